@@ -33,7 +33,7 @@ impl Scope {
 
     /// Responds with this status, whatever it did before.
     pub fn deny(&mut self, status: Value) {
-        WAYS.iter().chain(&HANDLERS).chain(&["root", "alias"]).for_each(|name| self.remove(name));
+        WAYS.iter().chain(&HANDLERS).chain(&["status", "root", "alias"]).for_each(|name| self.remove(name));
         self.set(&self.place(), "return", status);
     }
 
@@ -160,28 +160,56 @@ impl Host {
             if path.ends_with('/') {
                 route.add(&outer);
             }
-            if route.responds() || route.runs() || route.get("root").is_some() || route.get("alias").is_some()
-            {
+            if route.responds() {
                 continue;
             }
             let place = outer.place();
             if passes_on(&outer) {
                 // A folder alone ends with a dot.
                 let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
+                HANDLERS.iter().chain(&["root", "alias"]).for_each(|name| route.remove(name));
                 pass_on(route, &outer, Some(rest));
-            } else if path.ends_with('/') {
+                continue;
+            }
+            if !path.ends_with('/') {
+                continue;
+            }
+            if !route.runs() {
                 route.inherit(&outer.handler());
-                if let Some(alias) = outer.text("alias") {
+            }
+            let has_files = route.get("root").is_some() || route.get("alias").is_some();
+            match (outer.text("alias"), outer.text("root")) {
+                _ if has_files => {}
+                (Some(alias), _) => {
                     let folder = format!("{alias}/{}", rest.trim_end_matches('/'));
                     match disk.is_folder(Path::new(&folder)) {
                         true => route.set(&place, "alias", folder),
                         // The server does not start without a folder that it has to open.
                         false => route.deny(404.into()),
                     }
-                } else if let Some(root) = outer.text("root") {
-                    route.set(&place, "root", root);
                 }
+                (None, Some(root)) => route.set(&place, "root", root),
+                (None, None) => {}
             }
+        }
+        // A root of the host precedes what responds for all paths.
+        let everything = self.routes.iter().find(|route| route.path() == "/");
+        let Some(status) = everything.and_then(|route| route.get("return")).cloned() else { return };
+        for route in self.routes.iter_mut().filter(|route| is_glob(route.path())) {
+            if !route.leads_away() && route.get("return").is_none() && !is_apart("/", route.path()) {
+                route.deny(status.clone());
+            }
+        }
+    }
+
+    /// Leaves each route one response: what denies is the first.
+    pub fn respond_once(&mut self) {
+        for route in self.routes.iter_mut().filter(|route| route.responds()) {
+            let all = ["return", "redirect", "rewrite", "proxy", "application"];
+            let mut others =
+                all.iter().skip_while(|name| route.get(name).is_none()).skip(1).copied().collect::<Vec<_>>();
+            others.extend(["cgi", "interpreter", "root", "alias"]);
+            others.iter().for_each(|name| route.remove(name));
         }
     }
 }
@@ -193,7 +221,7 @@ fn is_glob(path: &str) -> bool {
 /// Whether a pattern is for a path, or a prefix is for all paths of a pattern.
 pub fn covers(pattern: &str, path: &str) -> bool {
     if pattern.ends_with('/') {
-        return path.starts_with(pattern) || format!("{path}/") == pattern;
+        return pattern == "/" || path.starts_with(pattern) || format!("{path}/") == pattern;
     }
     let path = Pattern::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
     let path = path.and_then(|path| path.example());

@@ -223,9 +223,11 @@ fn converted_paths_are_those_of_the_original() {
                 "AddHandler cgi-script .sh\n<Directory HOME/www>\nOptions ExecCGI\n</Directory>\n\
                  <Directory HOME/www/own>\n<FilesMatch \"\\.(php|phar)$\">\nSetHandler none\n</FilesMatch>\n</Directory>\n\
                  <Location /near>\nSetHandler None\n</Location>\n\
+                 RedirectMatch 404 ^/gone/\nAlias /gone/near HOME/www/near\n\
                  <LocationMatch \"^/far/\">\nRequire all denied\n</LocationMatch>\n<Location /far/a>\nHeader set A b\n</Location>\n",
             ),
             &[
+                ("/gone/near/x", 404, ""),
                 ("/far/x", 403, ""),
                 ("/far/a/t.php", 403, ""),
                 ("/t.sh", 200, "GATEWAY_INTERFACE"),
@@ -344,6 +346,33 @@ fn converted_paths_are_those_of_the_original() {
             ],
         ),
         (
+            "lighttpd",
+            "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\nmimetype.assign = ( \".php\" => \"text/plain\" )\n\
+             static-file.exclude-extensions = ( \".php\" )\n$HTTP[\"url\"] =^ \"/t\" { expire.url = ( \"\" => \"access plus 1 hours\" ) }\n\
+             $HTTP[\"url\"] == \"/x.php\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
+             $HTTP[\"url\"] =^ \"/near/x\" { url.access-deny = ( \".txt\" ) }\n\
+             $HTTP[\"url\"] =^ \"/far/\" { url.access-deny = ( \"\" )\n proxy.server = ( \"\" => (( \"host\" => \"127.0.0.1\", \"port\" => 9 )) ) }\n\
+             alias.url = ( \"/cgi-bin/a/\" => \"HOME/www/near/\" )\n$HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n"
+                .to_owned(),
+            &[
+                ("/t.php", 403, ""),
+                ("/x.php", 403, ""),
+                ("/near/x", 200, "near"),
+                ("/near/x.txt", 403, ""),
+                ("/far/x", 403, ""),
+                ("/cgi-bin/env", 200, "GATEWAY_INTERFACE"),
+                ("/cgi-bin/a/t.sh", 200, "GATEWAY_INTERFACE"),
+                ("/cgi-bin/a/x.txt", 403, ""),
+            ],
+        ),
+        (
+            "lighttpd",
+            "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n\
+             fastcgi.server = ( \".php\" => (( \"socket\" => \"HOME/none.sock\" )) )\n$HTTP[\"url\"] =^ \"/\" { url.access-deny = ( \"\" ) }\n"
+                .to_owned(),
+            &[("/t.php", 403, ""), ("/near/t.php", 403, ""), ("/near/x", 403, "")],
+        ),
+        (
             "caddy",
             caddy(
                 "root * HOME/www\nphp_fastcgi unix/HOME/none.sock\nbasic_auth /far/* {\nann HASH\n}\nheader /far/a/* X-A b\n\
@@ -391,14 +420,17 @@ fn converted_paths_are_those_of_the_original() {
     let mut rows = Rows::new();
     for (name, text, expected) in rows_of {
         let site = site().file("own/x", "own").file("near/x.txt", "denied").file("near/index.html", "denied");
-        let site = site.script("t.sh", SCRIPT).script("cgi-bin/env", SCRIPT).script("cgi-bin/t.sh", SCRIPT);
+        let site = site
+            .script("t.sh", SCRIPT)
+            .script("near/t.sh", SCRIPT)
+            .script("cgi-bin/env", SCRIPT)
+            .script("cgi-bin/t.sh", SCRIPT);
         let site = [
             "a.php",
             "far/a.php",
             "far/t.php",
             "near/a.php",
             "near/t.php",
-            "near/t.sh",
             "own/a/t.php",
             "own/index.php",
             "own/l.php",

@@ -310,9 +310,12 @@ impl<'s> Site<'s> {
             (_, None, 400..=599) if is_match => {
                 match words.first().and_then(|text| paths::expression(text)) {
                     Some(patterns) => {
-                        patterns
-                            .iter()
-                            .for_each(|pattern| self.host.route(pattern, place).set(place, "return", status));
+                        for pattern in patterns {
+                            self.host.route(&pattern, place).set(place, "return", status);
+                            if pattern.ends_with('/') {
+                                self.redirects.push(pattern);
+                            }
+                        }
                     }
                     None => draft.error(place, unconverted(directive), "write paths, or patterns with *"),
                 }

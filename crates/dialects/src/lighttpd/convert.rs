@@ -94,14 +94,12 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
 /// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
 fn exclude(host: &mut Host, disk: &dyn Disk) {
+    host.respond_once();
     host.add_up(disk, |_, _| false);
     sort::by_key(&mut host.routes, |route| (route.get("return").is_none(), !route.protects()));
     host.share_handlers();
     host.deny_paths(|_| false);
     deny_before_upstreams(host);
-    for route in host.routes.iter_mut().filter(|route| route.responds()) {
-        ["root", "alias"].iter().for_each(|name| route.remove(name));
-    }
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
         let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
@@ -124,6 +122,7 @@ fn exclude(host: &mut Host, disk: &dyn Disk) {
         if host.routes.iter().any(|route| is(route, &pattern) && (runs(route) || route.responds())) {
             continue;
         }
+        deny_within(host, &pattern, &place);
         let inner = folders.iter().filter_map(|folder| regex::within(folder, &pattern));
         for inner in inner.take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if !host.routes.iter().any(|route| is(route, &inner)) {
@@ -131,10 +130,36 @@ fn exclude(host: &mut Host, disk: &dyn Disk) {
                     host.routes.iter().position(|route| is(route, &pattern)).unwrap_or(host.routes.len());
                 let mut route = Scope::new(place.line);
                 route.set(&place, "path", inner);
+                if let Some(own) = host.routes.get(at) {
+                    route.add(own);
+                }
                 host.routes.insert(at, route);
             }
         }
-        host.route(&pattern, &place).set(&place, "return", 403);
+        host.route(&pattern, &place).deny(403.into());
+    }
+    host.deny_paths(|route| route.runs() || route.responds());
+}
+
+/// Denies the files of a pattern that other globs would send, because these come before.
+fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
+    let Some(end) = pattern.rsplit('*').next() else { return };
+    let mut at = 0;
+    while let Some(route) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) {
+        let glob = route.text("path").filter(|path| path.contains(['*', '?']));
+        let glob = glob.filter(|path| *path != pattern && !route.responds() && !route.runs());
+        let both = glob.and_then(|path| with_end(path, end));
+        let is_there = |both: &String| host.routes.iter().any(|route| route.text("path") == Some(both));
+        match both.filter(|both| !is_there(both)) {
+            Some(both) => {
+                let mut denied = host.routes[at].clone();
+                denied.set(place, "path", both);
+                denied.deny(403.into());
+                host.routes.insert(at, denied);
+                at += 2;
+            }
+            None => at += 1,
+        }
     }
 }
 
@@ -153,6 +178,7 @@ fn deny_before_upstreams(host: &mut Host) {
             if host.routes.len() > TOO_MANY_ROUTES {
                 return;
             }
+            host.routes.retain(|route| route.text("path") != Some(&inner));
             let mut route = Scope::new(place.line);
             route.set(place, "path", inner);
             route.set(place, "return", 403);
