@@ -220,7 +220,7 @@ fn converted_paths_are_those_of_the_original() {
         (
             "apache",
             apache(
-                "AddHandler cgi-script .sh\n<Directory HOME/www>\nOptions ExecCGI\n</Directory>\n\
+                "DirectoryIndex t.php\nAddHandler cgi-script .sh\n<Directory HOME/www>\nOptions ExecCGI\n</Directory>\n\
                  <Directory HOME/www/own>\n<FilesMatch \"\\.(php|phar)$\">\nSetHandler none\n</FilesMatch>\n</Directory>\n\
                  <Location /near>\nSetHandler None\n</Location>\n\
                  RedirectMatch 404 ^/gone/\nAlias /gone/near HOME/www/near\n\
@@ -233,8 +233,10 @@ fn converted_paths_are_those_of_the_original() {
                 ("/t.sh", 200, "GATEWAY_INTERFACE"),
                 ("/near/t.sh", 403, ""),
                 ("/near/t.php", 403, ""),
+                ("/near/", 403, ""),
                 ("/near/x", 200, "near"),
                 ("/own/t.php", 403, ""),
+                ("/own/", 403, ""),
                 ("/own/a/t.php", 403, ""),
                 ("/own/x", 200, "own"),
                 ("/t.php", 502, ""),

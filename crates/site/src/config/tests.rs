@@ -809,6 +809,26 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
 }
 
 #[test]
+fn leaves_out_index_files_whose_route_responds() {
+    let site = site(
+        "index = [\"a.x\", \"b.y\"]\n[[route]]\npath = \"/gone/a.x\"\nreturn = 410\n[[route]]\npath = \"/no/**/*.y\"\nreturn = 403\n\
+         [[route]]\npath = \"/to/a.x\"\nredirect = \"/to/\"",
+    );
+    for (path, expected) in [
+        ("/", "a.x b.y"),
+        ("/gone/", "b.y"),
+        ("/no/", "a.x"),
+        ("/no/in/", "a.x"),
+        // A redirect leads from the name to the folder.
+        ("/to/", "a.x b.y"),
+    ] {
+        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap());
+        let PlannedAction::Files(files) = plan.action else { panic!("{path} has files") };
+        assert_eq!(files.index.join(" "), expected, "{path}");
+    }
+}
+
+#[test]
 fn finds_hosts_by_their_names() {
     let further = "[[host]]\nnames = [\"b.example\", \"*.c.example\"]\nroot = \"b\"\n";
     let text = format!("{TWO_LINES}names = \"a.example\"\n{further}");

@@ -1064,7 +1064,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("[\"index.html\"]"),
                 example: "[\"index.html\", \"index.htm\"]",
                 text: "The files that stand for their folder. The first one that exists is served. A file that its own \
-                       route makes a script is run.",
+                       route makes a script is run, and one whose own route has `return`, `proxy` or \
+                       `application` is left out.",
             },
             Key {
                 name: "fallback",
