@@ -174,6 +174,7 @@ const DIALECTS: &[&str] = &[
     "lighttpd",
     "caddy",
     "known",
+    "within",
     "draft",
     "regex",
     "document",
