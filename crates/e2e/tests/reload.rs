@@ -654,6 +654,35 @@ fn a_root_that_is_missing_does_not_stop_the_hosts_that_have_others() {
 }
 
 #[test]
+fn folders_of_logs_of_the_pid_file_and_of_the_cache_may_be_missing_after_a_crash() {
+    let config = "pid_file = \"HOME/kept/pid\"\n[log]\naccess = \"HOME/kept/access.log\"\n\
+                  [cache_files]\nfolder = \"HOME/kept/cache\"\nmin_free = 0\n";
+    let site = site("");
+    let home = site.home().display().to_string();
+    fs::create_dir_all(site.home().join("kept/cache")).expect("it is our folder");
+    let server = site.config(&config.replace("HOME", &home)).start();
+    let get = || server.request("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").status;
+    assert_eq!(get(), 200);
+    let [kept, away] = ["kept", "away"].map(|name| server.home().join(name));
+    fs::rename(&kept, &away).expect("it is our folder");
+    let error = server.reload_error();
+    assert!(error.contains("kept"), "{error}");
+    server.replace_workers();
+    assert_eq!(get(), 200);
+    for end in ["are lost until the server opens its logs again", "responses are stored in memory alone"] {
+        server.wait_for_line(end, TIMEOUT);
+    }
+    fs::rename(&away, &kept).expect("it is our folder");
+    server.signal(Signal::USR1);
+    let has_line = || {
+        get() == 200 && fs::read_to_string(kept.join("access.log")).is_ok_and(|log| log.lines().count() > 1)
+    };
+    assert!(wait_until(TIMEOUT, has_line), "{}", server.stderr());
+    server.reload();
+    assert_eq!(get(), 200);
+}
+
+#[test]
 fn replaces_a_serving_process_killed_during_a_reload() {
     let server = site(&version(0)).start();
     for number in 1..4 {

@@ -66,7 +66,7 @@ pub struct GenerationSetup {
     pub warnings: Vec<String>,
     pub ledger: Ledger,
     pub maintenance: Maintenance,
-    /// What becomes of the site if a root, or a file of its upstreams, cannot be used.
+    /// What becomes of the site if a root, the folder of its cache, or a file of its upstreams cannot be used.
     pub unusable: Unusable,
 }
 

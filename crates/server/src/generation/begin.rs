@@ -61,7 +61,14 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     if unusable == Unusable::Rejected && !without_roots.is_empty() {
         return Err(without_roots);
     }
-    let files = site.cache_files.as_ref().map(disk::open).transpose().map_err(line)?;
+    let opened = site.cache_files.as_ref().map(disk::open).transpose();
+    let (files, without_cache) = match opened {
+        Err(why) if unusable == Unusable::LeftOut => (None, Some(why)),
+        opened => (opened.map_err(line)?, None),
+    };
+    if without_cache.is_some() {
+        site.cache_files = None;
+    }
     if !site.published_roots().is_empty() {
         // What clients publish has the mode that its route says; all other files have a mode of their own.
         umask(Mode::empty());
@@ -82,6 +89,9 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     });
     without_roots.iter().for_each(|what| {
         log::error(format_args!("{what}; until a reload, requests for its files get 500"));
+    });
+    without_cache.iter().for_each(|what| {
+        log::error(format_args!("{what}; until a reload, responses are stored in memory alone"));
     });
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
     let warnings = warnings.iter().map(String::as_str).chain(tls_warning);

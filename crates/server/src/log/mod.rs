@@ -27,6 +27,7 @@ pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
 pub use sink::OpenSink;
 
+use crate::finding::Unusable;
 use crate::process::privileged_file;
 use crate::{clock, encoder};
 
@@ -80,8 +81,9 @@ static ERROR_LINES: Mutex<ErrorLines> = Mutex::new(ErrorLines { format: ErrorFor
 /// The error log of a process without a log thread.
 static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
-/// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why.
-pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
+/// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why. With
+/// `Unusable::LeftOut`, the error log says it, and such a log has no lines until it is opened again.
+pub fn open(site: &Site, unusable: Unusable) -> Result<Vec<OpenSink>, String> {
     write_as(&site.log.errors);
     let coding = site.log.rotation.as_ref().and_then(|rotation| rotation.compress);
     if let Some(coding) = coding.filter(|coding| !encoder::encodes(*coding)) {
@@ -90,9 +92,18 @@ pub fn open(site: &Site) -> Result<Vec<OpenSink>, String> {
             "this build cannot compress rotated logs in {coding}; add compress = \"none\" to rotate"
         ));
     }
-    let open = |sink: &Sink| match site.log.has_logger(sink) {
-        true => by_logger(sink),
-        false => OpenSink::open(sink),
+    let open = |sink: &Sink| {
+        let opened = match site.log.has_logger(sink) {
+            true => by_logger(sink),
+            false => OpenSink::open(sink),
+        };
+        opened.or_else(|why| match unusable {
+            Unusable::Rejected => Err(why),
+            Unusable::LeftOut => {
+                error(format_args!("{why}; lines for it are lost until the server opens its logs again"));
+                Ok(OpenSink::unopened(sink))
+            }
+        })
     };
     site.sinks().into_iter().map(open).collect()
 }
@@ -105,7 +116,7 @@ fn by_logger(sink: &Sink) -> Result<OpenSink, String> {
         Sink::Command(words) => command_problem(words).map_or(Ok(()), Err)?,
         Sink::Stdout | Sink::Stderr | Sink::Syslog | Sink::Tcp(_) | Sink::Collector(_) => {}
     }
-    Ok(OpenSink::by_logger(sink))
+    Ok(OpenSink::unopened(sink))
 }
 
 /// Why a command that reads a log cannot be executed.

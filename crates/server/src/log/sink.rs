@@ -30,8 +30,8 @@ enum To {
     Stdout,
     Stderr,
     File(File),
-    /// A pipe to the logger. `None`: it is not connected yet.
-    Logger(Option<File>),
+    /// A file, or a pipe to the logger, that `replace` gives. `None`: it has not come yet.
+    Given(Option<File>),
     Daemon(Option<UnixDatagram>),
 }
 
@@ -47,14 +47,14 @@ impl OpenSink {
                 _ = flock(&file, FlockOperation::NonBlockingLockShared);
                 To::File(file)
             }
-            Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => To::Logger(None),
+            Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => To::Given(None),
         };
         Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
     }
 
-    /// The logger writes there. Lines are lost until `replace` gives a pipe to it.
-    pub fn by_logger(sink: &Sink) -> OpenSink {
-        OpenSink { sink: sink.clone(), to: To::Logger(None), lost: 0, torn: false }
+    /// Lines are lost until `replace` gives it a file, or a pipe to the logger.
+    pub fn unopened(sink: &Sink) -> OpenSink {
+        OpenSink { sink: sink.clone(), to: To::Given(None), lost: 0, torn: false }
     }
 
     pub fn sink(&self) -> &Sink {
@@ -65,7 +65,7 @@ impl OpenSink {
     pub fn replace(&mut self, file: File) {
         match &mut self.to {
             To::File(old) => *old = file,
-            To::Logger(old) => *old = Some(file),
+            To::Given(old) => *old = Some(file),
             To::Stdout | To::Stderr | To::Daemon(_) => {}
         }
     }
@@ -74,7 +74,7 @@ impl OpenSink {
     pub fn into_file(self) -> Option<File> {
         match self.to {
             To::File(file) => Some(file),
-            To::Logger(file) => file,
+            To::Given(file) => file,
             To::Stdout | To::Stderr | To::Daemon(_) => None,
         }
     }
@@ -84,8 +84,8 @@ impl OpenSink {
         let has_capacity = match &self.to {
             To::Stdout => takes_bytes(io::stdout()),
             To::Stderr => takes_bytes(io::stderr()),
-            To::File(file) | To::Logger(Some(file)) => takes_bytes(file),
-            To::Logger(None) => false,
+            To::File(file) | To::Given(Some(file)) => takes_bytes(file),
+            To::Given(None) => false,
             To::Daemon(_) => true,
         };
         if has_capacity {
@@ -97,8 +97,8 @@ impl OpenSink {
         let left = match &mut self.to {
             To::Stdout => whole(&mut io::stdout().lock(), lines, &mut self.torn),
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
-            To::File(file) | To::Logger(Some(file)) => whole(file, lines, &mut self.torn),
-            To::Logger(None) => lines,
+            To::File(file) | To::Given(Some(file)) => whole(file, lines, &mut self.torn),
+            To::Given(None) => lines,
             To::Daemon(socket) => send_lines(socket, lines),
         };
         self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;

@@ -51,7 +51,7 @@ impl RotatedFile {
         names: Names,
     ) -> RotatedFile {
         // Replaced at once.
-        let sink = OpenSink::by_logger(&Sink::File(path.clone()));
+        let sink = OpenSink::unopened(&Sink::File(path.clone()));
         let mut file = RotatedFile {
             path,
             rotation,

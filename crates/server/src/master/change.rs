@@ -197,10 +197,8 @@ impl Master {
             let line = |text: String| vec![text];
             let accounts = Accounts::of(&site).map_err(line)?;
             let folder = self.open_folder(&site).map_err(line)?;
-            site.pid_file
-                .as_deref()
-                .and_then(privileged_file::pid_file_problem)
-                .map_or(Ok(()), |why| Err(line(why)))?;
+            let pid_file = site.pid_file.as_deref().filter(|_| cause.unusable() == Unusable::Rejected);
+            pid_file.and_then(privileged_file::pid_file_problem).map_or(Ok(()), |why| Err(line(why)))?;
             cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
             let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
@@ -208,7 +206,7 @@ impl Master {
             if sockets.is_empty() {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
-            match log::open(&site) {
+            match log::open(&site, cause.unusable()) {
                 Ok(sinks) => Ok((sockets, tls, folder, accounts, sinks)),
                 Err(why) => {
                     sockets.remove_files(&self.sockets);

@@ -105,7 +105,7 @@ impl Master {
             Some(index) => {
                 let (output, input) = pipe()?;
                 own = Some((index, output));
-                let mut errors = OpenSink::by_logger(&plan.errors);
+                let mut errors = OpenSink::unopened(&plan.errors);
                 errors.replace(File::from(input));
                 Ok(errors)
             }
@@ -136,7 +136,7 @@ impl Master {
         if !has_logger {
             return OpenSink::open(sink);
         }
-        let mut opened = OpenSink::by_logger(sink);
+        let mut opened = OpenSink::unopened(sink);
         let pipe =
             self.pipe_to(sink, plans).map_err(|error| format!("cannot use the log {sink}: {error}"))?;
         opened.replace(File::from(pipe));

@@ -28,6 +28,7 @@ use tokio::task::spawn_local;
 use super::{WorkerCommand, build, serve};
 use crate::connection::Connections;
 use crate::files::roots::OpenRoots;
+use crate::finding::Unusable;
 use crate::log;
 use crate::master::sockets::Sockets;
 use crate::services::Services;
@@ -114,7 +115,7 @@ fn all_cases() {
     }));
     let fixture = Fixture::new();
     let site = fixture.site();
-    log::start(&site.log, log::open(&site).unwrap()).unwrap();
+    log::start(&site.log, log::open(&site, Unusable::Rejected).unwrap()).unwrap();
     let began = Instant::now();
     // The first run opens descriptors that stay, such as those of the runtime.
     run(&fixture, &site, Transport::Tcp, None, &Vec::new());
