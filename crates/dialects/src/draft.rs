@@ -227,6 +227,11 @@ impl Scope {
         Scope { keys, ..Scope::default() }
     }
 
+    /// Where the other server says it.
+    pub fn place(&self) -> Place {
+        Place::at(self.line.unwrap_or(1))
+    }
+
     /// Whether it has a response of its own, and does not serve files.
     pub fn responds(&self) -> bool {
         WAYS.iter().any(|way| self.get(way).is_some())
@@ -309,7 +314,7 @@ impl Host {
             if self.routes.iter().any(|route| route.text("path") == Some(path)) {
                 continue;
             }
-            let place = Place::at(route.line.unwrap_or(1));
+            let place = route.place();
             let mut redirect = Scope::new(place.line);
             redirect.set(&place, "path", path);
             redirect.set(&place, "redirect", format!("{folder}$query"));

@@ -20,10 +20,6 @@ impl Scope {
         self.text("path").unwrap_or_default()
     }
 
-    fn place(&self) -> Place {
-        Place::at(self.line.unwrap_or(1))
-    }
-
     /// Whether not every request may have it.
     pub fn denies(&self) -> bool {
         let allows = |rule: &Scope| rule.text("then") == Some("allow");
@@ -102,12 +98,10 @@ impl Host {
             return;
         }
         for route in &mut self.routes {
-            let is_glob = route.text("path").is_some_and(|path| path.contains(['*', '?']));
             let has_files = route.get("root").is_some() || route.get("alias").is_some();
-            if !is_glob && !has_files && !route.responds() {
-                let place = Place::at(route.line.unwrap_or(1));
+            if !is_glob(route.path()) && !has_files && !route.responds() {
                 HANDLERS.iter().for_each(|name| route.remove(name));
-                route.set(&place, "return", 404);
+                route.set(&route.place(), "return", 404);
             }
         }
     }
@@ -205,16 +199,17 @@ impl Host {
     /// Leaves each route one response: what denies is the first.
     pub fn respond_once(&mut self) {
         for route in self.routes.iter_mut().filter(|route| route.responds()) {
-            let all = ["return", "redirect", "rewrite", "proxy", "application"];
-            let mut others =
-                all.iter().skip_while(|name| route.get(name).is_none()).skip(1).copied().collect::<Vec<_>>();
-            others.extend(["cgi", "interpreter", "root", "alias"]);
-            others.iter().for_each(|name| route.remove(name));
+            let further: Vec<&str> =
+                WAYS.into_iter().skip_while(|name| route.get(name).is_none()).skip(1).collect();
+            further
+                .iter()
+                .chain(&["cgi", "interpreter", "root", "alias"])
+                .for_each(|name| route.remove(name));
         }
     }
 }
 
-fn is_glob(path: &str) -> bool {
+pub fn is_glob(path: &str) -> bool {
     path.contains(['*', '?'])
 }
 
@@ -251,7 +246,7 @@ pub fn passes_on(route: &Scope) -> bool {
 /// Gives a route what another one around it responds with. `rest` is the path below that one; `None`: it is not known.
 /// `None`: it cannot be said.
 pub fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<()> {
-    let place = &Place::at(outer.line.unwrap_or(1));
+    let place = &outer.place();
     for name in ["application", "return", "status", "proxy_host", "proxy_headers"] {
         if let Some(value) = outer.get(name).filter(|_| route.get(name).is_none()) {
             route.set(place, name, value.clone());

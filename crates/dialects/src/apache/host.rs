@@ -495,7 +495,7 @@ impl<'s> Site<'s> {
         for (path, value) in fields {
             let route = self.host.routes.iter_mut().find(|route| route.text("path") == Some(&path));
             if let Some(route) = route.filter(|route| route.get("proxy_headers").is_none()) {
-                route.set(&Place::at(route.line.unwrap_or(1)), "proxy_headers", value);
+                route.set(&route.place(), "proxy_headers", value);
             }
         }
         let passes = self.host.scope.get("pass_authorization").is_some();
@@ -647,7 +647,7 @@ impl<'s> Site<'s> {
                 all.push(route);
                 continue;
             }
-            let place = Place::at(route.line.unwrap_or(1));
+            let place = route.place();
             let inner = prefixes.iter().filter(|prefix| is_glob && *prefix != "/");
             let inner = inner.filter_map(|prefix| regex::within(prefix, &path));
             for pattern in inner.take(TOO_MANY_ROUTES.saturating_sub(all.len())) {

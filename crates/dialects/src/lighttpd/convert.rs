@@ -167,8 +167,7 @@ fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
 fn deny_before_upstreams(host: &mut Host) {
     let paths = |is: fn(&Scope) -> bool| -> Vec<(String, Place)> {
         let routes = host.routes.iter().filter(|route| is(route));
-        let place = |route: &Scope| Place::at(route.line.unwrap_or(1));
-        routes.filter_map(|route| Some((route.text("path")?.to_owned(), place(route)))).collect()
+        routes.filter_map(|route| Some((route.text("path")?.to_owned(), route.place()))).collect()
     };
     let denied = paths(|route| route.get("return").is_some());
     let passed = paths(|route| route.get("proxy").is_some());
@@ -198,7 +197,7 @@ fn files(disk: &dyn Disk, draft: &mut Draft) {
         if !disk.is_file(Path::new(&file)) {
             continue;
         }
-        let place = Place::at(route.line.unwrap_or(1));
+        let place = route.place();
         match file.strip_suffix(&path).filter(|root| !root.is_empty()) {
             Some(root) => {
                 route.remove("alias");

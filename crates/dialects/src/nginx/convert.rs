@@ -97,17 +97,11 @@ fn finish(host: &mut Host) {
             route.remove("proxy_path");
         }
         for name in ["index", "listing", "fallback", "fallback_for"] {
-            if ["proxy", "redirect", "rewrite", "return", "application"]
-                .iter()
-                .any(|way| route.get(way).is_some())
-            {
+            if route.responds() {
                 route.remove(name);
             }
         }
-        if ["proxy", "redirect", "rewrite", "return", "application"]
-            .iter()
-            .any(|way| route.get(way).is_some())
-        {
+        if route.responds() {
             route.remove("root");
         }
     }

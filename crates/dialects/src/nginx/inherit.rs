@@ -5,7 +5,6 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, WAYS};
-use crate::tree::Place;
 
 /// A key of a location that has `expires off`. It is no key of a route.
 pub const NEVER_EXPIRES: &str = "expires off";
@@ -40,7 +39,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
             && route.text("fallback").is_some()
             && route.get("index").is_none()
         {
-            route.set(&place(route), "index", index.clone());
+            route.set(&route.place(), "index", index.clone());
         }
         no_fallback(route, &outers);
         if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
@@ -57,10 +56,6 @@ fn path(route: &Scope) -> &str {
 
 fn is_prefix(route: &Scope) -> bool {
     path(route).ends_with('/')
-}
-
-fn place(route: &Scope) -> Place {
-    Place::at(route.line.unwrap_or(1))
 }
 
 pub fn has_any(route: &Scope, names: &[&str]) -> bool {
@@ -83,7 +78,7 @@ fn may_be_folder(pattern: &str) -> bool {
 
 /// What has `add_header` has none of the fields around it.
 pub fn without_fields(scope: &mut Scope, outer: &Scope, draft: &mut Draft) {
-    let place = place(scope);
+    let place = scope.place();
     // A field that is hidden there is hidden here, too.
     let added = outer.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false));
     for name in added.map(|(name, _)| name.trim_start_matches('+')) {
@@ -107,7 +102,7 @@ pub fn is_plain(route: &Scope) -> bool {
 fn lift(host: &mut Host) {
     let Some(route) = host.routes.pop() else { return };
     let (mut settings, protection) = route.split();
-    let place = place(&protection);
+    let place = protection.place();
     let mut fields = settings.pairs("headers").to_vec();
     fields.retain(|(_, value)| *value != Value::Flag(false));
     ["path", "headers"].iter().for_each(|name| settings.remove(name));
@@ -143,7 +138,7 @@ fn folders_alone(host: &mut Host, draft: &mut Draft) {
         if opens || allows {
             let what = format!("{} does not open its index file", path(route).trim_end_matches('.'));
             let what_to_do = "nginx asks for it by the location of the file; open that one";
-            draft.warn(&place(route), what, what_to_do);
+            draft.warn(&route.place(), what, what_to_do);
         }
     }
 }
@@ -158,7 +153,7 @@ fn passed_indexes(host: &Host, draft: &mut Draft) {
         let end = path(route).strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']));
         let Some(end) = end else { continue };
         if let Some(name) = names.iter().find(|name| name.ends_with(end)) {
-            found.push((place(route), format!("{} is not asked for the folders with {name}", path(route))));
+            found.push((route.place(), format!("{} is not asked for the folders with {name}", path(route))));
         }
     }
     for (place, what) in found {
@@ -172,7 +167,7 @@ fn one_response(host: &mut Host, draft: &mut Draft) {
         let own: Vec<&str> = WAYS.into_iter().filter(|way| route.get(way).is_some()).collect();
         if own.len() > 1 {
             let what = format!("{} has {} at once", path(route), own.join(" and "));
-            draft.error(&place(route), what, "decide for one of them");
+            draft.error(&route.place(), what, "decide for one of them");
             own[1..].iter().for_each(|way| route.remove(way));
         }
         let needless: &[&str] = match (own.is_empty(), route.get("alias").is_some()) {
@@ -190,7 +185,7 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
         return;
     }
     if host.routes.is_empty() && !host.is_to_https {
-        let place = place(&host.scope);
+        let place = host.scope.place();
         draft.warn(&place, "a server has no root", "the response is 404; write root in the server");
         host.route("/", &place).set(&place, "return", 404);
         host.scope.remove("fallback");
@@ -212,11 +207,11 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
         }
         let what = format!("{} has no root", path(route));
         match route.get("interpreter").is_some() {
-            true => draft.error(&place(route), what, "write root in the server"),
-            false => draft.warn(&place(route), what, "the response is 404; write root in the server"),
+            true => draft.error(&route.place(), what, "write root in the server"),
+            false => draft.warn(&route.place(), what, "the response is 404; write root in the server"),
         }
         route.remove("interpreter");
-        route.set(&place(route), "return", 404);
+        route.set(&route.place(), "return", 404);
     }
 }
 
@@ -236,7 +231,7 @@ fn no_fallback(route: &mut Scope, outers: &[Scope]) {
     let ends = |outer: &Scope| outer.get("fallback").is_some() && below(path(route), path(outer));
     let is_around = !is_prefix(route) && outers.iter().any(ends);
     if is_around && route.get("fallback").is_none() && !route.responds() && !is_closed(route) {
-        route.set(&place(route), "fallback", false);
+        route.set(&route.place(), "fallback", false);
     }
 }
 
@@ -253,7 +248,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
     if has_any(route, &["redirect", "rewrite", "return"]) || is_closed(route) {
         return;
     }
-    let place = place(route);
+    let place = route.place();
     let of_server = |name: &str| server.iter().find_map(|scope| scope.get(name)).cloned();
     let defaults: [(&str, Value); 8] = [
         ("index", Value::Texts(vec!["index.html".to_owned()])),
@@ -330,7 +325,7 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
     let keeps_field =
         outer_field.is_some() && (has_upstreams || outer_expires.is_none() || field(&host.scope).is_none());
     for route in &mut host.routes {
-        let place = place(route);
+        let place = route.place();
         let never = route.get(NEVER_EXPIRES).is_some();
         route.remove(NEVER_EXPIRES);
         let own_expires = expires(route);
@@ -377,7 +372,7 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
     }
     host.scope.remove(NEVER_EXPIRES);
     if let (Some(time), Some(value)) = (outer_expires, field(&host.scope)) {
-        let (place, whole) = (place(&host.scope), both(&time, Some(&value)));
+        let (place, whole) = (host.scope.place(), both(&time, Some(&value)));
         if has_upstreams {
             host.scope.remove("cache_control");
             host.scope.pair(&place, "headers", "Cache-Control", whole);

@@ -4,6 +4,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, Place};
+use crate::within::is_glob;
 use site::config::own_field;
 
 use super::inherit::{has_any, has_field, is_closed, is_plain, without_fields};
@@ -134,7 +135,7 @@ fn own_roots(host: &mut Host) {
     let Some(root) = host.scope.text("root").map(str::to_owned) else { return };
     for route in &mut host.routes {
         if !route.responds() && !has_any(route, &["root", "alias"]) {
-            let place = Place::at(route.line.unwrap_or(1));
+            let place = route.place();
             route.set(&place, "root", root.as_str());
         }
     }
@@ -221,7 +222,7 @@ fn keep_first_expressions(host: &mut Host) {
         else {
             continue;
         };
-        let place = Place::at(route.line.unwrap_or(1));
+        let place = route.place();
         let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
         let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
         let run: Vec<String> = run.filter_map(|route| regex::within(folder, route.text("path")?)).collect();
@@ -251,7 +252,7 @@ fn files_of_server(host: &mut Host, context: &Context) {
         |route: &Scope| !route.responds() && !has_any(route, &["root", "alias"]) && !is_closed(route);
     for route in &mut host.routes {
         if route.get(EXPRESSION).is_some() && has_wildcards(route) && has_files(route) {
-            let place = Place::at(route.line.unwrap_or(1));
+            let place = route.place();
             route.set(&place, "root", root.as_str());
         }
     }
@@ -289,7 +290,7 @@ fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) {
 }
 
 fn has_wildcards(route: &Scope) -> bool {
-    route.text("path").is_some_and(|path| path.contains(['*', '?']))
+    route.text("path").is_some_and(is_glob)
 }
 
 /// The text of a location that is a prefix.
@@ -827,7 +828,7 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
 
 /// Gives the routes of these patterns what their location has.
 fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Draft) {
-    let place = Place::at(scope.line.unwrap_or(1));
+    let place = scope.place();
     let inherits = !host.scope.rules.is_empty();
     if !scope.rules.is_empty() && inherits && scope.rules.iter().all(|rule| rule.get("address").is_some()) {
         let mut rule = Scope::new(place.line);
@@ -925,7 +926,7 @@ fn alias_of_file(path: &str, own: &mut Scope) -> bool {
     let Some(root) = own.text("alias").and_then(|alias| alias.strip_suffix(path)).map(str::to_owned) else {
         return false;
     };
-    let place = Place::at(own.line.unwrap_or(1));
+    let place = own.place();
     own.remove("alias");
     own.set(&place, "root", if root.is_empty() { "/".to_owned() } else { root });
     true
@@ -958,7 +959,7 @@ fn replaced(url: &str, pattern: &str, is_begun: bool, place: &Place, draft: &mut
 
 /// Every path of a location leads to one script, whose upstream runs it.
 fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host, draft: &mut Draft) {
-    let place = Place::at(scope.line.unwrap_or(1));
+    let place = scope.place();
     let mut own = scope.clone();
     ["interpreter", "env", "root", "alias", "fallback", "fallback_for"]
         .iter()
@@ -1002,7 +1003,7 @@ fn hide(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
 
 /// Removes the fields of upstreams that a server hides, unless it adds them itself.
 fn hidden_fields(scope: &mut Scope) {
-    let place = Place::at(scope.line.unwrap_or(1));
+    let place = scope.place();
     let hidden = scope.pairs(HIDDEN).to_vec();
     scope.remove(HIDDEN);
     for (name, value) in hidden {
@@ -1014,7 +1015,7 @@ fn hidden_fields(scope: &mut Scope) {
 
 /// A location with `add_header` has none of the fields of its server. Hidden fields do not count.
 fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
-    let place = Place::at(scope.line.unwrap_or(1));
+    let place = scope.place();
     let hidden = scope.pairs(HIDDEN).to_vec();
     scope.remove(HIDDEN);
     if !scope.pairs("headers").is_empty() {
