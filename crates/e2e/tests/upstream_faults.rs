@@ -227,21 +227,27 @@ fn a_response_that_breaks_off_at_any_byte_by_http2_is_never_a_whole_one() {
     breaks_off(Protocol::Http2);
 }
 
-/// A response that ends with its connection is not whole where the connection is reset.
-#[test]
-fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() {
+/// A server whose endpoint sends this behind each head, and then does something with the connection.
+fn in_front_of(response: &'static str, then: fn(&mut TcpStream)) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("it listens");
             read_head(&mut stream).expect("a request");
-            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel").expect("it reads");
-            set_socket_linger(&stream, Some(std::time::Duration::ZERO)).expect("it is a socket");
+            stream.write_all(response.as_bytes()).expect("it reads");
+            then(&mut stream);
         }
     });
-    let config = format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n");
-    let server = Site::new().config(&config).start();
+    Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n")).start()
+}
+
+/// A response that ends with its connection is not whole where the connection is reset.
+#[test]
+fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() {
+    let server = in_front_of("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel", |stream| {
+        set_socket_linger(stream, Some(std::time::Duration::ZERO)).expect("it is a socket");
+    });
     let mut rows = Rows::new();
     for at in 0..50 {
         let request = format!("GET /{at} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -252,18 +258,9 @@ fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() 
 /// A client that leaves within its body, behind the head of the response, is no failure of the endpoint.
 #[test]
 fn an_endpoint_is_not_blamed_for_a_request_that_breaks_off_within_its_response() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("it listens");
-            read_head(&mut stream).expect("a request");
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nearly").expect("it reads");
-            _ = io::copy(&mut stream, &mut io::sink());
-        }
+    let server = in_front_of("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nearly", |stream| {
+        _ = io::copy(stream, &mut io::sink());
     });
-    let config = format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n");
-    let server = Site::new().config(&config).start();
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
     let mut received = Vec::new();

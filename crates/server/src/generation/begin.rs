@@ -61,14 +61,13 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     if unusable == Unusable::Rejected && !without_roots.is_empty() {
         return Err(without_roots);
     }
-    let opened = site.cache_files.as_ref().map(disk::open).transpose();
-    let (files, without_cache) = match opened {
-        Err(why) if unusable == Unusable::LeftOut => (None, Some(why)),
+    let (files, without_cache) = match site.cache_files.as_ref().map(disk::open).transpose() {
+        Err(why) if unusable == Unusable::LeftOut => {
+            site.cache_files = None;
+            (None, Some(why))
+        }
         opened => (opened.map_err(line)?, None),
     };
-    if without_cache.is_some() {
-        site.cache_files = None;
-    }
     if !site.published_roots().is_empty() {
         // What clients publish has the mode that its route says; all other files have a mode of their own.
         umask(Mode::empty());
