@@ -30,7 +30,7 @@ use taipan_http::head::{Method, Names, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, normalized};
 
-use self::fetch::{Fetch, Fetched, Refresh, Unstored, may_serve_if_error, whole, with_more};
+use self::fetch::{Fetch, Fetched, Refresh, Unconfirmed, Unstored, may_serve_if_error, whole, with_more};
 use self::next_hop::NextHop;
 use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
@@ -471,14 +471,8 @@ impl<'a> Exchange<'a> {
         // A part of what is not stored is not worth the whole.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
-        let mut conditions =
-            stale.as_ref().map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
-        if let Some(Rest { parts, range }) = &rest {
-            conditions.push(("Range", range.as_bytes()));
-            conditions.extend(parts.etag().map(|etag| ("If-Range", etag)));
-        }
         let capability = capability(&resource.settings);
-        conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
+        let conditions = conditions(stale.as_deref(), rest.as_ref(), capability.as_deref());
         let fields = match is_part {
             true => with_more(self.head.fields, &conditions),
             false => whole(self.head.fields, &conditions),
@@ -514,14 +508,21 @@ impl<'a> Exchange<'a> {
                 }
             };
         }
-        let response = match fetch.take(self.services, self.head, response) {
-            Fetched::Confirmed(entry, unstored) => {
-                let response = self.of_entry(&resource, &entry, CacheStatus::Revalidated);
-                with_unstored(response, &unstored)
-            }
+        match fetch.take(self.services, self.head, response) {
+            Ok(fetched) => with_cookie(self.of_fetched(&resource, fetched, why), cookie),
             // Without the stale response, the request has no conditions. Its own response has the cookie.
-            Fetched::Unconfirmed(leader) => {
-                return on_heap(|| self.fetch(request, to, resource, None, why, leader)).await;
+            Err(Unconfirmed(leader)) => {
+                on_heap(|| self.fetch(request, to, resource, None, why, leader)).await
+            }
+        }
+    }
+
+    /// What the client gets of the response of an upstream.
+    fn of_fetched(&self, resource: &Resource<'_>, fetched: Fetched, why: Forwarded) -> Response {
+        match fetched {
+            Fetched::Confirmed(entry, unstored) => {
+                let response = self.of_entry(resource, &entry, CacheStatus::Revalidated);
+                with_unstored(response, &unstored)
             }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
@@ -531,21 +532,20 @@ impl<'a> Exchange<'a> {
                     Some(route) if response.status() != entry.stored.status => {
                         self.without_whole(route, &entry.stored, Some(entry.body.length()), response)
                     }
-                    _ => self.by_route(&resource, response),
+                    _ => self.by_route(resource, response),
                 }
             }
-            Fetched::Stale(entry) => self.of_entry(&resource, &entry, CacheStatus::StaleIfError),
+            Fetched::Stale(entry) => self.of_entry(resource, &entry, CacheStatus::StaleIfError),
             Fetched::Recording(parts, recording, length, unstored) => {
                 let (stored, policy) = *parts;
-                let response = self.of_recording(&resource, stored, policy, recording, length, why);
+                let response = self.of_recording(resource, stored, policy, recording, length, why);
                 with_unstored(response, &unstored)
             }
             Fetched::Passed(response) => {
-                let response = self.of_passed(&resource, response, why);
-                self.by_route(&resource, response)
+                let response = self.of_passed(resource, response, why);
+                self.by_route(resource, response)
             }
-        };
-        with_cookie(response, cookie)
+        }
     }
 
     /// The upstream has not responded. A stale response is used, if it allows that.
@@ -696,8 +696,7 @@ impl<'a> Exchange<'a> {
         let Role::Leader(leader) = cache.join(&resource.text, 0) else { return };
         let identity = self.identity();
         let capability = capability(&resource.settings);
-        let mut conditions = update::conditions(&entry.stored);
-        conditions.extend(capability.as_deref().map(|value| (CAPABILITY, value.as_bytes())));
+        let conditions = conditions(Some(entry), None, capability.as_deref());
         let refresh = Refresh {
             head: OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions))),
             connection: ConnectionInfo { tls: None, ..request.connection },
@@ -718,6 +717,21 @@ const CAPABILITY: &str = "Surrogate-Capability";
 
 fn capability(settings: &Settings) -> Option<String> {
     (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
+}
+
+/// The fields that the cache adds to a request, to validate `stale` or to get `rest`.
+fn conditions<'f>(
+    stale: Option<&'f CachedResponse>,
+    rest: Option<&'f Rest>,
+    capability: Option<&'f str>,
+) -> Vec<(&'static str, &'f [u8])> {
+    let mut conditions = stale.map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
+    if let Some(Rest { parts, range }) = rest {
+        conditions.push(("Range", range.as_bytes()));
+        conditions.extend(parts.etag().map(|etag| ("If-Range", etag)));
+    }
+    conditions.extend(capability.map(|value| (CAPABILITY, value.as_bytes())));
+    conditions
 }
 
 /// A response that is no stored one, with what the cache did.

@@ -53,8 +53,6 @@ pub type Unstored = Vec<(String, String)>;
 pub enum Fetched {
     /// It has confirmed what was stored.
     Confirmed(Rc<CachedResponse>, Unstored),
-    /// It has confirmed another response than what was stored.
-    Unconfirmed(Option<Leader>),
     /// It is stored.
     Entry(Rc<CachedResponse>, Unstored),
     /// It is stored when all of it is there. Perhaps its length is known.
@@ -64,6 +62,9 @@ pub enum Fetched {
     /// It is not stored.
     Passed(Unrendered),
 }
+
+/// An upstream has confirmed another response than what was stored, which is gone.
+pub struct Unconfirmed(pub Option<Leader>);
 
 /// A request in the background.
 pub struct Refresh {
@@ -99,30 +100,38 @@ impl Fetch {
     }
 
     /// `head` is that of the client.
-    pub fn take(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
-        let now = services.clock.read();
+    pub fn take(
+        self,
+        services: &Services,
+        head: &Head<'_>,
+        response: Unrendered,
+    ) -> Result<Fetched, Unconfirmed> {
         if let Some(stale) = &self.stale {
             match update::validated(response.status) {
                 Validated::NotModified => return self.confirm(services, head, &response.fields),
                 Validated::Failed => {
                     self.settle();
-                    return match may_serve_if_error(stale, now) {
+                    return Ok(match may_serve_if_error(stale, services.clock.read()) {
                         true => Fetched::Stale(stale.clone()),
                         false => Fetched::Passed(response),
-                    };
+                    });
                 }
                 Validated::Replaced => {}
             }
         }
         if head.method == Method::Head {
             self.on_head(services, head, &response);
-            return Fetched::Passed(response);
+            return Ok(Fetched::Passed(response));
         }
         if response.status == Status::PARTIAL_CONTENT {
-            return Fetched::Passed(self.take_part(services, head, response));
+            return Ok(Fetched::Passed(self.take_part(services, head, response)));
         }
+        Ok(self.take_whole(services, head, response))
+    }
+
+    fn take_whole(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
         let Unrendered { status, fields, content } = response;
-        let times = Times { requested: self.began, received: now };
+        let times = Times { requested: self.began, received: services.clock.read() };
         let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
         let fits = match &content {
             Content::None(_) => !status.allows_body(),
@@ -271,15 +280,20 @@ impl Fetch {
     }
 
     /// A 304 has come. It confirms the stored response, unless its entity tag is another one.
-    fn confirm(self, services: &Services, head: &Head<'_>, fields: &[StoredField]) -> Fetched {
-        let Some(stale) = &self.stale else { return Fetched::Passed(not_modified(fields)) };
+    fn confirm(
+        self,
+        services: &Services,
+        head: &Head<'_>,
+        fields: &[StoredField],
+    ) -> Result<Fetched, Unconfirmed> {
+        let Some(stale) = &self.stale else { return Ok(Fetched::Passed(not_modified(fields))) };
         if !update::confirms(&stale.stored, fields) {
             self.cache.remove(&self.text, stale);
-            return Fetched::Unconfirmed(self.leader);
+            return Err(Unconfirmed(self.leader));
         }
         self.settle();
         let entry = self.freshen(services, head, stale, fields);
-        Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings)))
+        Ok(Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings))))
     }
 
     /// Stores new fields of a response, if the response may still be stored with them. `head` is that of the request
@@ -361,7 +375,7 @@ impl Refresh {
         let log = Rc::default();
         let outcome = to.borrowed().ask(&responder, request, &variables, &mut RequestBody::None, &log).await;
         let Outcome::Unrendered(response, _) = outcome else { return };
-        if let Fetched::Recording(_, recording, ..) = fetch.take(&services, &head, *response) {
+        if let Ok(Fetched::Recording(_, recording, ..)) = fetch.take(&services, &head, *response) {
             recording.read_to_the_end(&services).await;
         }
     }
