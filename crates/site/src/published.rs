@@ -1,5 +1,5 @@
-//! Texts for programs that visit a site, which the configuration has in place of files: `robots.txt` (RFC 9309) and
-//! `security.txt` (RFC 9116).
+//! Texts that the configuration has in place of files: `robots.txt` (RFC 9309) and `security.txt` (RFC 9116), which are
+//! for programs that visit a site, and those of routes.
 
 use taipan_http::date;
 
@@ -8,9 +8,11 @@ pub const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 pub const ROBOTS: &str = "/robots.txt";
 pub const SECURITY: &str = "/.well-known/security.txt";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text {
     pub body: String,
+    /// `None`: [`CONTENT_TYPE`].
+    pub media_type: Option<String>,
     pub expires: Option<Expiry>,
 }
 
@@ -27,14 +29,14 @@ impl Text {
     /// The rules for programs that collect pages: `deny` closes the whole site. `None`: it is no list of rules.
     pub fn robots(text: &str) -> Option<Text> {
         if text == "deny" {
-            return Some(Text { body: "User-agent: *\nDisallow: /\n".to_owned(), expires: None });
+            return Some(Text { body: "User-agent: *\nDisallow: /\n".to_owned(), ..Text::default() });
         }
         let body = format!("{}\n", text.trim_end());
         let is_rule = |line: &str| {
             let line = line.trim();
             line.is_empty() || line.starts_with('#') || line.contains(':')
         };
-        (body.contains(':') && body.lines().all(is_rule)).then_some(Text { body, expires: None })
+        (body.contains(':') && body.lines().all(is_rule)).then_some(Text { body, ..Text::default() })
     }
 
     /// A file `security.txt`: to whom to report a weakness. Each line has a name and a value.
@@ -42,7 +44,7 @@ impl Text {
         let line = |(name, value): (&str, &str)| format!("{name}: {value}\n");
         let mut body: String = lines.into_iter().map(line).collect();
         body.push_str(&line(("Expires", &expires.text)));
-        Text { body, expires: Some(expires) }
+        Text { body, media_type: None, expires: Some(expires) }
     }
 }
 

@@ -104,7 +104,7 @@ pub fn unstored(
 /// A text of the configuration.
 pub fn published(services: &Services, route: &Route, text: &Text, cache_control: Option<&str>) -> Response {
     let head = HeadWriter::new(services, Some(route), Status::OK)
-        .field("Content-Type", published::CONTENT_TYPE)
+        .field("Content-Type", text.media_type.as_deref().unwrap_or(published::CONTENT_TYPE))
         .optional("Cache-Control", cache_control);
     Response::from_head(head.length(text.body.len() as u64).finish_with(text.body.as_bytes()))
 }

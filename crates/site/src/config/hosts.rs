@@ -39,8 +39,8 @@ use crate::upstream::Upstream;
 /// The keys of which a host needs at least one.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// The keys of which a route has at most one.
-const ACTIONS: [&str; 8] =
-    ["root", "alias", "application", "proxy", "redirect", "rewrite", "return", "monitor"];
+const ACTIONS: [&str; 9] =
+    ["root", "alias", "application", "proxy", "redirect", "rewrite", "return", "respond", "monitor"];
 /// The paths of user folders.
 const USER_PATHS: &str = "/~*/**";
 /// Error statuses that need a field which a route cannot set.
@@ -387,7 +387,7 @@ fn folder_prefix<'c>(section: &Section<'c>) -> Option<&'c str> {
 /// A glob, or a route for one path, within a prefix: it inherits from the prefix. `None`: after an error.
 fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>) -> Option<Route> {
     let pattern = inner.route.pattern.clone();
-    if let Action::Publish(_) = inner.route.action {
+    if matches!(inner.route.action, Action::Publish(_)) && inner.section.is_none() {
         return Some(inner.route.clone());
     }
     let Some(section) = inner.section else {
@@ -592,6 +592,11 @@ fn action(section: &Section, pattern: &Pattern, inherited: &Inherited<'_>) -> Op
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)
         }
         "rewrite" => rewrite(section, pattern, section.text("rewrite")?.value, &entry.place),
+        "respond" => Some(Action::Publish(Arc::new(Text {
+            body: section.text("respond")?.value.to_owned(),
+            media_type: section.text("default_type").map(|given| given.value.to_owned()),
+            expires: None,
+        }))),
         "monitor" => Monitor::from_name(section.choice("monitor")?).map(Action::Monitor),
         _ => return_status(section),
     }

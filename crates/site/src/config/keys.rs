@@ -375,7 +375,6 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that responds where a file does not exist"),
     ("fallback_resource", "fallback", ""),
-    ("respond", "return", " = STATUS"),
     ("error_log", "log", ": its error"),
     ("tracing", "trace", ""),
     ("otel_trace", "trace", ": a section [trace]"),

@@ -374,7 +374,6 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("gzip_types", Scope::Route, "use \"compress_types\""),
         ("proxy_pass", Scope::Route, "use \"proxy\""),
         ("fastcgi_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
-        ("respond", Scope::Route, "use \"return\" = STATUS"),
         ("try_files", Scope::Route, "use \"fallback\", the path that responds"),
         ("set_real_ip_from", Scope::Top, "use \"trusted_proxies\""),
         ("access_log", Scope::Top, "use \"log\": its access"),
@@ -1586,6 +1585,30 @@ fn rejects_what_browsers_would_not_obey() {
         let errors = after_two_lines(line).map(|_| ()).unwrap_err();
         assert!(errors.len() == 1 && errors[0].contains(expected), "{line}: {errors:?}");
     }
+}
+
+#[test]
+fn a_route_responds_with_a_text_and_keeps_what_protects_it() {
+    let site = site(
+        "[[route]]\npath = \"/\"\n[[route.rule]]\nthen = \"deny\"\n\
+         [[route]]\npath = \"/healthz\"\nrespond = \"ok\\n\"\n\
+         [[route]]\npath = \"/json/\"\nrespond = \"{}\"\ndefault_type = \"application/json\"\n",
+    );
+    for (path, expected) in
+        [("/healthz", "ok\n"), ("/json/", "{}"), ("/json/x", "{}"), ("/healthz/x", "/srv/www /healthz/x")]
+    {
+        assert_eq!(planned(&site, "a.example", path), expected, "{path}");
+    }
+    let host = site.hosts.at(0);
+    let route = |path| host.routes.get(host.routes.find(&SafePath::parse(path).unwrap()));
+    let denies = |path| route(path).access.iter().any(|rules| rules.iter().next().is_some());
+    assert!(denies("/healthz"));
+    let Action::Publish(text) = &route("/json/x").action else { panic!("it has no text") };
+    assert_eq!(text.media_type.as_deref(), Some("application/json"));
+    check_after(
+        "[[route]]\npath = \"/a\"\nrespond = \"a\"\nreturn = 404",
+        &["site.toml:6: \"respond\" and \"return\" exclude each other; keep one of them"],
+    );
 }
 
 #[test]

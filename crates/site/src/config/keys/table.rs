@@ -523,8 +523,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("that of the prefix around a glob or a path, or else the root of the host"),
                 example: "\"/mnt/other\"",
                 text: "Another root for these paths: with `/mnt/other`, `/a/x` is `/mnt/other/a/x`. A route has at most \
-                       one of `root`, `alias`, `application`, `proxy`, `redirect`, `rewrite`, `return` and `monitor`. With none \
-                       of them it only changes settings.",
+                       one of `root`, `alias`, `application`, `proxy`, `redirect`, `rewrite`, `return`, `respond` and `monitor`. With \
+                       none of them it only changes settings.",
             },
             Key {
                 name: "alias",
@@ -568,6 +568,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 example: "410",
                 text: "Responds with this status and its error page. 401, 405, 407, 416 and 426 are not possible, because \
                        they need fields of their own.",
+            },
+            Key {
+                name: "respond",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"ok\\n\"",
+                text: "Responds to GET and HEAD with this text and the status 200. Its type is `text/plain; \
+                       charset=utf-8`, or that of a `default_type` of the same route.",
             },
             Key {
                 name: "monitor",
