@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Folder, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege, has_open,
-    is_root, output_of, parent_of, tool, wait_until,
+    Client, Folder, Rows, Server, Signal, Site, TIMEOUT, children_of, command, command_without_privilege,
+    has_open, is_root, output_of, parent_of, signal_process, tool, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -49,6 +49,13 @@ fn refused(site: &Site) -> (Option<i32>, String) {
     command.arg("-c").arg(site.write_config()).current_dir(site.home());
     let Output { status, stderr, .. } = output_of(&mut command);
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// The real user of a process.
+fn user_of(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|user| user.parse().ok()).unwrap_or(u32::MAX)
 }
 
 fn owner(path: &Path) -> (u32, u32, u32) {
@@ -518,8 +525,9 @@ fn names_a_folder_that_the_account_cannot_read_with_advice() {
 }
 
 /// The program, with this `/etc/passwd`.
-fn with_accounts(home: &Folder, accounts: &str) -> Command {
-    let file = home.file("passwd", accounts);
+fn with_accounts(home: &Path, accounts: &str) -> Command {
+    let file = home.join("passwd");
+    fs::write(&file, accounts).unwrap();
     let mut command = tool("unshare");
     command.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/passwd && exec \"$@\""]).arg(file);
     command.arg(e2e::program());
@@ -537,28 +545,24 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     let www = home.path().join("www");
     let others = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n";
     let own = format!("{others}taipan:x:4321:65534::/:/usr/sbin/nologin\n");
-    let user = |server: &Server| {
-        let status = fs::read_to_string(format!("/proc/{}/status", server.serving_pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
-        line.split_whitespace().next().unwrap().to_owned()
-    };
+    let user = |server: &Server| user_of(server.serving_pid());
     let serve_folder = |accounts: &str| {
-        let mut command = with_accounts(&home, accounts);
+        let mut command = with_accounts(home.path(), accounts);
         command.arg(&www).args(["--listen", "127.0.0.1:0"]);
         Server::start(command, 1, None, false)
     };
     let server = serve_folder(&own);
-    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
+    assert_eq!((user(&server), server.get("/a.txt").status), (4321, 200));
     assert!(server.stderr().contains("as user taipan") && !server.stderr().contains("useradd"));
     drop(server);
     let server = serve_folder(others);
-    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("65534", 200));
+    assert_eq!((user(&server), server.get("/a.txt").status), (65534, 200));
     server.wait_for_line(
         "it serves as user nobody, which other programs may use, too; to give it a user of its own: useradd",
         TIMEOUT,
     );
     drop(server);
-    let mut command = with_accounts(&home, &own);
+    let mut command = with_accounts(home.path(), &own);
     let server = Server::start(
         {
             command.arg("-c").arg(&config);
@@ -568,9 +572,9 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
         None,
         false,
     );
-    assert_eq!((user(&server).as_str(), server.get("/a.txt").status), ("4321", 200));
+    assert_eq!((user(&server), server.get("/a.txt").status), (4321, 200));
     drop(server);
-    let output = output_of(with_accounts(&home, others).arg("-c").arg(&config));
+    let output = output_of(with_accounts(home.path(), others).arg("-c").arg(&config));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
@@ -578,6 +582,45 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
             && stderr.contains("create the account `taipan`"),
         "{stderr}"
     );
+}
+
+#[test]
+fn serves_after_a_crash_although_its_users_have_been_removed() {
+    if !is_root() {
+        return;
+    }
+    let root = "root:x:0:0::/root:/bin/sh\n";
+    let users = ["own", "scripts", "apps"].into_iter().zip(4321..);
+    let user = |(name, id): (&str, u32)| format!("{name}:x:{id}:{id}::/:/usr/sbin/nologin\n");
+    let users: String = users.map(user).collect();
+    let site = Site::new().script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nid -u\n").config(
+        "user = \"own\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\nuser = \"scripts\"\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\ncommand = [\"/bin/sleep\", \"1000\"]\nuser = \"apps\"\n",
+    );
+    set_mode(site.home(), 0o755);
+    let command = with_accounts(site.home(), &format!("{root}{users}"));
+    let server = site.start_by(command);
+    let ids = || server.get("/a.cgi").text();
+    assert_eq!(ids(), "4322\n");
+    // In place: the file itself is mounted.
+    fs::write(server.home().join("passwd"), root).unwrap();
+    assert!(server.reload_error().contains("there is no user \"own\"; create it"), "{}", server.stderr());
+    server.replace_workers();
+    assert_eq!(ids(), "4322\n", "{}", server.stderr());
+    assert_eq!(user_of(server.processes("worker")[0]), 4321);
+    server.wait_for_line(
+        "there is no user \"own\"; create it; until a reload, the ids from before are used",
+        TIMEOUT,
+    );
+    // The process that manages the application starts it with the same id, too.
+    let managers =
+        || server.serving_pids().into_iter().flat_map(children_of).filter(|pid| user_of(*pid) == 4323);
+    let [application] = managers().collect::<Vec<_>>()[..] else { panic!("{}", server.stderr()) };
+    signal_process(parent_of(application), Signal::KILL);
+    let has_another = || managers().any(|other| other != application);
+    assert!(wait_until(TIMEOUT, has_another), "{}", server.stderr());
+    assert_eq!(ids(), "4322\n", "{}", server.stderr());
 }
 
 #[test]

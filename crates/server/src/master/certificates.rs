@@ -129,7 +129,7 @@ impl Master {
 
     fn start_acme(&mut self, site: &Site, files: Rc<AcmeFiles>) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
-        let identity = Identity::of(site).map_err(io::Error::other)?;
+        let identity = self.accounts.as_ref().and_then(|accounts| accounts.own.clone());
         let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
         let errors = self.open_error_log().or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
         match sys::fork()? {

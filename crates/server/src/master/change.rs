@@ -46,6 +46,7 @@ use crate::{clock, config, limits, spawner, start, terminal};
 /// A change whose generation is starting.
 pub(super) struct Change {
     pub(super) site: Site,
+    pub(super) accounts: Accounts,
     pub(super) tls: Tls,
     /// The files of users and groups.
     pub(super) users: FileStamps,
@@ -195,11 +196,14 @@ impl Master {
         }
         let prepared = (|| {
             let line = |text: String| vec![text];
-            let accounts = Accounts::of(&site).map_err(line)?;
+            let accounts = self.accounts_of(&site, &cause).map_err(line)?;
             let folder = self.open_folder(&site).map_err(line)?;
-            let pid_file = site.pid_file.as_deref().filter(|_| cause.unusable() == Unusable::Rejected);
-            pid_file.and_then(privileged_file::pid_file_problem).map_or(Ok(()), |why| Err(line(why)))?;
-            cgroup::problem(&site.scripts).map_or(Ok(()), |why| Err(line(why)))?;
+            if cause.unusable() == Unusable::Rejected {
+                let pid_file = site.pid_file.as_deref().and_then(privileged_file::pid_file_problem);
+                // Without control groups, a warning follows, and scripts run.
+                let problem = pid_file.or_else(|| cgroup::problem(&site.scripts));
+                problem.map_or(Ok(()), |why| Err(line(why)))?;
+            }
             let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
             let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
@@ -223,16 +227,26 @@ impl Master {
             sockets.set_options(&site);
         }
         let mut preparation = Preparation { site, tls, folder, sockets, sinks, cause };
-        let started = self.start_generation(&mut preparation, workers, accounts);
+        let started = self.start_generation(&mut preparation, workers, &accounts);
         let Preparation { site, tls, sockets, cause, .. } = preparation;
         match started {
             Ok(Started::Child(setup)) => std::process::exit(generation::run(site, *setup).into()),
             Ok(Started::Parent { generation, loggers, errors, handoff }) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
                 let users = stamps_of_users(&site);
-                let change =
-                    Change { site, tls, users, sockets, generation, loggers, errors, handoff, kill, cause };
-                self.change = Some(change);
+                self.change = Some(Change {
+                    site,
+                    accounts,
+                    tls,
+                    users,
+                    sockets,
+                    generation,
+                    loggers,
+                    errors,
+                    handoff,
+                    kill,
+                    cause,
+                });
                 Ok(())
             }
             Err(why) => {
@@ -302,6 +316,18 @@ impl Master {
         }
         if let Some(site) = &mut self.site {
             site.named_files.replace(found);
+        }
+    }
+
+    /// The identities of a site. One that is served already keeps those that it has if the system has no such user
+    /// any more.
+    fn accounts_of(&self, site: &Site, cause: &Cause) -> Result<Accounts, String> {
+        match (Accounts::of(site), cause, &self.accounts) {
+            (Err(why), Cause::Crash | Cause::Renewal, Some(served)) => {
+                log::error(format_args!("{why}; until a reload, the ids from before are used"));
+                Ok(served.clone())
+            }
+            (found, ..) => found,
         }
     }
 
@@ -408,20 +434,20 @@ impl Master {
         &mut self,
         preparation: &mut Preparation,
         workers: usize,
-        accounts: Accounts,
+        accounts: &Accounts,
     ) -> Result<Started, NotStarted> {
         let place = place_of_cgroups(&preparation.site);
         let loggers = self.start_loggers(preparation, accounts.own.as_ref())?;
         // First, so that pools do not inherit the channels that follow.
-        let pools = self.start_pools(preparation, accounts.own.as_ref(), &loggers)?;
-        let (spawner, spawners, complaint) = self.start_spawner(preparation, workers, &accounts, place)?;
+        let pools = self.start_pools(preparation, accounts, &loggers)?;
+        let (spawner, spawners, complaint) = self.start_spawner(preparation, workers, accounts, place)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
             self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
         }
         let pools = self.join_pools(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
-        let (tls, signer) = self.prepare_tls(preparation, workers, &accounts).map_err(NotStarted::ByTls)?;
+        let (tls, signer) = self.prepare_tls(preparation, workers, accounts).map_err(NotStarted::ByTls)?;
         let zones = Zones::of(&preparation.site);
         let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
         let counters = self.counters.create(workers, zones)?;
@@ -473,7 +499,7 @@ impl Master {
                     folder,
                     workers: worker_sockets(&preparation.site, listeners, spawners, pools),
                     sinks,
-                    identity: accounts.own,
+                    identity: accounts.own.clone(),
                     master: theirs,
                     predecessor,
                     warnings: complaint.into_iter().chain(warnings).collect(),
@@ -556,6 +582,7 @@ impl Master {
             program: _,
             descriptors: _,
             site: _,
+            accounts: _,
             loggers_in_use: _,
             lost_loggers: _,
             logger_limit: _,
@@ -601,8 +628,19 @@ impl Master {
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change { site, tls, users, sockets, generation, loggers, errors, handoff, mut cause, .. } =
-            change;
+        let Change {
+            site,
+            accounts,
+            tls,
+            users,
+            sockets,
+            generation,
+            loggers,
+            errors,
+            handoff,
+            mut cause,
+            ..
+        } = change;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -645,6 +683,7 @@ impl Master {
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
         self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
+        self.accounts = Some(accounts);
         self.forget_tickets();
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());

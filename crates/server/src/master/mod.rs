@@ -52,6 +52,7 @@ use crate::flags::{Presence, Serve};
 use crate::generation::INTERRUPTED;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
+use crate::process::privilege::Accounts;
 use crate::process::sandbox;
 use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::{start, sys, terminal};
@@ -133,6 +134,8 @@ struct Master {
     starter: Option<Starter>,
     /// `None` until the first generation serves.
     site: Option<Site>,
+    /// The ids of its processes and scripts.
+    accounts: Option<Accounts>,
     /// Its certificates.
     tls: Tls,
     certificates: CertificateKeeper,
@@ -276,6 +279,7 @@ impl Master {
             notify: Notify::from_environment(),
             starter,
             site: None,
+            accounts: None,
             tls: Tls { tickets, ..Tls::default() },
             certificates: CertificateKeeper::new(),
             sockets,

@@ -25,24 +25,24 @@ use crate::name_lookup;
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
 use crate::process::ipc::Channel;
-use crate::process::privilege::Identity;
+use crate::process::privilege::Accounts;
 use crate::process::supervisor::KillTimer;
 use crate::service_process::ServiceSetup;
 use crate::sys::{self, Fork};
 
 impl Master {
     /// Starts the pools of the applications that have none, and returns the pools of all, behind them those of the
-    /// forward proxy and of the names of clients. Errors: of `fork`, or there is no such user.
+    /// forward proxy and of the names of clients. Errors: of `fork`.
     pub(super) fn start_pools(
         &mut self,
         preparation: &mut Preparation,
-        identity: Option<&Identity>,
+        accounts: &Accounts,
         loggers: &[LoggerPlan],
     ) -> io::Result<Vec<Pid>> {
         let services: Vec<Service> = services(&preparation.site).collect();
         let mut pools = Vec::new();
         for (index, service) in services.into_iter().enumerate() {
-            let circumstances = circumstances(&preparation.site, &service, identity)?;
+            let circumstances = circumstances(&preparation.site, &service, accounts);
             pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
                 None => {
@@ -205,16 +205,11 @@ fn services(site: &Site) -> impl Iterator<Item = Service> {
         .chain(site.resolution.client_names.map(|_| Service::ClientNames))
 }
 
-fn circumstances(site: &Site, service: &Service, identity: Option<&Identity>) -> io::Result<Circumstances> {
-    let identity = match service.application().and_then(|application| application.managed()?.account.as_ref())
-    {
-        None => identity.cloned(),
-        Some(account) => {
-            Identity::of_account(account).map_err(|why| io::Error::other(format!("{service}: {why}")))?
-        }
-    };
-    Ok(Circumstances {
-        identity,
+fn circumstances(site: &Site, service: &Service, accounts: &Accounts) -> Circumstances {
+    let own = accounts.own.as_ref();
+    let identity = service.application().map_or(own, |application| accounts.of_application(application));
+    Circumstances {
+        identity: identity.cloned(),
         chroot: site.chroot.clone(),
         sandbox: site.sandbox,
         resources: site.scripts.resources,
@@ -228,5 +223,5 @@ fn circumstances(site: &Site, service: &Service, identity: Option<&Identity>) ->
             .application()
             .filter(|application| application.checks_by_tls())
             .map(|application| FileStamps::of(application.tls_files())),
-    })
+    }
 }

@@ -16,6 +16,7 @@ use rustix::thread::{
     CapabilitySet, set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 use site::model::{Account, Route, Site};
+use site::upstream::Upstream;
 
 use crate::process::sandbox;
 use crate::sys::{self, Fork};
@@ -140,12 +141,15 @@ pub fn user_of(account: &Account) -> Result<Uid, String> {
     found.map(|identity| identity.user).ok_or_else(|| format!("there is no user \"{}\"", account.user))
 }
 
-/// The identities of the processes and the scripts of a site.
+/// The identities of the processes and the scripts of a site. `None`: this process already has it.
+#[derive(Debug, Clone)]
 pub struct Accounts {
-    /// Of the serving process. `None`: this process already has it.
+    /// Of the serving process.
     pub own: Option<Identity>,
     /// The accounts that routes name for their scripts, each once.
     pub scripts: Vec<(Account, Option<Identity>)>,
+    /// The accounts that applications name for their processes.
+    applications: Vec<(Account, Option<Identity>)>,
 }
 
 impl Accounts {
@@ -155,12 +159,22 @@ impl Accounts {
             .program_routes()
             .filter_map(|(route, script)| Some((script.account.as_ref()?, route)))
             .collect();
-        let find = |(account, route): (&Account, &Route)| match Identity::of_account(account) {
+        let find = |account: &Account, what: String| match Identity::of_account(account) {
             Ok(identity) => Ok((account.clone(), identity)),
-            Err(why) => Err(format!("scripts of the route {}: {why}", route.name())),
+            Err(why) => Err(format!("{what}: {why}")),
         };
-        let own = Identity::of(site)?;
-        let accounts = Accounts { own, scripts: named.into_iter().map(find).collect::<Result<_, _>>()? };
+        let of_scripts = |(account, route): (&Account, &Route)| {
+            find(account, format!("scripts of the route {}", route.name()))
+        };
+        let of_application = |upstream: &Upstream| {
+            let account = upstream.managed()?.account.as_ref()?;
+            Some(find(account, format!("application \"{}\"", upstream.name)))
+        };
+        let accounts = Accounts {
+            own: Identity::of(site)?,
+            scripts: named.into_iter().map(of_scripts).collect::<Result<_, _>>()?,
+            applications: site.upstreams.iter().filter_map(of_application).collect::<Result<_, _>>()?,
+        };
         match sandbox::held().contains(accounts.capabilities()) {
             true => Ok(accounts),
             false => {
@@ -168,6 +182,14 @@ impl Accounts {
                           this system withholds; allow them, or remove `user` from routes and [scripts]"
                     .into())
             }
+        }
+    }
+
+    /// The identity of the processes of an application.
+    pub fn of_application(&self, application: &Upstream) -> Option<&Identity> {
+        match application.managed().and_then(|managed| managed.account.as_ref()) {
+            None => self.own.as_ref(),
+            Some(account) => self.applications.iter().find(|(name, _)| name == account)?.1.as_ref(),
         }
     }
 

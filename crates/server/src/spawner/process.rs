@@ -53,7 +53,7 @@ impl SpawnerSetup {
         site.chroot.iter().for_each(|folder| inside.enter(folder));
         let privileges = Privileges::of(site);
         let settings = Settings::of(&inside.scripts, &inside.log);
-        let Accounts { own, scripts } = accounts;
+        let Accounts { own, scripts, .. } = accounts;
         let keeps = accounts.capabilities();
         let of_account = |account: Option<&Account>| match account {
             None => own.as_ref(),
