@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use e2e::{
-    Address, Authority, Certificate, Client, Response, Server, Site, TIMEOUT, Tls, authority, free_port,
-    output_of, tool, wait_until,
+    Address, Authority, Certificate, Client, Response, Rows, Server, Site, TIMEOUT, Tls, authority,
+    free_port, output_of, tool, wait_until,
 };
 
 /// Prints what it knows of TLS.
@@ -327,4 +327,65 @@ fn check_shows_certificates_and_names_the_line_of_a_mistake() {
         !is_good && errors.contains("site.toml:5:") && errors.contains("a.pem has no private key"),
         "{errors}"
     );
+}
+
+#[test]
+fn check_names_what_a_file_in_der_is_and_a_command_that_makes_pem_of_it() {
+    let (certificate, authority) = (authority().server(&["localhost"]), authority());
+    let server = Site::new()
+        .file_beside_root("a.pem", pair(&certificate))
+        .file_beside_root("a.crt", &certificate.certificate)
+        .file_beside_root("ca.pem", authority.pem())
+        .file_beside_root("list.pem", authority.revoke(&[&certificate], 4000))
+        .start();
+    let openssl = |words: &str| {
+        let made = output_of(tool("openssl").args(words.split(' ')).current_dir(server.home()));
+        assert!(made.status.success(), "{words}: {made:?}");
+    };
+    let clients = "certificate = \"a.pem\"\nclient_certificates = \"required\"\n";
+    let mut rows = Rows::new();
+    for (made_by, keys, what) in [
+        ("x509 -in a.pem -outform der", "certificate = \"FILE\"", "a certificate"),
+        ("x509 -in ca.pem -outform der", "CLIENTS client_ca = \"FILE\"", "a certificate"),
+        (
+            "pkey -in a.pem -outform der",
+            "certificate = \"a.crt\"\ncertificate_key = \"FILE\"",
+            "a private key",
+        ),
+        ("pkcs12 -export -in a.pem -passout pass:", "certificate = \"FILE\"", "a PKCS #12 store"),
+        ("crl2pkcs7 -nocrl -certfile ca.pem -outform der", "CLIENTS client_ca = \"FILE\"", "a PKCS #7 file"),
+        (
+            "crl -in list.pem -outform der",
+            "CLIENTS client_ca = \"ca.pem\"\nclient_crl = \"FILE\"",
+            "a list of revoked certificates",
+        ),
+    ] {
+        openssl(&format!("{made_by} -out made.der"));
+        let keys = keys.replace("CLIENTS ", clients);
+        let check = |file: &str| {
+            server.configure(&format!(
+                "listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\n{}",
+                keys.replace("FILE", file)
+            ));
+            String::from_utf8_lossy(&server.run_command(&["check"]).stderr).into_owned()
+        };
+        let said = check("made.der");
+        let command = said.split("made.der is ").nth(1).and_then(|said| {
+            let command =
+                said.strip_prefix(what)?.strip_prefix(" in DER, not PEM; convert it with: openssl ")?;
+            command.lines().next()
+        });
+        rows.holds(made_by, "names the file, what it is, and a command", command.is_some());
+        let Some(command) = command else { continue };
+        openssl(
+            &command
+                .replace("FILE", "made")
+                .replace("-in made ", "-in made.der ")
+                .replace("pkcs12 ", "pkcs12 -passin pass: "),
+        );
+        let said = check("made.pem");
+        // What is missing now is another file: only the store has the key, too.
+        let is_read = !said.contains("made.pem has no") || said.contains("made.pem has no private key");
+        rows.holds(format!("{made_by}: {said}"), "can be used then", is_read && !said.contains("DER"));
+    }
 }

@@ -133,13 +133,9 @@ impl ClientReading {
                 let of_ca = |text| Finding::error(&["tls_ca"], path, text);
                 let text = read_file(path).map_err(of_ca)?;
                 let shown = path.display();
-                let found = pem::certificates(&text).map_err(|why| of_ca(format!("{shown} {why}")))?;
+                let found = pem::some_certificates(&text, "name a file with those of authorities");
+                let found = found.map_err(|why| of_ca(format!("{shown} {why}")))?;
                 let mut roots = RootCertStore::empty();
-                if found.is_empty() {
-                    return Err(of_ca(format!(
-                        "{shown} has no certificate; name a file of PEM with those of authorities"
-                    )));
-                }
                 for authority in found {
                     let added = roots.add(authority);
                     added.map_err(|e| of_ca(format!("an authority of {shown} cannot be used: {e}")))?;
@@ -161,17 +157,14 @@ impl ClientReading {
                 let (shown, shown_key) = (certificate.display(), key.display());
                 let of_chain = |text| Finding::error(&["tls_certificate"], certificate, text);
                 let of_key = |text| Finding::error(&["tls_certificate_key", "tls_certificate"], key, text);
-                let chain = pem::certificates(&read_file(certificate).map_err(of_chain)?);
+                let text = read_file(certificate).map_err(of_chain)?;
+                let chain = pem::some_certificates(&text, "name the file with the chain");
                 let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
-                if chain.is_empty() {
-                    return Err(of_chain(format!(
-                        "{shown} has no certificate; name the file with the chain"
-                    )));
-                }
-                let key = pem::private_key(&read_file(key).map_err(of_key)?);
-                let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
+                let text = read_file(key).map_err(of_key)?;
+                let key = pem::private_key(&text).map_err(|why| of_key(format!("{shown_key} {why}")))?;
                 let key = key.ok_or_else(|| {
-                    of_key(format!("{shown_key} has no private key; add tls_certificate_key = \"…\""))
+                    let why = pem::missing(&text, "private key", "add tls_certificate_key = \"…\"");
+                    of_key(format!("{shown_key} {why}"))
                 })?;
                 let config = builder.with_client_auth_cert(chain, key.der().clone_key());
                 config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))?

@@ -98,9 +98,8 @@ pub struct Reading {
 impl Certificate {
     /// Reads the text of a chain. Errors: the middle of a sentence whose subject is the file.
     pub fn parse(source: &Path, text: &[u8]) -> Result<Certificate, String> {
-        let chain = pem::certificates(text)?;
-        let first = chain.first().ok_or("has no certificate; name the file with the chain")?;
-        let facts = CertificateFacts::read(first)?;
+        let chain = pem::some_certificates(text, "name the file with the chain")?;
+        let facts = CertificateFacts::read(&chain[0])?;
         Ok(Certificate { source: source.to_owned(), facts, chain })
     }
 
@@ -405,8 +404,8 @@ impl Reader {
         }
         match pairs.len() {
             0 => Err(format!(
-                "the folder {shown} has no certificates: no file with the ending .pem or .crt that has one, and no \
-                 folder with a {CHAIN}; name another, or put them there"
+                "the folder {shown} has no certificates: no file with the ending .pem or .crt that has one in PEM, and \
+                 no folder with a {CHAIN}; name another, or put them there"
             )),
             1..=MAX_IN_FOLDER => Ok(pairs),
             more => {
@@ -448,7 +447,8 @@ impl Reader {
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
         let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
         let key = pem::private_key(&text).map_err(of_key)?;
-        let key = key.ok_or_else(|| of_key("has no private key; name the file that has it".to_owned()))?;
+        let missing = || of_key(pem::missing(&text, "private key", "name the file that has it"));
+        let key = key.ok_or_else(missing)?;
         let signing = signing_key(&key.der()).map_err(|_| {
             let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
                        Ed25519";
@@ -528,7 +528,8 @@ impl Reader {
     fn authorities(&mut self, path: &Path) -> Option<Vec<CertificateDer<'static>>> {
         let shown = path.display();
         let read = self.file(path).and_then(|text| {
-            let found = pem::certificates(&text).map_err(|why| format!("{shown} {why}"))?;
+            let found = pem::some_certificates(&text, "name a file with those of authorities");
+            let found = found.map_err(|why| format!("{shown} {why}"))?;
             let mut facts = Vec::new();
             for certificate in &found {
                 facts.push(
@@ -536,10 +537,7 @@ impl Reader {
                         .map_err(|why| format!("a certificate in {shown} {why}"))?,
                 );
             }
-            match found.is_empty() {
-                true => Err(format!("{shown} has no certificate; name a file with those of authorities")),
-                false => Ok((found, facts)),
-            }
+            Ok((found, facts))
         });
         let (found, facts) = match read {
             Ok(read) => read,
@@ -570,13 +568,9 @@ impl Reader {
     /// `None`: they cannot be used.
     fn revoked(&mut self, path: &Path) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let shown = path.display();
-        let read = self.file(path).and_then(|text| {
-            let found = pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}"))?;
-            match found.is_empty() {
-                true => Err(format!("{shown} has no list of revoked certificates (X509 CRL)")),
-                false => Ok(found),
-            }
-        });
+        let read = self
+            .file(path)
+            .and_then(|text| pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}")));
         let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
         // All, for their problems.
         let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path)).collect();

@@ -8,6 +8,8 @@ use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
     PrivateSec1KeyDer,
 };
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use zeroize::Zeroizing;
 
 /// A private key. Its memory is overwritten when it is dropped.
@@ -50,6 +52,12 @@ pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String>
         .map_err(invalid)
 }
 
+/// As `certificates`, and at least one. Errors: also that there is none, with `advice`.
+pub fn some_certificates(text: &[u8], advice: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = certificates(text)?;
+    if found.is_empty() { Err(missing(text, "certificate", advice)) } else { Ok(found) }
+}
+
 /// The sections of a kind. One without an end lasts until the next one of any kind.
 fn sections<'t>(text: &'t [u8], kind: &str) -> impl Iterator<Item = &'t [u8]> {
     let [begin, end] = ["BEGIN", "END"].map(|word| format!("-----{word} {kind}-----").into_bytes());
@@ -74,9 +82,11 @@ pub fn has_private_key(text: &[u8]) -> bool {
     find(text, b"PRIVATE KEY-----").is_some()
 }
 
-/// The lists of revoked certificates of a text, in order, perhaps none.
+/// The lists of revoked certificates of a text, in order, at least one.
 pub fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-    CertificateRevocationListDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(invalid)
+    let found = CertificateRevocationListDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
+    let missing = || missing(text, "list of revoked certificates", "name a file with one (X509 CRL)");
+    found.map_err(invalid).and_then(|found| if found.is_empty() { Err(missing()) } else { Ok(found) })
 }
 
 /// The private key of a text. `None`: it has none. Errors: it has several, or one with a password.
@@ -102,6 +112,35 @@ pub fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
         }
         found => Ok(found),
     }
+}
+
+/// Says that a text has no such part, or what it is if it is no PEM. The middle of a sentence whose subject is the file.
+pub fn missing(text: &[u8], part: &str, advice: &str) -> String {
+    match der_contents(text) {
+        Some((what, command)) => format!("is {what} in DER, not PEM; convert it with: openssl {command}"),
+        None => format!("has no {part}; {advice}"),
+    }
+}
+
+/// What a file in DER is, and the command that makes PEM of it. `None`: it is another file.
+fn der_contents(text: &[u8]) -> Option<(&'static str, &'static str)> {
+    let header = match text {
+        [0x30, length @ 0x80..=0xff, ..] => 2 + usize::from(length & 0x7f),
+        [0x30, ..] => 2,
+        _ => return None,
+    };
+    Some(match text.get(header..)? {
+        [0x02, 1, 0 | 1, ..] => ("a private key", "pkey -inform der -in FILE -out FILE.pem"),
+        [0x02, 1, 3, ..] => ("a PKCS #12 store", "pkcs12 -nodes -in FILE -out FILE.pem"),
+        [0x06, ..] => ("a PKCS #7 file", "pkcs7 -inform der -print_certs -in FILE -out FILE.pem"),
+        _ if X509Certificate::from_der(text).is_ok() => {
+            ("a certificate", "x509 -inform der -in FILE -out FILE.pem")
+        }
+        _ if CertificateRevocationList::from_der(text).is_ok() => {
+            ("a list of revoked certificates", "crl -inform der -in FILE -out FILE.pem")
+        }
+        _ => return None,
+    })
 }
 
 fn invalid(error: rustls::pki_types::pem::Error) -> String {

@@ -741,7 +741,7 @@ fn names_what_is_wrong_with_a_file() {
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"good.pem\"",
             error,
             "client_crl",
-            "good.pem has no list of revoked certificates (X509 CRL)",
+            "good.pem has no list of revoked certificates; name a file with one (X509 CRL)",
         ),
         (
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"list.crl\"",
@@ -812,7 +812,7 @@ fn a_site_that_has_been_served_goes_on_without_files_that_cannot_be_used() {
     };
     check(["a.example", "*.a.example", "b.example"], true, &[]);
     files.write("ca.crl", "no list");
-    let line = "ca.crl has no list of revoked certificates (X509 CRL); b.example goes on without it";
+    let line = "ca.crl has no list of revoked certificates; name a file with one (X509 CRL); b.example goes on without it";
     check(["a.example", "*.a.example", "b.example"], false, &[line]);
     files.write("ca.crl", &files.revocations(4000));
     let a = files.certificate("a.pem", &["a.example"]);
