@@ -152,7 +152,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
         (&["www", "--access-log", "missing/access.log"], &["missing/access.log", "cannot open"]),
         (&["www", "page.html"], &["only one folder", "configuration"]),
         (&["www", "-c", "site.toml"], &["not both"]),
-        (&["-c", "missing.toml"], &["missing.toml", "check its path"]),
+        (&["-c", "missing.toml"], &["missing.toml: it cannot be read: No such file", "check its path"]),
         (&["-c", "www"], &["www"]),
         (&["-c", "unknown.toml"], &["unknown.toml:3: unknown key \"lisen\"", "did you mean \"listen\"?"]),
         (&["-c", "user.toml"], &["nobody-of-that-name", "create it"]),

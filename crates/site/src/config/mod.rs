@@ -274,17 +274,18 @@ impl Loader<'_> {
     }
 }
 
-/// The bytes of a file that the line at `place` names. `None`: after an error.
+/// The bytes of a file: the one at `place`, or one that the line there names. `None`: after an error.
 fn read_file(file: &Path, place: &Place, source: &dyn Source, errors: &Errors) -> Option<Vec<u8>> {
+    let subject = || if *place.file == *file { "it".to_owned() } else { shown(file).to_string() };
     match source.read(file, MAX_FILE) {
         Ok(bytes) if bytes.len() <= MAX_FILE => Some(bytes),
         Ok(_) => {
-            let what = format!("{} is larger than 1 MiB", shown(file));
+            let what = format!("{} is larger than 1 MiB", subject());
             errors.add(place, what, "make it shorter, or split it");
             None
         }
         Err(error) => {
-            let what = format!("{} cannot be read: {error}", shown(file));
+            let what = format!("{} cannot be read: {error}", subject());
             errors.add(place, what, "check its path and its permissions");
             None
         }

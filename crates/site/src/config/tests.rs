@@ -1855,7 +1855,7 @@ fn merges_included_files() {
     assert_eq!(errors(&[("a.toml", "include = \"*.x\"\nx = 1"), ("b.x", "y = 1"), ("c.x", "[")]).len(), 1);
     assert_eq!(
         errors(&[("a.toml", &" ".repeat(MAX_FILE + 1))]),
-        ["a.toml: a.toml is larger than 1 MiB; make it shorter, or split it"]
+        ["a.toml: it is larger than 1 MiB; make it shorter, or split it"]
     );
     let site = load_files(&[("a.toml", &format!("{TWO_LINES}include = \"none/*.toml\""))]).err();
     assert_eq!(site, None::<Vec<String>>);
