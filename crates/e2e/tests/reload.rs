@@ -246,7 +246,10 @@ fn a_failed_reload_changes_nothing_and_says_why() {
             "root = \"nothing\"\nworkers = 3\nlisten = [\"127.0.0.1:0\", \"unix:x.sock\"]".to_owned(),
             "nothing",
         ),
-        (format!("listen = [\"unix:x.sock\", \"{taken}\"]"), "it is in use"),
+        (
+            format!("listen = [\"unix:x.sock\", \"{taken}\"]"),
+            "stop that, or choose another address in `listen`",
+        ),
         (format!("listen = [\"unix:x.sock\"]\n{user}"), no_user),
         ("listen = [\"unix:nowhere/x.sock\"]".to_owned(), "its folder does not exist"),
         ("listen = [\"192.0.2.1:8080\"]".to_owned(), "this machine does not have that address"),

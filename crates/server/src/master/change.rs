@@ -206,7 +206,7 @@ impl Master {
             }
             let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
-            let sockets = sockets.map_err(|e| line(self.why_not_listening(&e)))?;
+            let sockets = sockets.map_err(|e| line(self.why_not_listening(e)))?;
             if sockets.is_empty() {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
@@ -397,10 +397,16 @@ impl Master {
     }
 
     /// Explains an address that is in use because the same site is already served.
-    fn why_not_listening(&self, error: &ListenError) -> String {
+    fn why_not_listening(&self, error: ListenError) -> String {
         let what = &self.options.source;
         if !error.is_in_use() || self.control.is_some() || !control::is_served(what) {
-            return error.to_string();
+            return match what {
+                _ if !self.options.listen.is_empty() => error,
+                SiteSource::Folder(_) => error,
+                SiteSource::Config(_) => error.named_by("`listen`"),
+                SiteSource::Foreign(_) => error.named_by("the configuration"),
+            }
+            .to_string();
         }
         let address = error.address();
         match what {
@@ -415,7 +421,7 @@ impl Master {
             ),
             SiteSource::Folder(path) => format!(
                 "cannot listen on {address}: it is in use, and a taipan that serves {} is running already; \
-                 stop that one, or choose another address with --listen",
+                 stop that one, or choose another address in --listen",
                 path.display()
             ),
         }

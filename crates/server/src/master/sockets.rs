@@ -260,6 +260,11 @@ impl ListenError {
         self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
 
+    /// The flag or key that contains the address, in place of `--listen`.
+    pub fn named_by(self, flag: &'static str) -> ListenError {
+        ListenError { flag, ..self }
+    }
+
     /// The address as the configuration writes it.
     pub fn address(&self) -> String {
         self.address.to_string()
@@ -273,10 +278,10 @@ impl fmt::Display for ListenError {
         let Refusal::Errno(errno) = why else { return write!(out, "{why}") };
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
-                write!(out, "it is in use by another program; stop that, or choose another address with {flag}")
+                write!(out, "it is in use by another program; stop that, or choose another address in {flag}")
             }
             (Errno::EXIST, _) => {
-                write!(out, "there is a file that is not a socket; remove it, or choose another path with {flag}")
+                write!(out, "there is a file that is not a socket; remove it, or choose another path in {flag}")
             }
             (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
                 "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
