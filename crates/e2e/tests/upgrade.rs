@@ -2,7 +2,8 @@
 //! not work, the old one continues.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Clients, Folder, Page, Persistence, Random, Server, Signal, Site, TIMEOUT, output_of, program,
-    signal_process, tool, wait_until,
+    BackgroundProcess, Client, Clients, Folder, Page, Persistence, Random, Server, Signal, Site, TIMEOUT,
+    is_root, output_of, program, signal_process, tool, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -307,6 +308,81 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     assert_eq!(fixture.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
     assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
+}
+
+#[test]
+fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_cannot_have() {
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config("workers = 1"));
+    let mut clients: Vec<Client> = (0..200).map(|_| fixture.server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    let program = fixture.folder.path().join("new");
+    copy_program(&program);
+    fixture.install(|to| {
+        script(to, &format!("#!/bin/sh\nulimit -n 64\nexec {} \"$@\"\n", program.display()));
+    });
+    fixture.upgrade();
+    fixture.server.wait_for_line("is lost: no descriptor was free for it; raise `ulimit -Hn`", TIMEOUT);
+    // The old program waits longer than this for another successor.
+    let patience = Duration::from_secs(2);
+    for client in &mut clients {
+        client.set_timeout(patience);
+        // It may be closed already.
+        _ = client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        let outcome = client.outcome();
+        assert!(!outcome.contains("timed out"), "{outcome}: {}", fixture.server.stderr());
+    }
+}
+
+#[test]
+fn says_why_the_new_program_gets_no_idle_connections() {
+    let fixture = Fixture::new(Site::new().file("a.txt", "a"));
+    let mut idle = fixture.server.connect();
+    assert_eq!(idle.get("/a.txt").status, 200);
+    // It receives everything, and names a pipe as the channel for connections.
+    let new = "#!/usr/bin/python3\nimport os, socket\n\
+               old = socket.socket(fileno=int(os.environ['TAIPAN_UPGRADE']))\n\
+               while socket.recv_fds(old, 4096, 9)[0] != b'E': pass\n\
+               socket.send_fds(old, [b'T'], [os.pipe()[1]])\n";
+    fixture.install(|to| script(to, new));
+    fixture.server.signal(Signal::USR2);
+    fixture.server.wait_for_line(
+        "error: the process that takes over gets no idle connections: Socket operation on non-socket",
+        TIMEOUT,
+    );
+}
+
+/// Holds descriptors on their way between two sockets.
+const HOLDER: &str = "import os, signal, socket\n\
+                      pair, null = socket.socketpair(), os.open('/dev/null', os.O_RDONLY)\n\
+                      for _ in range(5): socket.send_fds(pair[0], [b'x'], [null] * 100)\n\
+                      print('held', flush=True)\nsignal.pause()\n";
+
+#[test]
+fn idle_connections_wait_while_the_user_has_too_many_descriptors_on_their_way() {
+    if !is_root() {
+        return;
+    }
+    let account = (3_900_000_000 + std::process::id()).to_string();
+    let config = format!("user = \"{account}\"\ngroup = \"{account}\"\nworkers = 1");
+    let site = Site::new().file("a.txt", "a").config(&config);
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
+    let mut limited = tool("sh");
+    limited.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(program());
+    let server = site.start_by(limited);
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/a.txt").status, 200);
+    let mut holder = tool("setpriv");
+    let ids = [format!("--reuid={account}"), format!("--regid={account}"), "--clear-groups".to_owned()];
+    holder.args(ids).args(["/usr/bin/python3", "-c", HOLDER]);
+    let mut holder = BackgroundProcess::start(&mut holder);
+    let held = |lines: &[String]| lines.iter().any(|line| line == "held").then_some(());
+    assert!(holder.output().wait_for(TIMEOUT, held).is_some());
+    server.reload();
+    server.wait_for_line("idle connections wait to be handed off", TIMEOUT);
+    holder.end();
+    assert_eq!(idle.get("/a.txt").status, 200, "{}", server.stderr());
 }
 
 #[test]

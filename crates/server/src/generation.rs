@@ -122,6 +122,8 @@ struct MainThread {
     /// Of users of the page.
     acts: Arc<Semaphore>,
     refused_acts: LineLimit,
+    /// Connections of the predecessor that were lost on their way.
+    lost_handoffs: LineLimit,
     /// The tasks that tell the master what has ended. Each takes no longer than `RESPONSE_TIMEOUT`.
     disconnecting: JoinSet<()>,
 }
@@ -208,6 +210,7 @@ impl MainThread {
             maintenance: Maintenance::default(),
             acts: Arc::new(Semaphore::new(questions::MAX_ACTS)),
             refused_acts: LineLimit::default(),
+            lost_handoffs: LineLimit::default(),
             disconnecting: JoinSet::new(),
         }
     }
@@ -296,7 +299,13 @@ impl MainThread {
                             next = self.next_serving(next);
                             self.place(connection, next).await;
                         }
-                        Ok(Received::End) | Err(_) => predecessor = None,
+                        Ok(Received::End) => predecessor = None,
+                        Err(error) => {
+                            // Others follow one that came without its descriptor.
+                            let follow = error.kind() == io::ErrorKind::InvalidData;
+                            self.note_lost(&error);
+                            predecessor = predecessor.filter(|_| follow);
+                        }
                     }
                 }
                 Some((number, event)) = self.events.recv() => match event {
@@ -338,8 +347,25 @@ impl MainThread {
             _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection));
             return;
         };
+        let sent = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
         // If the successor has ended, the connection is closed.
-        _ = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
+        if let Err(error) = sent
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.note_lost(&error);
+        }
+    }
+
+    /// Logs that an inherited connection has been lost.
+    fn note_lost(&self, error: &io::Error) {
+        let Some(omitted) = self.lost_handoffs.admit(clock::wall()) else { return };
+        match error.kind() {
+            io::ErrorKind::InvalidData => log::warn(format_args!(
+                "a connection of the earlier process is lost: no descriptor was free for it; raise `ulimit -Hn` \
+                 (LimitNOFILE in a unit){omitted}"
+            )),
+            _ => log::warn(format_args!("a connection of the earlier process is lost: {error}{omitted}")),
+        }
     }
 
     /// The next serving worker, round robin.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use site::disconnect::Selection;
 use site::listener::Protocols;
 use site::memory;
@@ -47,6 +48,8 @@ use crate::{log, sys};
 const HTTP2_UNSENT: u32 = 128 * 1024;
 /// How long idle connections wait for another successor when theirs has ended.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long they wait if the kernel sends no descriptor now.
+const HANDOFF_PAUSE: Duration = Duration::from_millis(10);
 
 pub struct Connections {
     pub services: Rc<Services>,
@@ -578,8 +581,12 @@ impl Connections {
         while tokio::time::timeout(SUCCESSOR_TIMEOUT, self.wait_for_successor()).await.is_ok() {
             let Some(successor) = self.successor.borrow_mut().take() else { continue };
             tokio::select! {
-                // The successor has ended. The master may be replacing it.
-                _ = self.send_handoffs(successor) => {}
+                Err(error) = self.send_handoffs(successor) => {
+                    // One that has ended may be replaced by the master.
+                    if error.kind() != io::ErrorKind::BrokenPipe {
+                        log::error(format_args!("the process that takes over gets no idle connections: {error}"));
+                    }
+                }
                 () = self.wait_for_successor() => {}
             }
         }
@@ -594,6 +601,7 @@ impl Connections {
     /// Returns only with an error.
     async fn send_handoffs(&self, successor: Channel) -> io::Result<Infallible> {
         let successor = sys::watch(successor, Interest::WRITABLE)?;
+        let mut waits = false;
         loop {
             if self.handoffs.borrow().is_empty() {
                 self.table.notify_ended();
@@ -604,7 +612,19 @@ impl Connections {
             let send = |successor: &Channel| {
                 self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
             };
-            successor.async_io(Interest::WRITABLE, send).await?;
+            match successor.async_io(Interest::WRITABLE, send).await {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::TOOMANYREFS) => {
+                    if !std::mem::replace(&mut waits, true) {
+                        log::warn(format_args!(
+                            "idle connections wait to be handed off: more descriptors of this user are on their way \
+                             between processes than `ulimit -Hn` (LimitNOFILE in a unit) allows"
+                        ));
+                    }
+                    tokio::time::sleep(HANDOFF_PAUSE).await;
+                    continue;
+                }
+                sent => sent?,
+            }
             // An administrator may have ended it.
             let sent = self.handoffs.borrow_mut().pop_front().is_some();
             self.services.counts.add(Count::HandedOver, u64::from(sent));

@@ -36,7 +36,10 @@ impl MainThread {
                 let successor = Channel::from(successor);
                 let responses = self.request(|closed| match successor.try_clone() {
                     Ok(successor) => WorkerCommand::HandOver { successor, closed },
-                    Err(_) => WorkerCommand::Leave,
+                    Err(error) => {
+                        log::error(format_args!("cannot hand connections off: {error}"));
+                        WorkerCommand::Leave
+                    }
                 });
                 // Without this watch, inherited connections go to the workers, which pass them on.
                 self.successor = sys::watch(successor, Interest::WRITABLE).ok();

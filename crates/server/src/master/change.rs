@@ -769,7 +769,12 @@ impl Master {
         let command = handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver);
         let now = Instant::now();
         for generation in self.generations.iter_mut().filter(|g| Some(g.pid) != new) {
-            _ = generation.channel.send(&command);
+            if let Err(error) = generation.channel.send(&command)
+                && error.kind() != io::ErrorKind::BrokenPipe
+            {
+                let pid = generation.pid;
+                log::error(format_args!("the process {pid} does not learn that it is replaced: {error}"));
+            }
             generation.on_event(Event::Replaced(until), now);
         }
     }
