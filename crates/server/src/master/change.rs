@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::unistd::Pid;
 use site::listener::Listener;
@@ -16,6 +16,7 @@ use site::zones::{Zone, Zones};
 
 use super::announce;
 use super::counters::Counters;
+use super::files;
 use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
 use super::notify::Notify;
@@ -31,7 +32,7 @@ use crate::finding::{Finding, Severity, Unusable};
 use crate::generation::{self, GenerationSetup};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
-use crate::process::ipc::{Channel, MAX_NAMED_FILES, MasterCommand, Rates};
+use crate::process::ipc::{Channel, MasterCommand, Rates};
 use crate::process::privilege::Accounts;
 use crate::process::privileged_file;
 use crate::process::supervisor::KillTimer;
@@ -41,7 +42,7 @@ use crate::sys::{self, Fork};
 use crate::tls::material::Keys;
 use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
 use crate::worker::WorkerSockets;
-use crate::{clock, config, limits, spawner, start, terminal};
+use crate::{clock, limits, spawner, start, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {
@@ -151,13 +152,6 @@ impl NotStarted {
     }
 }
 
-/// How often the files that the configuration names are checked.
-const FILE_CHECKS: Duration = Duration::from_secs(2);
-
-fn stamps_of_users(site: &Site) -> FileStamps {
-    FileStamps::of(site.user_files())
-}
-
 impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
         if self.phase != Phase::Serving || self.successor.is_some() {
@@ -233,7 +227,7 @@ impl Master {
             Ok(Started::Child(setup)) => std::process::exit(generation::run(site, *setup).into()),
             Ok(Started::Parent { generation, loggers, errors, handoff }) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
-                let users = stamps_of_users(&site);
+                let users = files::stamps_of_users(&site);
                 self.change = Some(Change {
                     site,
                     accounts,
@@ -262,61 +256,6 @@ impl Master {
             tickets.forget();
             Instant::now() + tickets.until_next_epoch()
         });
-    }
-
-    fn schedule_certificate_check(&mut self, now: Instant) {
-        let every = self.site.as_ref().and_then(|site| site.tls.watch);
-        self.next_certificate_check = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
-    }
-
-    /// Reloads if a file of a certificate has changed. If that fails, the next check tries again.
-    pub(super) fn check_certificates(&mut self, now: Instant) {
-        self.schedule_certificate_check(now);
-        if self.change.is_none() && self.tls.stamps.have_changed() {
-            log::info(format_args!("certificates have changed"));
-            self.reload(Vec::new());
-        }
-    }
-
-    fn schedule_file_check(&mut self, now: Instant) {
-        let names_files = |site: &Site| site.named_files.paths().next().is_some();
-        self.next_file_check = self.site.as_ref().is_some_and(names_files).then(|| now + FILE_CHECKS);
-    }
-
-    /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
-    pub(super) fn check_files(&mut self, now: Instant) {
-        self.schedule_file_check(now);
-        self.hide_replaced_files();
-        if self.change.is_none() && self.user_files.have_changed() {
-            // If the file cannot be used, that is reported once, and not at each check.
-            self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
-            log::info(format_args!("a file of users, groups or keys has changed"));
-            self.reload(Vec::new());
-        }
-    }
-
-    /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
-    /// the files itself.
-    fn hide_replaced_files(&mut self) {
-        let (Some(site), Some(generation)) = (&self.site, self.serving()) else { return };
-        let found = config::file_ids(site.named_files.paths());
-        if found == *site.named_files.files() {
-            return;
-        }
-        let messages =
-            found.as_slice().chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
-        for (follows, files) in messages {
-            let command = MasterCommand::NamedFiles { follows, files: files.to_vec() };
-            if let Err(error) = generation.channel.send(&command) {
-                let pid = generation.pid;
-                // The next check tries again.
-                log::warn(format_args!("the process {pid} does not learn of replaced files: {error}"));
-                return;
-            }
-        }
-        if let Some(site) = &mut self.site {
-            site.named_files.replace(found);
-        }
     }
 
     /// The identities of a site. One that is served already keeps those that it has if the system has no such user

@@ -13,6 +13,7 @@ mod acts;
 mod announce;
 mod change;
 mod detach;
+mod files;
 
 mod counters;
 mod disconnects;
