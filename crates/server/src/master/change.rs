@@ -16,7 +16,7 @@ use site::zones::{Zone, Zones};
 
 use super::announce;
 use super::counters::Counters;
-use super::files;
+use super::files::{self, FileRound};
 use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
 use super::notify::Notify;
@@ -542,6 +542,7 @@ impl Master {
             next_certificate_check: _,
             user_files: _,
             next_file_check: _,
+            file_round: _,
             next_epoch: _,
             release: _,
             phase: _,
@@ -629,6 +630,7 @@ impl Master {
         self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.accounts = Some(accounts);
+        self.file_round = FileRound::default();
         self.forget_tickets();
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());

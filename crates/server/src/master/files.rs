@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use site::model::Site;
+use site::named_files::{FileId, FileIds, NamedFiles};
 
 use super::Master;
 use crate::file_stamps::FileStamps;
@@ -12,6 +13,34 @@ use crate::{config, log};
 
 /// How often the files that the configuration names are checked.
 const FILE_CHECKS: Duration = Duration::from_secs(2);
+
+/// Named files that one check looks at, in about a millisecond: there may be thousands of certificates.
+const FILES_AT_ONCE: usize = 500;
+
+/// What the last checks have found of the named files, until they have looked at all.
+#[derive(Default)]
+pub(super) struct FileRound {
+    looked_at: usize,
+    found: Vec<FileId>,
+}
+
+impl FileRound {
+    /// Looks at the next files, or at all that are left if one of them is new. `None`: the round goes on.
+    fn next(&mut self, named: &NamedFiles) -> Option<FileIds> {
+        let mut rest = named.paths().skip(self.looked_at);
+        let before = self.found.len();
+        self.found.extend(rest.by_ref().take(FILES_AT_ONCE).filter_map(config::file_id));
+        self.looked_at += FILES_AT_ONCE;
+        let is_new = |file: &FileId| !named.files().has((file.0, file.1), file.2);
+        if self.found[before..].iter().any(is_new) {
+            self.found.extend(rest.by_ref().filter_map(config::file_id));
+        }
+        match rest.next() {
+            Some(_) => None,
+            None => Some(std::mem::take(self).found.into()),
+        }
+    }
+}
 
 impl Master {
     pub(super) fn schedule_certificate_check(&mut self, now: Instant) {
@@ -48,11 +77,10 @@ impl Master {
     /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
     /// the files itself.
     fn hide_replaced_files(&mut self) {
-        let (Some(site), Some(generation)) = (&self.site, self.serving()) else { return };
-        let found = config::file_ids(site.named_files.paths());
-        if found == *site.named_files.files() {
-            return;
-        }
+        let Some(site) = &self.site else { return };
+        let found = self.file_round.next(&site.named_files);
+        let Some(found) = found.filter(|found| found != site.named_files.files()) else { return };
+        let Some(generation) = self.serving() else { return };
         let messages =
             found.as_slice().chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
         for (follows, files) in messages {
@@ -73,4 +101,41 @@ impl Master {
 /// The states of the files of users, groups and keys.
 pub(super) fn stamps_of_users(site: &Site) -> FileStamps {
     FileStamps::of(site.user_files())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_round_over_many_files_takes_several_checks_unless_one_is_new() {
+        let folder = std::env::temp_dir().join(format!("taipan-named-files-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = |number: usize| folder.join(number.to_string());
+        let write = |number| {
+            let new = folder.join("new");
+            fs::write(&new, "").unwrap();
+            fs::rename(&new, path(number)).unwrap();
+        };
+        let last = 2 * FILES_AT_ONCE;
+        (0..=last).for_each(write);
+        let paths: Vec<_> = (0..=last).map(path).collect();
+        let ids = || config::file_ids(paths.iter().map(|path| path.as_path()));
+        let mut named = NamedFiles::new(paths.clone(), ids());
+        let mut round = FileRound::default();
+        let mut check = |named: &NamedFiles| round.next(named);
+        assert_eq!([(); 3].map(|()| check(&named)), [None, None, Some(ids())]);
+        write(last);
+        assert_eq!([(); 3].map(|()| check(&named)), [None, None, Some(ids())]);
+        named.replace(ids());
+        write(0);
+        assert_eq!(check(&named), Some(ids()));
+        named.replace(ids());
+        fs::remove_file(path(FILES_AT_ONCE)).unwrap();
+        assert_eq!([(); 3].map(|()| check(&named)), [None, None, Some(ids())]);
+        assert_ne!(*named.files(), ids());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

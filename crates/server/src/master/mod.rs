@@ -63,6 +63,7 @@ use change::{Cause, Change, Tls};
 use counters::Counters;
 use detach::Starter;
 use disconnects::RunningDisconnect;
+use files::FileRound;
 use lifecycle::{Action, State};
 use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
@@ -180,6 +181,7 @@ struct Master {
     user_files: FileStamps,
     /// When the files that the configuration names are checked. `None`: there are none.
     next_file_check: Option<Instant>,
+    file_round: FileRound,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
@@ -310,6 +312,7 @@ impl Master {
             next_certificate_check: None,
             user_files: FileStamps::default(),
             next_file_check: None,
+            file_round: FileRound::default(),
             next_epoch: None,
             release: None,
             phase: Phase::Serving,
