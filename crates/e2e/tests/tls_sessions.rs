@@ -5,8 +5,13 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use e2e::{Client, Server, Signal, Site, TIMEOUT, Tls, authority, is_root, signal_process, tool, wait_until};
+use e2e::{
+    Address, Client, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, is_root, signal_process,
+    stop_process, tool, wait_until,
+};
 
 const TLS: &str = "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
                    workers = 3\n";
@@ -57,6 +62,8 @@ fn connect(server: &Server, version: &str, session: &[&Path]) -> bool {
 }
 
 fn signer(server: &Server) -> u32 {
+    // Its threads start last.
+    assert!(wait_until(TIMEOUT, || !server.processes("signer").is_empty()), "{}", server.stderr());
     server.processes("signer").last().copied().expect("there is a signer")
 }
 
@@ -149,6 +156,83 @@ fn handshakes_go_on_when_the_signer_is_killed() {
     }
     assert_eq!(before.get("/").status, 200, "on the same connection");
     assert!(server.stderr().contains("the process that signs handshakes has ended: killed by SIGKILL"));
+}
+
+/// One worker, with and without TLS, and its signer.
+fn with_signer() -> (Server, u32) {
+    let user = if is_root() { "user = \"nobody\"\n" } else { "" };
+    let config = format!(
+        "{user}listen = [\"127.0.0.1:0 tls\", \"127.0.0.2:0\"]\ncertificate = \"certificate.pem\"\n\
+         certificate_key = \"key.pem\"\nworkers = 1\n[tls]\nsigner = true\n"
+    );
+    let site = Site::new().file("index.html", "hello").certificate().config(&config);
+    let server = site.file_beside_root("roots.pem", authority().pem()).start();
+    let signer = signer(&server);
+    (server, signer)
+}
+
+/// Waits until a handshake waits for its signature.
+fn wait_for_waiting_handshake(server: &Server) {
+    let [serving] = server.processes("worker")[..] else { panic!("one process serves") };
+    let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    let waits = || {
+        let tasks = fs::read_dir(format!("/proc/{serving}/task")).expect("it runs");
+        tasks.filter_map(name).any(|name| name == "background\n")
+    };
+    assert!(wait_until(TIMEOUT, waits), "{}", server.stderr());
+}
+
+#[test]
+fn a_stopped_signer_delays_neither_plain_requests_nor_resumed_sessions() {
+    let (server, signer) = with_signer();
+    let sessions = VERSIONS.map(|version| Session::new(&server, version));
+    let Address::Tcp(plain) = server.addresses()[1] else { panic!("it is a TCP address") };
+    stop_process(signer);
+    let (address, tls) = (server.addr(), Tls::new());
+    let waiting = thread::spawn(move || Client::tls(address, &tls).handshake());
+    wait_for_waiting_handshake(&server);
+    let (mut client, mut longest) = (Client::tcp(plain), Duration::ZERO);
+    for session in sessions {
+        assert!(session.is_resumed(&server), "{}", session.version);
+    }
+    while !waiting.is_finished() {
+        let began = Instant::now();
+        assert_eq!(client.get("/").status, 200);
+        longest = longest.max(began.elapsed());
+    }
+    assert!(longest < Duration::from_millis(500), "{longest:?}");
+    assert!(waiting.join().expect("it does not panic").is_err());
+    server.wait_for_line("the process that signs does not respond", TIMEOUT);
+    signal_process(signer, Signal::CONT);
+    let tls = Tls::new();
+    assert_eq!(Client::tls(address, &tls).get("/").status, 200);
+}
+
+#[test]
+fn a_handshake_that_waits_for_its_signature_goes_on_with_it() {
+    let mut rows = Rows::new();
+    for (arguments, protocol) in [
+        ("--http1.1 --tlsv1.3", "1.1"),
+        ("--http1.1 --tls-max 1.2", "1.1"),
+        ("--http2 --tlsv1.3", "2"),
+        ("--http2 --tls-max 1.2", "2"),
+        // The server asks for another key share (HelloRetryRequest).
+        ("--http2 --tlsv1.3 --curves P-521:X25519", "2"),
+    ] {
+        let (server, signer) = with_signer();
+        stop_process(signer);
+        let mut curl = tool("curl");
+        curl.current_dir(server.home()).args(["--silent", "--show-error", "--cacert", "roots.pem"]);
+        curl.args(arguments.split(' ')).args(["--write-out", " %{http_version}"]);
+        curl.arg(format!("https://localhost:{}/", server.addr().port()));
+        let curl = curl.spawn().expect("curl starts");
+        wait_for_waiting_handshake(&server);
+        server.run_command(&["reload"]);
+        signal_process(signer, Signal::CONT);
+        let output = curl.wait_with_output().expect("it ends");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        rows.check(arguments, text(&output.stdout) + &text(&output.stderr), format!("hello {protocol}"));
+    }
 }
 
 #[test]

@@ -454,6 +454,9 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         let ReceivedBytes { bytes, is_drained } = match received {
             Ok(ReceivedBytes { bytes: 0, .. }) => return Visit::Close,
             Ok(received) => received,
+            Err(Errno::AGAIN) if connection.socket.is_signing() => {
+                return Visit::needs_task(connection.http1(), Start::Input, Vec::new());
+            }
             Err(Errno::AGAIN) => return Visit::Stay,
             Err(Errno::INTR) => continue,
             Err(_) => return fail(connections, connection),

@@ -192,6 +192,11 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().is_handshaking())
     }
 
+    /// A TLS handshake waits for its signature. Then no event of the socket is awaited.
+    pub fn is_signing(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.borrow().is_signing())
+    }
+
     /// Whether the rest of a TLS record is awaited.
     pub fn is_within_record(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.borrow().is_within_record())
@@ -339,6 +344,9 @@ impl Stream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        if let Err(errno) = ready!(session.poll_signed(cx, |bytes| self.send(bytes, More::Nothing))) {
+            return Poll::Ready(Err(errno.into()));
+        }
         let received = match session.is_in_kernel() {
             true => {
                 let read = |space: &mut [u8]| at_once(self.poll_receive_from_kernel(cx, space));
@@ -350,6 +358,8 @@ impl Stream {
             }
         };
         match received {
+            // What is awaited now is the signature.
+            Err(Errno::AGAIN) if session.is_signing() => cx.waker().wake_by_ref(),
             Err(Errno::AGAIN) => {}
             Err(Errno::INTR) => cx.waker().wake_by_ref(),
             received => return Poll::Ready(received.map_err(io::Error::from)),

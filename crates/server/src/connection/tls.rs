@@ -4,9 +4,14 @@
 //!
 //! Knows nothing of sockets: the caller passes functions that read and send.
 
+mod signing;
+
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::{fmt, io, mem};
 
 use rustix::io::Errno;
@@ -16,14 +21,18 @@ use rustls::unbuffered::{
     WriteTraffic,
 };
 use rustls::{Error, ExtractedSecrets, HandshakeKind, InvalidMessage};
+use site::tls::PrivateKeys;
 
+use crate::background::Background;
 use crate::buffer::append;
 use crate::handshake::TlsFacts;
 use crate::services::Services;
+use crate::signer;
 use crate::stats::Count;
 use crate::tls::kernel::Control;
 use crate::tls::lifetime::with_end;
 use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
+use signing::{Beginning, Signed, Signing};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -58,12 +67,15 @@ struct Shared {
     records: RefCell<Vec<u8>>,
     /// Bytes of a file, before they are encrypted.
     file: RefCell<Vec<u8>>,
+    /// The thread of handshakes that wait for a signature.
+    signing: Background,
 }
 
 impl Acceptor {
     pub fn new(tls: Arc<ServerTls>, services: Rc<Services>) -> Acceptor {
         let (received, records, file) = Default::default();
-        Acceptor(Rc::new(Shared { tls, services, received, records, file }))
+        let signing = Background::new(signing::QUEUE);
+        Acceptor(Rc::new(Shared { tls, services, received, records, file, signing }))
     }
 
     pub fn accept(&self) -> Session {
@@ -138,6 +150,8 @@ enum State {
     /// The beginning of the handshake decides on the settings.
     Hello,
     Handshake(Connection),
+    /// The handshake waits for its signature.
+    Signing(Signing),
     Open(Connection),
     /// The client has sent `close_notify`, and sends no more.
     PeerClosed(Connection),
@@ -169,6 +183,8 @@ struct Connection {
     purpose: Purpose,
     /// When the session of the handshake ends, as far as it is known.
     end: Option<u64>,
+    /// `None`: nothing waits for the signature, or it is there.
+    beginning: Option<Box<Beginning>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -180,7 +196,12 @@ enum Purpose {
 
 impl Session {
     pub fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::Hello | State::Handshake(_))
+        matches!(self.state, State::Hello | State::Handshake(_) | State::Signing(_))
+    }
+
+    /// The handshake waits for its signature, and for nothing of the client. `poll_signed` waits for it.
+    pub fn is_signing(&self) -> bool {
+        matches!(self.state, State::Signing(_))
     }
 
     /// Nothing has been received.
@@ -235,7 +256,9 @@ impl Session {
         match &self.state {
             State::PeerClosed(_) => true,
             State::Kernel(session) => session.peer == Peer::Closed,
-            State::Hello | State::Handshake(_) | State::Open(_) | State::Failed(_) => false,
+            State::Hello | State::Handshake(_) | State::Signing(_) | State::Open(_) | State::Failed(_) => {
+                false
+            }
         }
     }
 
@@ -339,6 +362,9 @@ impl Session {
         if self.has_plaintext() {
             return Ok(self.take_plaintext(out));
         }
+        if self.is_signing() {
+            return Err(Errno::AGAIN);
+        }
         let shared = self.shared.clone();
         let records = &mut *shared.received.borrow_mut();
         for _ in 0..READS {
@@ -365,18 +391,44 @@ impl Session {
             let plaintext = self.process(&mut records[..kept + count], out);
             // Handshakes and alerts are sent as far as the socket takes them, whatever becomes of the session.
             let sent = self.flush(&mut send);
-            let plaintext = plaintext.map_err(|failure| {
-                shared.services.counts.add(Count::HandshakesFailed, u64::from(self.is_handshaking()));
-                self.state = State::Failed(failure);
-                Errno::PROTO
-            })?;
+            let plaintext = plaintext.map_err(|failure| self.fail(failure))?;
             match sent {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(Errno::CONNRESET),
                 _ if plaintext > 0 => return Ok(plaintext),
+                _ if self.is_signing() => return Err(Errno::AGAIN),
                 _ => {}
             }
         }
         Err(Errno::INTR)
+    }
+
+    fn fail(&mut self, failure: Failure) -> Errno {
+        self.shared.services.counts.add(Count::HandshakesFailed, u64::from(self.is_handshaking()));
+        self.state = State::Failed(failure);
+        Errno::PROTO
+    }
+
+    /// Waits for the signature, if the handshake does. Errors: as of `receive`.
+    pub fn poll_signed(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> Poll<Result<(), Errno>> {
+        let State::Signing(signing) = &mut self.state else { return Poll::Ready(Ok(())) };
+        let Ok(signed) = ready!(Pin::new(signing).poll(cx)) else {
+            return Poll::Ready(Err(self.fail(not_signed())));
+        };
+        let Signed { connection, unsent, rest, result } = *signed;
+        self.state = State::Handshake(connection);
+        self.unsent.extend_from_slice(&unsent);
+        self.keep(&rest);
+        // What the socket does not take is sent later, or lost with the failure.
+        let sent = self.flush(send);
+        Poll::Ready(match (result, sent) {
+            (Err(error), _) => Err(self.fail(Failure::Protocol(error))),
+            (Ok(()), Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(Errno::CONNRESET),
+            (Ok(()), _) => Ok(()),
+        })
     }
 
     fn take_plaintext(&mut self, out: &mut [u8]) -> usize {
@@ -400,10 +452,16 @@ impl Session {
                 }
             }
         }
+        // The library may change the records.
+        let hello = self.state.connection_mut().and_then(|connection| connection.beginning.as_ref());
+        let hello = hello.map(|_| records.to_vec());
+        let unsent = self.unsent.len();
         let (mut at, mut filled) = (0, 0);
         loop {
             let is_handshaking = self.is_handshaking();
-            let Some(Connection { rustls, host, name, purpose, end }) = self.state.connection_mut() else {
+            let Some(Connection { rustls, host, name, purpose, end, beginning }) =
+                self.state.connection_mut()
+            else {
                 return Ok(filled);
             };
             let UnbufferedStatus { mut discard, state } = match is_handshaking {
@@ -440,9 +498,16 @@ impl Session {
                     self.state.on_peer_closed();
                 }
                 Ok(_) => {
+                    if let (Some(beginning), Some(hello)) = (beginning, hello) {
+                        beginning.note(&hello[..at + discard], self.unsent.len() - unsent);
+                    }
                     self.keep(&records[at + discard..]);
                     self.note_handshake();
                     return Ok(filled);
+                }
+                Err(_) if signer::take_unanswered() => {
+                    self.unsent.truncate(unsent);
+                    return self.sign(&hello.unwrap_or_default()).map(|()| filled);
                 }
                 Err(error) => {
                     encode_alert(&error, rustls, &mut records[at + discard..], &mut self.unsent);
@@ -452,6 +517,18 @@ impl Session {
             }
             at += discard;
         }
+    }
+
+    /// Has the thread sign the handshake. `records`: the last that were received.
+    fn sign(&mut self, records: &[u8]) -> Result<(), Failure> {
+        let State::Handshake(mut connection) = mem::replace(&mut self.state, State::Hello) else {
+            return Err(not_signed());
+        };
+        self.received = Vec::new();
+        let beginning = connection.beginning.take().ok_or_else(not_signed)?;
+        let signing = beginning.sign(records, connection, &self.shared.signing).ok_or_else(not_signed)?;
+        self.state = State::Signing(signing);
+        Ok(())
     }
 
     /// Chooses the settings by the beginning of a handshake. `None`: it is incomplete.
@@ -468,8 +545,10 @@ impl Session {
                 return Err(Failure::UnknownName);
             }
         };
+        let has_signer = self.shared.services.site.tls.private_keys == PrivateKeys::InSigner;
+        let beginning = has_signer.then(|| Box::new(Beginning::new(config.clone())));
         let rustls = UnbufferedServerConnection::new(config).map_err(Failure::Protocol)?;
-        Ok(Some(Connection { rustls, host, name: None, purpose, end: None }))
+        Ok(Some(Connection { rustls, host, name: None, purpose, end: None, beginning }))
     }
 
     fn note_handshake(&mut self) {
@@ -582,7 +661,7 @@ impl Session {
             State::Open(_) | State::PeerClosed(_) => true,
             // Behind the response to early data.
             State::Handshake(_) => self.facts.is_some(),
-            State::Hello | State::Kernel(_) | State::Failed(_) => false,
+            State::Hello | State::Signing(_) | State::Kernel(_) | State::Failed(_) => false,
         };
         if !is_open || self.flush(&mut send).is_err() {
             return;
@@ -645,7 +724,7 @@ impl Session {
             State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
                 Some(connection)
             }
-            State::Hello | State::Kernel(_) | State::Failed(_) => None,
+            State::Hello | State::Signing(_) | State::Kernel(_) | State::Failed(_) => None,
         }
     }
 
@@ -663,13 +742,13 @@ impl State {
             State::Handshake(connection) | State::Open(connection) | State::PeerClosed(connection) => {
                 Some(connection)
             }
-            State::Hello | State::Kernel(_) | State::Failed(_) => None,
+            State::Hello | State::Signing(_) | State::Kernel(_) | State::Failed(_) => None,
         }
     }
 
     fn on_handshake(&mut self) {
         *self = match mem::replace(self, State::Hello) {
-            State::Handshake(connection) => State::Open(connection),
+            State::Handshake(connection) => State::Open(Connection { beginning: None, ..connection }),
             other => other,
         };
     }
@@ -680,6 +759,11 @@ impl State {
             other => other,
         };
     }
+}
+
+/// There is no thread that could wait for the signature.
+fn not_signed() -> Failure {
+    Failure::Protocol(Error::General("too many handshakes wait for the process that signs".to_owned()))
 }
 
 /// Copies what fits into `out`, and appends the rest to `later`. Returns the bytes in `out`.

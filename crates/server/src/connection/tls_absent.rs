@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use rustix::io::Errno;
 
@@ -49,6 +50,18 @@ impl Acceptor {
 
 impl Session {
     pub fn is_handshaking(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn is_signing(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn poll_signed(
+        &mut self,
+        _: &mut Context<'_>,
+        _: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> Poll<Result<(), Errno>> {
         match self.0 {}
     }
 

@@ -303,6 +303,8 @@ impl Transport {
         let state = &self.entry.state;
         match state.take_event(cx.waker()) {
             None => Ok(()),
+            // The idle set waits for the socket alone.
+            Some(Event::Park) if self.stream.is_signing() => Ok(()),
             Some(Event::Park) => Err(Interruption::Park),
             Some(Event::TimeOut) => Err(Interruption::TimedOut),
             Some(Event::Evict) => Err(Interruption::Evicted),

@@ -10,9 +10,10 @@ mod supervised;
 pub mod process;
 mod statement;
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::SubjectPublicKeyInfoDer;
@@ -23,10 +24,33 @@ use crate::process::ipc::{Channel, Received};
 use message::{PublicKey, SignRequest, SignResponse};
 pub use supervised::SignerProcess;
 
-/// How long a handshake waits for its signature. A signer that has ended is replaced within this time.
+/// How long a worker's loop waits for a signature, and with it all of its connections. Most need a tenth of it.
+const MOMENT: Duration = Duration::from_millis(5);
+/// How long a handshake waits for its signature, on a thread of its own. A signer that has ended is replaced within this
+/// time.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The same while the signer does not respond: the worker's other connections wait, too.
+/// The same while the signer does not respond: the worker's other handshakes wait, too.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(10);
+
+thread_local! {
+    /// Whether handshakes of this thread wait longer than a moment.
+    static IS_PATIENT: Cell<bool> = const { Cell::new(false) };
+    static UNANSWERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a handshake that may wait for its signature.
+pub fn with_patience<T>(handshake: impl FnOnce() -> T) -> T {
+    IS_PATIENT.set(true);
+    let result = handshake();
+    IS_PATIENT.set(false);
+    result
+}
+
+/// Whether the handshake that was just processed in this thread has failed because its signature takes longer than a
+/// moment.
+pub fn take_unanswered() -> bool {
+    UNANSWERED.take()
+}
 
 /// The channels of a generation to its signer, of which each worker uses one at a time.
 struct Signatures {
@@ -38,6 +62,8 @@ struct Link {
     channel: Channel,
     last: u32,
     timeout: Duration,
+    /// The last response has taken longer than a moment.
+    is_slow: bool,
 }
 
 /// A private key that the signer has.
@@ -56,27 +82,53 @@ struct RemoteSigner {
 
 impl Signatures {
     fn new(channels: Vec<Channel>) -> Arc<Signatures> {
-        let link = |channel| Mutex::new(Link { channel, last: 0, timeout: TIMEOUT });
+        let link = |channel| Mutex::new(Link { channel, last: 0, timeout: TIMEOUT, is_slow: false });
         Arc::new(Signatures { links: channels.into_iter().map(link).collect() })
     }
 
     /// `None`: the signer has refused. Errors: also `TimedOut`.
     fn sign(&self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let is_busy = |link: &&Mutex<Link>| matches!(link.try_lock(), Err(TryLockError::WouldBlock));
-        let free = self.links.iter().find(|link| !is_busy(link)).or(self.links.first());
-        let link = free.ok_or(io::ErrorKind::NotConnected)?;
-        let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.sign(key, scheme, message)
+        let first = || Some(self.links.first()?.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut link = self.free().next().or_else(first).ok_or(io::ErrorKind::NotConnected)?;
+        let timeout = link.timeout;
+        let response = link.sign(key, scheme, message, timeout);
+        link.timeout = if is_late(&response) { SHORT_TIMEOUT } else { TIMEOUT };
+        response
+    }
+
+    /// As `sign`, but waits a moment only, and not at all for a signer that has taken longer before.
+    fn sign_at_once(&self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut link = self.free().find(|link| !link.is_slow).ok_or(io::ErrorKind::TimedOut)?;
+        link.sign(key, scheme, message, MOMENT)
+    }
+
+    /// The channels that no handshake uses.
+    fn free(&self) -> impl Iterator<Item = MutexGuard<'_, Link>> {
+        self.links.iter().filter_map(|link| match link.try_lock() {
+            Ok(link) => Some(link),
+            Err(TryLockError::Poisoned(link)) => Some(link.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        })
     }
 }
 
+fn is_late(response: &io::Result<Option<Vec<u8>>>) -> bool {
+    response.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
 impl Link {
-    fn sign(&mut self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn sign(
+        &mut self,
+        key: u32,
+        scheme: SignatureScheme,
+        message: &[u8],
+        timeout: Duration,
+    ) -> io::Result<Option<Vec<u8>>> {
         self.last = self.last.wrapping_add(1);
         let request = SignRequest { number: self.last, key, scheme, message: message.to_vec() };
-        let response = self.request(&request, Instant::now() + self.timeout);
-        let is_late = response.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
-        self.timeout = if is_late { SHORT_TIMEOUT } else { TIMEOUT };
+        let began = Instant::now();
+        let response = self.request(&request, began + timeout);
+        self.is_slow = began.elapsed() >= MOMENT;
         response
     }
 
@@ -122,7 +174,12 @@ impl Signer for RemoteSigner {
     /// Errors: the handshake fails with this text.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         let failed = |why: String| Error::General(format!("the process that signs {why}"));
-        match self.signatures.sign(self.key, self.scheme, message) {
+        let response = match IS_PATIENT.get() {
+            true => self.signatures.sign(self.key, self.scheme, message),
+            false => self.signatures.sign_at_once(self.key, self.scheme, message),
+        };
+        UNANSWERED.set(!IS_PATIENT.get() && is_late(&response));
+        match response {
             Ok(Some(signature)) => Ok(signature),
             Ok(None) => Err(failed("has refused the handshake".to_owned())),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {

@@ -118,6 +118,26 @@ fn waits_for_another_signer_and_then_for_a_moment_only() {
 }
 
 #[test]
+fn a_loop_waits_for_a_moment_and_then_not_at_all_until_the_signer_is_fast_again() {
+    let (ours, theirs) = Channel::pair().expect("a pair can be made");
+    let signatures = Signatures::new(vec![ours]);
+    let sign = || signatures.sign_at_once(0, SignatureScheme::ECDSA_NISTP256_SHA256, &handshake());
+    let began = Instant::now();
+    assert_eq!(sign().expect_err("there is no signer").kind(), io::ErrorKind::TimedOut);
+    assert!(began.elapsed() >= MOMENT);
+    assert!(matches!(theirs.receive::<SignRequest>(), Ok(Received::Message(_))));
+    assert_eq!(sign().expect_err("there is no signer").kind(), io::ErrorKind::TimedOut);
+    assert!(theirs.receive::<SignRequest>().is_err(), "it is not asked");
+    let keys = keys();
+    let signer = thread::spawn(move || serve(&theirs, &keys));
+    let patiently = || signatures.sign(0, SignatureScheme::ECDSA_NISTP256_SHA256, &handshake());
+    let signed = (0..500).find(|_| matches!(patiently(), Ok(Some(_))) && matches!(sign(), Ok(Some(_))));
+    assert!(signed.is_some());
+    drop(signatures);
+    signer.join().expect("the signer ends with its worker");
+}
+
+#[test]
 fn a_signer_that_has_ended_is_an_error_at_once() {
     let (ours, _) = Channel::pair().expect("a pair can be made");
     let signatures = Signatures::new(vec![ours]);
