@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Page, Persistence, Random, ReadError, Rows, Signal, Site, TIMEOUT, command, free_port,
-    has_open, is_root, output_of, raise_descriptor_limit, signal_process, stop_process, wait_until,
+    has_open, is_root, output_of, raise_descriptor_limit, runs, signal_process, stop_process, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -631,6 +631,22 @@ fn replaces_a_killed_serving_process() {
     let pid = server.serving_pid();
     thread::sleep(Duration::from_millis(1200));
     assert_eq!(server.serving_pids(), [pid]);
+}
+
+#[test]
+fn a_killed_serving_process_is_reported_without_the_processes_that_end_with_it() {
+    let server = site("[[route]]\npath = \"/bin/\"\ncgi = true\n").start();
+    let serving = server.processes("worker")[0];
+    let others = server.serving_pids().into_iter().filter(|pid| *pid != serving).collect::<Vec<_>>();
+    assert!(!others.is_empty(), "there is a spawner");
+    // So that all have ended before one of them is noticed.
+    stop_process(server.pid());
+    signal_process(serving, Signal::KILL);
+    assert!(wait_until(TIMEOUT, || !others.iter().any(|pid| runs(*pid))));
+    server.signal(Signal::CONT);
+    server.wait_for_line("the serving process has ended: killed by SIGKILL; it is replaced at once", TIMEOUT);
+    server.wait_for_line("a new serving process has taken over", TIMEOUT);
+    assert!(!server.stderr().contains("the process that starts scripts"), "{}", server.stderr());
 }
 
 #[test]

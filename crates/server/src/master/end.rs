@@ -61,7 +61,7 @@ impl Master {
             };
             let pid = status.pid()?;
             let end = exit_text(status);
-            if self.helper_ended(pid) || self.spawner_ended(pid, &end) {
+            if self.helper_ended(pid) || self.spawner_ended(status) {
                 self.cgroups.iter().for_each(|folder| cgroup::sweep(folder));
                 continue;
             }
@@ -150,13 +150,16 @@ impl Master {
         }
     }
 
-    /// Returns `false` if `pid` is no spawner. A generation cannot serve without its spawner, and both are replaced.
-    fn spawner_ended(&mut self, pid: Pid, end: &str) -> bool {
-        let is_its = |g: &&mut Generation| g.spawner.is_some_and(|spawner| spawner.pid == pid);
+    /// Returns `false` if the process was no spawner. A generation cannot serve without its spawner, and both are
+    /// replaced.
+    fn spawner_ended(&mut self, status: WaitStatus) -> bool {
+        let is_its = |g: &&mut Generation| g.spawner.is_some_and(|spawner| Some(spawner.pid) == status.pid());
         let Some(generation) = self.generations.iter_mut().find(is_its) else { return false };
         generation.spawner = None;
-        if let State::Starting | State::Serving = generation.state {
-            log::error(format_args!("the process that starts scripts has ended: {end}"));
+        // With this code, its workers have ended before it.
+        let is_expected = matches!(status, WaitStatus::Exited(_, 0));
+        if !is_expected && matches!(generation.state, State::Starting | State::Serving) {
+            log::error(format_args!("the process that starts scripts has ended: {}", exit_text(status)));
             generation.kill();
         }
         true
