@@ -59,11 +59,19 @@ impl Master {
     pub(super) fn join_pools(&self, pools: &[Pid], workers: usize) -> io::Result<Vec<Vec<Channel>>> {
         let mut all: Vec<Vec<Channel>> = (0..workers).map(|_| Vec::new()).collect();
         for pid in pools {
-            let pool = self.pools.iter().find(|pool| pool.pid == *pid);
-            let Some(channel) = pool.and_then(|pool| pool.channel.as_ref()) else { continue };
+            let Some(pool) = self.pools.iter().find(|pool| pool.pid == *pid) else { continue };
+            let Some(channel) = &pool.channel else { continue };
             for channels in &mut all {
                 let (ours, theirs) = Channel::pair()?;
-                channel.send_until(&PoolCommand::AddWorker(theirs.into()), Instant::now() + super::GRACE)?;
+                let sent =
+                    channel.send_until(&PoolCommand::AddWorker(theirs.into()), Instant::now() + super::GRACE);
+                // It may have ended, and is replaced then.
+                sent.map_err(|error| {
+                    let service = &pool.service;
+                    io::Error::other(format!(
+                        "the process that manages the {service} cannot be reached: {error}"
+                    ))
+                })?;
                 channels.push(ours);
             }
         }
