@@ -1,31 +1,21 @@
 //! Reads a configuration: TOML files become a [`Site`], or errors that say where, what, and what to do.
 //!
 //! `toml` parses a file into a tree, into which the files that it includes are merged. `build` reads the sections of
-//! the tree by the table of [`keys`], and builds a complete site.
+//! the tree by the table of [`keys`], and builds a complete site: `hosts`, their `routes`, and the `actions` of these.
 //!
 //! Opens no file: see [`Source`].
 
-mod keys;
-
-mod error;
-
-mod toml;
-
-mod value;
-
-mod section;
-
 mod access;
 mod account;
+mod actions;
 mod alternates;
 mod authentication;
-
 mod authorizers;
 mod build;
 mod cache;
 mod certificates;
 mod cors;
-
+mod error;
 mod fields;
 mod files;
 mod folders;
@@ -33,23 +23,21 @@ mod forward_proxy;
 mod health;
 mod hosts;
 mod jwt;
+mod keys;
+mod limits;
+mod private;
 mod proxies;
 mod published;
 mod publishing;
-
-mod limits;
-
-mod private;
-
-mod settings;
-
+mod routes;
 mod scripts;
-
+mod section;
+mod settings;
 mod tls;
-
+mod toml;
 mod tracing;
-
 mod upstreams;
+mod value;
 
 use std::io;
 use std::path::{Path, PathBuf};
