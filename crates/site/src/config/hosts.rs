@@ -10,11 +10,10 @@ use super::error::Place;
 use super::folders;
 use super::keys::Scope;
 use super::limits::LimitReader;
-use super::published::{Texts, texts};
+use super::published::Texts;
 use super::routes::{Inherited, routes};
 use super::scripts;
 use super::section::{Given, Section, table, text};
-use super::settings::route_settings;
 use super::tls;
 use super::toml::{Entry, Value};
 use super::value;
@@ -47,58 +46,38 @@ pub fn hosts(
     certificates: &Certificates,
     limits: &LimitReader<'_>,
 ) -> Option<Hosts> {
-    let nothing = Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) };
-    let environment = scripts::environment(top, &scripts::default_environment());
     let users = folders::users(top);
     let inherited = Inherited {
-        route: route_settings(top, Pattern::EVERYTHING, &nothing, upstreams, limits, scripts),
-        environment,
-        users: folders::user_folders(top, None, &users),
+        route: Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) },
+        environment: scripts::default_environment(),
+        users: None,
         scripts,
         upstreams,
         limits,
-        tls: tls::host_tls(top, &HostTls::default()),
-        texts: texts(top, &Texts::default()),
+        tls: HostTls::default(),
+        texts: Texts::default(),
     };
+    let inherited = inherited.by_section(top, &users);
     let sections = top.sections("host", Scope::Host);
+    check_top(top, &sections);
     let mut names = BTreeMap::new();
     let mut hosts: Vec<(Host, &Section)> = Vec::new();
-    match serves(top) {
-        true => hosts.push((host(top, &inherited, log, &mut names), top)),
-        false => reject_empty_top(top, !sections.is_empty()),
+    if serves(top) {
+        hosts.push((host(top, &inherited, log, &mut names), top));
     }
-    if !sections.is_empty() {
-        reject_stray_routes(top);
-    }
-    let mut default = None;
+    let default = default_section(&sections).map(|default| hosts.len() + default);
     for section in &sections {
         if !serves(section) {
             let what_to_do = "give it a root, routes, redirects or rewrites; a root is not inherited";
             section.errors.add(section.place(), "this host has nothing to serve", what_to_do);
         }
-        if section.flag("default") == Some(true) && default.replace(hosts.len()).is_some() {
-            let what = "another host is the default one already";
-            section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
-        }
-        let environment = scripts::environment(section, &inherited.environment);
-        let settings = Inherited {
-            route: route_settings(section, Pattern::EVERYTHING, &inherited.route, upstreams, limits, scripts),
-            environment,
-            scripts,
-            upstreams,
-            limits,
-            users: folders::user_folders(section, inherited.users.as_ref(), &users),
-            tls: tls::host_tls(section, &inherited.tls),
-            texts: texts(section, &inherited.texts),
-        };
-        hosts.push((host(section, &settings, log, &mut names), section));
+        hosts.push((host(section, &inherited.by_section(section, &users), log, &mut names), section));
     }
     for (host, section) in &mut hosts {
         check_acme(host, section, certificates);
     }
     if let Some(default) = default {
-        let first = hosts.remove(default);
-        hosts.insert(0, first);
+        hosts[..=default].rotate_right(1);
     }
     if log.by_host.is_some() && hosts.len() > MAX_HOST_LOGS {
         let what = format!("{} hosts would each have an access log", hosts.len());
@@ -107,8 +86,8 @@ pub fn hosts(
         );
         top.errors.add(top.place(), what, what_to_do);
     }
-    hosts.iter().skip(1).for_each(|(_, section)| reject_unreachable(section));
     for (host, section) in hosts.iter().skip(1) {
+        reject_unreachable(section);
         if host.names.is_empty() && host.folder.is_none() {
             tls::check_without_names(section, &host.tls, &hosts[0].0.tls);
         }
@@ -122,6 +101,29 @@ pub fn hosts(
             None
         }
     }
+}
+
+fn check_top(top: &Section, hosts: &[Section]) {
+    if !serves(top) {
+        reject_empty_top(top, !hosts.is_empty());
+    }
+    if !hosts.is_empty() {
+        reject_stray_routes(top);
+    }
+}
+
+/// The section of the default host, if one says so.
+fn default_section(sections: &[Section]) -> Option<usize> {
+    let mut default = None;
+    for (at, section) in
+        sections.iter().enumerate().filter(|(_, section)| section.flag("default") == Some(true))
+    {
+        if default.replace(at).is_some() {
+            let what = "another host is the default one already";
+            section.errors.add(section.place_of("default"), what, "keep one \"default = true\"");
+        }
+    }
+    default
 }
 
 /// Checks the names of a host with a certificate by ACME. A host without names gets none, which is an error unless it

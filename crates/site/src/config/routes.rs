@@ -9,12 +9,14 @@ use taipan_http::target::SafePath;
 use super::account::account;
 use super::actions::{self, ShortAction, action, is_action};
 use super::error::Place;
+use super::folders;
 use super::keys::Scope;
 use super::limits::LimitReader;
-use super::published::Texts;
+use super::published::{Texts, texts};
 use super::scripts;
 use super::section::{Section, text};
 use super::settings::{restrict, route_settings};
+use super::tls;
 use super::toml::Entry;
 use crate::folder::UserFolders;
 use crate::model::{Account, Action, Interpreter, NamedRoot, Route, Script, Scripts};
@@ -39,6 +41,23 @@ pub(super) struct Inherited<'a> {
     pub(super) users: Option<Arc<UserFolders>>,
     pub(super) tls: HostTls,
     pub(super) texts: Texts,
+}
+
+impl Inherited<'_> {
+    /// With the settings of a section in place of these. `users` are those of the top level.
+    pub(super) fn by_section(&self, section: &Section, users: &UserFolders) -> Self {
+        let &Inherited { scripts, upstreams, limits, .. } = self;
+        Inherited {
+            route: route_settings(section, Pattern::EVERYTHING, &self.route, upstreams, limits, scripts),
+            environment: scripts::environment(section, &self.environment),
+            users: folders::user_folders(section, self.users.as_ref(), users),
+            tls: tls::host_tls(section, &self.tls),
+            texts: texts(section, &self.texts),
+            scripts,
+            upstreams,
+            limits,
+        }
+    }
 }
 
 /// A route, and the place of its pattern.
