@@ -81,17 +81,11 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
-    let left_out = tls.iter().flat_map(|tls| tls.left_out());
-    left_out.for_each(|what| log::error(format_args!("{what}")));
-    without_upstreams.iter().for_each(|what| {
-        log::error(format_args!("{what}; until a reload, connections that need it are not made"));
-    });
-    without_roots.iter().for_each(|what| {
-        log::error(format_args!("{what}; until a reload, requests for its files get 500"));
-    });
-    without_cache.iter().for_each(|what| {
-        log::error(format_args!("{what}; until a reload, responses are stored in memory alone"));
-    });
+    let without_tls = tls.iter().flat_map(|tls| tls.left_out()).cloned();
+    log_left_out(without_tls, "");
+    log_left_out(without_upstreams, "; until a reload, connections that need it are not made");
+    log_left_out(without_roots, "; until a reload, requests for its files get 500");
+    log_left_out(without_cache, "; until a reload, responses are stored in memory alone");
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
     let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
     warnings.for_each(|what| log::warn(format_args!("{what}")));
@@ -114,6 +108,11 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(main)
+}
+
+/// Logs what this process goes on without, and what that means.
+fn log_left_out(what: impl IntoIterator<Item = String>, meaning: &str) {
+    what.into_iter().for_each(|what| log::error(format_args!("{what}{meaning}")));
 }
 
 /// What serving needs.
