@@ -243,7 +243,7 @@ fn prometheus_scrapes_the_metrics() {
 }
 
 #[test]
-fn metrics_that_everybody_could_read_are_refused() {
+fn metrics_that_every_client_could_read_are_refused() {
     let route = "[[route]]\npath = \"/-/metrics\"\nmonitor = \"metrics\"\n";
     let rule = |rule: &str| format!("{route}[[route.rule]]\n{rule}\n");
     let rows = [
@@ -251,6 +251,9 @@ fn metrics_that_everybody_could_read_are_refused() {
         (route.replace("\"metrics\"", "\"status\""), false),
         (rule("address = \"192.0.2.1\"\nthen = \"deny\""), false),
         (rule("user_agent = \"curl*\"\nthen = \"deny\""), false),
+        (rule("address = \"0.0.0.0/0\"\nthen = \"deny\""), false),
+        (rule("address = \"::/0\"\nthen = \"deny\""), false),
+        (rule("address = [\"0.0.0.0/0\", \"::/0\"]\nthen = \"deny\""), true),
         (rule("address = \"!127.0.0.1\"\nthen = \"deny\""), true),
         (rule("then = \"deny\""), true),
         (format!("[[rule]]\naddress = \"!127.0.0.1\"\nthen = \"deny\"\n{route}"), true),

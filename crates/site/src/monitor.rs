@@ -1,7 +1,7 @@
 //! Routes that show how the server does: metrics, and whether it is alive and ready. Which of them may be open to all,
 //! and which format of metrics a client gets.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::access::{Action, Condition, Rules};
@@ -236,8 +236,9 @@ fn lacks_credentials(route: &Route) -> bool {
     route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwt.is_none()
 }
 
-/// An address that no client has (RFC 1112 §4).
-const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
+/// Addresses that no client has (RFC 1112 §4, RFC 9637).
+const STRANGERS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0x3fff, 0x0fff, 0, 0, 0, 0, 0, 1))];
 
 /// What rules say of a client of an address that none of them names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,14 +252,18 @@ enum Passage {
 
 /// Whether a client of any address may have what is at a route, without credentials.
 pub fn is_open(route: &Route) -> bool {
-    let passages = || route.access.iter().map(passage_of_strangers);
+    STRANGERS.iter().any(|stranger| is_open_to(*stranger, route))
+}
+
+fn is_open_to(stranger: IpAddr, route: &Route) -> bool {
+    let passages = || route.access.iter().map(|rules| passage_of(stranger, rules));
     let is_allowed = passages().any(|passage| passage == Passage::Allowed);
     passages().all(|passage| passage != Passage::Denied)
         && (lacks_credentials(route) || is_allowed && may_lack_credentials(route))
 }
 
 /// Conditions other than addresses count for the worse.
-fn passage_of_strangers(rules: &Rules) -> Passage {
+fn passage_of(stranger: IpAddr, rules: &Rules) -> Passage {
     for rule in rules.iter() {
         let (mut may_match, mut must_match) = (true, true);
         for condition in &rule.conditions {
@@ -266,8 +271,8 @@ fn passage_of_strangers(rules: &Rules) -> Passage {
                 must_match = false;
                 continue;
             };
-            let is_within = within.as_ref().is_none_or(|within| within.contains(Some(STRANGER)));
-            if !is_within || except.contains(Some(STRANGER)) {
+            let is_within = within.as_ref().is_none_or(|within| within.contains(Some(stranger)));
+            if !is_within || except.contains(Some(stranger)) {
                 (may_match, must_match) = (false, false);
             }
         }
