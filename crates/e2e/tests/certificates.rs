@@ -280,6 +280,21 @@ fn pebble_renews_before_the_end() {
 }
 
 #[test]
+fn a_certificate_of_pebble_that_cannot_be_served_is_served_later() {
+    let pebble = Pebble::start(&USUAL);
+    let host = "[[host]]\nnames = \"other\"\nroot = \"other\"\nacme = false\ncertificate = \"certificate.pem\"\n\
+                certificate_key = \"key.pem\"\n";
+    let site = pebble.site("").certificate().file_beside_root("other/a.txt", "a").config(host);
+    let server = site.start();
+    let [root, away] = ["other", "away"].map(|name| server.home().join(name));
+    fs::rename(&root, &away).expect("it is our folder");
+    server.wait_for_line("new certificates are not served yet; it is tried again in 1 s", ORDER);
+    assert!(server.stderr().contains("other does not exist"), "{}", server.stderr());
+    fs::rename(&away, &root).expect("it is our folder");
+    server.wait_for_line(ISSUED, ORDER);
+}
+
+#[test]
 fn pebble_gets_one_order_of_two_servers_with_one_folder() {
     let pebble =
         Pebble::start(&Options { env: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "2")], ..USUAL });

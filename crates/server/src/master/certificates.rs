@@ -19,7 +19,7 @@ use crate::clock;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Received};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{KillTimer, RestartLimit};
+use crate::process::supervisor::{KillTimer, RestartLimit, text};
 use crate::sys::{self, Fork};
 
 /// Requests of the process that are carried out before other events.
@@ -30,8 +30,8 @@ pub(super) struct CertificateKeeper {
     restart_limit: RestartLimit,
     /// When a process that has ended is replaced.
     restart: Option<Instant>,
-    /// Whether a stored certificate waits for a generation that serves it.
-    is_renewed: bool,
+    /// When a stored certificate is to be served. `None`: there is none that waits for it.
+    renewed: Option<Instant>,
 }
 
 struct AcmeProcess {
@@ -59,7 +59,7 @@ impl CertificateKeeper {
             processes: Vec::new(),
             restart_limit: RestartLimit::of_servers(),
             restart: None,
-            is_renewed: false,
+            renewed: None,
         }
     }
 
@@ -83,7 +83,9 @@ impl CertificateKeeper {
     /// Everything that is due at some time.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let kills = self.processes.iter().filter_map(|process| process.kill.as_ref()).map(KillTimer::due);
-        kills.chain(self.restart).min()
+        // One that is due already waits for the end of another change.
+        let renewed = self.renewed.filter(|at| *at > Instant::now());
+        kills.chain(self.restart).chain(renewed).min()
     }
 
     fn end_running(&mut self, now: Instant) {
@@ -194,7 +196,7 @@ impl Master {
         };
         self.reply_to_acme(number, reply);
         if effect == Effect::Changed {
-            self.certificates.is_renewed = true;
+            self.certificates.renewed = Some(Instant::now());
         }
     }
 
@@ -233,15 +235,24 @@ impl Master {
 
     /// Starts a generation with the certificates that have been stored, as soon as there is no other change.
     pub(super) fn serve_renewed(&mut self) {
-        let Some(site) = self.site.clone().filter(|_| self.certificates.is_renewed) else { return };
+        let is_due = self.certificates.renewed.is_some_and(|at| at <= Instant::now());
+        let Some(site) = self.site.clone().filter(|_| is_due) else { return };
         let is_busy = self.change.is_some() || self.successor.is_some() || self.restart.is_some();
         if self.phase != Phase::Serving || is_busy || self.generations.len() >= site.limits.generations {
             return;
         }
-        self.certificates.is_renewed = false;
+        self.certificates.renewed = None;
         if let Err((lines, cause)) = self.begin_change(site, Cause::Renewal) {
             self.on_failed_change(&lines, cause);
         }
+    }
+
+    /// The certificates that have been stored could not be served. Without another attempt, those that are served would
+    /// expire.
+    pub(super) fn serve_renewed_later(&mut self) {
+        let Some(pause) = self.site.as_ref().map(|site| site.certificates.retry) else { return };
+        self.certificates.renewed = Some(Instant::now() + pause);
+        log::error(format_args!("new certificates are not served yet; it is tried again {}", text(pause)));
     }
 
     /// Sends the error log, as it is opened now.

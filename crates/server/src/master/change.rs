@@ -741,7 +741,8 @@ impl Master {
         self.release_pools();
         self.release_loggers();
         match cause {
-            Cause::Start | Cause::Renewal | Cause::Crash => {}
+            Cause::Start | Cause::Crash => {}
+            Cause::Renewal => self.serve_renewed_later(),
             Cause::Reload(clients) => {
                 log::error(format_args!("nothing was changed"));
                 for client in clients {

@@ -41,6 +41,8 @@ impl Master {
 
     pub(super) fn serve_renewed(&mut self) {}
 
+    pub(super) fn serve_renewed_later(&mut self) {}
+
     pub(super) fn send_log_to_acme(&self) {}
 
     pub(super) fn send_level_to_acme(&self, _level: Level, _time: Duration) {}
