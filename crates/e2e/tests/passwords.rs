@@ -426,6 +426,23 @@ fn a_changed_file_counts_without_a_reload() {
 }
 
 #[test]
+fn a_changed_file_counts_as_soon_as_a_reload_is_possible() {
+    let config = "auth = \"basic\"\nuser_files = \"users\"\n[limits]\ngenerations = 2\n\
+                  [[route]]\npath = \"/long\"\nauth = \"off\"\n";
+    let server = site(config).file("long", vec![b'a'; 16 << 20]).start();
+    let mut download = server.begin_download("/long");
+    server.reload();
+    let dora = || status(&server, "/", &basic("dora", "explorer"));
+    assert_eq!(dora(), 401);
+    fs::write(server.home().join("users"), htpasswd("-m", "dora", "explorer")).expect("it can be written");
+    server.wait_for_line("too many earlier processes still finish their responses", TIMEOUT);
+    assert_eq!(dora(), 401);
+    assert_eq!(download.read_response().status, 200);
+    drop(download);
+    assert!(wait_until(TIMEOUT, || dora() == 200), "{}", server.stderr());
+}
+
+#[test]
 fn a_file_that_cannot_be_used_is_reported_and_stops_nothing() {
     let server = site("auth = \"basic\"\nuser_files = \"users\"\n").start();
     let file = server.home().join("users");

@@ -541,6 +541,7 @@ impl Master {
             next_ping: _,
             next_certificate_check: _,
             user_files: _,
+            tried_files: _,
             next_file_check: _,
             file_round: _,
             next_epoch: _,
@@ -630,7 +631,7 @@ impl Master {
         self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.accounts = Some(accounts);
-        self.file_round = FileRound::default();
+        (self.file_round, self.tried_files) = (FileRound::default(), None);
         self.forget_tickets();
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());

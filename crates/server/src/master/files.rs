@@ -14,6 +14,8 @@ use crate::{config, log};
 /// How often the files that the configuration names are checked.
 const FILE_CHECKS: Duration = Duration::from_secs(2);
 
+/// The longest pause between reloads for files that stay as they are.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Named files that one check looks at, in about a millisecond: there may be thousands of certificates.
 const FILES_AT_ONCE: usize = 500;
 
@@ -42,6 +44,26 @@ impl FileRound {
     }
 }
 
+/// The states of files with which a reload has been begun. If it fails, as while too many earlier processes finish their
+/// responses, another one follows.
+pub(super) struct TriedFiles {
+    stamps: FileStamps,
+    pause: Duration,
+    again: Instant,
+}
+
+impl TriedFiles {
+    /// `None`: there has been a reload for this state, and another one is not due yet.
+    fn next(earlier: Option<&TriedFiles>, stamps: FileStamps, now: Instant) -> Option<TriedFiles> {
+        let pause = match earlier.filter(|earlier| earlier.stamps == stamps) {
+            None => FILE_CHECKS,
+            Some(earlier) if now < earlier.again => return None,
+            Some(earlier) => (2 * earlier.pause).min(LONGEST_PAUSE),
+        };
+        Some(TriedFiles { stamps, pause, again: now + pause })
+    }
+}
+
 impl Master {
     pub(super) fn schedule_certificate_check(&mut self, now: Instant) {
         let every = self.site.as_ref().and_then(|site| site.tls.watch);
@@ -51,7 +73,7 @@ impl Master {
     /// Reloads if a file of a certificate has changed. If that fails, the next check tries again.
     pub(super) fn check_certificates(&mut self, now: Instant) {
         self.schedule_certificate_check(now);
-        if self.change.is_none() && self.tls.stamps.have_changed() {
+        if self.change.is_none() && self.successor.is_none() && self.tls.stamps.have_changed() {
             log::info(format_args!("certificates have changed"));
             self.reload(Vec::new());
         }
@@ -66,9 +88,12 @@ impl Master {
     pub(super) fn check_files(&mut self, now: Instant) {
         self.schedule_file_check(now);
         self.hide_replaced_files();
-        if self.change.is_none() && self.user_files.have_changed() {
-            // If the file cannot be used, that is reported once, and not at each check.
-            self.user_files = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
+        if self.change.is_some() || self.successor.is_some() || !self.user_files.have_changed() {
+            return;
+        }
+        let stamps = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
+        if let Some(tried) = TriedFiles::next(self.tried_files.as_ref(), stamps, now) {
+            self.tried_files = Some(tried);
             log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
         }

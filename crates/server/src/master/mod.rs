@@ -63,7 +63,7 @@ use change::{Cause, Change, Tls};
 use counters::Counters;
 use detach::Starter;
 use disconnects::RunningDisconnect;
-use files::FileRound;
+use files::{FileRound, TriedFiles};
 use lifecycle::{Action, State};
 use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
@@ -179,6 +179,8 @@ struct Master {
     next_certificate_check: Option<Instant>,
     /// The files of users, groups and keys.
     user_files: FileStamps,
+    /// `None`: no reload for them has failed.
+    tried_files: Option<TriedFiles>,
     /// When the files that the configuration names are checked. `None`: there are none.
     next_file_check: Option<Instant>,
     file_round: FileRound,
@@ -311,6 +313,7 @@ impl Master {
             next_ping: None,
             next_certificate_check: None,
             user_files: FileStamps::default(),
+            tried_files: None,
             next_file_check: None,
             file_round: FileRound::default(),
             next_epoch: None,
