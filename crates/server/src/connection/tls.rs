@@ -7,11 +7,8 @@
 mod signing;
 
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::{fmt, io, mem};
 
 use rustix::io::Errno;
@@ -32,7 +29,7 @@ use crate::stats::Count;
 use crate::tls::kernel::Control;
 use crate::tls::lifetime::with_end;
 use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
-use signing::{Beginning, Signed, Signing};
+use signing::{Beginning, Signing};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
@@ -408,29 +405,6 @@ impl Session {
         Errno::PROTO
     }
 
-    /// Waits for the signature, if the handshake does. Errors: as of `receive`.
-    pub fn poll_signed(
-        &mut self,
-        cx: &mut Context<'_>,
-        send: impl FnMut(&[u8]) -> io::Result<usize>,
-    ) -> Poll<Result<(), Errno>> {
-        let State::Signing(signing) = &mut self.state else { return Poll::Ready(Ok(())) };
-        let Ok(signed) = ready!(Pin::new(signing).poll(cx)) else {
-            return Poll::Ready(Err(self.fail(not_signed())));
-        };
-        let Signed { connection, unsent, rest, result } = *signed;
-        self.state = State::Handshake(connection);
-        self.unsent.extend_from_slice(&unsent);
-        self.keep(&rest);
-        // What the socket does not take is sent later, or lost with the failure.
-        let sent = self.flush(send);
-        Poll::Ready(match (result, sent) {
-            (Err(error), _) => Err(self.fail(Failure::Protocol(error))),
-            (Ok(()), Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(Errno::CONNRESET),
-            (Ok(()), _) => Ok(()),
-        })
-    }
-
     fn take_plaintext(&mut self, out: &mut [u8]) -> usize {
         let count = self.plaintext.len().min(out.len());
         out[..count].copy_from_slice(&self.plaintext[..count]);
@@ -517,18 +491,6 @@ impl Session {
             }
             at += discard;
         }
-    }
-
-    /// Has the thread sign the handshake. `records`: the last that were received.
-    fn sign(&mut self, records: &[u8]) -> Result<(), Failure> {
-        let State::Handshake(mut connection) = mem::replace(&mut self.state, State::Hello) else {
-            return Err(not_signed());
-        };
-        self.received = Vec::new();
-        let beginning = connection.beginning.take().ok_or_else(not_signed)?;
-        let signing = beginning.sign(records, connection, &self.shared.signing).ok_or_else(not_signed)?;
-        self.state = State::Signing(signing);
-        Ok(())
     }
 
     /// Chooses the settings by the beginning of a handshake. `None`: it is incomplete.
@@ -759,11 +721,6 @@ impl State {
             other => other,
         };
     }
-}
-
-/// There is no thread that could wait for the signature.
-fn not_signed() -> Failure {
-    Failure::Protocol(Error::General("too many handshakes wait for the process that signs".to_owned()))
 }
 
 /// Copies what fits into `out`, and appends the rest to `later`. Returns the bytes in `out`.

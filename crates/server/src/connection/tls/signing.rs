@@ -1,14 +1,19 @@
 //! A handshake whose signature takes long: it begins again on a thread, which may wait, with the same bytes of the client.
 //! The worker goes on with other connections.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::{io, mem};
 
+use rustix::io::Errno;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{Error, ServerConfig};
 use tokio::sync::oneshot;
 
-use super::{Connection, encode, encode_alert};
+use super::{Connection, Failure, Session, State, encode, encode_alert};
 use crate::background::Background;
 use crate::signer;
 use crate::tls::lifetime::with_end;
@@ -60,6 +65,43 @@ impl Beginning {
     }
 }
 
+impl Session {
+    /// Waits for the signature, if the handshake does. Errors: as of `receive`.
+    pub fn poll_signed(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> Poll<Result<(), Errno>> {
+        let State::Signing(signing) = &mut self.state else { return Poll::Ready(Ok(())) };
+        let Ok(signed) = ready!(Pin::new(signing).poll(cx)) else {
+            return Poll::Ready(Err(self.fail(not_signed())));
+        };
+        let Signed { connection, unsent, rest, result } = *signed;
+        self.state = State::Handshake(connection);
+        self.unsent.extend_from_slice(&unsent);
+        self.keep(&rest);
+        // What the socket does not take is sent later, or lost with the failure.
+        let sent = self.flush(send);
+        Poll::Ready(match (result, sent) {
+            (Err(error), _) => Err(self.fail(Failure::Protocol(error))),
+            (Ok(()), Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(Errno::CONNRESET),
+            (Ok(()), _) => Ok(()),
+        })
+    }
+
+    /// Has the thread sign the handshake. `records`: the last that were received.
+    pub(super) fn sign(&mut self, records: &[u8]) -> Result<(), Failure> {
+        let State::Handshake(mut connection) = mem::replace(&mut self.state, State::Hello) else {
+            return Err(not_signed());
+        };
+        self.received = Vec::new();
+        let beginning = connection.beginning.take().ok_or_else(not_signed)?;
+        let signing = beginning.sign(records, connection, &self.shared.signing).ok_or_else(not_signed)?;
+        self.state = State::Signing(signing);
+        Ok(())
+    }
+}
+
 /// `sent`: bytes of the output that the client has already.
 fn handshake(
     fresh: Result<UnbufferedServerConnection, Error>,
@@ -90,4 +132,9 @@ fn handshake(
     }
     unsent.drain(..sent.min(unsent.len()));
     Signed { connection, unsent, rest: records.split_off(at), result }
+}
+
+/// There is no thread that could wait for the signature.
+fn not_signed() -> Failure {
+    Failure::Protocol(Error::General("too many handshakes wait for the process that signs".to_owned()))
 }
