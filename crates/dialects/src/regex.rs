@@ -211,6 +211,7 @@ impl Parser {
         let c = self.peek()?;
         self.at += 1;
         let one = match c {
+            '[' => self.class()?,
             '(' => {
                 if depth == MAX_DEPTH || (self.peek() == Some('?') && !self.takes("?:")) {
                     return None;
@@ -226,7 +227,7 @@ impl Parser {
                 self.at += 1;
                 vec![c.to_string()]
             }
-            '.' | '*' | '+' | '?' | ')' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            '.' | '*' | '+' | '?' | ')' | ']' | '{' | '}' | '^' | '$' => return None,
             c => vec![c.to_string()],
         };
         match self.peek() {
@@ -238,6 +239,15 @@ impl Parser {
             _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\') => None,
             _ => Some(one),
         }
+    }
+
+    /// `op]`: each of these characters. Ranges and their opposite are not known.
+    fn class(&mut self) -> Option<Vec<String>> {
+        let length = self.text[self.at..].iter().position(|c| *c == ']').filter(|length| *length > 0)?;
+        let all = &self.text[self.at..self.at + length];
+        self.at += length + 1;
+        let is_plain = |c: &char| c.is_alphanumeric() || *c == '_';
+        all.iter().all(is_plain).then(|| all.iter().map(char::to_string).collect())
     }
 }
 
@@ -264,6 +274,12 @@ mod tests {
             ("x/$", None),
             ("^/\\d+$", None),
             ("^/[0-9]{3}/", None),
+            ("\\.sw[op]$", Some(vec!["*.swo", "*.swp"])),
+            ("\\.php[57]?$", Some(vec!["*.php", "*.php5", "*.php7"])),
+            ("\\.[^a]$", None),
+            ("\\.[a-z]$", None),
+            ("\\.[a", None),
+            ("\\.[]$", None),
             ("(a", None),
             ("a)", None),
             ("(?<name>a)", None),
