@@ -71,8 +71,13 @@ fn server(
             ("max_fails", Ok(number)) if !health.iter().any(|(name, _)| name == "failures") => {
                 health.push(("failures".into(), number.clamp(0, 1000).into()));
             }
+            // A failure counts for no time.
+            ("fail_timeout", Ok(0)) => {
+                health.retain(|(name, _)| name != "failures");
+                health.push(("failures".into(), 0.into()));
+            }
             ("fail_timeout", _) if !health.iter().any(|(name, _)| name == "window") => {
-                if let Some(time) = duration(value) {
+                if let Some(time) = duration(value).filter(|time| time != "0s") {
                     health.push(("window".into(), time.clone().into()));
                     health.push(("pause".into(), time.into()));
                 }
