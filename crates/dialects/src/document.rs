@@ -196,6 +196,7 @@ fn quoted(text: &str) -> String {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
             c if c.is_control() => _ = write!(out, "\\u{:04X}", u32::from(c)),
             c => out.push(c),
         }

@@ -39,7 +39,7 @@ const PROTECTION: [&str; 10] = [
 ];
 
 /// What a route responds with, if it sends no files.
-pub const WAYS: [&str; 5] = ["return", "redirect", "rewrite", "proxy", "application"];
+pub const WAYS: [&str; 7] = ["return", "redirect", "rewrite", "respond", "monitor", "proxy", "application"];
 /// Keys of a route whose files are run.
 pub const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
 
@@ -286,6 +286,8 @@ pub struct Host {
     pub is_to_https: bool,
     /// The name that it redirects to, if that is not the requested one.
     pub https_name: Option<String>,
+    /// The status of that, if it is not 301.
+    pub https_status: Option<i64>,
 }
 
 impl Host {

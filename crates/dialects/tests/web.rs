@@ -1754,6 +1754,170 @@ fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
 }
 
 #[test]
+fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
+    let named = "location @app { proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; }";
+    let routes =
+        |text: &str, expected: &str| check_routes(&[(&format!("root /srv; {text} {named}"), expected)]);
+    let app = "proxy = \"http://http\"; proxy_path = \"raw\"";
+    routes(
+        "location / { try_files $uri @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/@app\"; {app}"
+        ),
+    );
+    routes(
+        "index a.html; location / { try_files $uri $uri/ @app; }",
+        &format!(
+            "root = \"/srv\"; index = [\"a.html\"]; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; \
+             index = [\"a.html\"]; path = \"/@app\"; {app}"
+        ),
+    );
+    // The files of a server itself, with the page of a folder.
+    routes(
+        "try_files $uri/index.html $uri @app;",
+        &format!(
+            "root = \"/srv\"; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; index = [\"index.html\"]; \
+             listing = false; path = \"/@app\"; {app}"
+        ),
+    );
+    // The path is below the prefix that leads to it, so that what protects one protects both.
+    routes(
+        "location /a/ { auth_basic x; auth_basic_user_file /users; error_page 404 = @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"/a/\"; auth = \"basic\"; realm = \"x\"; user_files = \"/users\"; \
+             fallback = \"/a/@app\"; fallback_for = \"all\"; path = \"/a/@app\"; {app}"
+        ),
+    );
+    routes(
+        "location ~ \\.a$ { deny all; try_files $uri @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"*.a\"; fallback = \"/@app-1\"; fallback_for = \"all\"; [[rule]]; then = \"deny\"; \
+             path = \"/@app-1\"; {app}; [[rule]]; then = \"deny\""
+        ),
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; location / {\ntry_files $uri @a; } location @a { return 404; } }",
+                2,
+                "passes no requests on",
+            ),
+            ("server { root /srv; location / {\ntry_files $uri @a; } }", 2, "passes no requests on"),
+            (
+                "server { root /srv; location / {\nerror_page 502 = @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "error_page 502",
+            ),
+            ("server { root /srv; location / {\ntry_files $uri.html =404; } }", 2, "try_files $uri.html"),
+        ],
+    );
+}
+
+#[test]
+fn what_stands_around_the_upstreams_of_nginx_counts_for_each() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "http { proxy_set_header X-A b; proxy_read_timeout 9s; server { root /srv; location /a/ { proxy_pass http://127.0.0.1:81; } \
+                 location /b/ { proxy_set_header X-C d; proxy_pass http://127.0.0.1:82; } location /c/ { etag off; } } }",
+                &[
+                    "first_byte = \"9s\"",
+                    "first_byte = \"9s\"",
+                    "proxy_headers = { X-A = \"b\" }",
+                    "proxy_headers = { X-C = \"d\" }",
+                    "path = \"/c/\"",
+                    "etag = \"off\"",
+                ],
+            ),
+            // The timeout precedes the upstream, and has an effect all the same.
+            (
+                "server { root /srv; location / { proxy_connect_timeout 2s; proxy_pass http://127.0.0.1:81; } }",
+                &["connect = \"2s\""],
+            ),
+            // Fields that the server sets, too, can have a fixed value.
+            (
+                "server { root /srv; location / { proxy_pass http://127.0.0.1:81; proxy_set_header X-Forwarded-Proto https; \
+                 proxy_set_header X-Forwarded-Host a.org; proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header Connection \"\"; } }",
+                &["proxy_headers = { X-Forwarded-Proto = \"https\", X-Forwarded-Host = \"a.org\" }"],
+            ),
+            // A failed server is asked again at once.
+            (
+                "upstream a { server 10.0.0.1 max_fails=2 fail_timeout=0; server 10.0.0.2; } server { root /srv; location / { proxy_pass http://a; } }",
+                &["[application.health]", "failures = 0"],
+            ),
+        ],
+    );
+    lacks(
+        Web::Nginx,
+        &[
+            (
+                "upstream a { server 10.0.0.1 fail_timeout=0; } server { location / { proxy_pass http://a; } }",
+                &["window = \"0s\"", "pause = \"0s\""],
+            ),
+            ("http { proxy_set_header X-A b; server { root /srv; } }", &["proxy_headers = { X-A = \"b\" }"]),
+        ],
+    );
+}
+
+#[test]
+fn the_counts_of_nginx_are_never_open_to_all() {
+    let checked = |text: &str, expected: &[&str]| {
+        let server = format!("server {{ root /srv; {text} }}");
+        check(Web::Nginx, &[(&server, expected)]);
+    };
+    let closed =
+        ["monitor = \"metrics\"", "address = \"127.0.0.0/8\"", "address = \"::1\"", "then = \"deny\""];
+    checked("location = /s { stub_status; }", &closed);
+    checked("location = /s { stub_status; allow all; }", &closed);
+    checked("location = /s { stub_status; allow 0.0.0.0/0; deny all; }", &closed);
+    checked("allow all; location /s { stub_status; }", &closed);
+    checked("satisfy any; auth_basic x; auth_basic_user_file /u; location = /s { stub_status; }", &closed);
+    let given = ["monitor = \"metrics\"", "address = \"10.0.0.1\"", "then = \"allow\"", "then = \"deny\""];
+    checked("location = /s { stub_status; allow 10.0.0.1; deny all; }", &given);
+    checked("location = /s { stub_status; allow 10.0.0.1; }", &given);
+    checked(
+        "location = /s { stub_status; auth_basic x; auth_basic_user_file /u; }",
+        &["monitor = \"metrics\"", "auth = \"basic\""],
+    );
+}
+
+#[test]
+fn a_redirect_of_nginx_keeps_its_status() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { server_name a.org; return 302 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 302"],
+            ),
+            (
+                "server { server_name a.org; return https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 302"],
+            ),
+            (
+                "server { server_name a.org; return 308 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 308"],
+            ),
+            (
+                "server { server_name a.org; return 301 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 301"],
+            ),
+        ],
+    );
+    let both = "server { listen 80; server_name a.org; return 302 https://$host$request_uri; }\n\
+                server { listen 443 ssl; server_name a.org; root /srv; ssl_certificate c; ssl_certificate_key k; }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", both)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(
+        said.iter().any(|line| line.contains("has the status 301") && line.contains("not 302")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
     for expression in ["/\\.(?!well-known).*", "/\\.(?!well-known)"] {
         let server = |other: &str| {

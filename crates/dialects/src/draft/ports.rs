@@ -32,6 +32,12 @@ fn merge_redirects(hosts: &mut Vec<Host>, findings: &mut Findings) {
             let shared: Vec<String> = shared.collect();
             challenges(&redirecting, host, findings);
             host.scope.set(&place, "https_redirect", true);
+            if let Some(status) = redirecting.https_status {
+                let what = format!(
+                    "the redirect to https has the status 301, which browsers remember, not {status}"
+                );
+                findings.warn(line, what, "nothing to do if https stays");
+            }
             if let Some(to) = &redirecting.https_name
                 && let Some(name) = shared.iter().find(|name| *name != to)
                 && !host.routes.iter().any(|route| route.text("path") == Some("/") && route.responds())
@@ -52,9 +58,10 @@ fn merge_redirects(hosts: &mut Vec<Host>, findings: &mut Findings) {
         if !is_done {
             let to = redirecting.https_name.as_deref().unwrap_or("$host");
             let redirect = format!("https://{to}$path$query");
+            let status = redirecting.https_status.unwrap_or(301);
             let route = redirecting.route("/", &place);
             route.set(&place, "redirect", redirect);
-            route.set(&place, "status", 301);
+            route.set(&place, "status", status);
             others.push(redirecting);
         }
     }

@@ -7,6 +7,8 @@ use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
+use super::around::{around, is_for_locations};
+use super::cache;
 use super::inherit::settle;
 use super::location::{REMOTE_LOG, log_target, server};
 use super::names::{KNOWN, OF_TOP};
@@ -192,7 +194,12 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
     }
     let is_zone = |child: &&Directive| child.name == "limit_req_zone" || child.name == "limit_conn_zone";
     let zones: Vec<_> = children.iter().filter(is_zone).map(zone).collect();
+    let is_cache = |child: &&Directive| cache::part(child) == Some("path");
+    let caches: Vec<_> =
+        children.iter().filter(is_cache).map(|directive| cache::zone(directive, draft)).collect();
     let context = Context {
+        trusts: children.iter().any(|child| find(std::slice::from_ref(child), "set_real_ip_from").is_some()),
+        caches: &caches,
         upstreams: &all,
         zones: &zones,
         path: &path,
@@ -200,11 +207,13 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         server_name: String::new(),
         root: children.iter().rfind(|child| child.name == "root").map(|child| path(child.argument(0))),
         fallbacks: Vec::new(),
+        around: around(children, &[]),
     };
     let mut scope = Scope::default();
     for child in children {
         match child.name.as_str() {
             "upstream" | "limit_req_zone" | "limit_conn_zone" => {}
+            _ if is_for_locations(child) || cache::part(child) == Some("path") => {}
             "server" => server(child, &context, draft),
             "map" => map(child, draft),
             "error_log" => error_log(child, folder, draft),

@@ -245,7 +245,7 @@ pub fn is_closed(route: &Scope) -> bool {
 /// Gives the route of a file, or of a pattern with wildcards, what its server has in place of what the location of all
 /// paths has.
 fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Draft) {
-    if has_any(route, &["redirect", "rewrite", "return"]) || is_closed(route) {
+    if has_any(route, &["redirect", "rewrite", "return", "respond", "monitor"]) || is_closed(route) {
         return;
     }
     let place = route.place();

@@ -7,7 +7,10 @@ use crate::tree::{Directive, Place};
 use crate::within::is_glob;
 use site::config::own_field;
 
+use super::around::{all, around, is_for_locations};
+use super::cache;
 use super::inherit::{has_any, has_field, is_closed, is_plain, without_fields};
+use super::named;
 use super::settings::{Context, setting, template};
 use super::upstreams::{application, duration, unconverted};
 
@@ -64,8 +67,13 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
     }
     let server_name = host.names.first().cloned().unwrap_or_default();
-    let context =
-        Context { server_name, fallbacks: fallbacks(directive), root: context.root.clone(), ..*context };
+    let context = Context {
+        server_name,
+        fallbacks: fallbacks(directive),
+        root: context.root.clone(),
+        around: around(directive.children(), &context.around),
+        ..*context
+    };
     let named: Vec<&Directive> =
         directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
     let mut locations = Vec::new();
@@ -93,7 +101,11 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                     "see [http2], [log] and [tls]",
                 );
             }
-            "try_files" => try_files(child, &mut without_location, &named, draft),
+            "try_files" => try_files(child, directive, &mut without_location, &named, draft),
+            "error_page" if named::leads_to(child).is_some() => {
+                missing(child, directive, &mut without_location, &named, draft);
+            }
+            _ if is_for_locations(child) => {}
             "proxy_hide_header" | "fastcgi_hide_header" => hide(child, &mut host.scope, draft),
             _ if setting(child, &mut host.scope, &context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
@@ -118,6 +130,9 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         locations.into_iter().partition(|child| denies_hidden_files(child));
     for child in &locations {
         location(child, &mut host, &context, &named, None, draft);
+    }
+    for target in named::targets(directive, &named, draft) {
+        location(&target, &mut host, &context, &named, None, draft);
     }
     hiding.into_iter().for_each(|child| hide_files(child, &mut host, draft));
     files_of_server(&mut host, &context);
@@ -397,6 +412,7 @@ fn is_to_https(child: &Directive, host: &mut Host, context: &Context) -> bool {
     let Some(name) = https_host(target, &context.server_name) else { return false };
     let is_only_name = matches!(host.names.as_slice(), [only] if only == name);
     host.is_to_https = !host.is_secure();
+    host.https_status = status(child).filter(|status| *status != 301);
     host.https_name = (name != "$host" && !is_only_name).then(|| name.to_lowercase());
     host.is_to_https
 }
@@ -423,14 +439,26 @@ fn to_https<'d>(locations: &[&'d Directive], host: &mut Host, context: &Context)
     (only.name == "return" && is_rest_challenges && is_to_https(only, host, context)).then_some(root)
 }
 
+/// The status of a `return`.
+fn status(child: &Directive) -> Option<i64> {
+    match child.argument(0).parse() {
+        Ok(status) => Some(status),
+        Err(_) => (!child.arguments.is_empty()).then_some(302),
+    }
+}
+
+/// The text of a `return`, with its line ends. `None`: it has variables.
+fn text(given: &str) -> Option<String> {
+    let text = given.replace("\\\"", "\"").replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t");
+    (!text.contains('$')).then_some(text)
+}
+
 /// `return`.
 fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut Draft) {
     let place = &child.place;
-    let (status, target) = match (child.argument(0).parse::<i64>(), child.arguments.len()) {
-        (Ok(status), 1) => (status, ""),
-        (Ok(status), _) => (status, child.argument(1)),
-        (Err(_), _) => (302, child.argument(0)),
-    };
+    let status = status(child).unwrap_or_default();
+    let is_url = child.arguments.len() == 1 && child.argument(0).parse::<i64>().is_err();
+    let target = child.argument(if is_url { 0 } else { 1 });
     match (status, template(target, &context.server_name)) {
         (444, _) => {
             draft.warn(place, "a connection is not closed without a response", "the response is 403");
@@ -444,6 +472,12 @@ fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut 
             draft.warn(place, format!("{status} needs fields of its own"), "the response is 403");
             route.set(place, "return", 403);
         }
+        (200 | 204, _) if text(target).is_some() => {
+            if status == 204 {
+                draft.warn(place, "the status is 200, with an empty text, and not 204", "nothing to do");
+            }
+            route.set(place, "respond", text(target).filter(|_| status == 200).unwrap_or_default());
+        }
         (400..=599, _) => {
             if !target.is_empty() {
                 draft.warn(place, "the response has no text of its own", "see error_pages");
@@ -451,10 +485,18 @@ fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut 
             route.set(place, "return", status);
         }
         _ => {
-            draft.error(place, unconverted(child), "put a file there");
+            draft.error(place, unconverted(child), "see respond, or put a file there");
             route.set(place, "return", 404);
         }
     }
+}
+
+/// `add_header Content-Type` beside a text.
+fn is_type_of_text(inner: &Directive, location: &Directive) -> bool {
+    let has_text = |inner: &Directive| inner.name == "return" && inner.argument(0) == "200";
+    inner.argument(0).eq_ignore_ascii_case("content-type")
+        && !inner.argument(1).contains('$')
+        && location.children().iter().any(has_text)
 }
 
 fn rewrite(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
@@ -491,16 +533,15 @@ fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, draf
     let place = &child.place;
     let path =
         child.argument(1).strip_suffix("$1").filter(|path| path.starts_with('/') && path.ends_with('/'));
-    let is_location = |prefix: String| patterns.first().is_some_and(|pattern| *pattern == prefix);
+    // The rewritten prefix may be one around the location.
+    let rest = regex::prefix(child.argument(0)).and_then(|prefix| {
+        patterns.first().filter(|pattern| pattern.ends_with('/'))?.strip_prefix(&prefix).map(str::to_owned)
+    });
     let url = scope.text("proxy").filter(|_| scope.get("proxy_path").is_some()).map(str::to_owned);
-    match (path, url) {
-        (Some(path), Some(url))
-            if child.argument(2) == "break"
-                && !path.contains('$')
-                && regex::prefix(child.argument(0)).is_some_and(is_location) =>
-        {
+    match (path, url, rest) {
+        (Some(path), Some(url), Some(rest)) if child.argument(2) == "break" && !path.contains('$') => {
             scope.remove("proxy_path");
-            scope.set(place, "proxy", format!("{url}{path}"));
+            scope.set(place, "proxy", format!("{url}{path}{rest}"));
         }
         _ => draft.error(place, unconverted(child), "write the path in the URL of proxy_pass"),
     }
@@ -569,7 +610,8 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             Some(prefix(text, place, draft))
         }
         "~" | "~*" => {
-            let found = regex::patterns(text);
+            // Every path begins with a slash.
+            let found = regex::patterns(&text.replacen("(^|/)", "/", 1));
             let found = match outer {
                 Some(outer) => found.and_then(|all| nested(outer, &all)),
                 None => found,
@@ -621,7 +663,8 @@ fn location(
     let mut scope = Scope::new(child.place.line);
     let (mut inner_locations, mut rewrites) = (Vec::new(), Vec::new());
     let mut is_internal = false;
-    for inner in child.children() {
+    let directives = all(child, &context.around);
+    for inner in &directives {
         let place = &inner.place;
         let first = inner.argument(0);
         match inner.name.as_str() {
@@ -633,7 +676,10 @@ fn location(
                     scope.set(place, "return", 404);
                 }
             },
-            "try_files" => try_files(inner, &mut scope, named, draft),
+            "try_files" => try_files(inner, child, &mut scope, named, draft),
+            "error_page" if named::leads_to(inner).is_some() => {
+                missing(inner, child, &mut scope, named, draft);
+            }
             "return" => respond(inner, &mut scope, context, draft),
             "rewrite" => rewrites.push(inner),
             "proxy_pass" => proxy_pass(inner, &mut scope, context, draft),
@@ -644,15 +690,22 @@ fn location(
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, &mut scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
             "internal" => is_internal = true,
+            "stub_status" => scope.set(place, "monitor", "metrics"),
+            "add_header" if is_type_of_text(inner, child) => {
+                scope.set(place, "default_type", inner.argument(1));
+            }
             "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, &mut scope, draft),
             "proxy_redirect"
             | "proxy_cookie_path"
             | "proxy_cookie_domain"
             | "proxy_pass_header"
             | "proxy_intercept_errors"
-            | "fastcgi_intercept_errors"
-            | "proxy_cache_bypass"
-            | "proxy_no_cache" => {
+            | "proxy_cookie_flags"
+            | "proxy_next_upstream"
+            | "proxy_next_upstream_tries"
+            | "proxy_ignore_headers"
+            | "fastcgi_ignore_headers"
+            | "fastcgi_intercept_errors" => {
                 draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
             }
             "proxy_connect_timeout"
@@ -668,9 +721,13 @@ fn location(
                     "a location has no log of its own",
                 );
             }
+            _ if cache::part(inner).is_some_and(|part| part != "path") => {}
             _ if setting(inner, &mut scope, context, draft) => {}
             _ => draft.error(place, unconverted(inner), "remove it, or find its like in the manual"),
         }
+    }
+    if named::passes(child) {
+        cache::settings(&directives, context.caches, &mut scope, draft);
     }
     for inner in rewrites {
         match scope.responds() || scope.get("interpreter").is_some() {
@@ -697,6 +754,9 @@ fn location(
             scope.set(&child.place, "return", 404);
             ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
         }
+    }
+    if scope.get("monitor").is_some() && scope.get("return").is_none() {
+        show_to_few(&mut scope, host, draft);
     }
     files_before_upstream(child, &patterns, &scope, draft);
     if child.argument(0).starts_with('~') && outer.is_none() {
@@ -733,11 +793,47 @@ fn location(
     {
         patterns.remove(0);
     }
+    let within = Context {
+        server_name: context.server_name.clone(),
+        fallbacks: context.fallbacks.clone(),
+        root: context.root.clone(),
+        around: around(child.children(), &context.around),
+        ..*context
+    };
     for inner in inner_locations {
         let outer = Outer { prefix: prefix_of(child), scope: &scope };
-        location(inner, host, context, named, Some(&outer), draft);
+        location(inner, host, &within, named, Some(&outer), draft);
     }
     finish(&patterns, scope, host, draft);
+}
+
+/// Leaves the counts of the server to the clients that rules allow, or else to this machine.
+fn show_to_few(scope: &mut Scope, host: &Host, draft: &mut Draft) {
+    let place = scope.place();
+    let asks = scope.get("auth").or(host.scope.get("auth")).is_some_and(|auth| *auth != "off".into());
+    let is_any = scope.text("satisfy").or(host.scope.text("satisfy")) == Some("any");
+    let what = "stub_status became monitor = \"metrics\", which has other names";
+    draft.warn(&place, what, "see monitor = \"status\" for a page, and Watching in the manual");
+    let is_all = |rule: &Scope| matches!(rule.text("address"), None | Some("0.0.0.0/0" | "::/0"));
+    let rules = if scope.rules.is_empty() { &host.scope.rules } else { &scope.rules };
+    let first = rules.iter().find(|rule| is_all(rule)).and_then(|rule| rule.text("then"));
+    if first == Some("deny") || (asks && !is_any) {
+        return;
+    }
+    let mut own: Vec<Scope> = rules.iter().filter(|rule| !is_all(rule)).cloned().collect();
+    let allows = own.iter().any(|rule| rule.text("then") == Some("allow"));
+    let this_machine = ["127.0.0.0/8", "::1"].map(|address| ("allow", Some(address)));
+    for (then, address) in this_machine.into_iter().filter(|_| !allows).chain([("deny", None)]) {
+        let mut rule = Scope::new(place.line);
+        if let Some(address) = address {
+            rule.set(&place, "address", address);
+        }
+        rule.set(&place, "then", then);
+        own.push(rule);
+    }
+    scope.rules = own;
+    let what = "stub_status was open to all clients, and is denied to all but those of the rules";
+    draft.warn(&place, what, "add rules for those that read it");
 }
 
 /// The folder of an alias, also that of `/a/$1` for `^/b/(.*)$`. `None`: it has other variables.
@@ -755,12 +851,15 @@ fn alias<'t>(target: &'t str, location: &Directive, patterns: &[String]) -> Opti
 
 /// What a location has from the one around it, unless it has its own.
 fn inherit(scope: &mut Scope, outer: &Scope) {
-    const OWN: [&str; 13] = [
+    const OWN: [&str; 16] = [
         ORDER,
         "path",
         "alias",
         "proxy",
         "proxy_path",
+        "proxy_host",
+        "proxy_headers",
+        "env",
         "application",
         "interpreter",
         "redirect",
@@ -836,10 +935,19 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
         scope.rules.push(rule);
     }
     fields(&mut scope, host, draft);
-    if scope.get("redirect").is_some() || scope.get("return").is_some() {
+    if has_any(&scope, &["redirect", "return", "respond"]) {
         // A return precedes what would respond otherwise.
-        const OTHERS: [&str; 8] =
-            ["proxy", "proxy_path", "interpreter", "alias", "root", "fallback", "fallback_for", FRONT];
+        const OTHERS: [&str; 9] = [
+            "monitor",
+            "proxy",
+            "proxy_path",
+            "interpreter",
+            "alias",
+            "root",
+            "fallback",
+            "fallback_for",
+            FRONT,
+        ];
         OTHERS.iter().for_each(|name| scope.remove(name));
     }
     let front = scope.text(FRONT).map(str::to_owned);
@@ -1036,17 +1144,29 @@ fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     }
 }
 
-fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: &mut Draft) {
+fn try_files(
+    child: &Directive,
+    owner: &Directive,
+    scope: &mut Scope,
+    named: &[&Directive],
+    draft: &mut Draft,
+) {
     let place = &child.place;
     let Some((last, before)) = child.arguments.split_last() else { return };
-    let is_plain = before.iter().all(|part| {
-        matches!(
-            part.as_str(),
-            "$uri" | "$uri/" | "$document_root$fastcgi_script_name" | "$fastcgi_script_name"
-        )
-    });
-    if !is_plain {
-        return draft.error(place, unconverted(child), "only $uri and $uri/ can come before the last one");
+    let location = named.iter().find(|location| location.argument(0) == last);
+    let is_passed = location.is_some_and(|location| named::passes(location));
+    for part in before {
+        match part.as_str() {
+            "$uri" | "$uri/" | "$document_root$fastcgi_script_name" | "$fastcgi_script_name" => {}
+            part if index_file(part).is_some() => {}
+            "$uri.html" if is_passed => {
+                draft.warn(place, "$uri.html is not looked for", "the upstream responds in its place");
+            }
+            _ => {
+                let what_to_do = "only $uri, $uri/ and $uri/index.html can come before the last one";
+                return draft.error(place, unconverted(child), what_to_do);
+            }
+        }
     }
     if let Some(status) = last.strip_prefix('=') {
         if status != "404" {
@@ -1055,14 +1175,20 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
         return no_folders(before, place, scope);
     }
     let target = if last.starts_with('@') {
-        let location = named.iter().find(|location| location.argument(0) == last);
         let inner =
             location.and_then(|location| location.children().iter().find(|inner| inner.name == "rewrite"));
         match inner.map(|inner| (inner.argument(0), inner.argument(1))) {
-            Some(("^" | "^(.*)$" | "^(.*)" | "^/(.*)$" | ".*", target)) => target.to_owned(),
+            _ if is_passed => {
+                scope.set(place, "fallback", named::path(owner, last));
+                scope.set(place, "fallback_for", "all");
+                return no_folders(before, place, scope);
+            }
+            Some(("^(.*)$" | "^(.*)", target)) => target.replace("$1", "$uri"),
+            Some(("^/(.*)$", target)) => with_rest(target),
+            Some(("^" | ".*", target)) => target.to_owned(),
             _ => {
-                let what = format!("{}: {last} is a location and not a file", child.text());
-                return draft.error(place, what, "give files and the upstream paths of their own");
+                let what = format!("{}: {last} passes no requests on", child.text());
+                return draft.error(place, what, "name a file, or a location with proxy_pass");
             }
         }
     } else {
@@ -1078,7 +1204,10 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
     let query = query.replace("$query_string", "").replace("$is_args", "").replace("$args", "");
     let query = query.replace("$uri", "$path").replace("$request_uri", "$path");
     let query = query.trim_matches('&').to_owned();
-    if path.contains('$') || !path.starts_with('/') || query.replace("$path", "").contains('$') {
+    if path.contains('$')
+        || !path.starts_with('/')
+        || query.replace("$path", "").replace("$rest", "").contains('$')
+    {
         return draft.error(place, unconverted(child), "see fallback");
     }
     let fallback = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
@@ -1087,10 +1216,39 @@ fn try_files(child: &Directive, scope: &mut Scope, named: &[&Directive], draft: 
     no_folders(before, place, scope);
 }
 
-/// Without `$uri/`, a folder is no file: it has neither an index file nor a listing.
+/// Of `^/(.*)$`, the query can have what a fallback knows as `$rest`.
+fn with_rest(target: &str) -> String {
+    match target.split_once('?') {
+        Some((path, query)) => format!("{}?{}", path.replace("$1", "$uri"), query.replace("$1", "$rest")),
+        None => target.replace("/$1", "$uri"),
+    }
+}
+
+/// The name in `$uri/index.html`.
+fn index_file(part: &str) -> Option<&str> {
+    part.strip_prefix("$uri/").filter(|name| !name.is_empty() && !name.contains(['$', '/']))
+}
+
+/// `error_page 404 = @app` where files are sent.
+fn missing(child: &Directive, owner: &Directive, scope: &mut Scope, named: &[&Directive], draft: &mut Draft) {
+    let place = &child.place;
+    let name = child.arguments.last().map_or("", String::as_str);
+    let location = named.iter().find(|location| location.argument(0) == name);
+    if named::passes(owner) || !location.is_some_and(|location| named::passes(location)) {
+        return draft.error(place, unconverted(child), "name a file of the host by its path");
+    }
+    if scope.get("fallback").is_none() {
+        scope.set(place, "fallback", named::path(owner, name));
+        scope.set(place, "fallback_for", "all");
+    }
+}
+
+/// Without `$uri/`, a folder is no file: it has neither a listing nor an index file but those that are named.
 fn no_folders(before: &[String], place: &Place, scope: &mut Scope) {
     if !before.iter().any(|part| part == "$uri/") {
-        scope.set(place, "index", Vec::<String>::new());
+        let named: Vec<String> =
+            before.iter().filter_map(|part| index_file(part)).map(str::to_owned).collect();
+        scope.set(place, "index", named);
         scope.set(place, "listing", false);
     }
 }
@@ -1155,7 +1313,7 @@ fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
         }
         "$proxy_host" if lower == "host" => {}
         value if lower == "host" && !value.contains('$') => scope.set(place, "proxy_host", value),
-        _ if OWN_FIELDS.contains(&lower.as_str()) => {}
+        _ if OWN_FIELDS.contains(&lower.as_str()) && (value.contains('$') || is_of_connection(&lower)) => {}
         "" => scope.pair(place, "proxy_headers", name, false),
         value if !value.contains('$') => scope.pair(place, "proxy_headers", name, value),
         value if value.strip_prefix("$http_") == Some(lower.replace('-', "_").as_str()) => {}
@@ -1166,6 +1324,11 @@ fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
             draft.warn(place, what, "upstreams have X-Forwarded-For, -Proto and -Host");
         }
     }
+}
+
+/// A field that no directive can replace.
+fn is_of_connection(name: &str) -> bool {
+    matches!(name, "host" | "connection" | "upgrade")
 }
 
 /// A key that marks a location whose upstream runs files. It is no key of a route.

@@ -1,8 +1,11 @@
 //! nginx.conf.
 
+mod around;
+mod cache;
 mod convert;
 mod inherit;
 mod location;
+mod named;
 mod names;
 mod read;
 mod settings;

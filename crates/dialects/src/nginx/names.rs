@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 100] = [
+const DIRECTIVES: [&str; 124] = [
     "user",
     "pid",
     "worker_processes",
@@ -105,6 +105,30 @@ const DIRECTIVES: [&str; 100] = [
     "keepalive_time",
     "zone",
     "map",
+    "stub_status",
+    "proxy_cookie_flags",
+    "proxy_next_upstream_tries",
+    "proxy_ignore_headers",
+    "fastcgi_ignore_headers",
+    "proxy_cache",
+    "proxy_cache_path",
+    "proxy_cache_valid",
+    "proxy_cache_key",
+    "proxy_cache_use_stale",
+    "proxy_cache_background_update",
+    "proxy_cache_min_uses",
+    "proxy_cache_methods",
+    "fastcgi_cache",
+    "fastcgi_cache_path",
+    "fastcgi_cache_valid",
+    "fastcgi_cache_key",
+    "fastcgi_cache_use_stale",
+    "fastcgi_cache_background_update",
+    "fastcgi_cache_min_uses",
+    "fastcgi_cache_methods",
+    "fastcgi_cache_bypass",
+    "fastcgi_no_cache",
+    "proxy_next_upstream",
     "set",
 ];
 
@@ -125,7 +149,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 68] = [
+pub const NEEDLESS: [&str; 97] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -194,4 +218,33 @@ pub const NEEDLESS: [&str; 68] = [
     "multi_accept",
     "accept_mutex",
     "use",
+    "proxy_cache_lock",
+    "proxy_cache_lock_timeout",
+    "proxy_cache_lock_age",
+    "proxy_cache_revalidate",
+    "fastcgi_cache_lock",
+    "fastcgi_cache_lock_timeout",
+    "fastcgi_cache_lock_age",
+    "fastcgi_cache_revalidate",
+    "proxy_max_temp_file_size",
+    "chunked_transfer_encoding",
+    "ignore_invalid_headers",
+    "charset_types",
+    "fastcgi_max_temp_file_size",
+    "fastcgi_request_buffering",
+    "fastcgi_buffering",
+    "uwsgi_temp_path",
+    "scgi_temp_path",
+    "http2_max_concurrent_streams",
+    "http2_push_preload",
+    "msie_padding",
+    "log_subrequest",
+    "read_ahead",
+    "postpone_output",
+    "proxy_temp_file_write_size",
+    "map_hash_bucket_size",
+    "map_hash_max_size",
+    "lingering_close",
+    "lingering_timeout",
+    "lingering_time",
 ];

@@ -6,6 +6,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
+use super::cache;
 use super::inherit::NEVER_EXPIRES;
 use super::names::NEEDLESS;
 use super::upstreams::{Upstream, duration, size, unconverted};
@@ -21,6 +22,9 @@ pub struct Zone {
 pub struct Context<'c> {
     pub upstreams: &'c [Upstream],
     pub zones: &'c [Zone],
+    /// Whether there is `set_real_ip_from`.
+    pub trusts: bool,
+    pub caches: &'c [cache::Zone],
     /// Makes a path absolute.
     pub path: &'c dyn Fn(&str) -> String,
     /// Whether a path is that of a file.
@@ -31,6 +35,8 @@ pub struct Context<'c> {
     pub root: Option<String>,
     /// The files that `try_files` of the server names.
     pub fallbacks: Vec<String>,
+    /// What stands around, for the locations that pass requests on.
+    pub around: Vec<&'c Directive>,
 }
 
 /// The directive, if it is one of these.
@@ -165,7 +171,7 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             }
             None => draft.error(place, unconverted(directive), "write a number and a size"),
         },
-        "real_ip_header" if !is_read(first) => {
+        "real_ip_header" if !is_read(first) && context.trusts => {
             let what = format!("the address of a client is not read from {first}");
             draft.error(place, what, TRUSTED);
         }
@@ -324,6 +330,9 @@ fn limit(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mu
 
 fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     let (name, value) = (directive.argument(0), directive.argument(1));
+    if value == "$upstream_cache_status" {
+        return draft.note(&directive.place, format!("{name} is not added"), "Cache-Status says it");
+    }
     if value.contains('$') {
         return draft.error(
             &directive.place,

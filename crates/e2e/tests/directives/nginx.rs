@@ -135,10 +135,10 @@ const NGINX: Table = Table {
                    server {\n listen 443 ssl;\n root /srv;\n error_page 404 /none.html;\n ssl_client_certificate /ca.pem;\n ssl_crl /crl.pem;\n\
                    ssl_verify_client optional;\n\
                    location /a/ { proxy_pass http://a; proxy_redirect off; proxy_cookie_path /a /; proxy_cookie_domain a b; proxy_pass_header X-A;\n\
-                   proxy_intercept_errors on; proxy_cache_bypass $x; proxy_no_cache $x; proxy_send_timeout 5s; proxy_hide_header X-Secret; }\n\
+                   proxy_intercept_errors on; proxy_next_upstream error; proxy_next_upstream_tries 2; proxy_cookie_flags a secure; proxy_ignore_headers Vary; proxy_send_timeout 5s; proxy_hide_header X-Secret; }\n\
                    location /b/ { proxy_pass http://b; satisfy any; allow 192.0.2.1; deny all; }\n location /c/ { proxy_pass http://c; }\n\
                    location /d/ { proxy_pass http://d; }\n location /g/ { grpc_pass grpc://192.0.2.3:50051; }\n\
-                   location ~ \\.php$ { fastcgi_pass 192.0.2.4:9000; fastcgi_hide_header X-Powered-By; fastcgi_intercept_errors on;\n\
+                   location ~ \\.php$ { fastcgi_pass 192.0.2.4:9000; fastcgi_hide_header X-Powered-By; fastcgi_intercept_errors on; fastcgi_ignore_headers Vary;\n\
                    set $path_info $fastcgi_path_info; fastcgi_read_timeout 5s; fastcgi_send_timeout 6s; fastcgi_connect_timeout 7s; }\n\
                    location = /none.html { internal; }\n }\n}\n",
             rows: &[
@@ -163,8 +163,11 @@ const NGINX: Table = Table {
                 ("proxy_cookie_domain", Says, "\"proxy_cookie_domain a b\" has no effect"),
                 ("proxy_pass_header", Says, "\"proxy_pass_header X-A\" has no effect"),
                 ("proxy_intercept_errors", Says, "\"proxy_intercept_errors on\" has no effect"),
-                ("proxy_cache_bypass", Says, "\"proxy_cache_bypass $x\" has no effect"),
-                ("proxy_no_cache", Says, "\"proxy_no_cache $x\" has no effect"),
+                ("proxy_next_upstream", Says, "\"proxy_next_upstream error\" has no effect"),
+                ("proxy_next_upstream_tries", Says, "\"proxy_next_upstream_tries 2\" has no effect"),
+                ("proxy_cookie_flags", Says, "\"proxy_cookie_flags a secure\" has no effect"),
+                ("proxy_ignore_headers", Says, "\"proxy_ignore_headers Vary\" has no effect"),
+                ("fastcgi_ignore_headers", Says, "\"fastcgi_ignore_headers Vary\" has no effect"),
                 ("proxy_send_timeout", Says, "proxy_send_timeout has no effect"),
                 ("proxy_hide_header", Line, "headers = { X-Secret = false }"),
                 ("satisfy", Line, "satisfy = \"any\""),
@@ -175,6 +178,57 @@ const NGINX: Table = Table {
                 ("fastcgi_send_timeout", Says, "fastcgi_send_timeout has no effect"),
                 ("fastcgi_connect_timeout", Line, "connect = \"7s\""),
                 ("internal", Says, "a client can request an error page, too"),
+            ],
+        },
+        Case {
+            flags: &[],
+            conf: "events { }\nhttp {\n upstream back { server UPSTREAM; }\n\
+                   proxy_cache_path /var/cache/p levels=1:2 keys_zone=p:10m inactive=1h;\n fastcgi_cache_path /var/cache/f keys_zone=f:10m;\n\
+                   server {\n listen 127.0.0.1:0;\n root HOME/www;\n proxy_set_header X-Own yes;\n\
+                   location / { try_files $uri @back; }\n\
+                   location @back { proxy_pass http://back; proxy_cache p; proxy_cache_valid 200 10m; proxy_cache_use_stale error updating;\n\
+                   proxy_cache_background_update on; proxy_cache_min_uses 2; proxy_cache_methods GET; }\n\
+                   location /key/ { proxy_pass http://back; proxy_cache p; proxy_cache_key $uri$cookie_a; }\n\
+                   location /bypass/ { proxy_pass http://back; proxy_cache p; proxy_cache_bypass $arg_a; }\n\
+                   location /no/ { proxy_pass http://back; proxy_cache p; proxy_no_cache $arg_a; }\n\
+                   location ~ \\.cgi$ { fastcgi_pass unix:HOME/fcgi.sock; fastcgi_cache f; fastcgi_cache_valid 5m;\n\
+                   fastcgi_cache_use_stale timeout updating; fastcgi_cache_background_update on; fastcgi_cache_min_uses 3; fastcgi_cache_methods POST; }\n\
+                   location ~ \\.key$ { fastcgi_pass unix:HOME/fcgi.sock; fastcgi_cache f; fastcgi_cache_key $uri$cookie_a; }\n\
+                   location ~ \\.bypass$ { fastcgi_pass unix:HOME/fcgi.sock; fastcgi_cache f; fastcgi_cache_bypass $arg_a; }\n\
+                   location ~ \\.no$ { fastcgi_pass unix:HOME/fcgi.sock; fastcgi_cache f; fastcgi_no_cache $arg_a; }\n\
+                   location = /text { default_type application/x-own; return 200 \"text\\\\n\"; }\n\
+                   location = /status { stub_status; }\n }\n}\n",
+            rows: &[
+                ("try_files", Part("/named/none"), "GET /named/none HTTP/1.1"),
+                ("proxy_set_header", Told("/named/none"), "x-own: yes"),
+                ("return", Get("/text"), "200 text"),
+                ("return", Field("/text", "content-type"), "application/x-own"),
+                ("stub_status", Part("/status"), "taipan_build_info"),
+                ("stub_status", Line, "address = \"127.0.0.0/8\""),
+                ("proxy_cache_path", Says, "what p stores is in memory"),
+                ("fastcgi_cache_path", Says, "what f stores is in memory"),
+                (
+                    "proxy_cache",
+                    Field("/named/stored", "cache-status"),
+                    "taipan; fwd=uri-miss; ttl=600; stored",
+                ),
+                ("proxy_cache_valid", Line, "response_cache_lifetime = \"600s\""),
+                ("proxy_cache_use_stale", Line, "response_cache_stale_if_error = \"3600s\""),
+                ("proxy_cache_background_update", Line, "response_cache_stale_while_revalidate = \"3600s\""),
+                ("proxy_cache_min_uses", Says, "\"proxy_cache_min_uses 2\" has no effect"),
+                ("proxy_cache_methods", Says, "\"proxy_cache_methods GET\" has no effect"),
+                ("proxy_cache_key", Says, "nothing is stored: \"proxy_cache_key $uri$cookie_a\""),
+                ("proxy_cache_bypass", Says, "nothing is stored: \"proxy_cache_bypass $arg_a\""),
+                ("proxy_no_cache", Says, "nothing is stored: \"proxy_no_cache $arg_a\""),
+                ("fastcgi_cache", Line, "response_cache = true"),
+                ("fastcgi_cache_valid", Line, "response_cache_lifetime = \"300s\""),
+                ("fastcgi_cache_use_stale", Line, "response_cache_stale_if_error = \"600s\""),
+                ("fastcgi_cache_background_update", Line, "response_cache_stale_while_revalidate = \"600s\""),
+                ("fastcgi_cache_min_uses", Says, "\"fastcgi_cache_min_uses 3\" has no effect"),
+                ("fastcgi_cache_methods", Says, "\"fastcgi_cache_methods POST\" has no effect"),
+                ("fastcgi_cache_key", Says, "nothing is stored: \"fastcgi_cache_key $uri$cookie_a\""),
+                ("fastcgi_cache_bypass", Says, "nothing is stored: \"fastcgi_cache_bypass $arg_a\""),
+                ("fastcgi_no_cache", Says, "nothing is stored: \"fastcgi_no_cache $arg_a\""),
             ],
         },
     ],
@@ -271,6 +325,35 @@ const NGINX: Table = Table {
                 "use",
                 "server_name_in_redirect",
                 "real_ip_recursive",
+                "proxy_cache_lock",
+                "proxy_cache_lock_timeout",
+                "proxy_cache_lock_age",
+                "proxy_cache_revalidate",
+                "fastcgi_cache_lock",
+                "fastcgi_cache_lock_timeout",
+                "fastcgi_cache_lock_age",
+                "fastcgi_cache_revalidate",
+                "proxy_max_temp_file_size",
+                "chunked_transfer_encoding",
+                "ignore_invalid_headers",
+                "charset_types",
+                "fastcgi_max_temp_file_size",
+                "fastcgi_request_buffering",
+                "fastcgi_buffering",
+                "uwsgi_temp_path",
+                "scgi_temp_path",
+                "http2_max_concurrent_streams",
+                "http2_push_preload",
+                "msie_padding",
+                "log_subrequest",
+                "read_ahead",
+                "postpone_output",
+                "proxy_temp_file_write_size",
+                "map_hash_bucket_size",
+                "map_hash_max_size",
+                "lingering_close",
+                "lingering_timeout",
+                "lingering_time",
             ],
             argument: " on;",
             behind: " }\n}\n",
