@@ -25,6 +25,8 @@ pub const MAX_ROUTES: usize = 1000;
 pub const MAX_COMBINED: usize = 4096;
 /// Bytes of a pattern.
 pub const MAX_PATTERN: usize = 1024;
+/// What begins a glob for which `a` and `A` are the same letter.
+pub const ANY_CASE: &str = "(?i)";
 /// Characters of a glob: one less than a [`States`] has bits.
 pub const MAX_GLOB: usize = 127;
 
@@ -81,7 +83,7 @@ impl Pattern {
     pub const EVERYTHING: Pattern = Pattern::Prefix(String::new());
 
     /// `/a/b` and `/a/.` are exact, the latter for the folder without what is below it. `/a/` is a prefix. A text with
-    /// `*`, `**` or `?` is a glob.
+    /// `*`, `**` or `?` is a glob, and so is one that begins with [`ANY_CASE`].
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
         if text.len() > MAX_PATTERN {
             return Err(PatternError::TooLong);
@@ -89,7 +91,7 @@ impl Pattern {
         if text.chars().any(char::is_control) {
             return Err(PatternError::Control);
         }
-        if text.contains(['*', '?']) {
+        if text.starts_with(ANY_CASE) || text.contains(['*', '?']) {
             return Glob::parse(text).map(Pattern::Glob);
         }
         let path = text.strip_prefix('/').ok_or(PatternError::Relative)?;
@@ -116,7 +118,7 @@ impl Pattern {
             Pattern::Exact(path) => path.clone(),
             Pattern::Prefix(prefix) => format!("{prefix}x"),
             Pattern::Glob(glob) => {
-                let text = glob.text.trim_start_matches('/');
+                let text = glob.text.strip_prefix(ANY_CASE).unwrap_or(&glob.text).trim_start_matches('/');
                 text.replace("**/", "").replace("**", "x").replace(['*', '?'], "x")
             }
         };
@@ -193,6 +195,8 @@ enum Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
     Char(char),
+    /// A letter of ASCII, in lower case, that stands for both.
+    Letter(char),
     /// `?`
     One,
     /// `*`
@@ -208,6 +212,14 @@ enum Token {
 }
 
 impl Token {
+    fn ignore_case(&mut self) {
+        if let Token::Char(own) = *self
+            && own.is_ascii_alphabetic()
+        {
+            *self = Token::Letter(own.to_ascii_lowercase());
+        }
+    }
+
     fn literal(&self) -> Option<char> {
         match self {
             Token::Char(own) => Some(*own),
@@ -227,18 +239,22 @@ impl Glob {
         if text.contains(['[', ']', '{', '}']) {
             return Err(PatternError::Alternatives);
         }
-        let (subject, body) = match text.strip_prefix('/') {
+        let any_case = text.strip_prefix(ANY_CASE);
+        let pattern = any_case.unwrap_or(text);
+        let (subject, body) = match pattern.strip_prefix('/') {
             Some(path) => (Subject::Path, path),
-            None if text.contains('/') => return Err(PatternError::RelativeGlob),
-            None => (Subject::Name, text),
+            None if pattern.contains('/') => return Err(PatternError::RelativeGlob),
+            None => (Subject::Name, pattern),
         };
         if body.ends_with('/') {
             return Err(PatternError::GlobFolder);
         }
         check_segments(body)?;
-        let tokens = tokens(body);
-        let wildcards =
-            tokens.iter().rposition(|token| !matches!(token, Token::Char(_))).map_or(0, |at| at + 1);
+        let mut tokens = tokens(body);
+        if any_case.is_some() {
+            tokens.iter_mut().for_each(Token::ignore_case);
+        }
+        let wildcards = tokens.iter().rposition(|token| token.literal().is_none()).map_or(0, |at| at + 1);
         let tail = tokens[wildcards..].iter().filter_map(Token::literal).collect();
         Ok(Glob { text: text.to_owned(), subject, tokens, tail })
     }
@@ -279,6 +295,7 @@ impl Glob {
         each(states).fold(0, |after, at| {
             let next = match self.tokens.get(at) {
                 Some(Token::Char(own)) if *own == character => at + 1,
+                Some(Token::Letter(own)) if *own == character.to_ascii_lowercase() => at + 1,
                 Some(Token::One | Token::Between) if !slash => at + 1,
                 Some(Token::Many | Token::Within) if !slash => at,
                 Some(Token::Any) => at,
@@ -297,7 +314,7 @@ impl Glob {
             let skip = match token {
                 Token::Many | Token::Any => 1,
                 Token::Between | Token::Below => 2,
-                Token::Char(_) | Token::One | Token::Within => continue,
+                Token::Char(_) | Token::Letter(_) | Token::One | Token::Within => continue,
             };
             if all >> at & 1 == 1 {
                 all |= 1 << (at + skip);
@@ -609,7 +626,26 @@ mod tests {
         check("/**", &["/", "/a", "/a/b/c"], &[]);
         check("/a**z", &["/az", "/a/b/z", "/abz"], &["/a/b", "/ba/z"]);
         check("/*/*.html", &["/a/b.html", "/a/.html"], &["/b.html", "/a/b/c.html", "/a/b.htm"]);
+        check("(?i)*.Sql", &["/x.sql", "/x.SQL", "/a/x.sQl"], &["/x.sq", "/x.sql2", "/xxsql"]);
+        check("(?i)/Ab/**", &["/ab", "/AB/", "/aB/c"], &["/abc", "/x/ab", "/"]);
+        check("(?i)/a-\u{e4}", &["/A-%C3%A4"], &["/a-%C3%84", "/a-%C3%A4/x"]);
         check("/u?/**/*.js", &["/u1/x.js", "/u1/a/b/x.js"], &["/u/x.js", "/u1/x.jsx"]);
+    }
+
+    #[test]
+    fn a_pattern_without_case_precedes_prefixes_of_any_case_and_has_an_example() {
+        let routes = routes(&["/A/", "/a/", "(?i)/a/**.b"]).unwrap();
+        for (requested, expected) in
+            [("/A/x.B", "(?i)/a/**.b"), ("/a/x.b", "(?i)/a/**.b"), ("/A/x", "/A/"), ("/a/x", "/a/")]
+        {
+            assert_eq!(
+                routes.get(routes.find(&path(requested))).pattern.to_string(),
+                expected,
+                "{requested}"
+            );
+        }
+        let example = Pattern::parse("(?i)*.sql").unwrap().example().unwrap();
+        assert_eq!(example.as_str(), "x.sql");
     }
 
     #[test]
@@ -620,6 +656,9 @@ mod tests {
         check("", PatternError::Relative);
         check("a/b", PatternError::Relative);
         check("a/*", PatternError::RelativeGlob);
+        check("(?i)a/b", PatternError::RelativeGlob);
+        check("(?i)/a/", PatternError::GlobFolder);
+        check("(?i)/a/.", PatternError::Segment);
         check("**/a", PatternError::RelativeGlob);
         check("/a\n", PatternError::Control);
         check("//", PatternError::Segment);

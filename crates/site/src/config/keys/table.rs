@@ -515,6 +515,8 @@ pub static CHAPTERS: &[Chapter] = &[
                        first matching glob precedes a prefix, and the longest prefix precedes shorter ones. A glob takes \
                        settings that it does not have from the longest prefix around it: see \
                        [Scripts](scripts.md#patterns-below-a-prefix). Patterns are written decoded: `/a b`, not `/a%20b`. \
+                       With `(?i)` in front, a pattern is a glob for which `a` and `A` are the same: `(?i)*.jpg`, \
+                       `(?i)/admin/**`. \
                        The path `/` replaces the root of the host.",
             },
             Key {
