@@ -1,6 +1,6 @@
 //! Regular expressions of paths, as far as patterns of routes can say the same.
 
-use site::route::Pattern;
+use site::route::{ANY_CASE, Pattern};
 
 /// Patterns that one expression becomes.
 const MAX_ALTERNATIVES: usize = 64;
@@ -83,8 +83,20 @@ pub fn any_case(pattern: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
+/// A pattern for which case does not count. `None`: there is none for a folder alone.
+pub fn ignoring_case(pattern: &str) -> Option<String> {
+    if !pattern.contains(|c: char| c.is_ascii_alphabetic()) || pattern.starts_with(ANY_CASE) {
+        return Some(pattern.to_owned());
+    }
+    let end = if pattern.ends_with('/') { "**" } else { "" };
+    Some(format!("{ANY_CASE}{pattern}{end}")).filter(|pattern| Pattern::parse(pattern).is_ok())
+}
+
 /// The paths of a pattern that are below a prefix. `None`: no pattern can say it.
 pub fn within(prefix: &str, pattern: &str) -> Option<String> {
+    if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
+        return ignoring_case(&within(prefix, pattern)?);
+    }
     let folder = prefix.strip_suffix('/').filter(|folder| !folder.contains(['*', '?']))?;
     if pattern.starts_with(prefix) {
         return Some(pattern.to_owned());
@@ -105,6 +117,9 @@ fn below(text: &str, pattern: &str) -> Option<String> {
 
 /// The paths of a pattern that begin with a text, such as `/a.php` for `/a`. `None`: no pattern can say it.
 pub fn beginning(text: &str, pattern: &str) -> Option<String> {
+    if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
+        return ignoring_case(&beginning(text, pattern)?);
+    }
     if text.ends_with('/') {
         return within(text, pattern);
     }
@@ -294,6 +309,17 @@ mod tests {
     fn widens_and_narrows_patterns() {
         assert_eq!(any_case("*.b").unwrap(), ["*.b", "*.B"]);
         assert_eq!(any_case("/administrator"), None);
+        for (pattern, expected) in [
+            ("*.b", Some("(?i)*.b")),
+            ("/a/", Some("(?i)/a/**")),
+            ("/a/.", None),
+            ("/*", Some("/*")),
+            ("(?i)/a", Some("(?i)/a")),
+        ] {
+            assert_eq!(ignoring_case(pattern).as_deref(), expected, "{pattern}");
+        }
+        assert_eq!(within("/a/", "(?i)*.b").as_deref(), Some("(?i)/a/**/*.b"));
+        assert_eq!(beginning("/a", "(?i)*.b").as_deref(), Some("(?i)/a**.b"));
         for (prefix, pattern, expected) in [
             ("/a/", "*.php", Some("/a/**/*.php")),
             ("/a/", "/**/.ht**", Some("/a/**/.ht**")),

@@ -662,7 +662,18 @@ fn keeps_what_is_protected() {
             ),
             (
                 "server { root /srv; location ~* \\.ab$ { deny all; } }",
-                &["path = \"*.ab\"", "path = \"*.aB\"", "path = \"*.Ab\"", "path = \"*.AB\""],
+                &["path = \"(?i)*.ab\"", "then = \"deny\""],
+            ),
+            (
+                "server { root /srv; location ~* ^/administration { deny all; } location ~* \\.(jpe?g|profile)$ { expires 1h; } }",
+                &[
+                    "path = \"(?i)/administration**\"",
+                    "then = \"deny\"",
+                    "path = \"(?i)*.jpg\"",
+                    "cache_control = \"max-age=3600\"",
+                    "path = \"(?i)*.jpeg\"",
+                    "path = \"(?i)*.profile\"",
+                ],
             ),
             (
                 "server { root /srv; location / { deny all; } location /open/ { index a; } }",
@@ -725,7 +736,8 @@ fn refuses_what_would_be_open() {
         &[
             ("server { root /srv; location / {\nauth_request /auth; } }", 2, "auth_request"),
             ("server {\nroot /srv; if ($remote_addr ~ \"^10\") { return 403; } }", 2, "if ("),
-            ("server { root /srv;\nlocation ~* ^/administration { deny all; } }", 2, "whatever their case"),
+            // A folder alone has no pattern for all cases.
+            ("server { root /srv;\nlocation ~* ^/administration/$ { deny all; } }", 2, "whatever their case"),
             (
                 "server { root /srv; location ~ \\.php$ {\nfastcgi_pass 127.0.0.1:9000; fastcgi_param PHP_VALUE $x; } }",
                 2,

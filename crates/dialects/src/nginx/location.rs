@@ -618,6 +618,11 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             };
             match &found {
                 Some(all) => {
+                    let shown = |pattern: &String| match kind {
+                        "~*" => regex::ignoring_case(pattern).unwrap_or_else(|| pattern.clone()),
+                        _ => pattern.clone(),
+                    };
+                    let all: Vec<String> = all.iter().map(shown).collect();
                     let what = format!("{} became {}", child.text(), all.join(" "));
                     draft.note(place, what, "patterns precede prefixes");
                 }
@@ -775,16 +780,13 @@ fn location(
             );
         }
     }
-    if child.argument(0) == "~*" && scope.get("interpreter").is_some() && !scope.protects() {
-        // The source of a script is not sent, whatever the case of its ending.
-        let all: Option<Vec<Vec<String>>> = patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
-        patterns = all.map_or(patterns, |all| all.concat());
+    if child.argument(0) == "~*" {
+        let is_script = scope.get("interpreter").is_some();
+        patterns =
+            patterns.iter().flat_map(|pattern| of_any_case(pattern, is_script, child, draft)).collect();
     }
-    if scope.protects() {
-        let extra = guard(child, &mut patterns, draft);
-        if let Some(pattern) = extra {
-            guarded(&pattern, child, &scope, host, draft);
-        }
+    if let Some(pattern) = longer_names(child).filter(|_| scope.protects()) {
+        guarded(&pattern, child, &scope, host, draft);
     }
     // An alias of one file.
     if let [folder, path] = patterns.as_slice()
@@ -881,24 +883,24 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
     scope.inherit(&rest);
 }
 
-/// Lets what protects have all the paths that it has in nginx: in every case, and the names that only begin with a
-/// prefix, which are returned.
-fn guard(child: &Directive, patterns: &mut Vec<String>, draft: &mut Draft) -> Option<String> {
+/// The patterns of `~*`. A script has one for each case, because its ending says what runs it.
+fn of_any_case(pattern: &str, is_script: bool, child: &Directive, draft: &mut Draft) -> Vec<String> {
+    let single = || regex::ignoring_case(pattern).map(|pattern| vec![pattern]);
+    let all = match is_script {
+        true => regex::any_case(pattern).or_else(single),
+        false => single().or_else(|| regex::any_case(pattern)),
+    };
+    all.unwrap_or_else(|| {
+        let what = format!("{} is for paths whatever their case", child.text());
+        draft.error(&child.place, what, "write the paths in each case that there is");
+        vec![pattern.to_owned()]
+    })
+}
+
+/// The names that only begin with a prefix, which what protects it has in nginx, too.
+fn longer_names(child: &Directive) -> Option<String> {
     match child.argument(0) {
-        "~*" => {
-            let all: Option<Vec<Vec<String>>> =
-                patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
-            match all {
-                Some(all) => *patterns = all.concat(),
-                None => draft.error(
-                    &child.place,
-                    format!("{} protects paths whatever their case", child.text()),
-                    "write patterns in each case that there is",
-                ),
-            }
-            None
-        }
-        "~" | "=" => None,
+        "~*" | "~" | "=" => None,
         _ => regex::longer_names(child.arguments.last().map_or("", String::as_str)),
     }
 }
