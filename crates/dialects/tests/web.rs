@@ -1808,9 +1808,37 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
              path = \"/@app-1\"; {app}; [[rule]]; then = \"deny\""
         ),
     );
+    // One script for what is missing.
+    check_routes(&[(
+        "root /srv; location / { try_files $uri @php; } location @php { internal; fastcgi_pass unix:/p; \
+         fastcgi_param SCRIPT_FILENAME $document_root/front.php; }",
+        "root = \"/srv\"; path = \"/\"; fallback = \"/@php\"; fallback_for = \"all\"; index = []; listing = false; \
+         path = \"/@php\"; rewrite = \"/front.php\"; path = \"/front.php\"; interpreter = \"fastcgi\"; fallback = false",
+    )]);
     refuse(
         Web::Nginx,
         &[
+            // nginx asks for the access of the server where a location that has opened leads to another one.
+            (
+                "server { root /srv; deny all;\nlocation /a/ { allow all; try_files $uri @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "deny all; server { root /srv;\nlocation = /a { allow all; try_files $uri @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "server { root /srv;\nlocation /a/ { deny all; try_files $uri @a; } location @a { allow 10.0.0.1; proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "server { root /srv; location /a/ { deny all;\nlocation ~ b { try_files $uri @a; } } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
             (
                 "server { root /srv; location / {\ntry_files $uri @a; } location @a { return 404; } }",
                 2,

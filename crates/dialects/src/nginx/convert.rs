@@ -11,6 +11,7 @@ use super::around::{around, is_for_locations};
 use super::cache;
 use super::inherit::settle;
 use super::location::{REMOTE_LOG, log_target, server};
+use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
 use super::settings::{Context, TRUSTED, setting, zone};
@@ -199,6 +200,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         children.iter().filter(is_cache).map(|directive| cache::zone(directive, draft)).collect();
     let context = Context {
         trusts: children.iter().any(|child| find(std::slice::from_ref(child), "set_real_ip_from").is_some()),
+        is_closed: has_access(children),
         caches: &caches,
         upstreams: &all,
         zones: &zones,

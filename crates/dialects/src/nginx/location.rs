@@ -131,7 +131,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     for child in &locations {
         location(child, &mut host, &context, &named, None, draft);
     }
-    for target in named::targets(directive, &named, draft) {
+    let is_closed = context.is_closed || named::has_access(directive.children());
+    for target in named::targets(directive, &named, is_closed, draft) {
         location(&target, &mut host, &context, &named, None, draft);
     }
     hiding.into_iter().for_each(|child| hide_files(child, &mut host, draft));

@@ -8,8 +8,8 @@ use crate::tree::Directive;
 const MAX_TARGETS: usize = 64;
 
 const PASSES: [&str; 4] = ["proxy_pass", "fastcgi_pass", "scgi_pass", "grpc_pass"];
-const PROTECTS: [&str; 7] =
-    ["allow", "deny", "auth_basic", "auth_basic_user_file", "satisfy", "limit_req", "limit_conn"];
+const ACCESS: [&str; 5] = ["allow", "deny", "auth_basic", "auth_basic_user_file", "satisfy"];
+const LIMITS: [&str; 2] = ["limit_req", "limit_conn"];
 
 /// Whether an upstream responds for all that leads to this location, whose name can be a part of a path.
 pub fn passes(location: &Directive) -> bool {
@@ -32,7 +32,13 @@ pub fn path(owner: &Directive, name: &str) -> String {
 }
 
 fn protection(location: &Directive) -> impl Iterator<Item = &Directive> {
-    location.children().iter().filter(|inner| PROTECTS.contains(&inner.name.as_str()))
+    let names = || ACCESS.iter().chain(&LIMITS);
+    location.children().iter().filter(move |inner| names().any(|name| *name == inner.name))
+}
+
+/// Whether one of the directives says who may have something.
+pub fn has_access(block: &[Directive]) -> bool {
+    block.iter().any(|inner| ACCESS.contains(&inner.name.as_str()))
 }
 
 /// The name of the location that a directive of `owner` leads to, if nothing is found.
@@ -45,10 +51,17 @@ pub fn leads_to(directive: &Directive) -> Option<&str> {
     }
 }
 
-/// A location of one path for each named one that passes requests on, and each folder that leads to it.
-pub fn targets(server: &Directive, named: &[&Directive], draft: &mut Draft) -> Vec<Directive> {
-    let mut all = Vec::new();
-    add(server, named, &mut all);
+/// A location of one path for each named one that passes requests on, and each folder that leads to it. `is_closed`:
+/// the server has access of its own, or what is around it.
+pub fn targets(
+    server: &Directive,
+    named: &[&Directive],
+    is_closed: bool,
+    draft: &mut Draft,
+) -> Vec<Directive> {
+    let mut targets = Targets { named, is_closed, all: Vec::new(), draft };
+    targets.add(server, false);
+    let mut all = targets.all;
     if let Some(location) = all.get(MAX_TARGETS) {
         let what = format!("more than {MAX_TARGETS} locations lead to named ones");
         draft.error(&location.place, what, "write fewer");
@@ -57,22 +70,54 @@ pub fn targets(server: &Directive, named: &[&Directive], draft: &mut Draft) -> V
     all
 }
 
-fn add(owner: &Directive, named: &[&Directive], all: &mut Vec<Directive>) {
-    let names = owner.children().iter().filter_map(leads_to);
-    for location in names.filter_map(|name| named.iter().find(|location| location.argument(0) == name)) {
-        let arguments = vec!["=".to_owned(), path(owner, location.argument(0))];
-        if !passes(location) || all.len() > MAX_TARGETS {
-            continue;
+struct Targets<'t> {
+    named: &'t [&'t Directive],
+    is_closed: bool,
+    all: Vec<Directive>,
+    draft: &'t mut Draft,
+}
+
+impl Targets<'_> {
+    /// `is_within`: a location around it has access of its own.
+    fn add(&mut self, owner: &Directive, is_within: bool) {
+        let is_prefix = !matches!(owner.arguments.as_slice(), [kind, _] if kind != "^~");
+        let has_own = owner.name == "location" && (is_within || has_access(owner.children()));
+        for name in owner.children().iter().filter_map(leads_to) {
+            let named = self.named.iter().find(|location| location.argument(0) == name);
+            let Some(location) = named.filter(|location| passes(location)) else { continue };
+            // nginx asks for the access of both. The path of the fallback has that of its own route.
+            let differs = self.is_closed || has_access(location.children()) || (is_within && !is_prefix);
+            if has_own && differs {
+                let what = format!("{name} and what leads to it have access of their own");
+                let what_to_do = "write allow, deny and auth_basic in the server alone, or in one of them";
+                self.draft.error(&owner.place, what, what_to_do);
+            }
+            let path = path(owner, name);
+            let is_script = |inner: &Directive| matches!(inner.name.as_str(), "fastcgi_pass" | "scgi_pass");
+            if path.matches('/').count() > 1 && location.children().iter().any(is_script) {
+                let what = format!("PATH_INFO of {name} begins behind the folder of {path}");
+                self.draft.warn(&owner.place, what, "nothing to do if it reads REQUEST_URI");
+            }
+            self.target(location, path, owner, is_prefix);
         }
-        let mut target = match all.iter().position(|target| target.arguments == arguments) {
-            Some(at) => all.remove(at),
+        let inner = owner.children().iter().filter(|inner| inner.name == "location");
+        inner.for_each(|inner| self.add(inner, has_own));
+    }
+
+    fn target(&mut self, location: &Directive, path: String, owner: &Directive, is_prefix: bool) {
+        let arguments = vec!["=".to_owned(), path];
+        if self.all.len() > MAX_TARGETS {
+            return;
+        }
+        let mut target = match self.all.iter().position(|target| target.arguments == arguments) {
+            Some(at) => self.all.remove(at),
             None => Directive { arguments, ..Directive::clone(location) },
         };
-        if owner.argument(0) == "=" || owner.argument(0).starts_with('~') {
+        // The path is one of the location anyway.
+        target.block.get_or_insert_default().retain(|inner| inner.name != "internal");
+        if !is_prefix {
             target.block.get_or_insert_default().extend(protection(owner).cloned());
         }
-        all.push(target);
+        self.all.push(target);
     }
-    let inner = owner.children().iter().filter(|inner| inner.name == "location");
-    inner.for_each(|inner| add(inner, named, all));
 }

@@ -22,6 +22,8 @@ pub struct Zone {
 pub struct Context<'c> {
     pub upstreams: &'c [Upstream],
     pub zones: &'c [Zone],
+    /// Whether `http` says who may have something.
+    pub is_closed: bool,
     /// Whether there is `set_real_ip_from`.
     pub trusts: bool,
     pub caches: &'c [cache::Zone],
