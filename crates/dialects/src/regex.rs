@@ -59,6 +59,20 @@ pub fn patterns(expression: &str) -> Option<Vec<String>> {
     all.iter().all(|pattern| is_usable(pattern)).then_some(all)
 }
 
+/// An expression whose dots are no operators, and stand for a character of a name.
+pub fn with_any_character(expression: &str) -> String {
+    let mut out = String::new();
+    let mut rest = expression.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => out.extend(std::iter::once(c).chain(rest.next())),
+            '.' if !matches!(rest.peek(), Some('*' | '+' | '?' | '{')) => out.push_str("[^/]"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// The pattern of one path, without what is below it if it is a folder.
 pub fn alone(path: &str) -> String {
     if path.ends_with('/') && !path.contains(['*', '?']) { format!("{path}.") } else { path.to_owned() }

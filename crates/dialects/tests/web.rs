@@ -1958,6 +1958,58 @@ fn a_redirect_of_nginx_keeps_its_status() {
 }
 
 #[test]
+fn what_a_server_of_nginx_denies_to_methods_and_programs_precedes_its_locations() {
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; if ($request_method !~ ^(GET|HEAD)$) { return 405; } \
+             if ($http_user_agent ~* (a-bot|wget)) { return 404; } location /a/ { allow 10.0.0.1; deny all; } }",
+            &[
+                "method = [\"!GET\", \"!HEAD\"]",
+                "then = \"deny\"",
+                "user_agent = [\"*a-bot*\", \"*wget*\"]",
+                "then = \"deny\"",
+                "status = 404",
+                "path = \"/a/\"",
+                "method = [\"!GET\", \"!HEAD\"]",
+                "user_agent = [\"*a-bot*\", \"*wget*\"]",
+                "address = \"10.0.0.1\"",
+                "then = \"allow\"",
+                "then = \"deny\"",
+            ],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nif ($request_method = POST) { return 200; } }", 2, "if ("),
+            ("server { root /srv;\nif ($http_user_agent ~* [a-z]) { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nif ($request_method !~ GET|HEAD) { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nif ($http_cookie ~ a) { return 403; } }", 2, "if ("),
+            ("server { root /srv; satisfy any;\nif ($request_method = PUT) { return 403; } }", 2, "if "),
+        ],
+    );
+}
+
+#[test]
+fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location ~* .(?:css|js)$ { expires 1h; } }",
+            &["path = \"(?i)*?css\"", "path = \"(?i)*?js\""],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nlocation ~* .(?:sql)$ { deny all; } }", 2, "location ~*"),
+            ("server { root /srv;\nlocation ~ .css$ { proxy_pass http://a; } }", 2, "location ~"),
+        ],
+    );
+}
+
+#[test]
 fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
     for expression in ["/\\.(?!well-known).*", "/\\.(?!well-known)"] {
         let server = |other: &str| {
@@ -1965,12 +2017,30 @@ fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
                 "server {{ root /srv; {other}\nlocation ~ {expression} {{ deny all; access_log off; }} }}"
             )
         };
-        check(Web::Nginx, &[(&server(""), &["[[host]]", "dotfiles = \"deny\""])]);
+        let rules = [
+            "dotfiles = \"deny\"",
+            "path = [\"/.well-known/**/.**\"]",
+            "then = \"deny\"",
+            "path = [\"/**/.*/**\", \"/**/.*\", \"!/.well-known/\"]",
+            "then = \"deny\"",
+        ];
+        check(
+            Web::Nginx,
+            &[
+                (&server(""), &["[[host]]", "dotfiles = \"deny\""]),
+                // What an upstream has is denied, too.
+                (&server("location / { proxy_pass http://127.0.0.1:81; }"), &rules),
+            ],
+        );
         refuse(
             Web::Nginx,
             &[
-                (&server("location / { proxy_pass http://127.0.0.1:81; }"), 2, "beside an upstream"),
                 (&server("").replace("deny all", "allow all"), 2, "cannot be converted"),
+                (
+                    &server("satisfy any; location / { proxy_pass http://127.0.0.1:81; }"),
+                    2,
+                    "cannot be converted",
+                ),
             ],
         );
     }

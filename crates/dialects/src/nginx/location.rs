@@ -9,6 +9,7 @@ use site::config::own_field;
 
 use super::around::{all, around, is_for_locations};
 use super::cache;
+use super::early;
 use super::inherit::{has_any, has_field, is_closed, is_plain, without_fields};
 use super::named;
 use super::settings::{Context, setting, template};
@@ -80,6 +81,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     // A server's `try_files` is for paths without a location.
     let mut without_location = Scope::new(directive.place.line);
     let mut returns = false;
+    // What is denied before locations count.
+    let (mut rules, mut conditions) = (Vec::new(), Vec::new());
     for child in directive.children() {
         match child.name.as_str() {
             "listen" | "server_name" => {}
@@ -92,7 +95,13 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                 server_return(child, &mut host, &context, draft);
             }
             "rewrite" => rewrite(child, &mut host, &context, draft),
-            "if" => condition(child, directive, &mut host, draft),
+            "if" => match early::rule(child, draft) {
+                Some(rule) => {
+                    rules.push(rule);
+                    conditions.push(child);
+                }
+                None => condition(child, directive, &mut host, draft),
+            },
             "access_log" => host_log(child, &mut host, &context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(
@@ -135,7 +144,13 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     for target in named::targets(directive, &named, is_closed, draft) {
         location(&target, &mut host, &context, &named, None, draft);
     }
-    hiding.into_iter().for_each(|child| hide_files(child, &mut host, draft));
+    for child in hiding {
+        if hide_files(child, &mut host, draft) {
+            rules.extend(early::hidden(&child.place));
+            conditions.push(child);
+        }
+    }
+    early::apply(&rules, &conditions, &mut host, draft);
     files_of_server(&mut host, &context);
     leave_out_expressions(&locations, &mut host);
     keep_first_expressions(&mut host);
@@ -274,9 +289,23 @@ fn files_of_server(host: &mut Host, context: &Context) {
     }
 }
 
+/// Every path begins with a slash.
+fn with_slash(expression: &str) -> String {
+    let rest = ["(^|/)", "(?:^|/)"].iter().find_map(|begin| expression.strip_prefix(begin));
+    rest.map_or_else(|| expression.to_owned(), |rest| format!("/{rest}"))
+}
+
+/// Whether a location only sets fields of responses, so that a path that it misses has no other response.
+fn sets_only(child: &Directive) -> bool {
+    const SETS: [&str; 6] = ["expires", "add_header", "access_log", "log_not_found", "etag", "gzip_static"];
+    child.children().iter().all(|inner| SETS.contains(&inner.name.as_str()))
+}
+
 /// Whether a location denies all hidden files but those of `/.well-known/`.
 fn denies_hidden_files(child: &Directive) -> bool {
-    const EXPRESSIONS: [&str; 5] = [
+    const EXPRESSIONS: [&str; 7] = [
+        "/\\.(?!well-known(?:/|$))",
+        "/\\.(?!well-known/|$)",
         "/\\.(?!well-known).*",
         "/\\.(?!well-known)",
         "/\\.(?!well-known\\/)",
@@ -290,19 +319,20 @@ fn denies_hidden_files(child: &Directive) -> bool {
     };
     let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
     child.argument(0).starts_with('~')
-        && EXPRESSIONS.contains(&child.argument(1))
+        && EXPRESSIONS.contains(&&*with_slash(child.argument(1)))
         && child.children().iter().any(denies)
         && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
 }
 
-/// Hidden files are never sent or run. Other upstreams than those of scripts would still have their paths.
-fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) {
+/// Hidden files are never sent or run. Whether there are other upstreams than those of scripts, which would still have
+/// their paths.
+fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) -> bool {
     host.scope.set(&child.place, "dotfiles", "deny");
-    if host.routes.iter().any(|route| has_any(route, &["proxy", "application"])) {
-        let what = format!("{} cannot be converted beside an upstream", child.text());
-        return draft.error(&child.place, what, "write prefixes, or patterns with *");
-    }
-    draft.note(&child.place, format!("{} became dotfiles = \"deny\"", child.text()), "the response is 404");
+    let is_passed = host.routes.iter().any(|route| has_any(route, &["proxy", "application"]));
+    let (rules, status) = if is_passed { (" and rules", 403) } else { ("", 404) };
+    let what = format!("{} became dotfiles = \"deny\"{rules}", child.text());
+    draft.note(&child.place, what, &format!("the response is {status}"));
+    is_passed
 }
 
 fn has_wildcards(route: &Scope) -> bool {
@@ -441,7 +471,7 @@ fn to_https<'d>(locations: &[&'d Directive], host: &mut Host, context: &Context)
 }
 
 /// The status of a `return`.
-fn status(child: &Directive) -> Option<i64> {
+pub fn status(child: &Directive) -> Option<i64> {
     match child.argument(0).parse() {
         Ok(status) => Some(status),
         Err(_) => (!child.arguments.is_empty()).then_some(302),
@@ -490,6 +520,12 @@ fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut 
             route.set(place, "return", 404);
         }
     }
+}
+
+/// Whether no directive follows that `break` would keep from having an effect.
+fn is_last_of_rewrites(inner: &Directive, location: &Directive) -> bool {
+    let later = location.children().iter().skip_while(|other| !std::ptr::eq(*other, inner));
+    later.skip(1).all(|other| !matches!(other.name.as_str(), "rewrite" | "return" | "if" | "set"))
 }
 
 /// `add_header Content-Type` beside a text.
@@ -611,8 +647,12 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             Some(prefix(text, place, draft))
         }
         "~" | "~*" => {
-            // Every path begins with a slash.
-            let found = regex::patterns(&text.replacen("(^|/)", "/", 1));
+            let text = with_slash(text);
+            let loosely = || {
+                let text = regex::with_any_character(&text);
+                sets_only(child).then(|| regex::patterns(&text)).flatten()
+            };
+            let found = regex::patterns(&text).or_else(loosely);
             let found = match outer {
                 Some(outer) => found.and_then(|all| nested(outer, &all)),
                 None => found,
@@ -696,6 +736,7 @@ fn location(
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, &mut scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
             "internal" => is_internal = true,
+            "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
             "add_header" if is_type_of_text(inner, child) => {
                 scope.set(place, "default_type", inner.argument(1));

@@ -3,6 +3,7 @@
 mod around;
 mod cache;
 mod convert;
+mod early;
 mod inherit;
 mod location;
 mod named;

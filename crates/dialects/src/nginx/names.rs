@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 124] = [
+const DIRECTIVES: [&str; 125] = [
     "user",
     "pid",
     "worker_processes",
@@ -106,6 +106,7 @@ const DIRECTIVES: [&str; 124] = [
     "zone",
     "map",
     "stub_status",
+    "break",
     "proxy_cookie_flags",
     "proxy_next_upstream_tries",
     "proxy_ignore_headers",
@@ -149,7 +150,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 97] = [
+pub const NEEDLESS: [&str; 105] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -218,6 +219,14 @@ pub const NEEDLESS: [&str; 97] = [
     "multi_accept",
     "accept_mutex",
     "use",
+    "fastcgi_temp_file_write_size",
+    "proxy_ssl_server_name",
+    "proxy_socket_keepalive",
+    "fastcgi_socket_keepalive",
+    "proxy_ignore_client_abort",
+    "fastcgi_ignore_client_abort",
+    "http2_max_field_size",
+    "http2_max_header_size",
     "proxy_cache_lock",
     "proxy_cache_lock_timeout",
     "proxy_cache_lock_age",

@@ -140,7 +140,7 @@ const NGINX: Table = Table {
                    location /d/ { proxy_pass http://d; }\n location /g/ { grpc_pass grpc://192.0.2.3:50051; }\n\
                    location ~ \\.php$ { fastcgi_pass 192.0.2.4:9000; fastcgi_hide_header X-Powered-By; fastcgi_intercept_errors on; fastcgi_ignore_headers Vary;\n\
                    set $path_info $fastcgi_path_info; fastcgi_read_timeout 5s; fastcgi_send_timeout 6s; fastcgi_connect_timeout 7s; }\n\
-                   location = /none.html { internal; }\n }\n}\n",
+                   location = /none.html { internal; }\n location = /break { return 410; break; }\n }\n}\n",
             rows: &[
                 ("user", Line, "user = \"daemon\""),
                 ("least_conn", Line, "balance = \"least\""),
@@ -177,6 +177,7 @@ const NGINX: Table = Table {
                 ("fastcgi_read_timeout", Line, "first_byte = \"5s\""),
                 ("fastcgi_send_timeout", Says, "fastcgi_send_timeout has no effect"),
                 ("fastcgi_connect_timeout", Line, "connect = \"7s\""),
+                ("break", Line, "return = 410"),
                 ("internal", Says, "a client can request an error page, too"),
             ],
         },
@@ -325,6 +326,14 @@ const NGINX: Table = Table {
                 "use",
                 "server_name_in_redirect",
                 "real_ip_recursive",
+                "fastcgi_temp_file_write_size",
+                "proxy_ssl_server_name",
+                "proxy_socket_keepalive",
+                "fastcgi_socket_keepalive",
+                "proxy_ignore_client_abort",
+                "fastcgi_ignore_client_abort",
+                "http2_max_field_size",
+                "http2_max_header_size",
                 "proxy_cache_lock",
                 "proxy_cache_lock_timeout",
                 "proxy_cache_lock_age",

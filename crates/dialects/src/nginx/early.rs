@@ -1,0 +1,82 @@
+//! What a server denies before it looks for a location: conditions with a `return`, and hidden files beside upstreams.
+
+use crate::draft::{Draft, Host, Scope};
+use crate::regex;
+use crate::tree::{Directive, Place};
+
+use super::location::status;
+use super::upstreams::unconverted;
+
+/// The rule that an `if` of a server becomes. `None`: it is for something else.
+pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
+    let [only] = child.children() else { return None };
+    let status = status(only).filter(|status| only.name == "return" && *status >= 400)?;
+    let text = child.arguments.join(" ");
+    let text = text.strip_prefix('(')?.strip_suffix(')')?.trim();
+    let (variable, rest) = text.split_once(' ')?;
+    let (operator, value) = rest.split_once(' ')?;
+    let place = &child.place;
+    let mut rule = Scope::new(place.line);
+    match (variable, operator) {
+        ("$request_method", _) => {
+            let methods: Option<Vec<String>> = match operator {
+                "=" | "!=" => Some(vec![value.to_owned()]),
+                "~" | "!~" => words(value.strip_prefix('^')?.strip_suffix('$')?),
+                _ => None,
+            };
+            let but = if operator.starts_with('!') { "!" } else { "" };
+            let methods = methods?.into_iter().map(|method| format!("{but}{method}"));
+            rule.set(place, "method", methods.collect::<Vec<_>>());
+        }
+        // A rule knows no case, so that it denies more than `~` does.
+        ("$http_user_agent", "~" | "~*") => {
+            let agents = words(value)?.into_iter().map(|word| format!("*{word}*"));
+            rule.set(place, "user_agent", agents.collect::<Vec<_>>());
+        }
+        _ => return None,
+    }
+    rule.set(place, "then", "deny");
+    match status {
+        403 => {}
+        404 | 410 | 429 | 503 => rule.set(place, "status", status),
+        _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
+    }
+    Some(rule)
+}
+
+/// `(a|b)` or `a|b`, each a text without operators.
+fn words(expression: &str) -> Option<Vec<String>> {
+    let inner = expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(expression);
+    let is_plain = |word: &String| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_ ./".contains(c))
+    };
+    inner.split('|').map(|word| regex::literal(word).filter(is_plain)).collect()
+}
+
+/// Hidden files but those of `/.well-known/`.
+pub fn hidden(place: &Place) -> [Scope; 2] {
+    [&["/.well-known/**/.**"][..], &["/**/.*/**", "/**/.*", "!/.well-known/"]].map(|paths| {
+        let mut rule = Scope::new(place.line);
+        rule.set(place, "path", paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+        rule.set(place, "then", "deny");
+        rule
+    })
+}
+
+/// Puts rules in front of those of a host and of each route.
+pub fn apply(rules: &[Scope], conditions: &[&Directive], host: &mut Host, draft: &mut Draft) {
+    if rules.is_empty() {
+        return;
+    }
+    let is_any = |scope: &Scope| scope.text("satisfy") == Some("any");
+    if host.routes.iter().chain([&host.scope, &draft.top]).any(is_any) {
+        // A password would open what is denied.
+        for child in conditions {
+            draft.error(&child.place, unconverted(child), "it cannot stand beside satisfy any");
+        }
+    }
+    let own = host.routes.iter_mut().filter(|route| !route.rules.is_empty());
+    for scope in own.chain([&mut host.scope]) {
+        scope.rules.splice(0..0, rules.iter().cloned());
+    }
+}
