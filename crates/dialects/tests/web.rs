@@ -1992,6 +1992,33 @@ fn what_a_server_of_nginx_denies_to_methods_and_programs_precedes_its_locations(
 }
 
 #[test]
+fn a_folder_of_nginx_has_the_fields_of_its_index_file() {
+    check_routes(&[
+        (
+            "root /srv; location / { try_files $uri /index.html; } location = /index.html { add_header Cache-Control no-store always; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.html\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/index.html\"; headers = { Cache-Control = \"no-store\" }; fallback = false",
+        ),
+        (
+            "root /srv; location / { etag off; } location = /index.html { expires 1h; } location = /a.html { expires 2h; }",
+            "root = \"/srv\"; path = \"/\"; etag = \"off\"; path = \"/index.html\"; cache_control = \"max-age=3600\"; \
+             path = \"/a.html\"; cache_control = \"max-age=7200\"; path = \"/.\"; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; index a.html; location = /b/a.html { expires 1h; }",
+            "root = \"/srv\"; index = [\"a.html\"]; path = \"/b/a.html\"; cache_control = \"max-age=3600\"; \
+             path = \"/b/.\"; cache_control = \"max-age=3600\"",
+        ),
+        // An upstream has the folder.
+        (
+            "root /srv; location / { proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; } location = /index.html { expires 1h; }",
+            "root = \"/srv\"; path = \"/\"; proxy = \"http://http\"; proxy_path = \"raw\"; path = \"/index.html\"; \
+             cache_control = \"max-age=3600\"",
+        ),
+    ]);
+}
+
+#[test]
 fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
     check(
         Web::Nginx,

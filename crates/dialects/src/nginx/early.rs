@@ -2,7 +2,7 @@
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::Directive;
 
 use super::location::status;
 use super::upstreams::unconverted;
@@ -54,11 +54,16 @@ fn words(expression: &str) -> Option<Vec<String>> {
 }
 
 /// Hidden files but those of `/.well-known/`.
-pub fn hidden(place: &Place) -> [Scope; 2] {
+pub fn hidden(child: &Directive) -> [Scope; 2] {
+    let place = &child.place;
+    let returned = child.children().iter().find(|inner| inner.name == "return").and_then(status);
     [&["/.well-known/**/.**"][..], &["/**/.*/**", "/**/.*", "!/.well-known/"]].map(|paths| {
         let mut rule = Scope::new(place.line);
         rule.set(place, "path", paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
         rule.set(place, "then", "deny");
+        if let Some(status) = returned.filter(|status| *status != 403) {
+            rule.set(place, "status", status);
+        }
         rule
     })
 }

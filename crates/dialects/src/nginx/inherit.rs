@@ -48,6 +48,47 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
             restore(route, root, &server, draft);
         }
     }
+    fields_of_indexes(host, &server);
+}
+
+/// A folder has the fields of its index file, which can have a location of its own.
+fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
+    const FIELDS: [&str; 2] = ["headers", "cache_control"];
+    let mut all = Vec::new();
+    for route in
+        host.routes.iter().filter(|route| !route.responds() && !route.runs() && has_any(route, &FIELDS))
+    {
+        let Some((folder, name)) = path(route).rsplit_once('/').filter(|_| !has_wildcards(route)) else {
+            continue;
+        };
+        let around =
+            host.routes.iter().filter(|outer| is_prefix(outer) && path(route).starts_with(path(outer)));
+        let around = around.max_by_key(|outer| path(outer).len());
+        let index = around.into_iter().chain(server).find_map(|scope| scope.get("index"));
+        let first = index.map_or(Some("index.html"), |index| index.texts().iter().map(String::as_str).next());
+        let alone = format!("{folder}/.");
+        let sends_files = !around.is_some_and(|outer| outer.responds() || outer.runs());
+        if first != Some(name)
+            || !sends_files
+            || has_any(route, &["root", "alias"])
+            || host.routes.iter().any(|other| path(other) == alone)
+        {
+            continue;
+        }
+        let mut own = Scope::new(route.place().line);
+        own.set(&route.place(), "path", alone);
+        for name in FIELDS {
+            if let Some(value) = route.get(name) {
+                own.set(&route.place(), name, value.clone());
+            }
+        }
+        all.push(own);
+    }
+    host.routes.extend(all);
+}
+
+fn has_wildcards(route: &Scope) -> bool {
+    path(route).contains(['*', '?'])
 }
 
 fn path(route: &Scope) -> &str {

@@ -146,7 +146,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     }
     for child in hiding {
         if hide_files(child, &mut host, draft) {
-            rules.extend(early::hidden(&child.place));
+            rules.extend(early::hidden(child));
             conditions.push(child);
         }
     }
@@ -329,9 +329,10 @@ fn denies_hidden_files(child: &Directive) -> bool {
 fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) -> bool {
     host.scope.set(&child.place, "dotfiles", "deny");
     let is_passed = host.routes.iter().any(|route| has_any(route, &["proxy", "application"]));
-    let (rules, status) = if is_passed { (" and rules", 403) } else { ("", 404) };
+    let (rules, response) =
+        if is_passed { (" and rules", "nothing to do") } else { ("", "the response is 404") };
     let what = format!("{} became dotfiles = \"deny\"{rules}", child.text());
-    draft.note(&child.place, what, &format!("the response is {status}"));
+    draft.note(&child.place, what, response);
     is_passed
 }
 
