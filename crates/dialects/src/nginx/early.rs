@@ -4,7 +4,7 @@ use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::location::status;
+use super::returns::status;
 use super::upstreams::unconverted;
 
 /// The rule that an `if` of a server becomes. `None`: it is for something else.

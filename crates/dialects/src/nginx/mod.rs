@@ -6,9 +6,13 @@ mod convert;
 mod early;
 mod inherit;
 mod location;
+mod missing;
 mod named;
 mod names;
+mod order;
+mod passing;
 mod read;
+mod returns;
 mod settings;
 mod upstreams;
 

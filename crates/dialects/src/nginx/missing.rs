@@ -1,0 +1,135 @@
+//! What responds where no file is found.
+
+use crate::draft::{Draft, Scope};
+use crate::tree::{Directive, Place};
+
+use super::named;
+use super::upstreams::unconverted;
+
+/// The files that `try_files` names, here and in locations.
+pub fn fallbacks(directive: &Directive) -> Vec<String> {
+    let own = directive.children().iter().filter(|child| child.name == "try_files");
+    let last = own.filter_map(|child| child.arguments.last());
+    let path = last.map(|last| last.split(['?', '$']).next().unwrap_or_default().to_owned());
+    path.chain(directive.children().iter().flat_map(fallbacks)).collect()
+}
+
+/// `/index.php`, also as a folder.
+pub fn is_script_name(path: &str) -> bool {
+    path.trim_end_matches('/').ends_with(".php")
+}
+
+pub fn try_files(
+    child: &Directive,
+    owner: &Directive,
+    scope: &mut Scope,
+    named: &[&Directive],
+    draft: &mut Draft,
+) {
+    let place = &child.place;
+    let Some((last, before)) = child.arguments.split_last() else { return };
+    let location = named.iter().find(|location| location.argument(0) == last);
+    let is_passed = location.is_some_and(|location| named::passes(location));
+    for part in before {
+        match part.as_str() {
+            "$uri" | "$uri/" | "$document_root$fastcgi_script_name" | "$fastcgi_script_name" => {}
+            part if index_file(part).is_some() => {}
+            "$uri.html" if is_passed => {
+                draft.warn(place, "$uri.html is not looked for", "the upstream responds in its place");
+            }
+            _ => {
+                let what_to_do = "only $uri, $uri/ and $uri/index.html can come before the last one";
+                return draft.error(place, unconverted(child), what_to_do);
+            }
+        }
+    }
+    if let Some(status) = last.strip_prefix('=') {
+        if status != "404" {
+            draft.warn(place, format!("a missing file has the status 404, not {status}"), "nothing to do");
+        }
+        return no_folders(before, place, scope);
+    }
+    let target = if last.starts_with('@') {
+        let inner =
+            location.and_then(|location| location.children().iter().find(|inner| inner.name == "rewrite"));
+        match inner.map(|inner| (inner.argument(0), inner.argument(1))) {
+            _ if is_passed => {
+                scope.set(place, "fallback", named::path(owner, last));
+                scope.set(place, "fallback_for", "all");
+                return no_folders(before, place, scope);
+            }
+            Some(("^(.*)$" | "^(.*)", target)) => target.replace("$1", "$uri"),
+            Some(("^/(.*)$", target)) => with_rest(target),
+            Some(("^" | ".*", target)) => target.to_owned(),
+            _ => {
+                let what = format!("{}: {last} passes no requests on", child.text());
+                return draft.error(place, what, "name a file, or a location with proxy_pass");
+            }
+        }
+    } else {
+        last.clone()
+    };
+    let (path, query) = target.split_once('?').map_or((target.as_str(), ""), |(path, query)| (path, query));
+    let path = path.trim_end_matches("$is_args$args");
+    // A script has the requested path in PATH_INFO in any case.
+    let path = ["$request_uri", "$uri"]
+        .iter()
+        .find_map(|rest| path.strip_suffix(rest).filter(|script| is_script_name(script)))
+        .unwrap_or(path);
+    let query = query.replace("$query_string", "").replace("$is_args", "").replace("$args", "");
+    let query = query.replace("$uri", "$path").replace("$request_uri", "$path");
+    let query = query.trim_matches('&').to_owned();
+    if path.contains('$')
+        || !path.starts_with('/')
+        || query.replace("$path", "").replace("$rest", "").contains('$')
+    {
+        return draft.error(place, unconverted(child), "see fallback");
+    }
+    let fallback = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    scope.set(place, "fallback", fallback);
+    scope.set(place, "fallback_for", "all");
+    no_folders(before, place, scope);
+}
+
+/// Of `^/(.*)$`, the query can have what a fallback knows as `$rest`.
+fn with_rest(target: &str) -> String {
+    match target.split_once('?') {
+        Some((path, query)) => format!("{}?{}", path.replace("$1", "$uri"), query.replace("$1", "$rest")),
+        None => target.replace("/$1", "$uri"),
+    }
+}
+
+/// The name in `$uri/index.html`.
+fn index_file(part: &str) -> Option<&str> {
+    part.strip_prefix("$uri/").filter(|name| !name.is_empty() && !name.contains(['$', '/']))
+}
+
+/// `error_page 404 = @app` where files are sent.
+pub fn missing(
+    child: &Directive,
+    owner: &Directive,
+    scope: &mut Scope,
+    named: &[&Directive],
+    draft: &mut Draft,
+) {
+    let place = &child.place;
+    let name = child.arguments.last().map_or("", String::as_str);
+    let location = named.iter().find(|location| location.argument(0) == name);
+    if named::passes(owner) || !location.is_some_and(|location| named::passes(location)) {
+        return draft.error(place, unconverted(child), "name a file of the host by its path");
+    }
+    if scope.get("fallback").is_none() {
+        scope.set(place, "fallback", named::path(owner, name));
+        scope.set(place, "fallback_for", "all");
+    }
+}
+
+/// Without `$uri/`, a folder is no file: it has neither a listing nor an index file but those that are named.
+fn no_folders(before: &[String], place: &Place, scope: &mut Scope) {
+    if !before.iter().any(|part| part == "$uri/") {
+        let named: Vec<String> =
+            before.iter().filter_map(|part| index_file(part)).map(str::to_owned).collect();
+        scope.set(place, "index", named);
+        scope.set(place, "listing", false);
+    }
+}

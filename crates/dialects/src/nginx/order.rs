@@ -1,0 +1,149 @@
+//! The order of expressions: those of a server, and those within a prefix.
+
+use crate::document::Value;
+use crate::draft::{Host, Scope, TOO_MANY_ROUTES};
+use crate::regex;
+use crate::tree::{Directive, Place};
+use crate::within::is_glob;
+
+use super::inherit::{has_any, is_closed};
+use super::settings::Context;
+
+/// Gives the routes of a server that becomes a part of another one its root.
+pub fn own_roots(host: &mut Host) {
+    let Some(root) = host.scope.text("root").map(str::to_owned) else { return };
+    for route in &mut host.routes {
+        if !route.responds() && !has_any(route, &["root", "alias"]) {
+            let place = route.place();
+            route.set(&place, "root", root.as_str());
+        }
+    }
+}
+
+/// The key of a route with its place among the patterns of its host. It is no key of a route.
+pub const ORDER: &str = "order";
+
+/// nginx tries the expressions of a server between those within the longest prefix, and prefixes themselves. A pattern
+/// of a longer prefix precedes that of a shorter one.
+#[derive(Clone, Copy)]
+pub enum Order<'t> {
+    /// An expression within the location of this prefix.
+    Within(&'t str),
+    /// What `^~` of this prefix keeps from the expressions of the server.
+    Instead(&'t str),
+    /// The names that only begin with this prefix.
+    Behind(&'t str),
+}
+
+impl Order<'_> {
+    pub fn set(self, route: &mut Scope, place: &Place) {
+        let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX / 4);
+        let order = match self {
+            Order::Within(text) => -2 * length(text) - 1,
+            Order::Instead(text) => -2 * length(text),
+            Order::Behind(text) => i64::MAX - length(text),
+        };
+        route.set(place, ORDER, order);
+    }
+}
+
+pub fn order(host: &mut Host) {
+    host.routes.sort_by_key(|route| match route.get(ORDER) {
+        Some(Value::Integer(order)) => *order,
+        _ => 0,
+    });
+    host.routes.iter_mut().for_each(|route| [ORDER, EXPRESSION].iter().for_each(|name| route.remove(name)));
+}
+
+/// An expression of the server does not precede a location with `^~`, and one within a prefix is not for a longer prefix.
+/// What they would send or run there has the response of the location. So it has below a location that returns a status.
+pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
+    let is_nested = |route: &Scope| route.get(ORDER).is_some();
+    let server_runs =
+        host.routes.iter().any(|route| route.runs() && has_wildcards(route) && !is_nested(route));
+    for child in locations.iter().filter(|child| prefix_of(child).is_some()) {
+        let Some(text) = prefix_of(child) else { continue };
+        let folder = format!("{}/", text.trim_end_matches('/'));
+        let Some(own) = host.routes.iter().find(|route| route.text("path") == Some(&folder)) else {
+            continue;
+        };
+        let precedes = child.argument(0) == "^~" || own.get("return").is_some();
+        if !precedes && server_runs {
+            continue;
+        }
+        let has_files = |route: &Scope| has_wildcards(route) && route.get("root").is_some();
+        let run = host.routes.iter().filter(|route| match precedes {
+            true => route.runs() || has_files(route),
+            false => route.runs() && is_nested(route),
+        });
+        // What only begins with the text has the files of the server here, and no other response.
+        let start = if own.responds() || has_any(own, &["root", "alias"]) { &*folder } else { text };
+        let run: Vec<String> = run.filter_map(|route| regex::beginning(start, route.text("path")?)).collect();
+        for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
+            if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
+                Order::Instead(text).set(host.route(&path, &child.place), &child.place);
+            }
+        }
+    }
+}
+
+/// A key of a route that was an expression. It is no key of a route.
+pub const EXPRESSION: &str = "expression";
+
+/// An expression such as `^/a/` is a prefix here, and nginx asks no expression behind it. What they would run there has
+/// the response of the first.
+pub fn keep_first_expressions(host: &mut Host) {
+    let mut at = 0;
+    while let Some(route) = host.routes.get(at) {
+        at += 1;
+        let Some(folder) =
+            route.text("path").filter(|path| route.get(EXPRESSION).is_some() && path.ends_with('/'))
+        else {
+            continue;
+        };
+        let place = route.place();
+        let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
+        let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
+        let run: Vec<String> = run.filter_map(|route| regex::within(folder, route.text("path")?)).collect();
+        for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
+            if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
+                let mut blank = Scope::new(place.line);
+                blank.set(&place, "path", path);
+                host.routes.insert(at, blank);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// An expression has the files of the server, also below a prefix that has others or none: a script among uploaded files
+/// that have a folder of their own is not run.
+pub fn files_of_server(host: &mut Host, context: &Context) {
+    let Some(root) = host.scope.text("root").or(context.root.as_deref()).map(str::to_owned) else { return };
+    let has_others = |route: &Scope| {
+        route.text("path").is_some_and(|path| path.ends_with('/') && path != "/")
+            && has_any(route, &["root", "alias", "proxy", "application"])
+    };
+    if !host.routes.iter().any(has_others) {
+        return;
+    }
+    let has_files =
+        |route: &Scope| !route.responds() && !has_any(route, &["root", "alias"]) && !is_closed(route);
+    for route in &mut host.routes {
+        if route.get(EXPRESSION).is_some() && has_wildcards(route) && has_files(route) {
+            let place = route.place();
+            route.set(&place, "root", root.as_str());
+        }
+    }
+}
+
+fn has_wildcards(route: &Scope) -> bool {
+    route.text("path").is_some_and(is_glob)
+}
+
+/// The text of a location that is a prefix.
+pub fn prefix_of(location: &Directive) -> Option<&str> {
+    let [.., text] = location.arguments.as_slice() else { return None };
+    let is_prefix = matches!(location.arguments.as_slice(), [_]) || location.argument(0) == "^~";
+    (is_prefix && text.starts_with('/')).then_some(text)
+}

@@ -1,0 +1,207 @@
+//! `return`, `rewrite` and `if`: responses without files, and the way to HTTPS.
+
+use crate::draft::{Draft, Host, Scope};
+use crate::regex;
+use crate::tree::Directive;
+
+use super::settings::{Context, template};
+use super::upstreams::unconverted;
+
+/// The host of a URL that has `https`, and the path and the query of the request. `None`: it is another URL.
+fn https_host<'t>(target: &'t str, server_name: &'t str) -> Option<&'t str> {
+    let rest = target.strip_prefix("https://")?;
+    let name = rest.strip_suffix("$request_uri").or_else(|| rest.strip_suffix("$uri$is_args$args"))?;
+    match name {
+        "$host" | "$http_host" => Some("$host"),
+        "$server_name" => Some(server_name).filter(|name| !name.is_empty()),
+        name => (!name.is_empty() && !name.contains(['$', '/', ':'])).then_some(name),
+    }
+}
+
+/// Whether the target is the same URL with `https`.
+fn is_https_of_itself(target: &str) -> bool {
+    https_host(target, "$host") == Some("$host")
+}
+
+/// Notes that a server without TLS does nothing but redirect to `https`. Whether it does.
+fn is_to_https(child: &Directive, host: &mut Host, context: &Context) -> bool {
+    let target = child.arguments.last().map_or("", String::as_str);
+    let Some(name) = https_host(target, &context.server_name) else { return false };
+    let is_only_name = matches!(host.names.as_slice(), [only] if only == name);
+    host.is_to_https = !host.is_secure();
+    host.https_status = status(child).filter(|status| *status != 301);
+    host.https_name = (name != "$host" && !is_only_name).then(|| name.to_lowercase());
+    host.is_to_https
+}
+
+pub fn server_return(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    // The other names of a server whose `if` knows those with HTTPS.
+    if host.is_to_https || is_to_https(child, host, context) {
+        return;
+    }
+    let mut response = Scope::new(child.place.line);
+    respond(child, &mut response, context, draft);
+    host.route("/", &child.place).inherit(&response);
+}
+
+/// The location of all paths of a server that has nothing besides it but files for authorities.
+pub fn to_https<'d>(
+    locations: &[&'d Directive],
+    host: &mut Host,
+    context: &Context,
+) -> Option<&'d Directive> {
+    let is_root = |child: &&&Directive| child.arguments == ["/"];
+    let is_challenge = |child: &&Directive| {
+        child.arguments.last().is_some_and(|text| text.contains("well-known/acme-challenge"))
+    };
+    let root = *locations.iter().find(is_root)?;
+    let [only] = root.children() else { return None };
+    let is_rest_challenges = locations.iter().filter(|child| child.arguments != ["/"]).all(is_challenge);
+    (only.name == "return" && is_rest_challenges && is_to_https(only, host, context)).then_some(root)
+}
+
+/// The status of a `return`.
+pub fn status(child: &Directive) -> Option<i64> {
+    match child.argument(0).parse() {
+        Ok(status) => Some(status),
+        Err(_) => (!child.arguments.is_empty()).then_some(302),
+    }
+}
+
+/// The text of a `return`, with its line ends. `None`: it has variables.
+fn text(given: &str) -> Option<String> {
+    let text = given.replace("\\\"", "\"").replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t");
+    (!text.contains('$')).then_some(text)
+}
+
+/// `return`.
+pub fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let status = status(child).unwrap_or_default();
+    let is_url = child.arguments.len() == 1 && child.argument(0).parse::<i64>().is_err();
+    let target = child.argument(if is_url { 0 } else { 1 });
+    match (status, template(target, &context.server_name)) {
+        (444, _) => {
+            draft.warn(place, "a connection is not closed without a response", "the response is 403");
+            route.set(place, "return", 403);
+        }
+        (301 | 302 | 303 | 307 | 308, Some(target)) if !target.is_empty() => {
+            route.set(place, "redirect", target);
+            route.set(place, "status", status);
+        }
+        (401 | 405 | 407 | 416 | 426, _) => {
+            draft.warn(place, format!("{status} needs fields of its own"), "the response is 403");
+            route.set(place, "return", 403);
+        }
+        (200 | 204, _) if text(target).is_some() => {
+            if status == 204 {
+                draft.warn(place, "the status is 200, with an empty text, and not 204", "nothing to do");
+            }
+            route.set(place, "respond", text(target).filter(|_| status == 200).unwrap_or_default());
+        }
+        (400..=599, _) => {
+            if !target.is_empty() {
+                draft.warn(place, "the response has no text of its own", "see error_pages");
+            }
+            route.set(place, "return", status);
+        }
+        _ => {
+            draft.error(place, unconverted(child), "see respond, or put a file there");
+            route.set(place, "return", 404);
+        }
+    }
+}
+
+/// Whether no directive follows that `break` would keep from having an effect.
+pub fn is_last_of_rewrites(inner: &Directive, location: &Directive) -> bool {
+    let later = location.children().iter().skip_while(|other| !std::ptr::eq(*other, inner));
+    later.skip(1).all(|other| !matches!(other.name.as_str(), "rewrite" | "return" | "if" | "set"))
+}
+
+/// `add_header Content-Type` beside a text.
+pub fn is_type_of_text(inner: &Directive, location: &Directive) -> bool {
+    let has_text = |inner: &Directive| inner.name == "return" && inner.argument(0) == "200";
+    inner.argument(0).eq_ignore_ascii_case("content-type")
+        && !inner.argument(1).contains('$')
+        && location.children().iter().any(has_text)
+}
+
+pub fn rewrite(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    let place = &child.place;
+    let (expression, target) = (child.argument(0), child.argument(1));
+    let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+    let path = path.or_else(|| (expression == "^" || expression == "^/").then(|| "/".to_owned()));
+    let path = path.or_else(|| (expression == "^(.*)$" || expression == "^(.*)").then(|| "/".to_owned()));
+    let target =
+        if expression.starts_with("^(.*)") { target.replace("$1", "$uri") } else { target.to_owned() };
+    let (Some(path), Some(to)) = (path, template(&target, &context.server_name)) else {
+        return draft.error(place, unconverted(child), "see redirects and rewrites");
+    };
+    let is_url = ["http://", "https://", "$scheme"].iter().any(|scheme| target.starts_with(scheme));
+    let flag = child.argument(2);
+    let route = host.route(&path, place);
+    if is_url || flag == "permanent" || flag == "redirect" {
+        let has_query = to.contains('?') || to.contains("$query");
+        route.set(
+            place,
+            "redirect",
+            if has_query { to.trim_end_matches('?').to_owned() } else { format!("{to}$query") },
+        );
+        route.set(place, "status", if flag == "permanent" { 301 } else { 302 });
+    } else if to.contains('?') || to.contains("$query") || path == "/" {
+        draft.error(place, unconverted(child), "see fallback, which can have a query");
+    } else {
+        route.set(place, "rewrite", to);
+    }
+}
+
+/// `rewrite ^/a/(.*)$ /b/$1 break` in front of `proxy_pass`, which replaces the location by the path of a URL.
+pub fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, draft: &mut Draft) {
+    let place = &child.place;
+    let path =
+        child.argument(1).strip_suffix("$1").filter(|path| path.starts_with('/') && path.ends_with('/'));
+    // The rewritten prefix may be one around the location.
+    let rest = regex::prefix(child.argument(0)).and_then(|prefix| {
+        patterns.first().filter(|pattern| pattern.ends_with('/'))?.strip_prefix(&prefix).map(str::to_owned)
+    });
+    let url = scope.text("proxy").filter(|_| scope.get("proxy_path").is_some()).map(str::to_owned);
+    match (path, url, rest) {
+        (Some(path), Some(url), Some(rest)) if child.argument(2) == "break" && !path.contains('$') => {
+            scope.remove("proxy_path");
+            scope.set(place, "proxy", format!("{url}{path}{rest}"));
+        }
+        _ => draft.error(place, unconverted(child), "write the path in the URL of proxy_pass"),
+    }
+}
+
+/// `if` of a server: the ways to one name and to HTTPS.
+pub fn condition(child: &Directive, server: &Directive, host: &mut Host, draft: &mut Draft) {
+    let text = child.arguments.join(" ");
+    let text = text.trim_start_matches('(').trim_end_matches(')').trim().to_owned();
+    let returns = child.children().iter().find(|inner| inner.name == "return");
+    let target = returns.and_then(|inner| inner.arguments.last()).map_or("", String::as_str);
+    if matches!(text.as_str(), "$scheme = http" | "$scheme != https" | "$scheme = \"http\"")
+        && is_https_of_itself(target)
+    {
+        host.scope.set(&child.place, "https_redirect", true);
+    } else if let Some(name) = text.strip_prefix("$host = ")
+        && is_https_of_itself(target)
+        && host.names.iter().any(|known| known == name)
+        && has_all_names(server, host)
+    {
+        host.is_to_https |= !host.listens.iter().any(|listen| listen.tls);
+    } else {
+        let what = format!("\"if ({text})\" cannot be converted");
+        draft.error(&child.place, what, "see [[rule]], redirects and canonical");
+    }
+}
+
+/// Whether conditions of a server name all its names, or it returns for the others.
+fn has_all_names(server: &Directive, host: &Host) -> bool {
+    let conditions = || server.children().iter().filter(|child| child.name == "if");
+    let is_named = |name: &String| {
+        conditions()
+            .any(|child| child.arguments.join(" ").trim_matches(['(', ')', ' ']) == format!("$host = {name}"))
+    };
+    server.children().iter().any(|child| child.name == "return") || host.names.iter().all(is_named)
+}
