@@ -1,9 +1,17 @@
 //! Regular expressions of paths, as far as patterns of routes can say the same.
 
+use std::collections::BTreeSet;
+
 use site::route::{ANY_CASE, Pattern};
 
 /// Patterns that one expression becomes.
-const MAX_ALTERNATIVES: usize = 64;
+const MAX_ALTERNATIVES: usize = 128;
+/// Patterns that one becomes in all ways to write its letters.
+const MAX_CASES: usize = 64;
+/// Characters of a class, such as `[op]`.
+const MAX_CLASS: usize = 8;
+/// Stands in front of the wildcard of `.+`, until it is known what precedes it.
+const ONE_OR_MORE: char = '\u{1}';
 /// Groups within groups.
 const MAX_DEPTH: usize = 8;
 
@@ -12,6 +20,96 @@ const SCRIPT_ENDS: [&str; 6] = ["(/|$)", "($|/)", "(?:/|$)", "(?:$|/)", "(/.*)?$
 
 /// The patterns of the paths that an expression finds. `None`: patterns cannot say it.
 pub fn patterns(expression: &str) -> Option<Vec<String>> {
+    let all: Option<Vec<Vec<String>>> = branches(expression).into_iter().map(branch).collect();
+    let mut all = all?.concat();
+    let mut seen = BTreeSet::new();
+    all.retain(|pattern| seen.insert(pattern.clone()));
+    (all.len() <= MAX_ALTERNATIVES).then_some(all)
+}
+
+/// The alternatives of an expression outside of groups. `^` and `$` belong to one of them.
+pub fn branches(expression: &str) -> Vec<&str> {
+    let (mut all, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut is_class, mut is_escaped) = (false, false);
+    for (at, c) in expression.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            ']' => is_class = false,
+            _ if is_class => {}
+            '[' => is_class = true,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => {
+                all.push(&expression[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&expression[begin..]);
+    all
+}
+
+/// The alternatives, also those of a group at the beginning if `$` or `(?!` stands in one of them.
+pub fn distributed(expression: &str) -> Vec<String> {
+    let split = |branch: &str| -> Option<Vec<String>> {
+        let (begin, rest) = branch.strip_prefix('^').map_or(("", branch), |rest| ("^", rest));
+        let inner = rest.strip_prefix("(?:").or_else(|| rest.strip_prefix('('))?;
+        let whole = group(inner).filter(|whole| whole.contains('$') || whole.contains("(?!"))?;
+        let behind = &inner[whole.len() + 1..];
+        Some(branches(whole).into_iter().map(|one| format!("{begin}{one}{behind}")).collect())
+    };
+    let all = branches(expression).into_iter();
+    all.flat_map(|branch| split(branch).unwrap_or_else(|| vec![branch.to_owned()])).collect()
+}
+
+/// What stands in front of the `)` that ends a group. `None`: nothing ends it.
+pub fn group(text: &str) -> Option<&str> {
+    let (mut depth, mut is_escaped) = (1_usize, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '(' => depth += 1,
+            ')' if depth == 1 => return Some(&text[..at]),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The values of a field that an expression finds, with `*` and `?`. `None`: wildcards cannot say it.
+pub fn values(expression: &str) -> Option<Vec<String>> {
+    let all: Option<Vec<Vec<String>>> = branches(expression).into_iter().map(value).collect();
+    let all = all?.concat();
+    let is_usable = |value: &String| !value.starts_with('!') && value.chars().all(|c| !c.is_control());
+    (all.len() <= MAX_ALTERNATIVES && all.iter().all(is_usable)).then_some(all)
+}
+
+fn value(expression: &str) -> Option<Vec<String>> {
+    if matches!(expression, "." | ".+" | "^.+$" | "^." | "^.+" | "^.*.") {
+        return Some(vec!["?*".to_owned()]);
+    }
+    let (begin, rest) = expression.strip_prefix('^').map_or(("*", expression), |rest| ("", rest));
+    let (end, body) = match rest.strip_suffix('$').filter(|body| !body.ends_with('\\')) {
+        Some(body) => ("", body),
+        None => ("*", rest),
+    };
+    // These are about paths, or want one character at least.
+    if body.contains("[^/") || body.contains(".+") {
+        return None;
+    }
+    let mut parser = Parser { text: body.chars().collect(), at: 0 };
+    let all = parser.alternatives(0)?;
+    let is_whole = parser.at == parser.text.len();
+    let all =
+        all.into_iter().map(|middle| format!("{begin}{}{end}", middle.replace("**", "*")).replace("**", "*"));
+    is_whole.then(|| all.collect())
+}
+
+fn branch(expression: &str) -> Option<Vec<String>> {
     let mut text = expression.to_owned();
     let mut may_go_on = false;
     for end in SCRIPT_ENDS {
@@ -38,8 +136,9 @@ pub fn patterns(expression: &str) -> Option<Vec<String>> {
             (false, false, true) => format!("/**{middle}"),
             (false, false, false) => format!("/**{middle}**"),
         };
+        // No path has an empty segment. Elsewhere `.+` may begin with a slash, which `?` does not find.
+        let mut pattern = pattern.replace(&format!("/{ONE_OR_MORE}"), "/?").replace(ONE_OR_MORE, "");
         // `**` and more of them say the same.
-        let mut pattern = pattern;
         while pattern.contains("***") {
             pattern = pattern.replace("***", "**");
         }
@@ -90,7 +189,7 @@ pub fn any_case(pattern: &str) -> Option<Vec<String>> {
         let mut cases = vec![c.to_ascii_lowercase(), c.to_ascii_uppercase()];
         cases.dedup();
         all = all.iter().flat_map(|before| cases.iter().map(move |c| format!("{before}{c}"))).collect();
-        if all.len() > MAX_ALTERNATIVES {
+        if all.len() > MAX_CASES {
             return None;
         }
     }
@@ -227,10 +326,34 @@ impl Parser {
         Some(all)
     }
 
+    /// The characters behind `[`.
+    fn class(&mut self) -> Option<Vec<String>> {
+        let mut all = Vec::new();
+        loop {
+            let mut c = self.peek()?;
+            self.at += 1;
+            match c {
+                ']' if !all.is_empty() => return (all.len() <= MAX_CLASS).then_some(all),
+                '\\' => {
+                    c = self.peek().filter(|c| c.is_ascii_punctuation())?;
+                    self.at += 1;
+                }
+                '^' | '-' | '[' | ']' => return None,
+                _ => {}
+            }
+            if matches!(c, '*' | '?' | '/') {
+                return None;
+            }
+            all.push(c.to_string());
+        }
+    }
+
     fn atom(&mut self, depth: usize) -> Option<Vec<String>> {
-        if self.takes(".*") || self.takes(".+") {
-            _ = self.takes("?");
-            return Some(vec!["**".to_owned()]);
+        for (expression, pattern) in [(".*", "**".to_owned()), (".+", format!("{ONE_OR_MORE}**"))] {
+            if self.takes(expression) {
+                _ = self.takes("?");
+                return Some(vec![pattern]);
+            }
         }
         for (expression, pattern) in [("[^/]*", "*"), ("[^/]+", "?*"), ("[^/]", "?")] {
             if self.takes(expression) {
@@ -269,15 +392,6 @@ impl Parser {
             _ => Some(one),
         }
     }
-
-    /// `op]`: each of these characters. Ranges and their opposite are not known.
-    fn class(&mut self) -> Option<Vec<String>> {
-        let length = self.text[self.at..].iter().position(|c| *c == ']').filter(|length| *length > 0)?;
-        let all = &self.text[self.at..self.at + length];
-        self.at += length + 1;
-        let is_plain = |c: &char| c.is_alphanumeric() || *c == '_';
-        all.iter().all(is_plain).then(|| all.iter().map(char::to_string).collect())
-    }
 }
 
 #[cfg(test)]
@@ -313,9 +427,57 @@ mod tests {
             ("a)", None),
             ("(?<name>a)", None),
             ("", Some(vec!["/"])),
+            ("^/(.+/.*|a)\\.php$", Some(vec!["/?**/**.php", "/a.php"])),
+            ("\\.php.+", Some(vec!["/**.php**"])),
+            ("^/a/|/b$|\\.c$", Some(vec!["/a/", "/**/b", "*.c"])),
+            ("^/(a|b)$|^/a$", Some(vec!["/a", "/b"])),
+            ("^/a[bC]$", Some(vec!["/ab", "/aC"])),
+            ("\\.[hH]t$", Some(vec!["*.ht", "*.Ht"])),
+            ("^/a[b-d]$", None),
+            ("^/a[^b]$", None),
+            ("^/a[.*]$", None),
+            ("^/a[b", None),
         ] {
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
             assert_eq!(patterns(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn finds_alternatives_with_anchors_of_their_own() {
+        for (expression, expected) in [
+            ("^a|b$", vec!["^a", "b$"]),
+            ("^(a|b)$", vec!["^(a|b)$"]),
+            ("^(a|b$)", vec!["^a", "^b$"]),
+            ("^(?:\\.(?!b)|c).*", vec!["^\\.(?!b).*", "^c.*"]),
+            ("a\\|[|]|(b|c)", vec!["a\\|[|]", "(b|c)"]),
+            ("(a", vec!["(a"]),
+        ] {
+            assert_eq!(distributed(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn says_with_wildcards_which_values_expressions_find() {
+        for (expression, expected) in [
+            ("bot", Some(vec!["*bot*"])),
+            ("^(wget|curl)", Some(vec!["wget*", "curl*"])),
+            (
+                "^https?://(www\\.)?a\\.b/",
+                Some(vec!["http://a.b/*", "http://www.a.b/*", "https://a.b/*", "https://www.a.b/*"]),
+            ),
+            ("^$", Some(vec![""])),
+            ("^-?$", Some(vec!["", "-"])),
+            (".", Some(vec!["?*"])),
+            ("a.*b$", Some(vec!["*a*b"])),
+            ("^!", None),
+            ("a.b", None),
+            ("^[0-9]", None),
+            ("a.+b", None),
+            ("[^/]*", None),
+        ] {
+            let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
+            assert_eq!(values(expression), expected, "{expression}");
         }
     }
 

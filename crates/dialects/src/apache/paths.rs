@@ -35,6 +35,13 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
         let is_usable = !text.is_empty() && !text.contains(['/', '[', '{']);
         return is_usable.then(|| vec![named(text)]);
     }
+    let all: Option<Vec<Vec<String>>> = regex::distributed(text).iter().map(|one| names(one)).collect();
+    all.map(|all| all.concat())
+}
+
+fn names(expression: &str) -> Option<Vec<String>> {
+    // The files in the folder are hidden, and not it itself.
+    let text = one_character(&expression.replace("\\.(?!well-known)", "\\."));
     let expression = text.strip_prefix('^').map_or_else(|| text.clone(), |rest| format!("^/{rest}"));
     let all = regex::patterns(&expression)?;
     let names = all.iter().map(|pattern| {
@@ -44,6 +51,22 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
     let names: Vec<String> = names.collect();
     let are_names = names.iter().all(|name| !name.is_empty() && !name.contains('/') && name != "*");
     are_names.then(|| names.iter().map(|name| named(name)).collect())
+}
+
+/// An expression of names, in which a dot is any character.
+fn one_character(expression: &str) -> String {
+    let (mut out, mut is_escaped) = (String::new(), false);
+    let mut chars = expression.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '.' if !is_escaped && !matches!(chars.peek(), Some('*' | '+' | '?' | '{')) => {
+                out.push_str("[^/]")
+            }
+            c => out.push(c),
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    out
 }
 
 /// The pattern of the files of a name, at any depth.
@@ -59,7 +82,7 @@ pub fn expression(text: &str) -> Option<Vec<String>> {
 
 /// The pattern of the path that an expression finds alone.
 pub fn exact(expression: &str) -> Option<String> {
-    let expression = if expression == "^/?$" { "^/$" } else { expression };
+    let expression = if matches!(expression, "^/?$" | "^/*$") { "^/$" } else { expression };
     regex::exact(expression)
 }
 
@@ -91,6 +114,10 @@ mod tests {
             (vec!["^\\.ht"], true, Some(vec![".ht*"])),
             (vec!["\\.inc"], true, Some(vec!["*.inc*"])),
             (vec![".+\\.ph(?:ar|p)$"], true, Some(vec!["*.phar", "*.php"])),
+            (vec!["^(a|b)$|\\.c$|^d"], true, Some(vec!["/**/a", "/**/b", "*.c", "d*"])),
+            (vec!["^([\\._]ht|README$)"], true, Some(vec![".ht*", "_ht*", "/**/README"])),
+            (vec!["^wp.config\\.php$"], true, Some(vec!["wp?config.php"])),
+            (vec!["^\\.(?!well-known).*"], true, Some(vec![".*"])),
             (vec!["[0-9]"], true, None),
             (vec!["a/b"], false, None),
         ] {
