@@ -216,6 +216,11 @@ impl Scope {
         is_denied || asks || !self.rules.is_empty() || !self.limits.is_empty()
     }
 
+    /// Whether it is a rule without conditions that denies.
+    pub fn denies_all(&self) -> bool {
+        matches!(self.keys.as_slice(), [key] if key.name == "then" && key.value == "deny".into())
+    }
+
     /// Whether a program runs its files.
     pub fn runs(&self) -> bool {
         HANDLERS.iter().any(|name| self.get(name).is_some())

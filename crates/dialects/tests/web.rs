@@ -1335,6 +1335,58 @@ fn apache_variables_are_those_of_envvars() {
 }
 
 #[test]
+fn apache_says_which_of_its_rules_have_no_effect() {
+    for (text, severity, part) in [
+        ("Options MultiViews", Severity::Warning, "MultiViews: a path without the extension"),
+        ("RewriteRule ^ - [E=BASE:%1]", Severity::Warning, "the variable BASE is not set"),
+        ("SetEnvIfNoCase Transfer-Encoding chunked proxy-sendcl=1", Severity::Notice, "has no effect"),
+        ("SetEnvIf Referer x y", Severity::Error, "cannot be converted"),
+        (
+            "ProxyPass / http://127.0.0.1:81/\nRewriteCond %{HTTP:Upgrade} websocket [NC]\n\
+             RewriteRule ^/?(.*) ws://127.0.0.1:81/$1 [P,L]",
+            Severity::Notice,
+            "an upstream may upgrade to WebSocket",
+        ),
+        (
+            "ProxyPass / http://127.0.0.1:81/\nRewriteCond %{HTTP:Upgrade} websocket [NC]\n\
+             RewriteRule ^/?(.*) ws://127.0.0.1:82/$1 [P,L]",
+            Severity::Error,
+            "cannot be converted",
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^(.*)/$ /$1 [L,R=301]",
+            Severity::Warning,
+            "a path with a slash at its end is not redirected",
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteCond %{REQUEST_URI} (.+)/$\nRewriteRule ^ %1 [L,R=301]",
+            Severity::Warning,
+            "a path with a slash at its end is not redirected",
+        ),
+        (
+            "RewriteCond %{ENV:REDIRECT_STATUS} =\"\"\nRewriteRule ^index\\.php(?:/(.*)|$) %{ENV:BASE}/$1 [R=301,L]",
+            Severity::Warning,
+            "a path that names the script of all paths is not redirected",
+        ),
+    ] {
+        let text = format!("DocumentRoot /srv\n{text}\n");
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let found = conversion
+            .findings
+            .iter()
+            .any(|finding| finding.severity == severity && finding.what.contains(part));
+        assert!(found, "{text}\n{:#?}", conversion.findings);
+    }
+}
+
+#[test]
+fn apache_runs_no_scripts_where_php_is_off() {
+    let text = "DocumentRoot /srv\n<FilesMatch \\.php$>\nSetHandler proxy:fcgi://127.0.0.1:9000\n</FilesMatch>\n\
+                <Directory /srv/images>\nphp_admin_flag engine off\n</Directory>\n";
+    check(Web::Apache, &[(text, &["path = \"/images/**/*.php\"", "return = 403"])]);
+}
+
+#[test]
 fn apache_keeps_closed_what_it_cannot_say() {
     refuse(
         Web::Apache,

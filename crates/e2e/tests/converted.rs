@@ -139,6 +139,76 @@ fn converted_configurations_are_served() {
     }
 }
 
+/// What Apache does with the conditions of rules that reject requests, and with the files of WordPress, Drupal,
+/// Nextcloud and Laravel.
+#[test]
+fn rules_of_apache_reject_what_their_conditions_find() {
+    let server = converted(
+        "apache",
+        "Listen 127.0.0.1:0\nDocumentRoot HOME/www\n<Directory HOME/www>\n\
+         RewriteCond %{HTTP_REFERER} !^$\nRewriteCond %{HTTP_REFERER} !^https?://(www\\.)?a\\.example/ [NC]\n\
+         RewriteRule \\.html$ - [F,NC]\n\
+         RewriteCond %{HTTP_USER_AGENT} ^$ [OR]\nRewriteCond %{HTTP_USER_AGENT} (spider|bad.*bot) [NC]\nRewriteRule .* - [F]\n\
+         RewriteCond %{REQUEST_METHOD} !^(GET|HEAD|POST)$\nRewriteRule ^ - [R=404]\n\
+         RewriteCond %{REMOTE_ADDR} !^192\\.0\\.2\\.\nRewriteRule ^far/ - [F]\n\
+         RewriteCond %{REQUEST_URI} ^/own/\nRewriteCond %{REQUEST_URI} !^/own/open\nRewriteRule ^ - [G]\n\
+         RewriteCond %{HTTP:X-Own} ^(a|b)$\nRewriteRule ^ - [F]\n\
+         RewriteRule ^(?:build|config)/.* - [R=404,L]\nRewriteRule ^(?:\\.(?!well-known)|occ).* - [R=404,L]\n\
+         RewriteRule \"/\\.|^\\.(?!well-known/)\" - [F]\nRewriteRule ^(.+/.*|autoload)\\.php($|/) - [F]\n\
+         RewriteCond %{REQUEST_FILENAME} !-d\nRewriteCond %{REQUEST_URI} (.+)/$\nRewriteRule ^ %1 [L,R=301]\n\
+         RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_URI} !=/favicon.ico\nRewriteRule ^ index.html [L]\n\
+         RewriteRule ^\\.well-known/(?!acme-challenge) /x.txt [L]\nRewriteRule ^dav /y/ [R=301,L]\n\
+         Require all granted\n</Directory>\n<Directory HOME/www/near>\nRequire ip 127\n</Directory>\n\
+         <FilesMatch \"\\.(inc|sql)(~|\\.sw[op])?$|^(composer\\.json|Root.*)$|^#\">\nRequire all denied\n</FilesMatch>\n\
+         <LocationMatch \"^/docs/|/secret$\">\nRequire all denied\n</LocationMatch>\n",
+    );
+    let mut rows = Rows::new();
+    let referer = |url: &str| format!("User-Agent: x\r\nReferer: {url}");
+    for (request, fields, status) in [
+        ("GET /", "User-Agent: x".to_owned(), 200),
+        ("GET /", String::new(), 403),
+        ("GET /", "User-Agent: My Spider".to_owned(), 403),
+        ("GET /", "User-Agent: a BAD old bot".to_owned(), 403),
+        ("GET /index.html", referer("https://www.a.example/x"), 200),
+        ("GET /index.html", referer("http://b.example/"), 403),
+        ("GET /index.html", referer("nothing"), 403),
+        ("GET /near/x", referer("http://b.example/"), 200),
+        ("DELETE /x.txt", "User-Agent: x".to_owned(), 404),
+        // A folder with rules of its own has those of the server, too.
+        ("GET /near/x", "User-Agent: x".to_owned(), 200),
+        ("GET /near/x", "User-Agent: spider".to_owned(), 403),
+        ("GET /near/x", "User-Agent: x\r\nX-Own: b".to_owned(), 403),
+        ("GET /near/x", "User-Agent: x\r\nX-Own: c".to_owned(), 200),
+        ("GET /far/x", "User-Agent: x".to_owned(), 403),
+        ("GET /own/x", "User-Agent: x".to_owned(), 410),
+        ("GET /own/open", "User-Agent: x".to_owned(), 200),
+        ("GET /config/a", "User-Agent: x".to_owned(), 404),
+        ("GET /.env", "User-Agent: x".to_owned(), 404),
+        ("GET /near/.env", "User-Agent: x".to_owned(), 403),
+        ("GET /occ", "User-Agent: x".to_owned(), 404),
+        ("GET /.well-known/a", "User-Agent: x".to_owned(), 200),
+        ("GET /near/a.php", "User-Agent: x".to_owned(), 403),
+        ("GET /autoload.php", "User-Agent: x".to_owned(), 403),
+        ("GET /t.php", "User-Agent: x".to_owned(), 200),
+        ("GET /none", "User-Agent: x".to_owned(), 200),
+        ("GET /favicon.ico", "User-Agent: x".to_owned(), 404),
+        ("GET /dav", "User-Agent: x".to_owned(), 301),
+        ("GET /davs/a", "User-Agent: x".to_owned(), 301),
+        ("GET /a.inc", "User-Agent: x".to_owned(), 403),
+        ("GET /near/a.sql.swp", "User-Agent: x".to_owned(), 403),
+        ("GET /composer.json", "User-Agent: x".to_owned(), 403),
+        ("GET /Rooted", "User-Agent: x".to_owned(), 403),
+        ("GET /%23a", "User-Agent: x".to_owned(), 403),
+        ("GET /docs/a", "User-Agent: x".to_owned(), 403),
+        ("GET /a/secret", "User-Agent: x".to_owned(), 403),
+        ("GET /a/secrets", "User-Agent: x".to_owned(), 200),
+    ] {
+        let fields = if fields.is_empty() { fields } else { format!("{fields}\r\n") };
+        let found = server.request(format!("{request} HTTP/1.1\r\nHost: x\r\n{fields}\r\n")).status;
+        rows.check(format!("{request} {fields:?}"), found, status);
+    }
+}
+
 /// A path, the status, and a part of the content or of `Location`.
 type Expected<'t> = (&'t str, u16, &'t str);
 
@@ -240,6 +310,21 @@ fn converted_paths_are_those_of_the_original() {
                 ("/own/a/t.php", 403, ""),
                 ("/own/x", 200, "own"),
                 ("/t.php", 502, ""),
+            ],
+        ),
+        // Scripts that are passed on first have a folder of their own, and the rest goes to another upstream.
+        (
+            "apache",
+            apache(
+                "ProxyPassMatch ^/(.*\\.php(/.*)?)$ unix:HOME/none.sock|fcgi://localhostHOME/www/$1\nProxyPass / http://UPSTREAM/\n",
+            ),
+            &[
+                ("/", 200, "upstream /"),
+                ("/t.php", 502, ""),
+                ("/t.php/a", 502, ""),
+                ("/near/t.php", 502, ""),
+                ("/none.php", 404, ""),
+                ("/near/x", 200, "upstream /near/x"),
             ],
         ),
         (

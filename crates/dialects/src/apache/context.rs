@@ -258,6 +258,10 @@ impl Context {
                     if options.includes {
                         draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
                     }
+                    if options.multi_views {
+                        let what = "MultiViews: a path without the extension of its file is not found";
+                        draft.warn(place, what, "see languages, and fallback");
+                    }
                     self.options = Some(options);
                 }
                 None => draft.error(place, unconverted(directive), "remove it"),
@@ -308,10 +312,22 @@ impl Context {
             "setenvif" | "setenvifnocase" => {
                 let is_authorization = first.trim_matches(['^', '$']).eq_ignore_ascii_case("authorization")
                     && directive.argument(2).starts_with("HTTP_AUTHORIZATION=");
-                if is_authorization {
-                    self.keys.set(place, "pass_authorization", true);
+                // Variables with a hyphen are signs to modules of Apache.
+                let is_sign = |word: &String| word.split('=').next().unwrap_or(word).contains('-');
+                let are_signs = directive.arguments.len() > 2 && directive.arguments[2..].iter().all(is_sign);
+                match (is_authorization, are_signs) {
+                    (true, _) => self.keys.set(place, "pass_authorization", true),
+                    (_, true) => {
+                        draft.note(place, format!("{} has no effect", directive.text()), "nothing to do");
+                    }
+                    (false, false) => return false,
                 }
-                return is_authorization;
+            }
+            "php_flag" | "php_admin_flag" if first == "engine" && directive.argument(1) != "on" => {
+                self.handler = Some((Handler::None, place.clone()));
+            }
+            "php_value" | "php_flag" | "php_admin_value" | "php_admin_flag" => {
+                draft.warn(place, format!("{} is not converted", directive.text()), "set it in PHP-FPM");
             }
             "limitrequestbody" => match first.parse::<i64>() {
                 Ok(0) => self.keys.set(place, "max_body", "1TiB"),

@@ -420,7 +420,7 @@ impl<'s> Site<'s> {
     /// The host, with its routes.
     pub fn finished(mut self, draft: &mut Draft) -> Host {
         // The first pattern counts, so that what denies comes in front of what runs files.
-        self.server.rewrites.deny(None, &mut self.host);
+        let mut denials = self.server.rewrites.deny(None, &mut self.host);
         self.passes(draft);
         let is_rewritten = self.is_rewritten();
         let trees = std::mem::take(&mut self.trees).into_iter();
@@ -442,7 +442,7 @@ impl<'s> Site<'s> {
         let own = self.own_urls();
         for (folder, context) in &self.folders {
             for url in self.urls(folder) {
-                context.rewrites.deny(Some(&url), &mut self.host);
+                denials.extend(context.rewrites.deny(Some(&url), &mut self.host));
             }
         }
         self.globs(passes_all.then_some(&own), draft);
@@ -516,7 +516,24 @@ impl<'s> Site<'s> {
                 .iter()
                 .for_each(|name| route.remove(name));
         }
+        self.put_first(&denials, draft);
         self.host
+    }
+
+    /// Rules of access that precede all others, because Apache rewrites before it looks for who may have a path.
+    fn put_first(&mut self, denials: &[Scope], draft: &mut Draft) {
+        let Some(first) = denials.first() else { return };
+        let is_any = |scope: &Scope| scope.text("satisfy") == Some("any");
+        if is_any(&self.host.scope) || self.host.routes.iter().any(is_any) {
+            let what = "a RewriteRule that rejects requests by conditions cannot stand beside Satisfy Any";
+            draft.error(&first.place(), what, "write its conditions as Require");
+        }
+        let is_denied = |rules: &[Scope]| rules.first().is_some_and(Scope::denies_all);
+        let own = self.host.routes.iter_mut();
+        let own = own.filter(|route| !route.rules.is_empty() && !is_denied(&route.rules));
+        for scope in own.chain(Some(&mut self.host.scope)) {
+            scope.rules.splice(0..0, denials.iter().cloned());
+        }
     }
 
     /// The prefixes of paths at which a folder's section begins to count.
@@ -916,8 +933,13 @@ impl<'s> Site<'s> {
             (Some(patterns), Some(_), ..) => {
                 let mut context = Context::new(place);
                 context.handler = Some((Handler::Proxy(url.to_owned()), place.clone()));
+                match proxy::root(directive.argument(0), target) {
+                    Some(root) => context.keys.set(place, "root", root),
+                    None => {
+                        draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
+                    }
+                }
                 self.programs.push((patterns, context, place.clone()));
-                draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
             }
             (_, None, Some(prefix), Some(url)) => {
                 let mut route = Scope::new(place.line);

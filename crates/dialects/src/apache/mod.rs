@@ -7,6 +7,8 @@ mod rewrite;
 
 mod context;
 
+mod conditions;
+
 mod access;
 mod names;
 mod options;

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 112] = [
+const DIRECTIVES: [&str; 116] = [
     "listen",
     "virtualhost",
     "logformat",
@@ -118,6 +118,10 @@ const DIRECTIVES: [&str; 112] = [
     "rewritecond",
     "rewriterule",
     "rewriteoptions",
+    "php_value",
+    "php_flag",
+    "php_admin_value",
+    "php_admin_flag",
 ];
 
 /// What has no effect at the top level, and needs none.

@@ -10,17 +10,24 @@ pub struct Options {
     pub follow: bool,
     pub follow_owner: bool,
     pub includes: bool,
+    pub multi_views: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { indexes: false, exec_cgi: false, follow: true, follow_owner: false, includes: false }
+        Options { follow: true, ..Options::NONE }
     }
 }
 
 impl Options {
-    const NONE: Options =
-        Options { indexes: false, exec_cgi: false, follow: false, follow_owner: false, includes: false };
+    const NONE: Options = Options {
+        indexes: false,
+        exec_cgi: false,
+        follow: false,
+        follow_owner: false,
+        includes: false,
+        multi_views: false,
+    };
 
     /// With `+` and `-`, these are changed; without, only what is named remains. `None`: there is no such option.
     pub fn changed(self, words: &[String]) -> Option<Options> {
@@ -34,7 +41,7 @@ impl Options {
                 "followsymlinks" => options.follow = is_on,
                 "symlinksifownermatch" => options.follow_owner = is_on,
                 "includes" | "includesnoexec" => options.includes = is_on,
-                "multiviews" => {}
+                "multiviews" => options.multi_views = is_on,
                 "all" => {
                     options = Options {
                         indexes: is_on,

@@ -128,6 +128,19 @@ pub fn interpreter(url: &str, place: &Place, draft: &mut Draft) -> Option<String
     Some(application(&url, place, draft))
 }
 
+/// The folder of the scripts that `^/(.*\.php)$ fcgi://localhost/FOLDER/$1` runs. `None`: it is not known.
+pub fn root<'t>(expression: &str, target: &'t str) -> Option<&'t str> {
+    let before = target.strip_suffix("$1")?;
+    let (_, path) = before.split_once("://")?;
+    let folder = &path[path.find('/')?..];
+    let is_whole = match folder.strip_suffix('/') {
+        Some(_) => expression.starts_with("^/("),
+        None => expression.starts_with("^(/"),
+    };
+    Some(folder.trim_end_matches('/'))
+        .filter(|folder| is_whole && !folder.is_empty() && !folder.contains('$'))
+}
+
 fn application(url: &Url, place: &Place, draft: &mut Draft) -> String {
     let mut keys = Scope::new(place.line);
     keys.set(place, "address", vec![url.address.clone()]);
@@ -231,6 +244,20 @@ mod tests {
             let targets = targets(from, url);
             let targets = targets.as_ref().map(|(below, alone)| (below.as_str(), alone.as_deref()));
             assert_eq!(targets, expected, "{from} {url}");
+        }
+    }
+
+    #[test]
+    fn knows_the_folder_of_scripts() {
+        for (expression, target, expected) in [
+            ("^/(.*\\.php)$", "fcgi://127.0.0.1:9000/srv/www/$1", Some("/srv/www")),
+            ("^(/.*\\.php)$", "unix:/run/p.sock|fcgi://localhost/srv/www$1", Some("/srv/www")),
+            ("^/a/(.*\\.php)$", "fcgi://127.0.0.1:9000/srv/www/$1", None),
+            ("^(/.*\\.php)$", "fcgi://127.0.0.1:9000/srv/www/$1", None),
+            ("^/(.*\\.php)$", "fcgi://127.0.0.1:9000/$1", None),
+            ("^/(.*\\.php)$", "fcgi://127.0.0.1:9000", None),
+        ] {
+            assert_eq!(root(expression, target), expected, "{expression} {target}");
         }
     }
 

@@ -11,6 +11,10 @@ use crate::tree::{Directive, MAX_BYTES, MAX_DEPTH, MAX_DIRECTIVES, MAX_FILES, Pl
 /// Modules that are part of the program, as Debian and others build it.
 const BUILT_IN: [&str; 9] =
     ["core", "so", "http", "watchdog", "log_config", "logio", "version", "unixd", "mpm_common"];
+/// Modules of others, which run programs within the server or change its responses. Where no directive loads modules,
+/// these count as absent.
+const OF_OTHERS: [&str; 9] =
+    ["php", "php4", "php5", "php7", "lsapi", "litespeed", "pagespeed", "fcgid", "fastcgi"];
 /// The version whose configuration is read.
 const VERSION: [u32; 3] = [2, 4, 62];
 /// Bytes of a line with its continuations.
@@ -164,7 +168,11 @@ impl<'r> Reader<'r> {
 
     fn has_module(&self, name: &str) -> bool {
         let name = module(name);
-        BUILT_IN.contains(&name) || self.modules.as_ref().is_none_or(|modules| modules.contains(name))
+        BUILT_IN.contains(&name)
+            || match &self.modules {
+                Some(modules) => modules.contains(name),
+                None => !OF_OTHERS.contains(&name.to_ascii_lowercase().as_str()),
+            }
     }
 
     fn add(&mut self, directive: Directive, depth: usize, here: &mut Vec<Directive>, draft: &mut Draft) {

@@ -1,9 +1,12 @@
 //! `RewriteRule` and `RewriteCond`, as far as routes can do the same.
 
+use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, Place};
+use crate::within::covers;
 
+use super::conditions;
 use super::paths;
 
 /// The rules of a section, in order.
@@ -24,12 +27,18 @@ struct Rule {
 #[derive(Debug, PartialEq, Eq)]
 enum Conditions {
     None,
-    /// Nothing is there.
-    Missing,
+    /// Nothing is there, and the path is none of these.
+    Missing(Vec<String>),
     /// The request had no TLS.
     Plain,
     /// The host has one of these names.
     Names(Vec<String>),
+    /// The client asks for WebSocket.
+    Upgrade,
+    /// Nothing is there, and the path ends with a slash.
+    Slash,
+    /// The path is that of the client, and no other rule has led to it.
+    Asked,
     Unknown,
 }
 
@@ -49,21 +58,31 @@ impl Rewrites {
         }
     }
 
-    /// Only the rules that reject requests. `base` as in `apply`.
-    pub fn deny(&self, base: Option<&str>, host: &mut Host) {
+    /// Only the rules that reject requests. `base` as in `apply`. Those with conditions become rules of access.
+    pub fn deny(&self, base: Option<&str>, host: &mut Host) -> Vec<Scope> {
+        let mut all = Vec::new();
         for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
-            let words = rule.argument(2).trim_matches(['[', ']']).split(',');
-            let mut names = words.map(|flag| flag.trim().to_ascii_lowercase());
-            if names.any(|name| matches!(name.as_str(), "f" | "forbidden" | "g" | "gone")) {
-                _ = apply(rule, &meaning(conditions), base, host, &mut Draft::default());
+            let Some(status) = rejection(rule) else { continue };
+            match denials(conditions, rule, status, base) {
+                Some(rules) => all.extend(rules),
+                None if conditions.is_empty() => _ = reject(rule, status, base, host),
+                None => {}
             }
         }
+        all
     }
 
     /// `base` is the prefix of a folder, whose rules have paths without it. `None`: the rules of a server.
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
-            if apply(rule, &meaning(conditions), base, host, draft).is_none() {
+            let is_done = match rejection(rule) {
+                Some(status) if !conditions.is_empty() || rule.argument(0).contains("(?!") => {
+                    denials(conditions, rule, status, base).map(|_| ())
+                }
+                Some(status) => reject(rule, status, base, host),
+                None => apply(rule, &meaning(conditions), base, host, draft),
+            };
+            if is_done.is_none() {
                 draft.error(&rule.place, unconverted(rule), "see rewrites, redirects, fallback and [[rule]]");
             }
         }
@@ -79,6 +98,19 @@ fn meaning(conditions: &[Directive]) -> Conditions {
         matches!(one.argument(0), "%{REQUEST_FILENAME}" | "%{DOCUMENT_ROOT}%{REQUEST_URI}")
             && matches!(one.argument(1), "!-f" | "!-d" | "!-l")
     };
+    let upgrade = |one: &Directive| {
+        let subject = one.argument(0).to_ascii_lowercase();
+        matches!(subject.as_str(), "%{http:upgrade}" | "%{http:connection}")
+            && !one.argument(1).starts_with('!')
+    };
+    let is_slash = |one: &Directive| {
+        one.argument(0) == "%{REQUEST_URI}" && matches!(one.argument(1), "(.+)/$" | "^(.+)/$" | "/$" | ".+/$")
+    };
+    // `%{REQUEST_URI} !=/favicon.ico`
+    let excepted = |one: &Directive| {
+        let path = one.argument(1).strip_prefix("!=").filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        (path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?'])).then(|| path.to_owned())
+    };
     let plain = |one: &Directive| {
         let (subject, test) = (one.argument(0), one.argument(1).to_ascii_lowercase());
         match subject {
@@ -92,19 +124,150 @@ fn meaning(conditions: &[Directive]) -> Conditions {
     };
     match conditions {
         [] => Conditions::None,
-        all if all.iter().any(|one| one.argument(1) == "!-f") && all.iter().all(missing) => {
-            Conditions::Missing
+        all if all.iter().any(|one| one.argument(1) == "!-f")
+            && all.iter().all(|one| missing(one) || excepted(one).is_some()) =>
+        {
+            Conditions::Missing(all.iter().filter_map(excepted).collect())
         }
         all if all.iter().all(plain) => Conditions::Plain,
+        all if all.iter().all(upgrade) => Conditions::Upgrade,
+        all if all.iter().all(|one| missing(one) || is_slash(one)) => Conditions::Slash,
+        all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,
         all => names(all).map_or(Conditions::Unknown, Conditions::Names),
     }
+}
+
+/// The status of a rule that rejects requests.
+fn rejection(rule: &Directive) -> Option<i64> {
+    let flags = rule.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
+    let statuses = flags.filter_map(|flag| match flag.split_once('=').unwrap_or((flag, "")) {
+        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "f" | "forbidden") => Some(403),
+        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "g" | "gone") => Some(410),
+        (name, status) if matches!(name.to_ascii_lowercase().as_str(), "r" | "redirect") => {
+            status.parse().ok().filter(|status| (400..600).contains(status))
+        }
+        _ => None,
+    });
+    // Some have fields of their own, which only the server sets.
+    statuses.map(|status| if [401, 405, 407, 416, 426].contains(&status) { 403 } else { status }).next()
+}
+
+/// Rejects what an expression finds.
+fn reject(rule: &Directive, status: i64, base: Option<&str>, host: &mut Host) -> Option<()> {
+    let place = &rule.place;
+    for pattern in all(rule.argument(0), base, conditions::has_flag(rule, "NC", "nocase"))? {
+        let route = host.route(&pattern, place);
+        if !route.responds() {
+            route.set(place, "return", status);
+        }
+    }
+    Some(())
+}
+
+/// Rejections with conditions, or of an expression that excepts paths, as rules of access. `None`: they have neither,
+/// or rules cannot say it.
+fn denials(
+    conditions: &[Directive],
+    rule: &Directive,
+    status: i64,
+    base: Option<&str>,
+) -> Option<Vec<Scope>> {
+    let place = &rule.place;
+    let expression = rule.argument(0);
+    if conditions.is_empty() && !expression.contains("(?!") {
+        return None;
+    }
+    let any_case = conditions::has_flag(rule, "NC", "nocase");
+    let every = is_everything(expression);
+    let paths = match base.filter(|base| *base != "/") {
+        Some(base) if every => vec![vec![base.to_owned()]],
+        _ if every => vec![Vec::new()],
+        _ => excepting(expression).iter().map(|one| one.patterns(base, any_case)).collect::<Option<_>>()?,
+    };
+    let mut out = Vec::new();
+    for mut rule in conditions::rules(conditions, place)? {
+        let own = match rule.get("path") {
+            Some(Value::Texts(own)) => own.clone(),
+            _ => Vec::new(),
+        };
+        for paths in &paths {
+            let has_both = |all: &[String]| all.iter().any(|path| !path.starts_with('!'));
+            match (has_both(&own), has_both(paths)) {
+                // Both would have to find the path.
+                (true, true) => return None,
+                _ if own.is_empty() && paths.is_empty() => {}
+                _ => rule.set(place, "path", [own.as_slice(), paths].concat()),
+            }
+            rule.set(place, "then", "deny");
+            rule.set(place, "status", status);
+            out.push(rule.clone());
+        }
+    }
+    Some(out)
+}
+
+/// An expression, and one that finds what it excepts by `(?!…)`.
+struct Excepting {
+    text: String,
+    except: Option<String>,
+}
+
+impl Excepting {
+    fn patterns(&self, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
+        let except = match &self.except {
+            Some(except) => all(except, base, any_case)?,
+            None => Vec::new(),
+        };
+        let found = all(&self.text, base, any_case)?;
+        Some(found.into_iter().chain(except.into_iter().map(|path| format!("!{path}"))).collect())
+    }
+}
+
+/// The branches of an expression. One that is `^(?:a(?!b)|c)d` is two of them.
+fn excepting(expression: &str) -> Vec<Excepting> {
+    let one = |text: String| {
+        let found = text.split_once("(?!").and_then(|(before, behind)| {
+            let inner = regex::group(behind)?;
+            let after = &behind[inner.len() + 1..];
+            Some(Excepting { text: format!("{before}{after}"), except: Some(format!("{before}(?:{inner})")) })
+        });
+        found.unwrap_or(Excepting { text, except: None })
+    };
+    regex::distributed(expression).into_iter().map(one).collect()
+}
+
+/// Whether flags do more than to set a variable.
+fn decides(flags: &[&str]) -> bool {
+    let is_needless = |flag: &&str| {
+        let name = flag.split_once('=').map_or(*flag, |(name, _)| name).to_ascii_lowercase();
+        matches!(name.as_str(), "" | "e" | "env" | "nc" | "nocase" | "ne" | "noescape" | "qsa" | "qsappend")
+    };
+    !flags.iter().all(is_needless)
+}
+
+fn is_everything(expression: &str) -> bool {
+    matches!(
+        expression,
+        "^" | "^(.*)$"
+            | "^(.*)"
+            | "(.*)"
+            | ".*"
+            | "."
+            | ".?"
+            | "^.*"
+            | "^.*$"
+            | "^/?(.*)"
+            | "^/?(.*)$"
+            | "^/(.*)$"
+            | "^/(.*)"
+            | "^/"
+    )
 }
 
 /// The names of conditions of which one is enough.
 fn names(conditions: &[Directive]) -> Option<Vec<String>> {
     let (last, others) = conditions.split_last()?;
-    let is_or =
-        |one: &Directive| one.argument(2).trim_matches(['[', ']']).split(',').any(|flag| flag == "OR");
+    let is_or = |one: &Directive| conditions::has_flag(one, "OR", "ornext");
     if is_or(last) || !others.iter().all(is_or) {
         return None;
     }
@@ -135,37 +298,14 @@ fn apply(
             (name.eq_ignore_ascii_case(short) || name.eq_ignore_ascii_case(long)).then_some(value)
         })
     };
-    if target == "-" && flags.iter().any(|flag| flag.starts_with("E=HTTP_AUTHORIZATION")) {
-        host.scope.set(place, "pass_authorization", true);
-        return Some(());
-    }
-    if flag("F", "forbidden").is_some() || flag("G", "gone").is_some() {
-        let status = if flag("G", "gone").is_some() { 410 } else { 403 };
-        if *conditions != Conditions::None {
-            return None;
-        }
-        for pattern in all(expression, base, flag("NC", "nocase").is_some())? {
-            let route = host.route(&pattern, place);
-            if !route.responds() {
-                route.set(place, "return", status);
-            }
+    if let Some(variable) = flag("E", "env").filter(|_| target == "-" && !decides(&flags)) {
+        match variable.split(':').next().unwrap_or(variable) {
+            "HTTP_AUTHORIZATION" => host.scope.set(place, "pass_authorization", true),
+            name => draft.warn(place, format!("the variable {name} is not set"), "see env"),
         }
         return Some(());
     }
-    let is_everything = matches!(
-        expression,
-        "^" | "^(.*)$"
-            | "^(.*)"
-            | "(.*)"
-            | ".*"
-            | "."
-            | "^.*$"
-            | "^/?(.*)"
-            | "^/?(.*)$"
-            | "^/(.*)$"
-            | "^/(.*)"
-            | "^/"
-    );
+    let is_everything = is_everything(expression);
     let to_https =
         ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"].iter().find_map(|host| target.strip_prefix(host));
     let is_for_all = match conditions {
@@ -173,7 +313,7 @@ fn apply(
         Conditions::Names(names) => {
             !host.names.is_empty() && host.names.iter().all(|name| names.contains(name))
         }
-        Conditions::Missing | Conditions::Unknown => false,
+        _ => false,
     };
     if let Some("%{REQUEST_URI}" | "/$1" | "$1") = to_https
         && is_everything
@@ -188,8 +328,12 @@ fn apply(
         return Some(());
     }
     match conditions {
-        Conditions::Missing if is_everything || expression == "!^index\\.php$" => {
-            fallback(target, base, place, host)
+        Conditions::Missing(excepted) if is_everything || expression == "!^index\\.php$" => {
+            fallback(target, base, place, host)?;
+            for path in excepted {
+                host.route(path, place).set(place, "fallback", false);
+            }
+            Some(())
         }
         // `RewriteRule ^index\.php$ - [L]` is in front of every front controller.
         Conditions::None
@@ -199,8 +343,35 @@ fn apply(
             regex::exact(&unslashed(expression)).map(|_| ())
         }
         Conditions::None => plain(rule, base, &flag, host, draft),
+        Conditions::Upgrade if is_everything && flag("P", "proxy").is_some() => upgraded(rule, host, draft),
+        Conditions::Slash if flag("R", "redirect").is_some() && is_unslashed(expression, target) => {
+            draft.warn(place, "a path with a slash at its end is not redirected", "the fallback responds");
+            Some(())
+        }
+        Conditions::Asked if flag("R", "redirect").is_some() && expression.starts_with("^index\\.php") => {
+            draft.warn(place, "a path that names the script of all paths is not redirected", "see redirects");
+            Some(())
+        }
         _ => None,
     }
+}
+
+/// Whether a rule leads to the same path without the slash at its end.
+fn is_unslashed(expression: &str, target: &str) -> bool {
+    matches!((expression, target), ("^", "%1") | ("^(.*)/$" | "^(.+)/$", "/$1" | "$1"))
+}
+
+/// WebSocket goes to the upstream of all other requests, which may upgrade.
+fn upgraded(rule: &Directive, host: &Host, draft: &mut Draft) -> Option<()> {
+    let target = rule.argument(1);
+    let rest = target.strip_prefix("ws://").or_else(|| target.strip_prefix("wss://"))?;
+    let address = ["/$1", "$1", "%{REQUEST_URI}"].iter().find_map(|end| rest.strip_suffix(end))?;
+    let route = host.routes.iter().find(|route| route.text("path") == Some("/"))?;
+    let (_, name) = route.text("proxy")?.split_once("://")?;
+    let name = name.trim_end_matches('/');
+    let upstream = draft.applications.iter().find(|keys| keys.text("name") == Some(name))?;
+    let is_same = upstream.get("address") == Some(&Value::Texts(vec![address.to_owned()]));
+    is_same.then(|| draft.note(&rule.place, "an upstream may upgrade to WebSocket", "nothing to do"))
 }
 
 /// An expression of a folder's rule, which begins behind the folder, as one of the whole path.
@@ -218,10 +389,23 @@ fn unslashed(expression: &str) -> String {
 
 /// The patterns of an expression in a folder.
 fn all(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
+    let branches = regex::branches(expression).into_iter();
+    let all: Option<Vec<_>> = branches.map(|branch| all_of_branch(branch, base, any_case)).collect();
+    Some(all?.concat())
+}
+
+fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
     let text = expression.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
     let mut patterns = paths::expression(&anchored(&text, base))?;
     if let Some(base) = base.filter(|_| !text.starts_with('^')) {
         patterns = patterns.iter().map(|pattern| regex::within(base, pattern)).collect::<Option<_>>()?;
+        // The path of a folder's rule begins without a slash.
+        if expression.starts_with('/') {
+            let begin = format!("{base}**/");
+            for pattern in &mut patterns {
+                *pattern = pattern.replacen(&begin, &format!("{base}*/**/"), 1);
+            }
+        }
     }
     if any_case {
         let cases: Option<Vec<Vec<String>>> =
@@ -233,6 +417,7 @@ fn all(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<Strin
 
 /// A front controller.
 fn fallback(target: &str, base: Option<&str>, place: &Place, host: &mut Host) -> Option<()> {
+    let target = target.strip_prefix("%{ENV:BASE}/").unwrap_or(target);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = path.trim_end_matches("/$1");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", base.unwrap_or("/")) };
@@ -262,9 +447,9 @@ fn plain<'f>(
     draft: &mut Draft,
 ) -> Option<()> {
     let place = &rule.place;
-    let expression = anchored(rule.argument(0), base);
-    let path = regex::prefix(&expression).or_else(|| paths::exact(&expression))?;
     let target = rule.argument(1);
+    // The rules of a server may have files as their targets.
+    let target = target.strip_prefix("%{DOCUMENT_ROOT}").filter(|_| base.is_none()).unwrap_or(target);
     let is_url = target.starts_with("http://") || target.starts_with("https://");
     let whole = target.starts_with('/') || is_url;
     let target = if whole { target.to_owned() } else { format!("{}{target}", base.unwrap_or("/")) };
@@ -274,28 +459,62 @@ fn plain<'f>(
     if rest.contains(['$', '%']) {
         return None;
     }
+    let expression = anchored(rule.argument(0), base);
+    let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
     if flag("P", "proxy").is_some() {
-        let url = target.strip_suffix("$1").filter(|url| path.ends_with('/') && url.ends_with('/'))?;
-        let route = host.route(&path, place);
+        let url = target.strip_suffix("$1").filter(|url| url.ends_with('/'))?;
+        let route = host.route(&path.filter(|path| path.ends_with('/'))?, place);
         return super::proxy::pass(url, &[], place, route, draft);
     }
     let redirect = flag("R", "redirect");
-    let route = host.route(&path, place);
-    if redirect.is_some() || is_url {
-        let status: i64 = match redirect.unwrap_or("302") {
-            "" | "temp" => 302,
-            "permanent" => 301,
-            "seeother" => 303,
-            text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))?,
-        };
-        let discards = flag("QSD", "qsdiscard").is_some() || to.contains('?');
-        let to = to.trim_end_matches('?').to_owned() + if discards { "" } else { "$query" };
-        route.set(place, "redirect", to);
-        route.set(place, "status", status);
-    } else if to.contains('?') {
-        return None;
-    } else {
-        route.set(place, "rewrite", to);
+    let (patterns, excepted) = match path {
+        Some(path) => (vec![path], Vec::new()),
+        // What is not captured has no place in the target.
+        None if !to.contains("${rest}") => found(rule, base)?,
+        None => return None,
+    };
+    let (key, to, status) = match redirect.is_some() || is_url {
+        true => {
+            let status: i64 = match redirect.unwrap_or("302") {
+                "" | "temp" => 302,
+                "permanent" => 301,
+                "seeother" => 303,
+                text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))?,
+            };
+            let discards = flag("QSD", "qsdiscard").is_some() || to.contains('?');
+            let to = to.trim_end_matches('?').to_owned() + if discards { "" } else { "$query" };
+            ("redirect", to, Some(status))
+        }
+        // It would lead to itself.
+        false if to.contains('?') || patterns.iter().any(|pattern| covers(pattern, &to)) => return None,
+        false => ("rewrite", to, None),
+    };
+    for pattern in patterns {
+        let route = host.route(&pattern, place);
+        route.set(place, key, to.as_str());
+        if let Some(status) = status {
+            route.set(place, "status", status);
+        }
+    }
+    for folder in excepted {
+        host.route(&folder, place);
     }
     Some(())
+}
+
+/// The patterns of an expression without a capture, and the folders that it excepts.
+fn found(rule: &Directive, base: Option<&str>) -> Option<(Vec<String>, Vec<String>)> {
+    let any_case = conditions::has_flag(rule, "NC", "nocase");
+    let (mut patterns, mut excepted) = (Vec::new(), Vec::new());
+    for one in excepting(rule.argument(0)) {
+        patterns.extend(all(&one.text, base, any_case)?);
+        for path in one.except.map_or(Some(Vec::new()), |except| all(&except, base, any_case))? {
+            let folder = path.strip_suffix("**").unwrap_or(&path).trim_end_matches('/');
+            if folder.contains(['*', '?']) {
+                return None;
+            }
+            excepted.push(format!("{folder}/"));
+        }
+    }
+    Some((patterns, excepted))
 }

@@ -1,0 +1,224 @@
+//! `RewriteCond`, as far as rules of access can say the same about a request.
+
+use crate::document::Value;
+use crate::draft::Scope;
+use crate::regex;
+use crate::tree::{Directive, Place};
+
+use super::access;
+
+/// Rules that the conditions of one directive become.
+const MAX_RULES: usize = 16;
+
+/// The conditions of rules of which one is enough. `None`: rules cannot say it.
+pub fn rules(conditions: &[Directive], place: &Place) -> Option<Vec<Scope>> {
+    let mut all = vec![Scope::new(place.line)];
+    for group in groups(conditions) {
+        let mut next = Vec::new();
+        for rule in &all {
+            for condition in &group {
+                next.extend(added(condition, rule)?);
+            }
+        }
+        all = next;
+        if all.len() > MAX_RULES {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Whether a condition has this flag.
+pub fn has_flag(condition: &Directive, short: &str, long: &str) -> bool {
+    let mut flags = condition.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
+    flags.any(|flag| flag.eq_ignore_ascii_case(short) || flag.eq_ignore_ascii_case(long))
+}
+
+/// All groups count, and of each group one condition.
+fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
+    let mut all: Vec<Vec<&Directive>> = Vec::new();
+    let mut goes_on = false;
+    for condition in conditions {
+        match all.last_mut().filter(|_| goes_on) {
+            Some(group) => group.push(condition),
+            None => all.push(vec![condition]),
+        }
+        goes_on = has_flag(condition, "OR", "ornext");
+    }
+    all
+}
+
+/// A rule with one more condition, or several of which one is enough. `None`: it cannot be said.
+fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
+    let place = &condition.place;
+    let test = condition.argument(1);
+    let (is_not, test) = test.strip_prefix('!').map_or((false, test), |test| (true, test));
+    let subject = condition.argument(0).strip_prefix("%{")?.strip_suffix('}')?;
+    let (key, found) = match subject {
+        "HTTPS" => {
+            let is_on = match test.trim_start_matches('=').trim_matches(['^', '$']) {
+                text if text.eq_ignore_ascii_case("on") => !is_not,
+                text if text.eq_ignore_ascii_case("off") => is_not,
+                _ => return None,
+            };
+            let mut rule = rule.clone();
+            let is_new = rule.get("tls").is_none();
+            rule.set(place, "tls", is_on);
+            return is_new.then(|| vec![rule]);
+        }
+        "REMOTE_ADDR" => ("address", networks(test, is_not)?),
+        "REQUEST_METHOD" => ("method", methods(test)?),
+        "REQUEST_URI" => ("path", paths(test, has_flag(condition, "NC", "nocase"))?),
+        "HTTP_HOST" => ("host", values(test)?),
+        "HTTP_USER_AGENT" => ("user_agent", values(test)?),
+        "HTTP_REFERER" => ("referer", values(test)?.into_iter().map(url).collect::<Option<_>>()?),
+        "HTTP_COOKIE" => return field("Cookie", &values(test)?, is_not, place, rule),
+        "HTTP_ACCEPT" => return field("Accept", &values(test)?, is_not, place, rule),
+        subject => return field(subject.strip_prefix("HTTP:")?, &values(test)?, is_not, place, rule),
+    };
+    let sign = if is_not { "!" } else { "" };
+    let found: Vec<String> = found.into_iter().map(|text| format!("{sign}{text}")).collect();
+    let mut rule = rule.clone();
+    let all = match rule.get(key) {
+        Some(Value::Texts(old)) if is_not || old.iter().all(|text| text.starts_with('!')) => {
+            [old.as_slice(), &found].concat()
+        }
+        Some(_) => return None,
+        None => found,
+    };
+    rule.set(place, key, all);
+    Some(vec![rule])
+}
+
+/// A field has one value in a rule.
+fn field(name: &str, values: &[String], is_not: bool, place: &Place, rule: &Scope) -> Option<Vec<Scope>> {
+    let is_new = !rule.pairs("field").iter().any(|(old, _)| old.eq_ignore_ascii_case(name));
+    if !is_new || is_not && values.len() > 1 {
+        return None;
+    }
+    let with = |value: &String| {
+        let mut rule = rule.clone();
+        rule.pair(place, "field", name, format!("{}{value}", if is_not { "!" } else { "" }));
+        rule
+    };
+    Some(values.iter().map(with).collect())
+}
+
+/// A pattern of `referer`, which is one of a host if it has no slash.
+fn url(value: String) -> Option<String> {
+    match value.strip_prefix('*') {
+        _ if value.is_empty() || value.contains('/') => Some(value),
+        Some(rest) => Some(format!("*://*{rest}")),
+        None => None,
+    }
+}
+
+/// What `=text` or an expression finds, with wildcards.
+fn values(test: &str) -> Option<Vec<String>> {
+    match test.strip_prefix('=') {
+        Some(text) => Some(vec![text.trim_matches('"').to_owned()])
+            .filter(|all| !all[0].contains(['*', '?']) && !all[0].starts_with('!')),
+        None if test.starts_with(['<', '>', '-']) => None,
+        None => regex::values(test),
+    }
+}
+
+/// Whole addresses, and the networks that `^10\.1\.` finds. A beginning without a dot at its end is for more addresses
+/// than a network, so that only what excepts addresses may have one.
+fn networks(test: &str, is_not: bool) -> Option<Vec<String>> {
+    let one = |text: String| match text.strip_suffix('*') {
+        Some(begin) if begin.ends_with('.') || is_not && begin.matches('.').count() == 3 => {
+            access::network(begin).filter(|_| !begin.contains(['*', '?']))
+        }
+        Some(_) => None,
+        None => text.parse::<std::net::IpAddr>().is_ok().then_some(text),
+    };
+    values(test)?.into_iter().map(one).collect()
+}
+
+/// No method is the beginning of another one.
+fn methods(test: &str) -> Option<Vec<String>> {
+    let is_method =
+        |text: &String| !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase() || c == '-');
+    let all: Vec<String> = values(test)?.iter().map(|text| text.trim_matches('*').to_owned()).collect();
+    all.iter().all(is_method).then_some(all)
+}
+
+fn paths(test: &str, any_case: bool) -> Option<Vec<String>> {
+    let all = match test.strip_prefix('=') {
+        Some(path) => {
+            Some(vec![regex::alone(path)]).filter(|_| path.starts_with('/') && !path.contains(['*', '?']))
+        }
+        None if test.starts_with(['<', '>', '-']) => None,
+        None => super::paths::expression(test),
+    }?;
+    match any_case {
+        true => Some(all.iter().map(|path| regex::any_case(path)).collect::<Option<Vec<_>>>()?.concat()),
+        false => Some(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(text: &str) -> Directive {
+        Directive {
+            name: "rewritecond".into(),
+            arguments: text.split(' ').map(str::to_owned).collect(),
+            block: None,
+            place: Place::at(1),
+        }
+    }
+
+    /// The keys of rules.
+    fn said(texts: &[&str]) -> Option<Vec<String>> {
+        let conditions: Vec<Directive> = texts.iter().map(|text| condition(text)).collect();
+        let all = rules(&conditions, &Place::at(1))?;
+        let keys = ["address", "method", "path", "host", "user_agent", "referer", "field", "tls"];
+        let text = |rule: &Scope| {
+            let given = keys.iter().filter_map(|key| Some(format!("{key} {:?}", rule.get(key)?)));
+            given.collect::<Vec<_>>().join(" ").replace("Texts", "").replace("Table", "")
+        };
+        Some(all.iter().map(text).collect())
+    }
+
+    #[test]
+    fn says_with_rules_what_conditions_find() {
+        for (conditions, expected) in [
+            (vec!["%{REMOTE_ADDR} !^10\\.1\\."], vec!["address ([\"!10.1.0.0/16\"])"]),
+            (vec!["%{REMOTE_ADDR} =192.0.2.1"], vec!["address ([\"192.0.2.1\"])"]),
+            (vec!["%{REMOTE_ADDR} !^192\\.0\\.2\\.1"], vec!["address ([\"!192.0.2.1/32\"])"]),
+            (vec!["%{REQUEST_METHOD} ^(TRACE|TRACK) [NC]"], vec!["method ([\"TRACE\", \"TRACK\"])"]),
+            (vec!["%{HTTP_USER_AGENT} (bot|spider) [NC]"], vec!["user_agent ([\"*bot*\", \"*spider*\"])"]),
+            (
+                vec!["%{HTTP_REFERER} !^$", "%{HTTP_REFERER} !^http://a/ [NC]"],
+                vec!["referer ([\"!\", \"!http://a/*\"])"],
+            ),
+            (
+                vec!["%{HTTP_USER_AGENT} a [OR]", "%{HTTP:X-A} ^b$", "%{HTTPS} off"],
+                vec![
+                    "user_agent ([\"*a*\"]) tls Flag(false)",
+                    "field ([(\"X-A\", Text(\"b\"))]) tls Flag(false)",
+                ],
+            ),
+            (vec!["%{REQUEST_URI} ^/a/", "%{REQUEST_URI} !=/a/b"], vec!["path ([\"/a/\", \"!/a/b\"])"]),
+        ] {
+            let expected = expected.into_iter().map(str::to_owned).collect();
+            assert_eq!(said(&conditions), Some(expected), "{conditions:?}");
+        }
+        for conditions in [
+            vec!["%{QUERY_STRING} a"],
+            vec!["%{REQUEST_FILENAME} -f"],
+            vec!["%{REMOTE_ADDR} ^10\\.1"],
+            vec!["%{REMOTE_ADDR} ^192\\.0\\.2\\.1"],
+            vec!["%{HTTP_HOST} a", "%{HTTP_HOST} b"],
+            vec!["%{HTTP:X-A} !^(a|b)$"],
+            vec!["%{HTTP_REFERER} ^http"],
+            vec!["%{TIME_HOUR} >12"],
+            vec!["a b"],
+        ] {
+            assert_eq!(said(&conditions), None, "{conditions:?}");
+        }
+    }
+}
