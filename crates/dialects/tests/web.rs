@@ -371,6 +371,26 @@ fn converts_caddy() {
 }
 
 #[test]
+fn caddy_hides_its_own_configuration_beneath_the_root() {
+    let text = |directive: &str| format!("http://:80 {{\nroot * /etc\n{directive}\n}}\n");
+    check(Web::Caddy, &[(&text("file_server"), &["path = \"/x/conf\"", "return = 404"])]);
+    lacks(Web::Caddy, &[(&text("reverse_proxy a:1"), &["path = \"/x/conf\""])]);
+    lacks(Web::Caddy, &[(&text("file_server").replace("/etc", "/srv"), &["return = 404"])]);
+}
+
+#[test]
+fn caddy_denies_what_no_authorizer_can_be_asked_about() {
+    let text = "http://:80 {\nforward_auth {args.0} {\nuri /a\n}\nroot * /srv\n}\n";
+    refuse(Web::Caddy, &[(text, 2, "forward_auth")]);
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.text.contains("[[host.rule]]\nthen = \"deny\"\n"), "{}", conversion.text);
+    let text = "http://:80 {\nforward_auth a:1 {\nuri /a\ncopy_headers A>B\n}\nroot * /srv\n}\n";
+    refuse(Web::Caddy, &[(text, 4, "copy_headers")]);
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.text.contains("authorizer = \"authorizer\""), "{}", conversion.text);
+}
+
+#[test]
 fn converts_lighttpd() {
     check(
         Web::Lighttpd,
@@ -780,7 +800,8 @@ fn refuses_what_would_be_open() {
             (":80 {\n@a header X-Key\nrespond @a 403\n}", 3, "matcher"),
             (":80 {\n@a not path /open/*\nbasic_auth @a {\nann $2y$x\n}\n}", 3, "matcher"),
             ("{\nservers {\ntrusted_proxies cloud\n}\n}\n:80 {\n}\n", 3, "trusted_proxies"),
-            (":80 {\nforward_auth a:1 {\n}\n}", 2, "forward_auth"),
+            (":80 {\nforward_auth {$A} {\n}\n}", 2, "forward_auth"),
+            (":80 {\nheader X-A b\n}", 1, "nothing to serve"),
         ],
     );
 }

@@ -483,6 +483,62 @@ fn converted_paths_are_those_of_the_original() {
                 ("/x.php", 403, ""),
             ],
         ),
+        // A block without a path is for the rest, and the others have nothing of it.
+        (
+            "caddy",
+            caddy(
+                "root * HOME/www\nheader /x.txt X-A b\n@txt path *.txt\nheader @txt X-B c\n\
+                 handle /near/* {\nfile_server\n}\nhandle_path /a/* {\nreverse_proxy http://UPSTREAM\n}\n\
+                 handle /b/* {\nuri strip_prefix /b\nreverse_proxy http://UPSTREAM\n}\n\
+                 @far {\nnot remote_ip 192.0.2.1\npath /far/*\n}\nhandle @far {\nrespond 403\n}\n\
+                 handle {\nbasic_auth {\nann HASH\n}\ntry_files {path} /index.html\nfile_server browse\n}\n",
+            ),
+            &[
+                ("/near/x", 200, "near"),
+                ("/near/none", 404, ""),
+                ("/a/x", 200, "upstream /x"),
+                ("/b/x", 200, "upstream /x"),
+                ("/far/x", 403, ""),
+                ("/", 401, ""),
+                ("/own/x", 401, ""),
+                ("/none", 401, ""),
+                ("/x.txt", 401, ""),
+                ("/own/a.txt", 401, ""),
+                ("/a.bak", 401, ""),
+            ],
+        ),
+        (
+            "caddy",
+            caddy(
+                "root * HOME/www\nphp_fastcgi unix/HOME/none.sock\n@one path /own/*\n\
+                 handle_errors {\nrewrite * /missing.html\nfile_server\n}\n\
+                 file_server {\nhide .git *.bak t.php docs/one.html www/near/x HOME/www/far\n}\n",
+            ),
+            &[
+                ("/own/x", 200, "own"),
+                ("/a.bak", 404, "not here"),
+                ("/own/.git/x", 404, "not here"),
+                ("/.git", 404, "not here"),
+                ("/far/x", 404, "not here"),
+                ("/near/x", 404, "not here"),
+                ("/t.php", 502, ""),
+            ],
+        ),
+        (
+            "caddy",
+            caddy(
+                "root * HOME/www\nforward_auth /far/* http://UPSTREAM {\nuri /allow\ncopy_headers X-User\n}\n\
+                 forward_auth /own/* 127.0.0.1:9 {\nuri /deny\n}\nhandle /far/a/* {\nreverse_proxy http://UPSTREAM\n}\n\
+                 handle /own/a/* {\nreverse_proxy http://UPSTREAM\n}\nfile_server\n",
+            ),
+            &[
+                ("/far/x", 200, "far"),
+                ("/far/a/x", 200, "upstream /far/a/x"),
+                ("/own/x", 502, ""),
+                ("/own/a/x", 502, ""),
+                ("/near/x", 200, "near"),
+            ],
+        ),
         // A proxy has no root. What else is said about its paths leaves them its own.
         (
             "caddy",

@@ -32,7 +32,10 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             for directive in &tree {
                 match (directive.name.as_str(), &directive.block) {
                     ("", Some(_)) => {}
-                    (name, Some(_)) if !name.starts_with('@') => site(directive, &folder, disk, &mut draft),
+                    (name, Some(_)) if !name.starts_with('@') => {
+                        let file = disk.absolute(file);
+                        site(directive, &file, &folder, disk, &mut draft);
+                    }
                     _ => draft.error(&directive.place, unconverted(directive), "write it in a site"),
                 }
             }
@@ -54,7 +57,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     draft.written(file.to_owned(), "Caddy")
 }
 
-fn unconverted(directive: &Directive) -> String {
+pub(super) fn unconverted(directive: &Directive) -> String {
     format!("\"{}\" cannot be converted", directive.text())
 }
 
@@ -113,7 +116,7 @@ fn networks(text: &str) -> Vec<&str> {
     }
 }
 
-fn site(directive: &Directive, folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
+fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
     let place = &directive.place;
     let mut host = Host { scope: Scope::new(place.line), ..Host::default() };
     let all = std::iter::once(&directive.name).chain(&directive.arguments);
@@ -125,9 +128,23 @@ fn site(directive: &Directive, folder: &Path, disk: &dyn Disk, draft: &mut Draft
         host.scope.set(place, "acme", true);
         host.scope.set(place, "https_redirect", true);
     }
-    let mut site = Site { matchers: Vec::new(), blocks: Vec::new(), given: Vec::new(), folder, draft };
+    let mut site = Site {
+        matchers: Vec::new(),
+        blocks: Vec::new(),
+        given: Vec::new(),
+        hidden: Vec::new(),
+        errors: Vec::new(),
+        folder,
+        draft,
+    };
     site.block(directive.children(), &Way::default(), &mut host, 0);
+    site.hide(file, &mut host);
     site.finish(&mut host, disk);
+    site.error_pages(&mut host, disk);
+    hoist(&mut host);
+    if host.routes.is_empty() && host.scope.get("root").is_none() {
+        site.draft.error(place, format!("{} has nothing to serve", directive.text()), "give it a root");
+    }
     draft.hosts.push(host);
 }
 
@@ -190,7 +207,12 @@ struct Way {
     /// The prefix was removed from the path, by `handle_path`.
     strips: bool,
     block: Option<usize>,
+    /// Blocks with paths of their own stand beside its directives.
+    has_blocks: bool,
 }
+
+/// The block of a `handle` without a path, which is for what the blocks beside it are not for.
+const REST: usize = usize::MAX;
 
 /// A path of `handle` and the like. What stands outside of it, and would respond, is not for this path.
 struct Block {
@@ -209,13 +231,17 @@ struct Matcher {
     rule: Option<Scope>,
 }
 
-struct Site<'s> {
+pub(super) struct Site<'s> {
     matchers: Vec<Matcher>,
     blocks: Vec<Block>,
     /// What directives in front of blocks say about paths, and the block that these stand in.
     given: Vec<(Option<usize>, Scope)>,
-    folder: &'s Path,
-    draft: &'s mut Draft,
+    /// What `file_server` does not send, and the paths that it is for.
+    pub(super) hidden: Vec<(Vec<String>, Directive)>,
+    /// Each `handle_errors`.
+    pub(super) errors: Vec<Directive>,
+    pub(super) folder: &'s Path,
+    pub(super) draft: &'s mut Draft,
 }
 
 /// What `reverse_proxy` says.
@@ -265,8 +291,12 @@ impl Site<'_> {
             let matcher = self.matcher(child);
             self.matchers.push(matcher);
         }
+        let has_paths = |child: &Directive| {
+            matches!(child.name.as_str(), "handle" | "handle_path") && !child.argument(0).is_empty()
+        };
+        let way = Way { has_blocks: children.iter().any(has_paths), ..way.clone() };
         for child in children.iter().filter(|child| !child.name.starts_with('@')) {
-            self.directive(child, way, host, depth);
+            self.directive(child, &way, host, depth);
         }
     }
 
@@ -402,6 +432,9 @@ impl Site<'_> {
             }
             "bind" => return self.bind(child, host),
             "try_files" => return self.try_files(child, way, host),
+            "handle_errors" => return self.errors.push(child.clone()),
+            // The block around it has done so.
+            "uri" if way.strips && child.argument(0) == "strip_prefix" => return,
             _ => {}
         }
         // The first argument of `root` is a folder if it is the only one.
@@ -430,7 +463,7 @@ impl Site<'_> {
             "redir" => self.redirect(child, &paths, &arguments, host),
             "rewrite" => self.rewrite(child, &paths, first, host),
             "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
-            "basic_auth" | "basicauth" | "header" | "encode" | "request_body" => {
+            "basic_auth" | "basicauth" | "forward_auth" | "header" | "encode" | "request_body" => {
                 self.precede(child, &paths, &arguments, host);
                 // Once more, for blocks with other paths.
                 let mut alone = Host::default();
@@ -460,6 +493,7 @@ impl Site<'_> {
             "header" => self.fields(child, paths, arguments, host),
             "encode" => self.encode(child, paths, arguments, host),
             "request_body" => self.max_body(child, paths, host),
+            "forward_auth" => self.authorizer(child, paths, arguments, host),
             _ => self.users(child, paths, arguments.get(1), host),
         }
     }
@@ -475,7 +509,7 @@ impl Site<'_> {
         if depth >= MAX_DEPTH {
             return;
         }
-        let strips = child.name == "handle_path";
+        let strips = child.name == "handle_path" || strips_prefix(child, &paths);
         if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
             return self.draft.error(&child.place, unconverted(child), "write the path as /folder/*");
         }
@@ -491,8 +525,18 @@ impl Site<'_> {
                 runs,
             });
         }
-        let inner = Way { paths, strips: strips || way.strips, block };
+        let is_rest = child.name == "handle" && paths.is_empty() && way.has_blocks;
+        let block = if is_rest { Some(REST) } else { block };
+        let inner = Way { paths, strips: strips || way.strips, block, has_blocks: false };
+        let before = is_rest.then(|| host.scope.clone());
         self.block(child.children(), &inner, host, depth + 1);
+        if let Some(before) = before {
+            // The other blocks have nothing of it.
+            let own = std::mem::replace(&mut host.scope, before).without(&host.scope);
+            let route = host.route("/", &child.place);
+            route.replace(&own);
+            route.rules.extend(own.rules);
+        }
     }
 
     fn root(&mut self, child: &Directive, paths: &[String], folder: &str, way: &Way, host: &mut Host) {
@@ -520,6 +564,7 @@ impl Site<'_> {
                     };
                     self.each(paths, place, host, |scope| scope.set(place, "precompressed", all.clone()));
                 }
+                "hide" => self.hidden.push((paths.to_vec(), option.clone())),
                 _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
             }
         }
@@ -632,6 +677,11 @@ impl Site<'_> {
         arguments: &[String],
         host: &mut Host,
     ) {
+        // A block that only rejects is a rejection.
+        let (child, arguments) = match child.children() {
+            [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
+            _ => (child, arguments),
+        };
         let Some(status @ 400..=599) = status(child, arguments) else {
             let what = format!("{}: routes have no conditions", child.text());
             return self.draft.error(&child.place, what, "only a rejection can have one; see [[rule]]");
@@ -654,7 +704,13 @@ impl Site<'_> {
     }
 
     /// For the host, or for the routes of these paths.
-    fn each(&mut self, paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
+    pub(super) fn each(
+        &mut self,
+        paths: &[String],
+        place: &Place,
+        host: &mut Host,
+        act: impl Fn(&mut Scope),
+    ) {
         if paths.is_empty() {
             act(&mut host.scope);
         }
@@ -807,12 +863,19 @@ impl Site<'_> {
         let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
         };
-        if child.block.is_some() {
-            self.draft.warn(
-                place,
-                "what is in the block of php_fastcgi is not converted",
-                "see [[application]]",
-            );
+        for option in child.children() {
+            match (option.name.as_str(), option.arguments.as_slice()) {
+                ("env", [name, value]) if !value.contains('{') => {
+                    self.each(paths, &option.place, host, |scope| {
+                        scope.pair(&option.place, "env", name, value.as_str());
+                    });
+                }
+                _ => self.draft.warn(
+                    &option.place,
+                    format!("{} of php_fastcgi is not converted", option.text()),
+                    "see [[application]]",
+                ),
+            }
         }
         let mut keys = Scope::new(place.line);
         keys.set(place, "address", vec![address]);
@@ -1007,7 +1070,7 @@ impl Site<'_> {
             // Blocks are within blocks.
             for _ in 0..MAX_DEPTH {
                 let Some(at) = block else { break };
-                block = self.blocks[at].outer;
+                block = self.blocks.get(at).and_then(|block| block.outer);
                 let is_around = |given: &&(Option<usize>, Scope)| {
                     let outer = given.1.text("path").unwrap_or_default();
                     given.0 == block && outer != path && within::covers(outer, &path)
@@ -1016,6 +1079,38 @@ impl Site<'_> {
             }
         }
     }
+}
+
+/// Makes what the rest says about files the host's, if nothing but the rest has files.
+fn hoist(host: &mut Host) {
+    let is_rest = |route: &Scope| route.text("path") == Some("/");
+    let has_none = |route: &Scope| {
+        route.responds() || route.text("path").unwrap_or_default().contains(['*', '?']) || is_rest(route)
+    };
+    let Some(at) = host.routes.iter().position(|route| is_rest(route) && !route.responds()) else { return };
+    if !host.routes.iter().all(has_none) {
+        return;
+    }
+    let rest = &mut host.routes[at];
+    let place = rest.place();
+    for name in ["root", "index", "listing", "precompressed", "fallback", "fallback_for"] {
+        if let Some(value) = rest.get(name).cloned() {
+            host.scope.set(&place, name, value);
+            rest.remove(name);
+        }
+    }
+    let mut others = rest.clone();
+    others.remove("path");
+    if others.is_empty() {
+        host.routes.remove(at);
+    }
+}
+
+/// Whether a block removes the prefix that it is for.
+fn strips_prefix(block: &Directive, paths: &[String]) -> bool {
+    let prefix =
+        block.children().iter().find(|child| child.name == "uri" && child.argument(0) == "strip_prefix");
+    prefix.is_some_and(|uri| paths == [format!("/{}/", uri.argument(1).trim_matches('/'))])
 }
 
 /// Whether a directive or one within runs scripts.
@@ -1040,7 +1135,7 @@ fn balance(option: &Directive) -> Option<String> {
 }
 
 /// `localhost:3000`, `unix//run/a.sock`, `https://app`.
-fn upstream(text: &str) -> Option<String> {
+pub(super) fn upstream(text: &str) -> Option<String> {
     if text.contains(['{', '*']) || text.is_empty() {
         return None;
     }

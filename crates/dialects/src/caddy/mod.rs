@@ -1,6 +1,7 @@
 //! Caddyfile.
 
 mod convert;
+mod guards;
 mod names;
 mod read;
 

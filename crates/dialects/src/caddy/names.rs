@@ -12,7 +12,7 @@ const SITE: &str = "site";
 const MATCHER: &str = "matcher";
 
 /// Where a directive stands, and which there are.
-pub const KNOWN: [(&str, Known); 9] = [
+pub const KNOWN: [(&str, Known); 10] = [
     (
         GLOBAL,
         Known(&[&[
@@ -48,6 +48,9 @@ pub const KNOWN: [(&str, Known); 9] = [
             "abort",
             "basic_auth",
             "basicauth",
+            "forward_auth",
+            "handle_errors",
+            "uri",
             "header",
             "encode",
             "tls",
@@ -71,7 +74,7 @@ pub const KNOWN: [(&str, Known); 9] = [
             "trusted_proxies_strict",
         ]]),
     ),
-    ("file_server", Known(&[&["browse", "index", "precompressed"]])),
+    ("file_server", Known(&[&["browse", "index", "precompressed", "hide"]])),
     (
         "reverse_proxy",
         Known(&[&[
@@ -104,6 +107,7 @@ pub const KNOWN: [(&str, Known); 9] = [
             "split",
         ]]),
     ),
+    ("forward_auth", Known(&[&["uri", "copy_headers", "trusted_proxies"]])),
     ("log", Known(&[&["output", "format", "level"]])),
     ("request_body", Known(&[&["max_size"]])),
 ];
@@ -132,6 +136,8 @@ fn known(block: Vec<Directive>, context: &str, draft: &mut Draft) -> Vec<Directi
         }
         let inner = match name {
             "handle" | "handle_path" | "route" if context == SITE => SITE.to_owned(),
+            // Its conditions are about errors.
+            "handle_errors" => name.to_owned(),
             _ if is_matcher => MATCHER.to_owned(),
             name => name.to_owned(),
         };

@@ -100,6 +100,21 @@ const CADDY: Table = Table {
         },
         Case {
             flags: &[],
+            conf: "http://:0 {\n bind 127.0.0.1\n root * HOME/www\n handle_errors {\n rewrite * /missing.html\n file_server\n }\n\
+                   forward_auth /near/* 127.0.0.1:9 {\n uri /verify\n copy_headers Remote-User\n trusted_proxies private_ranges\n }\n\
+                   handle /up/* {\n uri strip_prefix /up\n reverse_proxy UPSTREAM\n }\n file_server {\n hide *.own\n }\n}\n",
+            rows: &[
+                ("site handle_errors", Get("/none"), "404 not here"),
+                ("site forward_auth", Get("/near/x"), "502 not here"),
+                ("forward_auth uri", Line, "authorizer_path = \"/verify\""),
+                ("forward_auth copy_headers", Line, "authorizer_fields = [\"Remote-User\"]"),
+                ("forward_auth trusted_proxies", Says, "note: trusted_proxies has no effect here"),
+                ("site uri", Part("/up/a"), "GET /a HTTP/1.1"),
+                ("file_server hide", Get("/a.own"), "404 not here"),
+            ],
+        },
+        Case {
+            flags: &[],
             conf: "{\n email root@a.example\n acme_ca https://ca.example/dir\n auto_https disable_redirects\n admin off\n order a before b\n\
                    persist_config off\n grace_period 5s\n storage file\n default_sni a.example\n\
                    servers {\n trusted_proxies_strict\n protocols h1 h2\n metrics\n keepalive_interval 5s\n timeouts {\n read_body 5s\n }\n }\n}\n\

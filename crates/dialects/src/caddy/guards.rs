@@ -1,0 +1,198 @@
+//! What a site asks before it responds, what it does not send, and what it sends instead.
+
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::draft::{Host, Scope};
+use crate::regex;
+use crate::tree::Directive;
+
+use super::convert::{Site, unconverted, upstream};
+
+/// Statuses that have a page, if there is one.
+const STATUSES: [i64; 11] = [400, 401, 403, 404, 405, 410, 413, 500, 502, 503, 504];
+
+impl Site<'_> {
+    /// `forward_auth`.
+    pub(super) fn authorizer(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        arguments: &[String],
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        let mut own = Scope::new(place.line);
+        for option in child.children() {
+            match option.name.as_str() {
+                "uri" if !option.argument(0).contains('{') => {
+                    own.set(&option.place, "authorizer_path", option.argument(0));
+                }
+                "copy_headers" => {
+                    let inner = option.children().iter().map(|inner| &inner.name);
+                    let all: Vec<String> = option.arguments.iter().chain(inner).cloned().collect();
+                    match all.iter().any(|name| name.contains(['>', '{'])) {
+                        true => self.draft.error(&option.place, unconverted(option), "see authorizer_fields"),
+                        false => own.set(&option.place, "authorizer_fields", all),
+                    }
+                }
+                "trusted_proxies" => {
+                    self.draft.note(&option.place, "trusted_proxies has no effect here", "nothing to do");
+                }
+                _ => self.draft.error(&option.place, unconverted(option), "see authorizer"),
+            }
+        }
+        match arguments {
+            [target] if upstream(target).is_some() => {
+                let mut keys = Scope::new(place.line);
+                keys.set(place, "address", upstream(target).into_iter().collect::<Vec<_>>());
+                keys.set(place, "protocol", if target.starts_with("https://") { "https" } else { "http" });
+                let name = self.draft.application("authorizer", keys);
+                own.set(place, "authorizer", name);
+                self.each(paths, place, host, |scope| scope.replace(&own));
+            }
+            _ => {
+                self.draft.error(place, unconverted(child), "write one address and a port");
+                let mut rule = Scope::new(place.line);
+                rule.set(place, "then", "deny");
+                self.each(paths, place, host, |scope| scope.rules.push(rule.clone()));
+            }
+        }
+    }
+
+    /// Files that `file_server` does not send: those that it is told to hide, and the configuration itself.
+    pub(super) fn hide(&mut self, file: &Path, host: &mut Host) {
+        let root = host.scope.text("root").map(str::to_owned);
+        let beneath = |path: &Path| {
+            let rest = path.strip_prefix(Path::new(root.as_deref()?)).ok()?;
+            Some(format!("/{}", rest.to_string_lossy())).filter(|path| path != "/")
+        };
+        for (paths, option) in std::mem::take(&mut self.hidden) {
+            for text in &option.arguments {
+                let is_outside = |path: &Path| root.as_deref().is_some_and(|root| !path.starts_with(root));
+                if text.contains('/') && !text.contains('{') && is_outside(&self.folder.join(text)) {
+                    self.draft.note(
+                        &option.place,
+                        format!("{text} is not beneath the root"),
+                        "nothing to do",
+                    );
+                    continue;
+                }
+                let patterns = match text.contains('/') {
+                    false => Some(vec![named(text), format!("/**/{text}/**")]),
+                    true => {
+                        beneath(&self.folder.join(text)).map(|path| vec![path.clone(), format!("{path}/")])
+                    }
+                };
+                let within = |pattern: &String| match paths.as_slice() {
+                    [] => Some(vec![pattern.clone()]),
+                    paths => paths.iter().map(|path| regex::within(path, pattern)).collect(),
+                };
+                let all = patterns
+                    .filter(|_| !text.contains(['{', '[']))
+                    .and_then(|all| all.iter().map(within).collect::<Option<Vec<_>>>());
+                match all {
+                    Some(all) => all.concat().iter().for_each(|pattern| hidden(pattern, &option, host)),
+                    None => self.draft.error(&option.place, unconverted(&option), "see return of [[route]]"),
+                }
+            }
+        }
+        let is_passed = host.routes.iter().any(|route| route.text("path") == Some("/") && route.responds());
+        if let Some(path) = beneath(file).filter(|_| !is_passed) {
+            let place = host.scope.place();
+            let route = host.route(&path, &place);
+            if !route.responds() {
+                route.set(&place, "return", 404);
+            }
+        }
+    }
+
+    /// Each `handle_errors`, as far as it sends files of the root.
+    pub(super) fn error_pages(&mut self, host: &mut Host, disk: &dyn Disk) {
+        let root = host.scope.text("root").or_else(|| {
+            host.routes
+                .iter()
+                .find(|route| route.text("path") == Some("/"))
+                .and_then(|route| route.text("root"))
+        });
+        let root = root.map(str::to_owned);
+        for errors in std::mem::take(&mut self.errors) {
+            let Some((statuses, page)) = page_of(&errors) else {
+                self.draft.error(&errors.place, unconverted(&errors), "see error_pages");
+                continue;
+            };
+            if page.is_empty() {
+                self.draft.warn(&errors.place, "errors have the pages of the server", "see error_pages");
+                continue;
+            }
+            let mut is_there = false;
+            for status in statuses {
+                let path = page
+                    .replace("{err.status_code}", &status.to_string())
+                    .replace("{http.error.status_code}", &status.to_string());
+                let file = root.as_deref().map(|root| format!("{root}{path}"));
+                if file.is_some_and(|file| !path.contains('{') && disk.is_file(Path::new(&file))) {
+                    host.scope.pair(&errors.place, "error_pages", &status.to_string(), path);
+                    is_there = true;
+                }
+            }
+            if !is_there {
+                let what = format!("there is no page {page} beneath the root");
+                self.draft.warn(&errors.place, what, "see error_pages");
+            }
+        }
+    }
+}
+
+/// The pattern of a name at any depth.
+fn named(name: &str) -> String {
+    if name.contains(['*', '?']) { name.to_owned() } else { format!("/**/{name}") }
+}
+
+/// What runs a file does not send its source.
+fn hidden(pattern: &str, option: &Directive, host: &mut Host) {
+    let runs = |route: &Scope| {
+        let path = route.text("path").unwrap_or_default();
+        let end = path.strip_prefix('*').filter(|end| !end.contains(['*', '?']));
+        let name = pattern.trim_end_matches("/**");
+        route.runs() && (path == name || end.is_some_and(|end| name.ends_with(end)))
+    };
+    if host.routes.iter().any(runs) {
+        return;
+    }
+    let route = host.route(pattern, &option.place);
+    if !route.responds() {
+        route.set(&option.place, "return", 404);
+    }
+}
+
+/// The statuses of a `handle_errors`, and the page that it sends. No page: the server's own ones are like it.
+fn page_of(errors: &Directive) -> Option<(Vec<i64>, String)> {
+    let is_of = |status: &i64, text: &String| match text.strip_suffix("xx") {
+        Some(class) => status.to_string().starts_with(class),
+        None => *text == status.to_string(),
+    };
+    let named: Vec<i64> = errors.arguments.iter().filter_map(|text| text.parse().ok()).collect();
+    let all = STATUSES.iter().copied().chain(named);
+    let mut statuses: Vec<i64> = all
+        .filter(|status| {
+            errors.arguments.is_empty() || errors.arguments.iter().any(|text| is_of(status, text))
+        })
+        .filter(|status| (400..600).contains(status))
+        .collect();
+    statuses.dedup();
+    let mut page = None;
+    for child in errors.children() {
+        match child.name.as_str() {
+            "file_server" if child.block.is_none() => {}
+            "rewrite" if page.is_none() => page = child.arguments.last().cloned(),
+            "respond" if page.is_none() => page = Some(String::new()),
+            _ => return None,
+        }
+    }
+    let is_for_all = |child: &Directive| {
+        child.name == "respond" || child.arguments.iter().all(|text| text == "*" || text.starts_with('/'))
+    };
+    let page = page.filter(|page| page.is_empty() || page.starts_with('/'))?;
+    errors.children().iter().all(is_for_all).then_some((statuses, page))
+}
