@@ -497,6 +497,27 @@ fn lighttpd_conditions_for_a_folder_alone_are_not_for_what_is_below() {
 }
 
 #[test]
+fn lighttpd_rewrites_a_path_once() {
+    let rewrite = |name: &str| {
+        format!(
+            "server.document-root = \"/srv\"\n{name} = ( \"^/a/(.*)$\" => \"/b/$1\", \"^/b/(.*)$\" => \"/c/$1\" )\n"
+        )
+    };
+    refuse(Web::Lighttpd, &[(&rewrite("url.rewrite-once"), 2, "/b/ would be rewritten once more")]);
+    check(
+        Web::Lighttpd,
+        &[
+            (&rewrite("url.rewrite-repeat"), &["rewrite = \"/b/${rest}\"", "rewrite = \"/c/${rest}\""]),
+            (
+                "server.document-root = \"/srv\"\n\
+                 url.rewrite-if-not-file = ( \"^/(wp-.*).*/?\" => \"$0\", \"^/(.*)$\" => \"/index.php/$1\" )\n",
+                &["fallback = \"/index.php\"", "path = \"/wp-**\"", "fallback = false"],
+            ),
+        ],
+    );
+}
+
+#[test]
 fn lighttpd_blocks_narrow_what_they_have() {
     let root = "server.document-root = \"/srv\"\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"/u\"\n";
     let asks = "( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" )";

@@ -234,6 +234,12 @@ fn converted_paths_are_those_of_the_original() {
         let text = text.replace("http://UPSTREAM", &address).replace("HASH", hash);
         format!("http://:0 {{\nbind 127.0.0.1\n{text}}}\n")
     };
+    let port = address.rsplit(':').next().expect("a port");
+    let lighttpd = |text: &str| {
+        let text = text.replace("UPSTREAM", &format!("(( \"host\" => \"127.0.0.1\", \"port\" => {port} ))"));
+        let begin = "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n";
+        format!("{begin}{text}")
+    };
     let rows_of: &[(&str, String, &[Expected])] = &[
         (
             "apache",
@@ -406,6 +412,41 @@ fn converted_paths_are_those_of_the_original() {
             "nginx",
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
+        ),
+        // An upstream has all paths that begin with its text, but for those of which more is said.
+        (
+            "lighttpd",
+            lighttpd(
+                "proxy.server = ( \"/far\" => UPSTREAM, \"/own\" => UPSTREAM, \"/near/\" => UPSTREAM )\n\
+                 $HTTP[\"url\"] =^ \"/owned/\" { url.access-deny = ( \"\" ) }\n",
+            ),
+            &[
+                ("/far", 200, "upstream /far"),
+                ("/far/x", 200, "upstream /far/x"),
+                ("/farther", 200, "upstream /farther"),
+                ("/farther/a.html", 200, "upstream /farther/a.html"),
+                ("/own/x", 200, "upstream /own/x"),
+                ("/owned/x", 403, ""),
+                ("/near", 301, "/near/"),
+                ("/near/x", 200, "upstream /near/x"),
+            ],
+        ),
+        // Paths are rewritten before anything else is looked for, and what the pattern would send was not to be had.
+        (
+            "lighttpd",
+            lighttpd(
+                "url.rewrite-once = ( \"^/far/(.*)$\" => \"/near/$1\" )\n\
+                 $HTTP[\"url\"] =~ \"\\.txt$\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
+                 $HTTP[\"remoteip\"] != \"192.0.2.1\" { $HTTP[\"url\"] =~ \"^/docs/\" { url.access-deny = ( \"\" ) } }\n\
+                 $HTTP[\"remoteip\"] == \"192.0.2.1\" { $HTTP[\"url\"] =~ \"^/gone/\" { url.access-deny = ( \"\" ) } }\n",
+            ),
+            &[
+                ("/far/x", 200, "near"),
+                ("/far/x.txt", 404, ""),
+                ("/docs/a", 403, ""),
+                ("/gone/a.php", 200, "gone"),
+                ("/near/x", 200, "near"),
+            ],
         ),
         // What is said about a folder is for what is within, too, whatever else is said about that.
         (

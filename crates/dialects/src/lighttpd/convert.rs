@@ -88,18 +88,33 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     }
     draft.hosts.push(host);
     draft.hosts.extend(hosts);
-    draft.hosts.iter_mut().for_each(|host| exclude(host, disk));
+    let mut hosts = std::mem::take(&mut draft.hosts);
+    hosts.iter_mut().for_each(|host| exclude(host, disk, draft));
+    if !has_setting(statements, "url.rewrite-repeat") {
+        hosts.iter().for_each(|host| rewritten_twice(host, draft));
+    }
+    draft.hosts = hosts;
+}
+
+fn has_setting(statements: &[Statement], wanted: &str) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Set { name, .. } => name.trim_end_matches('+') == wanted,
+        Statement::When { block, .. } => has_setting(block, wanted),
+    })
 }
 
 /// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
-fn exclude(host: &mut Host, disk: &dyn Disk) {
+fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
     host.respond_once();
     host.add_up(disk, |_, _| false);
     sort::by_key(&mut host.routes, |route| (route.get("return").is_none(), !route.protects()));
     host.share_handlers();
     host.deny_paths(|_| false);
     deny_before_upstreams(host);
+    host.redirect_to_folders(301);
+    pass_longer_names(host);
+    rewrite_before_globs(host, draft);
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
         let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
@@ -159,6 +174,92 @@ fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
                 at += 2;
             }
             None => at += 1,
+        }
+    }
+}
+
+/// A key such as `/docs` is for `/docsx`, too, unless something else is said about a path with such a beginning.
+fn pass_longer_names(host: &mut Host) {
+    let upstream = |path: &str| {
+        let route = host.routes.iter().find(|route| route.text("path") == Some(path))?;
+        Some(route).filter(|route| route.get("proxy").is_some() || route.get("application").is_some())
+    };
+    let names = host.routes.iter().filter_map(|route| route.text("path")).filter(|path| !path.ends_with('/'));
+    let mut longer = Vec::new();
+    for name in names {
+        let (Some(alone), Some(below)) = (upstream(name), upstream(&format!("{name}/"))) else { continue };
+        let is_same = ["proxy", "application"].iter().all(|key| alone.get(key) == below.get(key));
+        let is_other = |route: &Scope| {
+            let path = route.text("path").unwrap_or_default();
+            path.strip_prefix(name).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        };
+        if let Some(pattern) = regex::longer_names(name)
+            && is_same
+            && !host.routes.iter().any(is_other)
+        {
+            let mut route = alone.clone();
+            route.set(&alone.place(), "path", pattern);
+            longer.push(route);
+        }
+    }
+    longer.truncate(TOO_MANY_ROUTES.saturating_sub(host.routes.len()));
+    host.routes.extend(longer);
+}
+
+/// lighttpd rewrites before it looks for what else is said about a path, and a glob would precede the prefix. A target
+/// with the rest of the path needs a prefix, so that what a glob finds below is not there: a file of that path was not
+/// to be had.
+fn rewrite_before_globs(host: &mut Host, draft: &mut Draft) {
+    let is_glob = |route: &Scope| route.text("path").is_some_and(|path| path.contains(['*', '?']));
+    let prefixes: Vec<Scope> = host
+        .routes
+        .iter()
+        .filter(|route| route.get("rewrite").is_some() && !is_glob(route))
+        .cloned()
+        .collect();
+    let mut at = 0;
+    while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
+        at += 1;
+        if !is_glob(&glob) || glob.get("return").is_some() || glob.get("rewrite").is_some() {
+            continue;
+        }
+        for prefix in &prefixes {
+            let path = prefix.text("path").zip(glob.text("path"));
+            let Some(both) = path.and_then(|(prefix, glob)| regex::within(prefix, glob)) else { continue };
+            if !host.routes.iter().any(|route| route.text("path") == Some(&both)) {
+                let place = prefix.place();
+                let mut route = prefix.clone();
+                if route.text("rewrite").is_some_and(|to| to.contains("$rest") || to.contains("${rest}")) {
+                    draft.warn(
+                        &place,
+                        format!("{both} is not rewritten, and gets 404"),
+                        "write it as a prefix",
+                    );
+                    route.deny(404.into());
+                }
+                route.set(&place, "path", both);
+                route.inherit(&glob.clone().split().1);
+                host.routes.insert(at - 1, route);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// A path that has been rewritten is rewritten no more.
+fn rewritten_twice(host: &Host, draft: &mut Draft) {
+    for route in &host.routes {
+        let Some(to) = route.text("rewrite") else { continue };
+        let to = to.split('$').next().unwrap_or(to);
+        let again = |other: &&Scope| {
+            let path = other.text("path").unwrap_or_default();
+            let is_other = other.get("rewrite").is_some() && other.text("path") != route.text("path");
+            is_other && covers(path, to) && !(path.contains(['*', '?']) && path.ends_with(['*', '?']))
+        };
+        if let Some(other) = host.routes.iter().find(again) {
+            let what =
+                format!("{to} would be rewritten once more, by {}", other.text("path").unwrap_or_default());
+            draft.error(&route.place(), what, "write the path that is meant");
         }
     }
 }
@@ -271,18 +372,24 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
                     Some(own) => block.iter().for_each(|inner| apply(inner, &own, host, draft)),
                     None => draft.error(place, unconverted(&whole), "write prefixes, or patterns with *"),
                 },
-                ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", "==" | "!=") if denies_all(block) => {
-                    let mut rule = Scope::new(place.line);
-                    rule.set(
-                        place,
-                        "address",
-                        if operator == "!=" { format!("!{operand}") } else { operand.clone() },
-                    );
-                    if !paths.is_empty() {
-                        rule.set(place, "path", paths.to_vec());
+                ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", "==" | "!=") => {
+                    match denied_paths(block, paths) {
+                        Some(all) => {
+                            for denied in all {
+                                let mut rule = Scope::new(place.line);
+                                let sign = if operator == "!=" { "!" } else { "" };
+                                rule.set(place, "address", format!("{sign}{operand}"));
+                                if !denied.is_empty() {
+                                    rule.set(place, "path", denied);
+                                }
+                                rule.set(place, "then", "deny");
+                                host.scope.rules.push(rule);
+                            }
+                        }
+                        None => {
+                            draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]")
+                        }
                     }
-                    rule.set(place, "then", "deny");
-                    host.scope.rules.push(rule);
                 }
                 _ => draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]"),
             }
@@ -329,6 +436,22 @@ fn redirects_to_https(block: &[Statement]) -> bool {
         }
     };
     !block.is_empty() && block.iter().all(target)
+}
+
+/// What a block denies: its paths, or those of the blocks within. `None`: it does something else.
+fn denied_paths(block: &[Statement], paths: &[String]) -> Option<Vec<Vec<String>>> {
+    if denies_all(block) {
+        return Some(vec![paths.to_vec()]);
+    }
+    let denied = |statement: &Statement| match statement {
+        Statement::When { field, operator, operand, is_else: false, block, .. }
+            if field == "$HTTP[\"url\"]" && paths.is_empty() && denies_all(block) =>
+        {
+            url_patterns(operator, operand)
+        }
+        _ => None,
+    };
+    if block.is_empty() { None } else { block.iter().map(denied).collect() }
 }
 
 fn denies_all(block: &[Statement]) -> bool {
@@ -461,6 +584,17 @@ fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         "server.errorlog" => draft.log.set(place, "error", log_target(text)),
         "accesslog.filename" => draft.log.set(place, "access", log_target(text)),
         "accesslog.use-syslog" if value.is_on() => draft.log.set(place, "access", "syslog"),
+        "accesslog.format" => {
+            let has_agent = text.to_ascii_lowercase().contains("user-agent");
+            draft.log.set(place, "format", if has_agent { "combined" } else { "common" });
+            draft.warn(place, "accesslog.format: a format of the server is nearest", "see format of [log]");
+        }
+        "server.breakagelog" => {
+            draft.warn(place, "what scripts say goes to the error log", "see stderr_lines of [scripts]");
+        }
+        name if name.starts_with("status.") => {
+            draft.warn(place, format!("{name}: there is no such page"), "see taipan stats");
+        }
         "server.tag" if text.is_empty() => draft.top.set(place, "server_header", false),
         "server.tag" => draft.top.set(place, "server_header", text),
         "server.max-connections" => draft.limits.set(place, "connections", number(value).clamp(1, 1_000_000)),
@@ -888,6 +1022,16 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
                 | "^/[^?]*(\\?.*)?$"
                 | "^/[^?]*(\\?.*)?"
         );
+        // What is excepted is not there.
+        if to.text() == "$0"
+            && let Some(patterns) = url_patterns("=~", expression.trim_end_matches("/?"))
+            && setting.paths.is_empty()
+        {
+            for pattern in patterns {
+                host.route(&pattern, place).set(place, "fallback", false);
+            }
+            continue;
+        }
         let to = to.text().replace("/$1", "").replace("$1", "").replace("${qsa}", "").replace("$0", "");
         match to.split_once('?').unwrap_or((&to, "")) {
             (path, "") if is_all && path.starts_with('/') && !path.contains('$') => {

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 74] = [
+const DIRECTIVES: [&str; 79] = [
     "server.port",
     "server.bind",
     "ssl.engine",
@@ -80,10 +80,15 @@ const DIRECTIVES: [&str; 74] = [
     "simple-vhost.server-root",
     "simple-vhost.document-root",
     "simple-vhost.default-host",
+    "accesslog.format",
+    "server.breakagelog",
+    "status.status-url",
+    "status.config-url",
+    "status.statistics-url",
 ];
 
 /// What has no effect, and needs none.
-pub const NEEDLESS: [&str; 18] = [
+pub const NEEDLESS: [&str; 35] = [
     "server.modules",
     "server.compat-module-load",
     "server.feature-flags",
@@ -102,4 +107,21 @@ pub const NEEDLESS: [&str; 18] = [
     "etag.use-mtime",
     "etag.use-size",
     "server.use-ipv6",
+    "server.set-v6only",
+    "server.stat-cache-engine",
+    "server.range-requests",
+    "server.reject-expect-100-with-417",
+    "server.core-files",
+    "server.listen-backlog",
+    "server.defer-accept",
+    "dir-listing.encoding",
+    "dir-listing.external-css",
+    "dir-listing.set-footer",
+    "dir-listing.show-header",
+    "dir-listing.show-readme",
+    "ssl.dh-file",
+    "ssl.ec-curve",
+    "ssl.use-sslv2",
+    "ssl.use-sslv3",
+    "ssl.disable-client-renegotiation",
 ];
