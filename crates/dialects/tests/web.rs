@@ -1422,6 +1422,34 @@ fn apache_says_which_of_its_rules_have_no_effect() {
 }
 
 #[test]
+fn apache_redirects_to_the_name_with_www_or_without() {
+    let site = |names: &str, condition: &str, target: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName {names}\nDocumentRoot /srv\nRewriteCond %{{HTTP_HOST}} {condition} [NC]\n\
+             RewriteRule ^(.*)$ {target} [R=301,L]\n</VirtualHost>\n"
+        )
+    };
+    let both = "a.example\nServerAlias www.a.example";
+    for (condition, target, expected) in [
+        ("^www\\.a\\.example$", "http://a.example/$1", "canonical = \"bare\""),
+        ("^www\\.(.+)$", "http://%1%{REQUEST_URI}", "canonical = \"bare\""),
+        ("!^www\\.", "http://www.%{HTTP_HOST}%{REQUEST_URI}", "canonical = \"www\""),
+        ("!^www\\.", "%{REQUEST_SCHEME}://www.a.example/$1", "canonical = \"www\""),
+    ] {
+        check(Web::Apache, &[(&site(both, condition, target), &[expected])]);
+    }
+    for (names, condition, target) in [
+        ("www.a.example", "^www\\.(.+)$", "http://%1%{REQUEST_URI}"),
+        (both, "^www\\.(.+)$", "https://%1%{REQUEST_URI}"),
+        (both, "^www\\.a\\.example$", "http://b.example/$1"),
+        (both, "!^www\\.", "http://a.example/$1"),
+    ] {
+        let line = if names == both { 6 } else { 5 };
+        refuse(Web::Apache, &[(&site(names, condition, target), line, "cannot be converted")]);
+    }
+}
+
+#[test]
 fn apache_runs_no_scripts_where_php_is_off() {
     let text = "DocumentRoot /srv\n<FilesMatch \\.php$>\nSetHandler proxy:fcgi://127.0.0.1:9000\n</FilesMatch>\n\
                 <Directory /srv/images>\nphp_admin_flag engine off\n</Directory>\n";

@@ -33,6 +33,8 @@ enum Conditions {
     Plain,
     /// The host has one of these names.
     Names(Vec<String>),
+    /// The name of the host begins with `www.`, or it does not.
+    Www(bool),
     /// The client asks for WebSocket.
     Upgrade,
     /// Nothing is there, and the path ends with a slash.
@@ -41,6 +43,9 @@ enum Conditions {
     Asked,
     Unknown,
 }
+
+/// What names that begin with `www.` are tested for.
+const WWW: [&str; 4] = ["^www\\.", "^www\\.(.+)$", "^www\\.(.*)$", "^www\\.(.*)"];
 
 impl Rewrites {
     pub fn add(&mut self, directive: &Directive, draft: &mut Draft) {
@@ -130,6 +135,8 @@ fn meaning(conditions: &[Directive]) -> Conditions {
             Conditions::Missing(all.iter().filter_map(excepted).collect())
         }
         all if all.iter().all(plain) => Conditions::Plain,
+        [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
+        [one] if one.argument(0) == "%{HTTP_HOST}" && WWW.contains(&one.argument(1)) => Conditions::Www(true),
         all if all.iter().all(upgrade) => Conditions::Upgrade,
         all if all.iter().all(|one| missing(one) || is_slash(one)) => Conditions::Slash,
         all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,
@@ -343,6 +350,9 @@ fn apply(
             regex::exact(&unslashed(expression)).map(|_| ())
         }
         Conditions::None => plain(rule, base, &flag, host, draft),
+        Conditions::Www(_) | Conditions::Names(_) if is_everything && flag("R", "redirect").is_some() => {
+            canonical(rule, conditions, host)
+        }
         Conditions::Upgrade if is_everything && flag("P", "proxy").is_some() => upgraded(rule, host, draft),
         Conditions::Slash if flag("R", "redirect").is_some() && is_unslashed(expression, target) => {
             draft.warn(place, "a path with a slash at its end is not redirected", "the fallback responds");
@@ -354,6 +364,40 @@ fn apply(
         }
         _ => None,
     }
+}
+
+/// A redirect from a name with `www.` to the one without, or the other way round.
+fn canonical(rule: &Directive, conditions: &Conditions, host: &mut Host) -> Option<()> {
+    let ends = ["%{REQUEST_URI}", "/$1", "$1"];
+    let target = ends.iter().find_map(|end| rule.argument(1).strip_suffix(end))?;
+    let (scheme, name) = target.split_once("://")?;
+    let is_own =
+        matches!((scheme, host.is_secure()), ("https", true) | ("http", false) | ("%{REQUEST_SCHEME}", _));
+    let has = |name: &str| host.names.iter().any(|own| own == name);
+    let other = |name: &str| match name.strip_prefix("www.") {
+        Some(bare) => bare.to_owned(),
+        None => format!("www.{name}"),
+    };
+    // Every name is one of a pair.
+    if !is_own || host.names.is_empty() || !host.names.iter().all(|name| has(&other(name))) {
+        return None;
+    }
+    let word = match (conditions, name) {
+        (Conditions::Www(true), "%1") => "bare",
+        (Conditions::Www(false), "www.%{HTTP_HOST}") => "www",
+        (conditions, name) if host.names.len() == 2 && has(name) => {
+            let is_www = name.starts_with("www.");
+            let is_other = match conditions {
+                Conditions::Www(has_www) => *has_www != is_www,
+                Conditions::Names(names) => *names == [other(name)],
+                _ => false,
+            };
+            is_other.then_some(if is_www { "www" } else { "bare" })?
+        }
+        _ => return None,
+    };
+    host.scope.set(&rule.place, "canonical", word);
+    Some(())
 }
 
 /// Whether a rule leads to the same path without the slash at its end.
