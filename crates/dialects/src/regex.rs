@@ -51,12 +51,12 @@ pub fn branches(expression: &str) -> Vec<&str> {
     all
 }
 
-/// The alternatives, also those of a group at the beginning if `$` or `(?!` stands in one of them.
+/// The alternatives, also those of a group at the beginning if `^`, `$` or `(?!` stands in one of them.
 pub fn distributed(expression: &str) -> Vec<String> {
     let split = |branch: &str| -> Option<Vec<String>> {
         let (begin, rest) = branch.strip_prefix('^').map_or(("", branch), |rest| ("^", rest));
         let inner = rest.strip_prefix("(?:").or_else(|| rest.strip_prefix('('))?;
-        let whole = group(inner).filter(|whole| whole.contains('$') || whole.contains("(?!"))?;
+        let whole = group(inner).filter(|whole| whole.contains(['^', '$']) || whole.contains("(?!"))?;
         let behind = &inner[whole.len() + 1..];
         Some(branches(whole).into_iter().map(|one| format!("{begin}{one}{behind}")).collect())
     };
@@ -450,6 +450,7 @@ mod tests {
             ("^(a|b)$", vec!["^(a|b)$"]),
             ("^(a|b$)", vec!["^a", "^b$"]),
             ("^(?:\\.(?!b)|c).*", vec!["^\\.(?!b).*", "^c.*"]),
+            ("(^a|b)$", vec!["^a$", "b$"]),
             ("a\\|[|]|(b|c)", vec!["a\\|[|]", "(b|c)"]),
             ("(a", vec!["(a"]),
         ] {

@@ -1422,6 +1422,57 @@ fn apache_says_which_of_its_rules_have_no_effect() {
 }
 
 #[test]
+fn apache_knows_the_front_controllers_of_applications() {
+    let site = |rules: &str| {
+        let missing = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d";
+        let there = "RewriteCond %{REQUEST_FILENAME} -s [OR]\nRewriteCond %{REQUEST_FILENAME} -d";
+        let rules = rules.replace("MISSING", missing).replace("THERE", there);
+        format!("DocumentRoot /srv\n<Directory /srv>\n{rules}\n</Directory>\n")
+    };
+    check(
+        Web::Apache,
+        &[
+            (
+                &site("MISSING\nRewriteRule ^([\\s\\S]*)$ index.php/$1 [L,QSA]"),
+                &["fallback = \"/index.php\""],
+            ),
+            (
+                &site("THERE\nRewriteRule ^.*$ - [NC,L]\nRewriteRule ^.*$ index.php [NC,L]"),
+                &["fallback = \"/index.php\""],
+            ),
+            (
+                &site("RewriteCond %{REQUEST_URI} !^/index\\.php\nMISSING\nRewriteRule .* index.php [L]"),
+                &["fallback = \"/index.php\"", "fallback_for = \"all\""],
+            ),
+            (
+                &site("RewriteCond %{REQUEST_URI} ^/api/\nMISSING\nRewriteRule .* api/index.php [L]"),
+                &["path = \"/api/\"", "fallback = \"/api/index.php\""],
+            ),
+            (
+                &site("MISSING\nRewriteCond %{REQUEST_URI} !=/favicon.ico\nRewriteRule ^ index.php [L]"),
+                &["fallback = \"/index.php\"", "path = \"/favicon.ico\"", "fallback = false"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            (&site("RewriteRule ^.*$ index.php [NC,L]"), 3, "cannot be converted"),
+            (
+                &site("THERE\nRewriteRule ^a - [L]\nRewriteRule ^.*$ index.php [NC,L]"),
+                5,
+                "cannot be converted",
+            ),
+            (
+                &site("MISSING\nRewriteCond %{REQUEST_URI} ^/a\nRewriteRule ^ index.php [L]"),
+                6,
+                "cannot be converted",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn apache_redirects_to_the_name_with_www_or_without() {
     let site = |names: &str, condition: &str, target: &str| {
         format!(

@@ -13,7 +13,13 @@ const MAX_RULES: usize = 16;
 /// The conditions of rules of which one is enough. `None`: rules cannot say it.
 pub fn rules(conditions: &[Directive], place: &Place) -> Option<Vec<Scope>> {
     let mut all = vec![Scope::new(place.line)];
-    for group in groups(conditions) {
+    // What is not there may be rejected, too.
+    let is_there = |condition: &&Directive| {
+        let file = condition.argument(0);
+        matches!(file, "%{REQUEST_FILENAME}" | "%{SCRIPT_FILENAME}")
+            && matches!(condition.argument(1), "-f" | "-d" | "-l" | "-s")
+    };
+    for group in groups(conditions).into_iter().filter(|group| !group.iter().all(is_there)) {
         let mut next = Vec::new();
         for rule in &all {
             for condition in &group {
@@ -187,6 +193,7 @@ mod tests {
     fn says_with_rules_what_conditions_find() {
         for (conditions, expected) in [
             (vec!["%{REMOTE_ADDR} !^10\\.1\\."], vec!["address ([\"!10.1.0.0/16\"])"]),
+            (vec!["%{REQUEST_FILENAME} -d [OR]", "%{REQUEST_FILENAME} -f"], vec![""]),
             (vec!["%{REMOTE_ADDR} =192.0.2.1"], vec!["address ([\"192.0.2.1\"])"]),
             (vec!["%{REMOTE_ADDR} !^192\\.0\\.2\\.1"], vec!["address ([\"!192.0.2.1/32\"])"]),
             (vec!["%{REQUEST_METHOD} ^(TRACE|TRACK) [NC]"], vec!["method ([\"TRACE\", \"TRACK\"])"]),
@@ -209,7 +216,7 @@ mod tests {
         }
         for conditions in [
             vec!["%{QUERY_STRING} a"],
-            vec!["%{REQUEST_FILENAME} -f"],
+            vec!["%{REQUEST_FILENAME} !-f"],
             vec!["%{REMOTE_ADDR} ^10\\.1"],
             vec!["%{REMOTE_ADDR} ^192\\.0\\.2\\.1"],
             vec!["%{HTTP_HOST} a", "%{HTTP_HOST} b"],

@@ -326,6 +326,16 @@ impl Context {
             "php_flag" | "php_admin_flag" if first == "engine" && directive.argument(1) != "on" => {
                 self.handler = Some((Handler::None, place.clone()));
             }
+            "allowencodedslashes" => {
+                draft.warn(place, "an encoded slash is rejected, unless it is passed on", "see proxy_path");
+            }
+            "proxytimeout" => {
+                draft.warn(
+                    place,
+                    "ProxyTimeout is not converted",
+                    "see first_byte and idle of [[application]]",
+                );
+            }
             "php_value" | "php_flag" | "php_admin_value" | "php_admin_flag" => {
                 draft.warn(place, format!("{} is not converted", directive.text()), "set it in PHP-FPM");
             }

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 116] = [
+const DIRECTIVES: [&str; 118] = [
     "listen",
     "virtualhost",
     "logformat",
@@ -118,6 +118,8 @@ const DIRECTIVES: [&str; 116] = [
     "rewritecond",
     "rewriterule",
     "rewriteoptions",
+    "allowencodedslashes",
+    "proxytimeout",
     "php_value",
     "php_flag",
     "php_admin_value",

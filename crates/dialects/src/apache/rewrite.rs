@@ -27,8 +27,8 @@ struct Rule {
 #[derive(Debug, PartialEq, Eq)]
 enum Conditions {
     None,
-    /// Nothing is there, and the path is none of these.
-    Missing(Vec<String>),
+    /// Nothing is there, the path is none of these, and it is below this prefix.
+    Missing(Vec<String>, Option<String>),
     /// The request had no TLS.
     Plain,
     /// The host has one of these names.
@@ -79,12 +79,21 @@ impl Rewrites {
 
     /// `base` is the prefix of a folder, whose rules have paths without it. `None`: the rules of a server.
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
+        // `-f [OR]`, `-d`, and `^ - [L]`: the rules behind are for what is missing.
+        let mut is_missing = false;
         for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
+            if leaves_files(conditions, rule) {
+                is_missing = true;
+                continue;
+            }
             let is_done = match rejection(rule) {
                 Some(status) if !conditions.is_empty() || rule.argument(0).contains("(?!") => {
                     denials(conditions, rule, status, base).map(|_| ())
                 }
                 Some(status) => reject(rule, status, base, host),
+                None if is_missing && conditions.is_empty() => {
+                    apply(rule, &Conditions::Missing(Vec::new(), None), base, host, draft)
+                }
                 None => apply(rule, &meaning(conditions), base, host, draft),
             };
             if is_done.is_none() {
@@ -96,6 +105,23 @@ impl Rewrites {
 
 fn unconverted(directive: &Directive) -> String {
     format!("\"{}\" cannot be converted", directive.text())
+}
+
+/// Whether a rule ends the others where a file or a folder is there.
+fn leaves_files(conditions: &[Directive], rule: &Directive) -> bool {
+    let is_there = |one: &Directive| {
+        one.argument(0) == "%{REQUEST_FILENAME}" && matches!(one.argument(1), "-f" | "-d" | "-l" | "-s")
+    };
+    let Some((last, others)) = conditions.split_last() else { return false };
+    let ends =
+        rule.argument(2).trim_matches(['[', ']']).split(',').any(|flag| matches!(flag.trim(), "L" | "END"));
+    others.iter().all(|one| is_there(one) && conditions::has_flag(one, "OR", "ornext"))
+        && is_there(last)
+        && conditions.iter().any(|one| matches!(one.argument(1), "-f" | "-s"))
+        && rule.argument(1) == "-"
+        && is_everything(rule.argument(0))
+        && ends
+        && rejection(rule).is_none()
 }
 
 fn meaning(conditions: &[Directive]) -> Conditions {
@@ -111,10 +137,20 @@ fn meaning(conditions: &[Directive]) -> Conditions {
     let is_slash = |one: &Directive| {
         one.argument(0) == "%{REQUEST_URI}" && matches!(one.argument(1), "(.+)/$" | "^(.+)/$" | "/$" | ".+/$")
     };
-    // `%{REQUEST_URI} !=/favicon.ico`
+    // `%{REQUEST_URI} !=/favicon.ico`, or `!^/index\.php`.
     let excepted = |one: &Directive| {
-        let path = one.argument(1).strip_prefix("!=").filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
-        (path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?'])).then(|| path.to_owned())
+        let test = one.argument(1).strip_prefix('!').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        let path = match test.strip_prefix('^') {
+            Some(expression) => regex::literal(expression.strip_suffix('$').unwrap_or(expression))
+                .filter(|path| path.ends_with(".php") || test.ends_with('$')),
+            None => test.strip_prefix('=').map(str::to_owned),
+        };
+        path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']))
+    };
+    // `%{REQUEST_URI} ^/api/`
+    let below = |one: &Directive| {
+        let expression = one.argument(1).strip_prefix('^').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        regex::literal(expression).filter(|path| path.starts_with('/') && path.ends_with('/'))
     };
     let plain = |one: &Directive| {
         let (subject, test) = (one.argument(0), one.argument(1).to_ascii_lowercase());
@@ -130,9 +166,10 @@ fn meaning(conditions: &[Directive]) -> Conditions {
     match conditions {
         [] => Conditions::None,
         all if all.iter().any(|one| one.argument(1) == "!-f")
-            && all.iter().all(|one| missing(one) || excepted(one).is_some()) =>
+            && all.iter().all(|one| missing(one) || excepted(one).is_some() || below(one).is_some())
+            && all.iter().filter_map(below).count() < 2 =>
         {
-            Conditions::Missing(all.iter().filter_map(excepted).collect())
+            Conditions::Missing(all.iter().filter_map(excepted).collect(), all.iter().find_map(below))
         }
         all if all.iter().all(plain) => Conditions::Plain,
         [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
@@ -268,6 +305,7 @@ fn is_everything(expression: &str) -> bool {
             | "^/(.*)$"
             | "^/(.*)"
             | "^/"
+            | "^([\\s\\S]*)$"
     )
 }
 
@@ -335,9 +373,9 @@ fn apply(
         return Some(());
     }
     match conditions {
-        Conditions::Missing(excepted) if is_everything || expression == "!^index\\.php$" => {
-            fallback(target, base, place, host)?;
-            for path in excepted {
+        Conditions::Missing(excepted, below) if is_everything || expression == "!^index\\.php$" => {
+            let script = fallback(target, base, below.as_deref(), place, host)?;
+            for path in excepted.iter().filter(|path| **path != script) {
                 host.route(path, place).set(place, "fallback", false);
             }
             Some(())
@@ -459,8 +497,14 @@ fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option
     Some(patterns)
 }
 
-/// A front controller.
-fn fallback(target: &str, base: Option<&str>, place: &Place, host: &mut Host) -> Option<()> {
+/// A front controller, for a folder or for what is below a prefix. Its path.
+fn fallback(
+    target: &str,
+    base: Option<&str>,
+    below: Option<&str>,
+    place: &Place,
+    host: &mut Host,
+) -> Option<String> {
     let target = target.strip_prefix("%{ENV:BASE}/").unwrap_or(target);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = path.trim_end_matches("/$1");
@@ -470,16 +514,16 @@ fn fallback(target: &str, base: Option<&str>, place: &Place, host: &mut Host) ->
     if path.contains(['$', '%']) || names.contains(['$', '%']) {
         return None;
     }
-    let fallback = if query.is_empty() { path } else { format!("{path}?{query}") };
+    let fallback = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
     let set = |scope: &mut Scope| {
         scope.set(place, "fallback", fallback.as_str());
         scope.set(place, "fallback_for", "all");
     };
-    match base.filter(|base| *base != "/") {
+    match below.or(base).filter(|base| *base != "/") {
         Some(base) => set(host.route(base, place)),
         None => set(&mut host.scope),
     }
-    Some(())
+    Some(path)
 }
 
 /// A redirect, a rewrite, or a proxy.
