@@ -7,6 +7,8 @@ mod rewrite;
 
 mod context;
 
+mod rejections;
+
 mod conditions;
 
 mod access;

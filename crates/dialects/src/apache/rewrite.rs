@@ -8,6 +8,7 @@ use crate::within::covers;
 
 use super::conditions;
 use super::paths;
+use super::rejections::{all, anchored, denials, excepting, is_everything, reject, rejection, unslashed};
 
 /// The rules of a section, in order.
 #[derive(Debug, Clone, Default)]
@@ -181,105 +182,6 @@ fn meaning(conditions: &[Directive]) -> Conditions {
     }
 }
 
-/// The status of a rule that rejects requests.
-fn rejection(rule: &Directive) -> Option<i64> {
-    let flags = rule.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
-    let statuses = flags.filter_map(|flag| match flag.split_once('=').unwrap_or((flag, "")) {
-        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "f" | "forbidden") => Some(403),
-        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "g" | "gone") => Some(410),
-        (name, status) if matches!(name.to_ascii_lowercase().as_str(), "r" | "redirect") => {
-            status.parse().ok().filter(|status| (400..600).contains(status))
-        }
-        _ => None,
-    });
-    // Some have fields of their own, which only the server sets.
-    statuses.map(|status| if [401, 405, 407, 416, 426].contains(&status) { 403 } else { status }).next()
-}
-
-/// Rejects what an expression finds.
-fn reject(rule: &Directive, status: i64, base: Option<&str>, host: &mut Host) -> Option<()> {
-    let place = &rule.place;
-    for pattern in all(rule.argument(0), base, conditions::has_flag(rule, "NC", "nocase"))? {
-        let route = host.route(&pattern, place);
-        if !route.responds() {
-            route.set(place, "return", status);
-        }
-    }
-    Some(())
-}
-
-/// Rejections with conditions, or of an expression that excepts paths, as rules of access. `None`: they have neither,
-/// or rules cannot say it.
-fn denials(
-    conditions: &[Directive],
-    rule: &Directive,
-    status: i64,
-    base: Option<&str>,
-) -> Option<Vec<Scope>> {
-    let place = &rule.place;
-    let expression = rule.argument(0);
-    if conditions.is_empty() && !expression.contains("(?!") {
-        return None;
-    }
-    let any_case = conditions::has_flag(rule, "NC", "nocase");
-    let every = is_everything(expression);
-    let paths = match base.filter(|base| *base != "/") {
-        Some(base) if every => vec![vec![base.to_owned()]],
-        _ if every => vec![Vec::new()],
-        _ => excepting(expression).iter().map(|one| one.patterns(base, any_case)).collect::<Option<_>>()?,
-    };
-    let mut out = Vec::new();
-    for mut rule in conditions::rules(conditions, place)? {
-        let own = match rule.get("path") {
-            Some(Value::Texts(own)) => own.clone(),
-            _ => Vec::new(),
-        };
-        for paths in &paths {
-            let has_both = |all: &[String]| all.iter().any(|path| !path.starts_with('!'));
-            match (has_both(&own), has_both(paths)) {
-                // Both would have to find the path.
-                (true, true) => return None,
-                _ if own.is_empty() && paths.is_empty() => {}
-                _ => rule.set(place, "path", [own.as_slice(), paths].concat()),
-            }
-            rule.set(place, "then", "deny");
-            rule.set(place, "status", status);
-            out.push(rule.clone());
-        }
-    }
-    Some(out)
-}
-
-/// An expression, and one that finds what it excepts by `(?!…)`.
-struct Excepting {
-    text: String,
-    except: Option<String>,
-}
-
-impl Excepting {
-    fn patterns(&self, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
-        let except = match &self.except {
-            Some(except) => all(except, base, any_case)?,
-            None => Vec::new(),
-        };
-        let found = all(&self.text, base, any_case)?;
-        Some(found.into_iter().chain(except.into_iter().map(|path| format!("!{path}"))).collect())
-    }
-}
-
-/// The branches of an expression. One that is `^(?:a(?!b)|c)d` is two of them.
-fn excepting(expression: &str) -> Vec<Excepting> {
-    let one = |text: String| {
-        let found = text.split_once("(?!").and_then(|(before, behind)| {
-            let inner = regex::group(behind)?;
-            let after = &behind[inner.len() + 1..];
-            Some(Excepting { text: format!("{before}{after}"), except: Some(format!("{before}(?:{inner})")) })
-        });
-        found.unwrap_or(Excepting { text, except: None })
-    };
-    regex::distributed(expression).into_iter().map(one).collect()
-}
-
 /// Whether flags do more than to set a variable.
 fn decides(flags: &[&str]) -> bool {
     let is_needless = |flag: &&str| {
@@ -287,26 +189,6 @@ fn decides(flags: &[&str]) -> bool {
         matches!(name.as_str(), "" | "e" | "env" | "nc" | "nocase" | "ne" | "noescape" | "qsa" | "qsappend")
     };
     !flags.iter().all(is_needless)
-}
-
-fn is_everything(expression: &str) -> bool {
-    matches!(
-        expression,
-        "^" | "^(.*)$"
-            | "^(.*)"
-            | "(.*)"
-            | ".*"
-            | "."
-            | ".?"
-            | "^.*"
-            | "^.*$"
-            | "^/?(.*)"
-            | "^/?(.*)$"
-            | "^/(.*)$"
-            | "^/(.*)"
-            | "^/"
-            | "^([\\s\\S]*)$"
-    )
 }
 
 /// The names of conditions of which one is enough.
@@ -454,47 +336,6 @@ fn upgraded(rule: &Directive, host: &Host, draft: &mut Draft) -> Option<()> {
     let upstream = draft.applications.iter().find(|keys| keys.text("name") == Some(name))?;
     let is_same = upstream.get("address") == Some(&Value::Texts(vec![address.to_owned()]));
     is_same.then(|| draft.note(&rule.place, "an upstream may upgrade to WebSocket", "nothing to do"))
-}
-
-/// An expression of a folder's rule, which begins behind the folder, as one of the whole path.
-fn anchored(expression: &str, base: Option<&str>) -> String {
-    match (base, expression.strip_prefix('^')) {
-        (Some(base), Some(rest)) => format!("^{}{}", base.replace('.', "\\."), rest.trim_start_matches("/?")),
-        (None, Some(rest)) => format!("^/{}", rest.trim_start_matches("/?").trim_start_matches('/')),
-        (_, None) => expression.to_owned(),
-    }
-}
-
-fn unslashed(expression: &str) -> String {
-    format!("^/{}", expression.trim_start_matches('^').trim_start_matches('/'))
-}
-
-/// The patterns of an expression in a folder.
-fn all(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
-    let branches = regex::branches(expression).into_iter();
-    let all: Option<Vec<_>> = branches.map(|branch| all_of_branch(branch, base, any_case)).collect();
-    Some(all?.concat())
-}
-
-fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
-    let text = expression.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
-    let mut patterns = paths::expression(&anchored(&text, base))?;
-    if let Some(base) = base.filter(|_| !text.starts_with('^')) {
-        patterns = patterns.iter().map(|pattern| regex::within(base, pattern)).collect::<Option<_>>()?;
-        // The path of a folder's rule begins without a slash.
-        if expression.starts_with('/') {
-            let begin = format!("{base}**/");
-            for pattern in &mut patterns {
-                *pattern = pattern.replacen(&begin, &format!("{base}*/**/"), 1);
-            }
-        }
-    }
-    if any_case {
-        let cases: Option<Vec<Vec<String>>> =
-            patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
-        patterns = cases?.concat();
-    }
-    Some(patterns)
 }
 
 /// A front controller, for a folder or for what is below a prefix. Its path.

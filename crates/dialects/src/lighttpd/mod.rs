@@ -2,6 +2,7 @@
 
 mod convert;
 mod names;
+mod order;
 mod read;
 
 pub use convert::convert;
