@@ -1458,6 +1458,9 @@ fn apache_knows_the_front_controllers_of_applications() {
         Web::Apache,
         &[
             (&site("RewriteRule ^.*$ index.php [NC,L]"), 3, "cannot be converted"),
+            // What does not match.
+            (&site("RewriteRule !\\d - [F]"), 3, "cannot be converted"),
+            (&site("RewriteRule !a /b [L]"), 3, "cannot be converted"),
             (
                 &site("THERE\nRewriteRule ^a - [L]\nRewriteRule ^.*$ index.php [NC,L]"),
                 5,

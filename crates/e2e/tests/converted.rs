@@ -153,6 +153,7 @@ fn rules_of_apache_reject_what_their_conditions_find() {
          RewriteCond %{REMOTE_ADDR} !^192\\.0\\.2\\.\nRewriteRule ^far/ - [F]\n\
          RewriteCond %{REQUEST_URI} ^/own/\nRewriteCond %{REQUEST_URI} !^/own/open\nRewriteRule ^ - [G]\n\
          RewriteCond %{HTTP:X-Own} ^(a|b)$\nRewriteRule ^ - [F]\n\
+         RewriteCond %{HTTP:X-Only} y\nRewriteRule !\\.txt$ - [F]\n\
          RewriteRule ^(?:build|config)/.* - [R=404,L]\nRewriteRule ^(?:\\.(?!well-known)|occ).* - [R=404,L]\n\
          RewriteRule \"/\\.|^\\.(?!well-known/)\" - [F]\nRewriteRule ^(.+/.*|autoload)\\.php($|/) - [F]\n\
          RewriteCond %{REQUEST_FILENAME} !-d\nRewriteCond %{REQUEST_URI} (.+)/$\nRewriteRule ^ %1 [L,R=301]\n\
@@ -179,6 +180,8 @@ fn rules_of_apache_reject_what_their_conditions_find() {
         ("GET /near/x", "User-Agent: spider".to_owned(), 403),
         ("GET /near/x", "User-Agent: x\r\nX-Own: b".to_owned(), 403),
         ("GET /near/x", "User-Agent: x\r\nX-Own: c".to_owned(), 200),
+        ("GET /near/x", "User-Agent: x\r\nX-Only: y".to_owned(), 403),
+        ("GET /locked.txt", "User-Agent: x\r\nX-Only: y".to_owned(), 200),
         ("GET /far/x", "User-Agent: x".to_owned(), 403),
         ("GET /own/x", "User-Agent: x".to_owned(), 410),
         ("GET /own/open", "User-Agent: x".to_owned(), 200),

@@ -45,7 +45,7 @@ pub fn denials(
 ) -> Option<Vec<Scope>> {
     let place = &rule.place;
     let expression = rule.argument(0);
-    if conditions.is_empty() && !expression.contains("(?!") {
+    if conditions.is_empty() && !excepts(expression) {
         return None;
     }
     let any_case = conditions::has_flag(rule, "NC", "nocase");
@@ -53,6 +53,11 @@ pub fn denials(
     let paths = match base.filter(|base| *base != "/") {
         Some(base) if every => vec![vec![base.to_owned()]],
         _ if every => vec![Vec::new()],
+        base if expression.starts_with('!') => {
+            let found = all(&expression[1..], base, any_case)?;
+            let except = found.into_iter().map(|path| format!("!{path}"));
+            vec![base.map(str::to_owned).into_iter().chain(except).collect()]
+        }
         _ => excepting(expression).iter().map(|one| one.patterns(base, any_case)).collect::<Option<_>>()?,
     };
     let mut out = Vec::new();
@@ -75,6 +80,11 @@ pub fn denials(
         }
     }
     Some(out)
+}
+
+/// Whether an expression says which paths it is not for.
+pub fn excepts(expression: &str) -> bool {
+    expression.starts_with('!') || expression.contains("(?!")
 }
 
 /// An expression, and one that finds what it excepts by `(?!…)`.
@@ -142,6 +152,10 @@ pub fn unslashed(expression: &str) -> String {
 
 /// The patterns of an expression in a folder.
 pub fn all(expression: &str, base: Option<&str>, any_case: bool) -> Option<Vec<String>> {
+    // What an expression does not find is no pattern.
+    if expression.starts_with('!') {
+        return None;
+    }
     let branches = regex::branches(expression).into_iter();
     let all: Option<Vec<_>> = branches.map(|branch| all_of_branch(branch, base, any_case)).collect();
     Some(all?.concat())

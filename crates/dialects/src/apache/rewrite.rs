@@ -8,7 +8,9 @@ use crate::within::covers;
 
 use super::conditions;
 use super::paths;
-use super::rejections::{all, anchored, denials, excepting, is_everything, reject, rejection, unslashed};
+use super::rejections::{
+    all, anchored, denials, excepting, excepts, is_everything, reject, rejection, unslashed,
+};
 
 /// The rules of a section, in order.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +90,7 @@ impl Rewrites {
                 continue;
             }
             let is_done = match rejection(rule) {
-                Some(status) if !conditions.is_empty() || rule.argument(0).contains("(?!") => {
+                Some(status) if !conditions.is_empty() || excepts(rule.argument(0)) => {
                     denials(conditions, rule, status, base).map(|_| ())
                 }
                 Some(status) => reject(rule, status, base, host),
@@ -388,7 +390,8 @@ fn plain<'f>(
     if rest.contains(['$', '%']) {
         return None;
     }
-    let expression = anchored(rule.argument(0), base);
+    let expression = Some(rule.argument(0)).filter(|text| !text.starts_with('!'))?;
+    let expression = anchored(expression, base);
     let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
     if flag("P", "proxy").is_some() {
         let url = target.strip_suffix("$1").filter(|url| url.ends_with('/'))?;
