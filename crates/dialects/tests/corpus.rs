@@ -16,6 +16,10 @@ const FILES: &[(&str, &str)] = &[
     ("/etc/mime.types", "# types\ntext/html html htm\nimage/x-own own\r\napplication/x-none\n"),
     ("/etc/throttle.conf", "** 100000\n"),
     ("/srv/protected/.htpasswd", "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n"),
+    (
+        "/etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:1001::/home/b/bob:/bin/sh\n",
+    ),
     ("/etc/shadow", "root:$1$ab$cdefghijklmnopqrstuv./:1:2:3\n"),
     ("/etc/uhttpd.crt", "-----BEGIN CERTIFICATE-----\n"),
     ("/etc/uhttpd.key", "-----BEGIN PRIVATE KEY-----\n"),

@@ -4,12 +4,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use e2e::device::{self, bounded, example, page};
-use e2e::{Folder, Rows, Server, Signal, Site, TIMEOUT, command, program, signal_process, wait_until};
+use e2e::{
+    Folder, Rows, Server, Signal, Site, TIMEOUT, command, is_root, program, signal_process, wait_until,
+};
 
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\numask\n";
 
@@ -198,6 +201,32 @@ fn boa_has_a_folder_for_each_address_and_name() {
 }
 
 /// A time as in an access log, with brackets, becomes `[time +0300]`.
+#[test]
+fn boa_denies_files_of_users_and_their_scripts() {
+    if !is_root() {
+        // Only in a chroot does the server read other accounts.
+        return;
+    }
+    let conf = "Port 0\nListen 127.0.0.1\nUser daemon\nServerRoot /\nDocumentRoot /www\nDefaultType text/plain\n\
+                UserDir public_html\nAddType application/x-httpd-cgi cgi\nDeny /home/*/private/*\n";
+    let mut site = Site::new().file_beside_root("etc/passwd", "ann:x:1000:1000::/home/ann:/bin/sh\n");
+    for file in ["page", "run.cgi", "private/page", "sub/run.cgi"] {
+        site = site.file_beside_root(&format!("home/ann/public_html/{file}"), "text");
+    }
+    fs::set_permissions(site.home(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let server = serve(site, "boa.conf", conf, &["--boa", "-d", "-r", ".", "-f", "/boa.conf"]);
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/~ann/page", "200 text"),
+        ("/~ann/run.cgi", "403"),
+        ("/~ann/sub/run.cgi", "403"),
+        ("/~ann/private/page", "403"),
+        ("/%7Eann/private/page", "403"),
+    ] {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+}
+
 fn without_time(line: &str) -> String {
     let Some((before, behind)) = line.split_once('[') else { return line.to_owned() };
     let Some((time, after)) = behind.split_once(']') else { return line.to_owned() };

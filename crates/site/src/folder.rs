@@ -91,6 +91,8 @@ pub struct Home<'a> {
 
 /// The file with the accounts, unless the configuration names another one.
 pub const PASSWD: &str = "/etc/passwd";
+const HOME: &str = "/home";
+const LEAST_UID: u32 = 1000;
 /// The account that others map unknown users to.
 const NOBODY: u32 = 65534;
 /// Bytes of a user's name.
@@ -404,6 +406,18 @@ impl<'a> FolderName<'a> {
 }
 
 impl UserFolders {
+    /// Those of all people with a home in `/home`, with an empty folder.
+    pub fn of_people() -> UserFolders {
+        UserFolders {
+            folder: SafePath::from_decoded("/").unwrap_or_else(|_| unreachable!("it is the root")),
+            homes: vec![HOME.into()],
+            passwd: PASSWD.into(),
+            least_uid: LEAST_UID,
+            only: Vec::new(),
+            except: Vec::new(),
+        }
+    }
+
     /// The user in a path `~user/…`. `None`: there is none who may have a folder.
     pub fn user<'p>(&self, path: &'p SafePath<'_>) -> Option<&'p str> {
         let first = path.as_str().split('/').next()?;
@@ -438,6 +452,19 @@ impl UserFolders {
                 home.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
             let below = SafePath::from_decoded(&["/", below].concat()).ok()?;
             (is_plain && !below.as_str().is_empty()).then_some(Home { base, below })
+        })
+    }
+
+    /// The users in the text of the passwd file that may have folders, and their homes.
+    pub fn homes<'p>(&self, passwd: &'p [u8]) -> impl Iterator<Item = (&'p str, PathBuf)> {
+        let names = passwd.split(|byte| *byte == b'\n').filter_map(|line| {
+            let end = line.iter().position(|byte| *byte == b':')?;
+            std::str::from_utf8(&line[..end]).ok()
+        });
+        names.filter_map(|name| {
+            let path = SafePath::from_decoded(&["/~", name].concat()).ok()?;
+            let home = self.home(passwd, self.user(&path)?)?;
+            Some((name, home.base.join(home.below.as_str())))
         })
     }
 
@@ -638,6 +665,8 @@ mod tests {
             let home = home.map(|home| format!("{} {}", home.base.display(), home.below.as_str()));
             assert_eq!(home.as_deref(), expected, "{user}");
         }
+        let homes: Vec<_> = users.homes(ACCOUNTS.as_bytes()).collect();
+        assert_eq!(homes, [("ann", "/home/ann".into()), ("anna", "/data/homes/anna".into())]);
     }
 
     #[test]

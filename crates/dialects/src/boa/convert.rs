@@ -10,6 +10,7 @@ use super::flags::Flags;
 use super::glob;
 use super::hosts::{self, Host};
 use super::types::Types;
+use super::users;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
@@ -95,7 +96,7 @@ impl Reading<'_> {
             aliases::usable(self.directives.each(&["Alias", "ScriptAlias", "Redirect"]), &mut self.findings);
         self.hosts = hosts::hosts(self.directives, self.path, self.disk, &mut self.findings);
         self.server(flags);
-        self.default_host();
+        self.default_host(flags);
         self.files();
         self.environment();
         self.routes_of_hosts();
@@ -176,7 +177,7 @@ impl Reading<'_> {
         self.document.top.set(line, "listen", vec![format!("{address}:{number}")]);
     }
 
-    fn default_host(&mut self) {
+    fn default_host(&mut self, flags: &Flags) {
         if let Some(Host { address: None, root, default_folder, line, .. }) =
             self.hosts.as_ref().and_then(|hosts| hosts.first())
         {
@@ -197,6 +198,11 @@ impl Reading<'_> {
             }
         }
         self.text_key("UserDir", "user_folders");
+        if let (Some(given), Some(_)) = (self.directives.text("UserDir"), &flags.chroot) {
+            let mut keys = Keys::default();
+            keys.set(given.at(), "homes", vec![(self.path)("/home")]);
+            self.document.section(given.at(), "[accounts]", keys);
+        }
     }
 
     fn files(&mut self) {
@@ -417,12 +423,18 @@ impl Reading<'_> {
         }
     }
 
-    /// The rules of `Allow` and `Deny` for the files of one host, and for those of the aliases.
+    /// The rules of `Allow` and `Deny` for the files of one host, and for those of the aliases and of users.
     fn rules(&mut self, header: &str, root: Option<&str>, folder: Option<&str>) {
+        let of_users = self.directives.text("UserDir");
+        if let Some(keys) = of_users.and_then(|given| users::denied_scripts(given.at(), &self.types)) {
+            self.document.section(of_users.and_then(|given| given.at()), header, keys);
+        }
         let own = root.map(|root| (format!("{}/", root.trim_end_matches('/')), "/".to_owned()));
         let of_aliases = self.aliases.iter().filter(|alias| alias.kind != Kind::Redirect);
         let places = of_aliases.map(|alias| (format!("{}/", self.target(alias, folder)), alias.prefix()));
-        let places: Vec<(String, String)> = own.into_iter().chain(places).collect();
+        let of_users = of_users.map(|given| users::folders(given.value, self.disk, self.path));
+        let places: Vec<(String, String)> =
+            own.into_iter().chain(places).chain(of_users.into_iter().flatten()).collect();
         for given in self.directives.each(&["Allow", "Deny"]) {
             let pattern =
                 if given.value.starts_with('/') { (self.path)(given.value) } else { given.value.to_owned() };

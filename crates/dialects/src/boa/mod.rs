@@ -7,6 +7,7 @@ mod flags;
 mod glob;
 mod hosts;
 mod types;
+mod users;
 
 pub use convert::convert;
 pub use directives::names;

@@ -9,12 +9,10 @@ use taipan_http::target::SafePath;
 
 use super::keys::Scope;
 use super::section::Section;
-use crate::folder::{FolderName, HostFolder, PASSWD, UserFolders};
+use crate::folder::{FolderName, HostFolder, UserFolders};
 
 /// Statuses that need a field of their own.
 const INCOMPLETE: [u16; 5] = [401, 405, 407, 416, 426];
-const HOME: &str = "/home";
-const LEAST_UID: u32 = 1000;
 
 /// The folders of a root with variables. `None`: the root has none, or after an error.
 pub fn host_folder(section: &Section, root: Option<&Path>) -> Option<HostFolder> {
@@ -68,14 +66,7 @@ fn missing_folder(section: &Section) -> Option<Status> {
 
 /// The settings of all user folders, with an empty folder.
 pub fn users(top: &Section) -> UserFolders {
-    let nothing = UserFolders {
-        folder: SafePath::from_decoded("/").unwrap_or_else(|_| unreachable!("it is the root")),
-        homes: vec![HOME.into()],
-        passwd: PASSWD.into(),
-        least_uid: LEAST_UID,
-        only: Vec::new(),
-        except: Vec::new(),
-    };
+    let nothing = UserFolders::of_people();
     let Some(section) = top.section("accounts", Scope::Accounts) else { return nothing };
     let names = |key| -> Vec<String> {
         section.texts(key).unwrap_or_default().iter().map(|name| name.value.to_owned()).collect()
