@@ -227,6 +227,23 @@ fn boa_denies_files_of_users_and_their_scripts() {
     }
 }
 
+#[test]
+fn a_page_called_as_the_program_is_sent_where_flags_are_the_whole_configuration() {
+    let mut rows = Rows::new();
+    for (name, flags) in [
+        ("thttpd", &["--thttpd", "-D", "-h", "127.0.0.1", "-p", "0"][..]),
+        ("uhttpd", &["--uhttpd", "-f", "-p", "127.0.0.1:0"]),
+    ] {
+        let site = Site::new().file(name, "a page");
+        let server = site.start_with(1, |site| {
+            let mut taipan = command();
+            taipan.args(flags).current_dir(site.home().join("www"));
+            taipan
+        });
+        rows.check(name, answer(&server, &format!("/{name}")).as_str(), "200 a page");
+    }
+}
+
 fn without_time(line: &str) -> String {
     let Some((before, behind)) = line.split_once('[') else { return line.to_owned() };
     let Some((time, after)) = behind.split_once(']') else { return line.to_owned() };

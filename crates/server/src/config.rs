@@ -68,7 +68,12 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
     if !geteuid().is_root() {
         (configuration.site.user, configuration.site.group) = (None, None);
     }
-    for file in disk.read.into_inner() {
+    let read = disk.read.into_inner();
+    // Where there are only flags, the configuration is called as the program is, and a page may have this name.
+    if !read.contains(&conversion.file) {
+        configuration.places.unmark("include", &conversion.file);
+    }
+    for file in read {
         let place = Place { file: conversion.file.as_path().into(), line: None };
         configuration.places.mark("include", file, place);
     }

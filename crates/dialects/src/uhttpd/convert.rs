@@ -561,6 +561,7 @@ impl<'r> Reading<'r> {
             ('A', "TCP keep-alive has no effect: a connection without progress ends by its timeouts"),
             ('L', "the script of Lua has no effect without its prefix"),
             ('O', "the script of ucode has no effect without its prefix"),
+            ('P', "the ciphers of TLS are those of the server"),
             ('U', "the socket of ubus has no effect"),
             ('a', "passwords of ubus have no effect"),
             ('X', "fields for other origins are only for ubus, and have no effect"),

@@ -13,14 +13,14 @@ const USAGE: &str = "usage: uhttpd -p [ADDRESS:]PORT [-s [ADDRESS:]PORT -C CERTI
 
 /// Flags without a value.
 const ALONE: [char; 7] = ['a', 'D', 'f', 'q', 'R', 'S', 'X'];
-const WITH_VALUE: [char; 27] = [
-    'A', 'c', 'C', 'd', 'E', 'h', 'H', 'i', 'I', 'k', 'K', 'l', 'L', 'm', 'n', 'N', 'o', 'O', 'p', 'r', 's',
-    't', 'T', 'u', 'U', 'x', 'y',
+const WITH_VALUE: [char; 28] = [
+    'A', 'c', 'C', 'd', 'E', 'h', 'H', 'i', 'I', 'k', 'K', 'l', 'L', 'm', 'n', 'N', 'o', 'O', 'p', 'P', 'r',
+    's', 't', 'T', 'u', 'U', 'x', 'y',
 ];
 
 /// The letters of the flags.
-pub const LETTERS: [char; 34] = {
-    let mut all = ['a'; 34];
+pub const LETTERS: [char; 35] = {
+    let mut all = ['a'; 35];
     let mut at = 0;
     while at < all.len() {
         all[at] = if at < ALONE.len() { ALONE[at] } else { WITH_VALUE[at - ALONE.len()] };

@@ -170,7 +170,9 @@ const UHTTPD: Table = Table {
             "-a",
             "-X",
             "-U",
-            "/run/ubus.sock"
+            "/run/ubus.sock",
+            "-P",
+            "ECDHE-RSA-AES128-GCM-SHA256"
         ],
         conf: "",
         rows: &[
@@ -183,6 +185,7 @@ const UHTTPD: Table = Table {
             ("-a", Get("/plain"), "200 plain"),
             ("-X", Get("/plain"), "200 plain"),
             ("-U", Get("/plain"), "200 plain"),
+            ("-P", Get("/plain"), "200 plain"),
         ],
     }],
     needless: &[],

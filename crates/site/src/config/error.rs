@@ -72,6 +72,11 @@ impl Places {
         self.0.entry((key, value.as_ref().to_owned())).or_insert(place);
     }
 
+    /// Forgets one of the values of `key`.
+    pub fn unmark(&mut self, key: &'static str, value: &Path) {
+        self.0.remove(&(key, value.to_owned()));
+    }
+
     pub fn values(&self, key: &str) -> impl Iterator<Item = (&Path, &Place)> {
         let all = self.0.iter().filter(move |((own, _), _)| *own == key);
         all.map(|((_, path), place)| (path.as_path(), place))
