@@ -103,12 +103,21 @@ fn reports_a_script_that_cannot_be_started() {
         .script("none.cgi", "#!/no/such/program\n")
         .script("binary.cgi", "\x7fELF no binary")
         .script("empty.cgi", "")
+        .script("crlf.cgi", "#!/bin/sh\r\necho\r\n")
+        .script("no-program.cgi", "#!/etc/passwd\n")
         .config(CGI)
         .start();
-    for name in ["none", "binary", "empty"] {
+    for (name, status, expected) in [
+        ("none", 502, "the program that its first line names"),
+        ("binary", 502, "/bin/sh"),
+        ("empty", 502, "/bin/sh"),
+        ("crlf", 502, "a line that ends with CRLF names another program"),
+        ("no-program", 403, "its account may not execute it"),
+    ] {
         let response = server.get(&format!("/{name}.cgi"));
-        assert!(matches!(response.status, 500 | 502), "{name}: {response}");
-        server.wait_for_line(&format!("/{name}.cgi"), TIMEOUT);
+        assert_eq!(response.status, status, "{name}: {response}");
+        let line = server.wait_for_line(&format!("/{name}.cgi"), TIMEOUT);
+        assert!(line.contains("cannot start the script: ") && line.contains(expected), "{name}: {line}");
     }
 }
 

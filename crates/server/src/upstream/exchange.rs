@@ -500,8 +500,8 @@ impl UpstreamExchange {
         }
         match self.exit().await {
             Some(Exit::NotStarted(errno)) => {
-                let reason = io::Error::from_raw_os_error(errno);
-                log::error(format_args!("{}: cannot start the script: {reason}", self.label));
+                let (reason, what_to_do) = (io::Error::from_raw_os_error(errno), how_to_start(errno));
+                log::error(format_args!("{}: cannot start the script: {reason}{what_to_do}", self.label));
                 self.fail(match errno {
                     libc::EACCES | libc::EPERM => Status::FORBIDDEN,
                     libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => Status::SERVICE_UNAVAILABLE,
@@ -542,5 +542,20 @@ impl UpstreamExchange {
             Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
             Some(exit) => format!(", {exit}"),
         }
+    }
+}
+
+/// What the kernel's reason for not starting a script that exists leaves out.
+fn how_to_start(errno: i32) -> &'static str {
+    match errno {
+        libc::ENOENT => {
+            "; the program that its first line names, or the loader of its libraries, does not exist; a line that ends with \
+             CRLF names another program"
+        }
+        libc::ENOEXEC => {
+            "; write the program that runs it in its first line, such as #!/bin/sh; a program must be one for this machine"
+        }
+        libc::EACCES => "; its account may not execute it, or the program that its first line names",
+        _ => "",
     }
 }
