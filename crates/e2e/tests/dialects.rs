@@ -534,6 +534,24 @@ fn signals_mean_what_they_mean_to_the_other_server() {
     server.wait_for_line("requests", Duration::from_secs(20));
     server.signal(Signal::USR1);
     rows.check("USR1", server.wait(TIMEOUT).code(), Some(0));
+    for flags in [
+        &["--thttpd", "-D", "-h", "127.0.0.1", "-p", "0", "-d", "www"][..],
+        &["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www"],
+        &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "www"],
+    ] {
+        for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
+            let mut server = site().start_with(1, |site| {
+                let mut taipan = command();
+                taipan.args(flags).current_dir(site.home());
+                taipan
+            });
+            // A client that has sent half a request does not delay the end.
+            let mut client = server.connect();
+            client.send("GET / HTTP/1.1\r\n");
+            server.signal(signal);
+            rows.check(format!("{} {signal:?}", flags[0]), server.wait(TIMEOUT).code(), Some(code));
+        }
+    }
 }
 
 /// What `explain` prints for a request, without the file that a rule stands in.

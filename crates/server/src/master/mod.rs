@@ -50,7 +50,6 @@ use site::model::Site;
 use crate::control::{Client, Control, DrainChange, Request};
 use crate::file_stamps::FileStamps;
 use crate::flags::{Presence, Serve};
-use crate::generation::INTERRUPTED;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::process::privilege::Accounts;
@@ -402,7 +401,7 @@ impl Master {
         while let Some(event) = self.signals.as_ref().and_then(|signals| signals.next(set)) {
             match event {
                 SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
-                SignalEvent::Stop => self.end_all(&MasterCommand::Stop, INTERRUPTED),
+                SignalEvent::Stop(code) => self.end_all(&MasterCommand::Stop, code),
                 SignalEvent::Reload => self.reload(Vec::new()),
                 SignalEvent::ReopenLogs => self.reopen_logs(),
                 SignalEvent::Upgrade => self.upgrade(None),

@@ -7,11 +7,14 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use site::model::SignalSet;
 
+use crate::generation::INTERRUPTED;
+
 /// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalEvent {
     Leave,
-    Stop,
+    /// End at once, with this exit code.
+    Stop(u8),
     Reload,
     ReopenLogs,
     Upgrade,
@@ -37,9 +40,10 @@ const fn meaning(set: SignalSet, signal: Signal) -> Option<SignalEvent> {
     use SignalEvent::{ChildEnded, Leave, LogStats, Reload, ReopenLogs, Stop, Upgrade};
     Some(match (set, signal) {
         (_, Signal::SIGCHLD) => ChildEnded,
-        (_, Signal::SIGINT) => Stop,
+        (_, Signal::SIGINT) => Stop(INTERRUPTED),
         (SignalSet::Taipan | SignalSet::Boa, Signal::SIGTERM) => Leave,
-        (SignalSet::Thttpd | SignalSet::Busybox, Signal::SIGTERM) => Stop,
+        // No failure: it is how a service is stopped.
+        (SignalSet::Thttpd | SignalSet::Busybox, Signal::SIGTERM) => Stop(0),
         (SignalSet::Thttpd, Signal::SIGHUP) => ReopenLogs,
         (_, Signal::SIGHUP) => Reload,
         (SignalSet::Taipan, Signal::SIGUSR1) => ReopenLogs,
