@@ -242,6 +242,27 @@ fn folders_of_names_may_have_password_files() {
 }
 
 #[test]
+fn a_named_file_beside_the_folders_of_names_hides_none_of_them() {
+    let mut site = Site::new()
+        .every_protocol()
+        .config_without_root("root = \"hosts/$host\"\nlisting = true\nthrottle_file = \"hosts/slow.txt\"\n");
+    site = site.file_beside_root("hosts/slow.txt", "/none 1\n");
+    site = site.file_beside_root("hosts/a.example/index.html", "the index");
+    let server = site.file_beside_root("hosts/b.example/page", "page").start();
+    let mut rows = Rows::new();
+    for (host, target, expected) in [
+        ("a.example", "/", "200 the index"),
+        ("b.example", "/page", "200 page"),
+        ("slow.txt", "/", "404"),
+        ("slow.txt", "/slow.txt", "404"),
+    ] {
+        rows.check(format!("{host}{target}"), outcome(&server, "GET", host, target, "").as_str(), expected);
+    }
+    let listing = outcome(&server, "GET", "b.example", "/", "");
+    rows.holds("the listing", "is there", listing.starts_with("200") && listing.contains("page"));
+}
+
+#[test]
 fn links_to_files_that_the_configuration_reads_are_never_served() {
     let site = Site::new()
         .file_beside_root("users.txt", htpasswd("ann", "ann"))

@@ -229,7 +229,8 @@ fn paths_of(path: &Path, source: &dyn Source) -> Vec<PathBuf> {
 /// The files that lie beneath the folder of some name, and their paths there.
 fn of_names(folder: &HostFolder, files: &[NamedFile]) -> (Vec<SafePath<'static>>, Vec<PathBuf>) {
     let found = files.iter().flat_map(|file| &file.paths).filter_map(|path| {
-        let root = folder.root_of(path)?;
+        // A file beside the folders is called as a name may be, and has no path beneath it.
+        let root = folder.root_of(path).filter(|root| root != path)?;
         Some((below(path, &root)?, path.clone()))
     });
     found.unzip()
