@@ -382,6 +382,25 @@ fn thttpd_sends_the_error_pages_of_its_folder_and_of_each_host() {
 }
 
 #[test]
+fn thttpd_compares_its_patterns_of_scripts_with_the_folder_of_the_host_in_front() {
+    let mut rows = Rows::new();
+    for (pattern, path, runs) in [
+        ("**.cgi", "/a.cgi", true),
+        ("/*/cgi-bin/*", "/cgi-bin/a.cgi", true),
+        ("/*/cgi-bin/*", "/sub/cgi-bin/a.cgi", false),
+        ("**/cgi-bin/*", "/cgi-bin/a.cgi", true),
+        ("**/cgi-bin/*", "/sub/cgi-bin/a.cgi", true),
+    ] {
+        let file = format!("names/a.example{path}");
+        let site = Site::new().script_beside_root(&file, "#!/bin/sh\nprintf 'Content-Type: a/b\\n\\nrun'\n");
+        let text = format!("port=0 host=127.0.0.1 dir=HOME/names logfile=/dev/null vhost cgipat={pattern}\n");
+        let server = serve(site, "thttpd.conf", &text, &["--thttpd", "-D", "-C", "thttpd.conf"]);
+        let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+        rows.check(format!("{pattern} {path}"), response.text() == "run", runs);
+    }
+}
+
+#[test]
 fn each_line_of_busybox_that_has_an_effect_has_it() {
     let server = busybox(
         "E404:missing.html\nI:plain\n.own:image/x-own\n/private:user:pass\n*.sh:/bin/sh\nA:127.\nD:*\n",

@@ -225,11 +225,25 @@ impl Reading<'_> {
             return;
         };
         self.document.top.set(None, "env", Value::Table(vec![("PATH".to_owned(), SCRIPT_PATH.into())]));
-        for alternative in pattern.value.split('|') {
-            let mut keys = Keys::default();
-            keys.set(pattern.line, "path", format!("/{}", alternative.trim_start_matches('/')));
-            keys.set(pattern.line, "cgi", true);
-            self.document.section(pattern.line, "[[route]]", keys);
+        for alternative in pattern.value.split('|').map(|text| text.trim_start_matches('/')) {
+            let paths = match self.is_on("vhost") {
+                true => below_a_host(alternative),
+                false => vec![format!("/{alternative}")],
+            };
+            if paths.is_empty() {
+                let what = format!(
+                    "cgipat {}: with vhost, a pattern begins with the folder of the host",
+                    alternative.escape_debug()
+                );
+                let what_to_do = "begin it with ** or */, as in */cgi-bin/*, for the scripts of all hosts";
+                self.findings.error(pattern.line, what, what_to_do);
+            }
+            for path in paths {
+                let mut keys = Keys::default();
+                keys.set(pattern.line, "path", path);
+                keys.set(pattern.line, "cgi", true);
+                self.document.section(pattern.line, "[[route]]", keys);
+            }
         }
         let mut keys = Keys::default();
         keys.set(None, "total", SCRIPT_TIME);
@@ -308,6 +322,20 @@ impl Reading<'_> {
         }
         keys.set(None, "error", if self.is_on("debug") { "stderr" } else { "syslog" });
         self.document.section(None, "[log]", keys);
+    }
+}
+
+/// The paths of any host that a pattern matches, which thttpd compares with the folder of the host in front of them.
+/// None, if its first segment is not for every host.
+fn below_a_host(pattern: &str) -> Vec<String> {
+    match (pattern.strip_prefix("**"), pattern.strip_prefix("*/")) {
+        // The two asterisks may stand for the folder of the host alone.
+        (Some(rest), _) => {
+            let alone = rest.starts_with('/').then(|| rest.to_owned());
+            [format!("/**{rest}")].into_iter().chain(alone).collect()
+        }
+        (None, Some(rest)) => vec![format!("/{rest}")],
+        (None, None) => Vec::new(),
     }
 }
 
