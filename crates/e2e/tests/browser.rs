@@ -948,6 +948,28 @@ fn the_page_of_a_server_at_rest_makes_no_requests() {
 }
 
 #[test]
+fn the_page_shows_no_rates_before_it_has_the_history() {
+    let server = watched_site("").start();
+    let mut browser = Browser::start();
+    browser.call("Network.enable", json!({}));
+    browser.call("Network.setBlockedURLs", json!({ "urls": ["*?history=*"] }));
+    browser.open(&server.url("/-/status"));
+    expect_state(&mut browser, "live");
+    browser.value(COUNT_CHANGES);
+    assert!(wait_until(TIMEOUT, || browser.value("changes.facts").as_u64() >= Some(2)));
+    let texts = "['rate', 'errors', 'first-byte', 'sending', 'hits'].map(id => \
+                 document.getElementById(id).textContent).join(' ')";
+    assert_eq!(browser.value(texts), "– – – – –");
+    assert_ne!(browser.value("document.getElementById('memory').textContent"), "–");
+    browser.call("Network.setBlockedURLs", json!({ "urls": [] }));
+    assert!(
+        wait_until(TIMEOUT, || browser.value(texts) == "0/s – – 0\u{a0}B/s –"),
+        "{}",
+        browser.value(texts)
+    );
+}
+
+#[test]
 fn the_page_says_that_the_server_is_gone_and_goes_on_when_it_is_back() {
     let listen = format!("listen = \"127.0.0.1:{}\"", free_port());
     let mut server = watched_site(&listen).start();

@@ -213,11 +213,11 @@ const fill = (id, rows) => {
   });
 };
 
-// The last second, of which the history has whole numbers.
-const showTiles = report => {
-  const point = past && past.step === 1 ? past.points[past.points.length - 1] : second;
-  const value = name => point ? point[series.indexOf(name) + 1] : 0;
-  const tile = (id, text, name) => { set($(id), text); $(id).className = name || ""; };
+const tile = (id, text, name) => { set($(id), text); $(id).className = name || ""; };
+// The last second, of which the history has whole numbers. Only the history says which number is which.
+const showLastSecond = () => {
+  const point = past.step === 1 ? past.points[past.points.length - 1] : second;
+  const value = name => point ? point[past.series.indexOf(name) + 1] : 0;
   const errors = value("server_error");
   const responses = value("success") + value("redirect") + value("client_error") + errors;
   const hits = value("cache_hits"), looked = hits + value("cache_misses");
@@ -226,12 +226,13 @@ const showTiles = report => {
   tile("first-byte", value("first_byte_p99") ? time(value("first_byte_p99")) : NONE);
   tile("sending", bytesPerSecond(value("sent")));
   tile("hits", looked ? percent(hits / looked) : NONE);
-  if (!report) return;
+};
+const showTiles = report => {
+  if (past) showLastSecond();
   tile("open", number(report.all.active + report.all.idle + report.all.parked));
   tile("late", time(report.all.delay_us), report.all.delay_us > 100000 && "red");
   tile("memory", report.memory === undefined ? NONE : bytes(report.memory));
 };
-let series = [];
 let second = null;
 
 // Hosts and routes by their names. An event has those that have changed.
@@ -400,16 +401,16 @@ const loadPast = async () => {
     const response = await fetch("?history=" + wanted);
     if (!response.ok || wanted !== range) return;
     past = await response.json();
-    series = past.series;
     drawAll();
-    showTiles();
+    showLastSecond();
   } catch { /* The stream of events tells that there is no connection. */ }
 };
 // The newest point of each kind. Where one is missing, the server is asked.
 const takePoints = newest => {
   second = newest[0];
+  if (!past) return loadPast();
   const point = newest[range];
-  if (!past || !point) return;
+  if (!point) return;
   const before = past.points[past.points.length - 1];
   if (before && point[0] <= before[0]) return;
   if (before && point[0] > before[0] + past.step) return loadPast();
@@ -452,7 +453,7 @@ const connect = () => {
       lasts = [];
       failed = [];
       zones.clear();
-      loadPast();
+      if (past) loadPast();
     }
     showFacts(report);
     takePoints(points);
