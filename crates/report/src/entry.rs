@@ -16,7 +16,8 @@ pub struct Entry<'l> {
     pub target: &'l [u8],
     pub version: &'l [u8],
     pub referer: &'l [u8],
-    pub agent: &'l [u8],
+    /// `None`: the format has no user agents.
+    pub agent: Option<&'l [u8]>,
     pub status: u16,
     pub sent: u64,
     pub time: Time,
@@ -88,7 +89,7 @@ fn common(line: &[u8]) -> Option<Entry<'_>> {
     let sent = if sent == b"-" { 0 } else { number(sent)? };
     let mut entry = Entry { client, host, method, target, version, status, sent, time, ..Entry::default() };
     if let (Some(referer), Some(agent)) = (quoted(&mut rest), quoted(&mut rest)) {
-        (entry.referer, entry.agent) = (referer, agent);
+        (entry.referer, entry.agent) = (referer, Some(agent));
     }
     // What taipan adds. Other servers may add something else.
     let (own_host, seconds) = (word(&mut rest), word(&mut rest));
@@ -231,7 +232,7 @@ fn json(line: &[u8]) -> Option<Entry<'_>> {
                     b"target" | b"uri" | b"request_uri" => entry.target = text,
                     b"version" | b"proto" | b"server_protocol" => entry.version = text,
                     b"referer" | b"http_referer" => entry.referer = text,
-                    b"user_agent" | b"http_user_agent" => entry.agent = text,
+                    b"user_agent" | b"http_user_agent" => entry.agent = Some(text),
                     b"status" => entry.status = number(text)? as u16,
                     b"sent" | b"body_bytes_sent" => entry.sent = number(text)?,
                     b"duration" | b"request_time" => entry.micros = micros(text),
@@ -246,6 +247,7 @@ fn json(line: &[u8]) -> Option<Entry<'_>> {
                     b"status" => entry.status = number(value)? as u16,
                     b"sent" | b"body_bytes_sent" | b"size" => entry.sent = number(value)?,
                     b"duration" | b"request_time" => entry.micros = micros(value),
+                    b"user_agent" | b"http_user_agent" => entry.agent = Some(&[]),
                     _ => {}
                 }
                 rest = &rest[end..];
@@ -304,7 +306,7 @@ mod tests {
         let Some(entry) = parse(line.as_bytes()) else { return "none".to_owned() };
         let Entry { client, host, method, target, status, sent, referer, agent, micros, .. } = entry;
         let [client, host, method, target, referer, agent] =
-            [client, host, method, target, referer, agent].map(text);
+            [client, host, method, target, referer, agent.unwrap_or_default()].map(text);
         let micros = micros.map_or(-1, |micros| micros as i64);
         format!("{client}|{host}|{method}|{target}|{status}|{sent}|{referer}|{agent}|{micros}")
     }

@@ -137,8 +137,9 @@ impl Summary {
         self.first = Some(self.first.map_or(entry.time, |first| first.min(entry.time)));
         self.last = Some(self.last.map_or(entry.time, |last| last.max(entry.time)));
         self.statuses.entry(entry.status.min(999)).or_default().add(sent, micros);
-        let agent = self.kind_of(entry.agent);
-        self.add_agent(entry, agent, micros);
+        if let Some(agent) = entry.agent {
+            self.add_agent(agent, sent, micros);
+        }
         self.add_time(entry);
         self.add_target(entry, micros);
         self.methods.add(if entry.method.is_empty() { b"-" } else { entry.method }, sent, micros);
@@ -164,16 +165,16 @@ impl Summary {
         kind
     }
 
-    fn add_agent(&mut self, entry: &Entry<'_>, agent: Agent, micros: u64) {
-        let sent = entry.sent;
-        if agent.is_bot {
+    fn add_agent(&mut self, agent: &[u8], sent: u64, micros: u64) {
+        let kind = self.kind_of(agent);
+        if kind.is_bot {
             self.bots.add(sent, micros);
-            self.bot_names.add(bot_name(entry.agent), sent, micros);
+            self.bot_names.add(bot_name(agent), sent, micros);
         } else {
-            self.browsers.entry(agent.browser).or_default().add(sent, micros);
-            self.systems.entry(agent.system).or_default().add(sent, micros);
+            self.browsers.entry(kind.browser).or_default().add(sent, micros);
+            self.systems.entry(kind.system).or_default().add(sent, micros);
         }
-        self.agents.add(if entry.agent.is_empty() { b"-" } else { entry.agent }, sent, micros);
+        self.agents.add(if agent.is_empty() { b"-" } else { agent }, sent, micros);
     }
 
     fn add_time(&mut self, entry: &Entry<'_>) {
@@ -291,5 +292,30 @@ mod tests {
         assert_eq!(summary.browsers["Firefox"].requests, 3);
         assert_eq!(summary.statuses.keys().copied().collect::<Vec<_>>(), [200, 404, 500]);
         assert_eq!(summary.slowest().len(), 5);
+    }
+
+    #[test]
+    fn counts_no_bots_where_the_format_has_no_user_agents() {
+        let bots = |line: &str| {
+            let mut summary = Summary::default();
+            summary.add_line(line.as_bytes());
+            assert_eq!(summary.all.requests, 1, "{line}");
+            (summary.bots.requests, summary.bot_names.most(9).len(), summary.agents.most(9).len())
+        };
+        let common = r#"192.0.2.1 - - [20/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 100"#;
+        for line in [
+            common,
+            &format!("{common} a.example 0.25 -"),
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.1","status":200}"#,
+        ] {
+            assert_eq!(bots(line), (0, 0, 0), "{line}");
+        }
+        for line in [
+            &*format!(r#"{common} "-" "-""#),
+            &format!(r#"{common} "" """#),
+            r#"{"time":"2026-11-20T07:49:41Z","client":"192.0.2.1","status":200,"user_agent":null}"#,
+        ] {
+            assert_eq!(bots(line), (1, 1, 1), "{line}");
+        }
     }
 }

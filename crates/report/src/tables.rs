@@ -50,10 +50,12 @@ pub(crate) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
         ("requests", grouped(summary.all.requests)),
         ("visits", format!("{more}{}", grouped(summary.visitors))),
         ("sent", bytes(summary.all.bytes)),
-        ("by bots", grouped(summary.bots.requests)),
         ("not found", grouped(summary.statuses.get(&404).map_or(0, |count| count.requests))),
         ("server errors", grouped(failed)),
     ];
+    if summary.agents.names().0 > 0 {
+        facts.insert(3, ("by bots", grouped(summary.bots.requests)));
+    }
     if summary.unknown_lines > 0 {
         facts.push(("lines of no known format", grouped(summary.unknown_lines)));
     }
