@@ -298,3 +298,45 @@ fn explain_names_the_rule_that_decides() {
     assert!(allowed.contains("192.0.3.9 is allowed: no rule matches"), "{allowed}");
     assert!(allowed.contains("HTTP/1.1 200"), "{allowed}");
 }
+
+#[test]
+fn explain_shows_the_response_that_precedes_a_script_or_an_application() {
+    let config = "auth = \"basic\"\nrealm = \"r\"\nsatisfy = \"rules\"\nuser_files = \"USERS\"\n\
+                  [[rule]]\npath = [\"/cgi-bin/secret\", \"/app/secret\"]\nthen = \"authenticate\"\n\
+                  [[rule]]\npath = [\"/cgi-bin/denied\", \"/app/denied\"]\nthen = \"deny\"\n\
+                  [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
+                  [[route]]\npath = \"/app/\"\nproxy = \"http://127.0.0.1:1\"\n\
+                  [[route]]\npath = \"/tokens/\"\nproxy = \"http://127.0.0.1:1\"\njwt = { keys = \"KEYS\" }\n";
+    let site = ["open", "secret", "denied"]
+        .iter()
+        .fold(Site::new().every_protocol(), |site, name| {
+            site.script(&format!("cgi-bin/{name}"), "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\n")
+        })
+        .file("users", "ann:{SHA}iV7+pb2DqpwAKCKN4dF4m7Tsu1o=\n")
+        .file(
+            "keys",
+            r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#,
+        );
+    let root = site.root().display().to_string();
+    let site = site
+        .config(&config.replace("USERS", &format!("{root}/users")).replace("KEYS", &format!("{root}/keys")));
+    let file = site.write_config();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/cgi-bin/open", "response  the output of the script"),
+        ("/cgi-bin/secret", "HTTP/1.1 401 Unauthorized"),
+        ("/cgi-bin/denied", "HTTP/1.1 403 Forbidden"),
+        ("/app/open", "response  that of the application"),
+        ("/app/secret", "HTTP/1.1 401 Unauthorized"),
+        ("/app/denied", "HTTP/1.1 403 Forbidden"),
+        ("/tokens/x", "response  that of the application"),
+    ] {
+        let arguments = ["explain", "GET", target, "-c"];
+        let output = Command::new(program()).args(arguments).arg(&file).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        rows.holds(format!("{target}\n{text}"), expected, text.contains(expected));
+        let has_head = text.contains("response\n          HTTP/1.1 ");
+        rows.holds(&text, "a head, or that nothing was run", has_head == expected.starts_with("HTTP"));
+    }
+    assert!(!site.root().join("ran").exists());
+}

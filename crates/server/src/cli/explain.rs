@@ -71,7 +71,8 @@ pub fn explain(flags: &Explain) -> ExitCode {
             // Authorizers are not called, and the request has no connection.
             let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
-            let responder = Rc::new(Responder { needs, refuses: Cell::new(false), ..responder });
+            let (refuses, withheld) = (Cell::new(false), Some(Cell::new(false)));
+            let responder = Rc::new(Responder { needs, refuses, withheld, ..responder });
             let is_plain = flags.url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
             let authority = flags.url.split('/').nth(2).unwrap_or_default();
             let authority = authority.split('?').next().unwrap_or_default();
@@ -161,24 +162,32 @@ impl Explanation<'_> {
         self.print_trace();
         let responding = self.print_plan();
         self.print_authorizers();
+        if matches!(responding, Responding::Server | Responding::Nothing) && self.print_publishing() {
+            return;
+        }
+        let connection = ConnectionInfo {
+            id: None,
+            client: self.client,
+            group: self.group,
+            via: Via::Nothing,
+            local: self.to,
+            tls: None,
+        };
+        let request = Request { head, connection, interim: None };
+        let response = self.responder.respond(request, RequestBody::None, None).await;
+        let is_withheld = self.responder.withheld.as_ref().is_some_and(Cell::get);
         match responding {
-            Responding::Server | Responding::Nothing if self.print_publishing() => {}
+            Responding::Script if is_withheld => {
+                row("response", format_args!("the output of the script, which explain does not run"));
+            }
+            Responding::Application if is_withheld => {
+                row("response", format_args!("that of the application, which explain does not call"));
+            }
+            // Rules or passwords may precede what would respond.
+            Responding::Script | Responding::Application => print_response(&response),
             Responding::Server | Responding::Nothing => {
-                let connection = ConnectionInfo {
-                    id: None,
-                    client: self.client,
-                    group: self.group,
-                    via: Via::Nothing,
-                    local: self.to,
-                    tls: None,
-                };
-                let request = Request { head, connection, interim: None };
-                let response = self.responder.respond(request, RequestBody::None, None).await;
                 self.print_compression();
                 print_response(&response);
-            }
-            Responding::Script => {
-                row("response", format_args!("the output of the script, which explain does not run"));
             }
         }
     }

@@ -91,12 +91,14 @@ impl Exchange<'_> {
             return response;
         }
         // The route of a script may be another one than that of the path.
-        if let Err(response) = self.verify_token(route).await {
-            return response;
-        }
-        for authorizer in &route.authorizers {
-            if let Err(response) = on_heap(|| self.call_authorizer(request, id, authorizer)).await {
+        if self.responder.needs.authorizers {
+            if let Err(response) = self.verify_token(route).await {
                 return response;
+            }
+            for authorizer in &route.authorizers {
+                if let Err(response) = on_heap(|| self.call_authorizer(request, id, authorizer)).await {
+                    return response;
+                }
             }
         }
         let spelling = match self.raw.as_ref().is_some_and(|raw| raw.route == id) {
@@ -114,6 +116,10 @@ impl Exchange<'_> {
         // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
             return on_heap(|| self.status(route, Status::METHOD_NOT_ALLOWED)).await;
+        }
+        if let Some(withheld) = &self.responder.withheld {
+            withheld.set(true);
+            return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
         }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);

@@ -31,6 +31,8 @@ pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
     pub upstreams: Rc<Upstreams>,
+    /// `Some`: scripts and applications get no requests, and this says whether one would have got the last one.
+    pub withheld: Option<Cell<bool>>,
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Rc<ForwardProxy>>,
     /// Idle connections to the servers of URLs.
@@ -99,6 +101,7 @@ impl Responder {
             services,
             files,
             upstreams,
+            withheld: None,
             forward_proxy,
             idle_connections: IdleConnections::new(keep, most),
             refused_tunnels: LineLimit::default(),

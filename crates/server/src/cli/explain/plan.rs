@@ -20,6 +20,7 @@ use crate::{steps, terminal};
 pub(super) enum Responding {
     Server,
     Script,
+    Application,
     /// The path leads to nothing: the fallback responds, or else the server.
     Nothing,
 }
@@ -91,7 +92,7 @@ impl Explanation<'_> {
                         print_query(fallback);
                     }
                 }
-                Responding::Script
+                Responding::Application
             }
             PlannedAction::Status(_, Cause::NoScript) => Responding::Nothing,
             PlannedAction::Redirect(_)
