@@ -300,19 +300,22 @@ fn explain_names_the_rule_that_decides() {
 }
 
 #[test]
-fn explain_shows_the_response_that_precedes_a_script_or_an_application() {
+fn explain_shows_the_response_that_precedes_a_script_an_application_or_a_change() {
     let config = "auth = \"basic\"\nrealm = \"r\"\nsatisfy = \"rules\"\nuser_files = \"USERS\"\n\
                   [[rule]]\npath = [\"/cgi-bin/secret\", \"/app/secret\"]\nthen = \"authenticate\"\n\
                   [[rule]]\npath = [\"/cgi-bin/denied\", \"/app/denied\"]\nthen = \"deny\"\n\
                   [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
                   [[route]]\npath = \"/app/\"\nproxy = \"http://127.0.0.1:1\"\n\
-                  [[route]]\npath = \"/tokens/\"\nproxy = \"http://127.0.0.1:1\"\njwt = { keys = \"KEYS\" }\n";
+                  [[route]]\npath = \"/tokens/\"\nproxy = \"http://127.0.0.1:1\"\njwt = { keys = \"KEYS\" }\n\
+                  [[route]]\npath = \"/files/\"\npublish = \"files\"\nsatisfy = \"all\"\n";
     let site = ["open", "secret", "denied"]
         .iter()
         .fold(Site::new().every_protocol(), |site, name| {
             site.script(&format!("cgi-bin/{name}"), "#!/bin/sh\n: >\"$DOCUMENT_ROOT/ran\"\n")
         })
-        .file("users", "ann:{SHA}iV7+pb2DqpwAKCKN4dF4m7Tsu1o=\n")
+        .file("files/a.txt", "a")
+        // Her password is "secret".
+        .file("users", "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")
         .file(
             "keys",
             r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#,
@@ -322,21 +325,27 @@ fn explain_shows_the_response_that_precedes_a_script_or_an_application() {
         .config(&config.replace("USERS", &format!("{root}/users")).replace("KEYS", &format!("{root}/keys")));
     let file = site.write_config();
     let mut rows = Rows::new();
-    for (target, expected) in [
-        ("/cgi-bin/open", "response  the output of the script"),
-        ("/cgi-bin/secret", "HTTP/1.1 401 Unauthorized"),
-        ("/cgi-bin/denied", "HTTP/1.1 403 Forbidden"),
-        ("/app/open", "response  that of the application"),
-        ("/app/secret", "HTTP/1.1 401 Unauthorized"),
-        ("/app/denied", "HTTP/1.1 403 Forbidden"),
-        ("/tokens/x", "response  that of the application"),
+    let by_ann = "Authorization: Basic YW5uOnNlY3JldA==";
+    for (method, target, field, expected) in [
+        ("GET", "/cgi-bin/open", "X-A: 1", "response  the output of the script"),
+        ("GET", "/cgi-bin/secret", "X-A: 1", "HTTP/1.1 401 Unauthorized"),
+        ("GET", "/cgi-bin/secret", by_ann, "response  the output of the script"),
+        ("GET", "/cgi-bin/denied", "X-A: 1", "HTTP/1.1 403 Forbidden"),
+        ("GET", "/app/open", "X-A: 1", "response  that of the application"),
+        ("GET", "/app/secret", "X-A: 1", "HTTP/1.1 401 Unauthorized"),
+        ("GET", "/app/denied", "X-A: 1", "HTTP/1.1 403 Forbidden"),
+        ("TRACE", "/cgi-bin/open", "X-A: 1", "HTTP/1.1 405 Method Not Allowed"),
+        ("GET", "/tokens/x", "X-A: 1", "response  that of the application"),
+        ("DELETE", "/files/a.txt", "X-A: 1", "HTTP/1.1 401 Unauthorized"),
+        ("DELETE", "/files/a.txt", by_ann, "publish   DELETE removes the file"),
+        ("PROPFIND", "/files/", by_ann, "HTTP/1.1 405 Method Not Allowed"),
     ] {
-        let arguments = ["explain", "GET", target, "-c"];
+        let arguments = ["explain", method, target, "-H", field, "-c"];
         let output = Command::new(program()).args(arguments).arg(&file).output().expect("it runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        rows.holds(format!("{target}\n{text}"), expected, text.contains(expected));
+        rows.holds(&text, expected, text.contains(expected));
         let has_head = text.contains("response\n          HTTP/1.1 ");
         rows.holds(&text, "a head, or that nothing was run", has_head == expected.starts_with("HTTP"));
     }
-    assert!(!site.root().join("ran").exists());
+    assert!(!site.root().join("ran").exists() && site.root().join("files/a.txt").exists());
 }

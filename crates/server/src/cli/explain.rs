@@ -162,9 +162,6 @@ impl Explanation<'_> {
         self.print_trace();
         let responding = self.print_plan();
         self.print_authorizers();
-        if matches!(responding, Responding::Server | Responding::Nothing) && self.print_publishing() {
-            return;
-        }
         let connection = ConnectionInfo {
             id: None,
             client: self.client,
@@ -176,6 +173,9 @@ impl Explanation<'_> {
         let request = Request { head, connection, interim: None };
         let response = self.responder.respond(request, RequestBody::None, None).await;
         let is_withheld = self.responder.withheld.as_ref().is_some_and(Cell::get);
+        if is_withheld && self.print_publishing() {
+            return;
+        }
         match responding {
             Responding::Script if is_withheld => {
                 row("response", format_args!("the output of the script, which explain does not run"));

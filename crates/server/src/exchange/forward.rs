@@ -117,9 +117,8 @@ impl Exchange<'_> {
         if self.head.method == Method::Trace {
             return on_heap(|| self.status(route, Status::METHOD_NOT_ALLOWED)).await;
         }
-        if let Some(withheld) = &self.responder.withheld {
-            withheld.set(true);
-            return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
+        if let Some(response) = self.withhold() {
+            return response;
         }
         let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
@@ -134,6 +133,12 @@ impl Exchange<'_> {
             true => on_heap(|| self.forward_for_whole(request)).await,
             false => response,
         }
+    }
+
+    /// `Some`: nothing may be run or changed for this request. The response stands for one that is not known.
+    pub(super) fn withhold(&self) -> Option<Response> {
+        self.responder.withheld.as_ref()?.set(true);
+        Some(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE))
     }
 
     /// The response of the upstream.

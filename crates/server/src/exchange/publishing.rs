@@ -144,6 +144,11 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
+        if !matches!(method, DavMethod::Options | DavMethod::PropFind)
+            && let Some(response) = self.withhold()
+        {
+            return response;
+        }
         if is_upload(path) && route.publishes() {
             return on_heap(|| self.resume(request, path, route, method)).await;
         }

@@ -31,7 +31,8 @@ pub struct Responder {
     pub services: Rc<Services>,
     pub files: Rc<Files>,
     pub upstreams: Rc<Upstreams>,
-    /// `Some`: scripts and applications get no requests, and this says whether one would have got the last one.
+    /// `Some`: no script is run, no application called and no file changed, and this says whether a request would have
+    /// led to it.
     pub withheld: Option<Cell<bool>>,
     /// `None`: the site has no forward proxy.
     pub forward_proxy: Option<Rc<ForwardProxy>>,
