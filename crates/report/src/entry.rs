@@ -68,8 +68,7 @@ fn ip(text: &[u8]) -> Option<IpAddr> {
 
 /// `[host ]client identd user [time] "request" status bytes["referer" "agent"[ host seconds why]]`
 fn common(line: &[u8]) -> Option<Entry<'_>> {
-    let open = line.iter().position(|byte| *byte == b'[')?;
-    let before = line[..open].strip_suffix(b" ")?;
+    let (before, time, rest) = around_time(line)?;
     let mut words = before.splitn(5, |byte| *byte == b' ');
     let (first, second, _) = (words.next()?, words.next()?, words.next()?);
     let (host, client) = match words.next() {
@@ -77,11 +76,7 @@ fn common(line: &[u8]) -> Option<Entry<'_>> {
         Some(_) if second != b"-" || ip(second).is_some() => (first, second),
         _ => (&[][..], first),
     };
-    let rest = &line[open + 1..];
-    let close = rest.iter().position(|byte| *byte == b']')?;
-    let time = common_time(&rest[..close])?;
-    let rest = rest[close + 1..].strip_prefix(b" \"")?;
-    let end = quote_end(rest)?;
+    let end = request_end(rest)?;
     let (method, target, version) = request(&rest[..end]);
     let mut rest = rest[end + 1..].strip_prefix(b" ")?;
     let status = number(word(&mut rest))? as u16;
@@ -100,6 +95,34 @@ fn common(line: &[u8]) -> Option<Entry<'_>> {
         }
     }
     Some(entry)
+}
+
+/// What is before the time, the time, and what is behind the quote that begins the request. A user may have brackets,
+/// because servers do not escape them.
+fn around_time(line: &[u8]) -> Option<(&[u8], Time, &[u8])> {
+    const LONGEST: usize = 32;
+    let opens = line.windows(2).enumerate().filter(|(_, pair)| *pair == b" [");
+    let mut found = opens.filter_map(|(open, _)| {
+        let rest = &line[open + 2..];
+        let close = rest.iter().take(LONGEST).position(|byte| *byte == b']')?;
+        let time = common_time(&rest[..close])?;
+        Some((&line[..open], time, rest[close + 1..].strip_prefix(b" \"")?))
+    });
+    found.next()
+}
+
+/// The index of the quote that ends the request: the first one that a status follows. Boa and thttpd write the quotes
+/// that clients send as they are.
+fn request_end(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += quote_end(&text[at..])?;
+        let behind = text[at + 1..].strip_prefix(b" ");
+        if behind.is_some_and(|mut behind| number(word(&mut behind)).is_some()) {
+            return Some(at);
+        }
+        at += 1;
+    }
 }
 
 fn request(text: &[u8]) -> (&[u8], &[u8], &[u8]) {
@@ -226,6 +249,11 @@ fn json(line: &[u8]) -> Option<Entry<'_>> {
                         entry.time = rfc3339(text)?;
                         has_time = true;
                     }
+                    b"time_local" => {
+                        entry.time = common_time(text)?;
+                        has_time = true;
+                    }
+                    b"request" => (entry.method, entry.target, entry.version) = request(text),
                     b"client" | b"remote_addr" | b"remote_ip" | b"client_ip" => entry.client = text,
                     b"host" => entry.host = text,
                     b"method" | b"request_method" => entry.method = text,
@@ -339,6 +367,16 @@ mod tests {
             &format!(r#"1.2.3.4 - - {time} "\x16\x03" 400 9 "-" "-" "7.7.7.7""#),
             r"1.2.3.4|||\x16\x03|400|9|||-1",
         );
+        // What clients have sent, unescaped.
+        check(
+            &format!(r#"192.0.2.7 - a[b ] [x] {time} "GET /x HTTP/1.0" 200 5"#),
+            "192.0.2.7||GET|/x|200|5|||-1",
+        );
+        check(
+            &format!(r#"192.0.2.7 - - {time} "GET /a"b" c HTTP/1.0" 200 5 "" "x""#),
+            r#"192.0.2.7||GET|/a"b" c|200|5||x|-1"#,
+        );
+        check(&format!(r#"192.0.2.7 - - {time} "GET /"" "a" b"#), "none");
         check("", "none");
         check("192.0.2.7 - - nonsense", "none");
         check(r#"192.0.2.7 - - [99/Nov/2026:07:49:41 +0000] "GET / HTTP/1.1" 200 1"#, "none");
@@ -356,6 +394,10 @@ mod tests {
         check(
             r#"{ "time_iso8601" : "2026-11-20T07:49:41+00:00", "remote_addr": "::1", "status": "404" , "body_bytes_sent":"1"}"#,
             "::1||||404|1|||-1",
+        );
+        check(
+            r#"{"time_local":"20/Nov/2026:07:49:41 +0000","remote_addr":"::1","request":"GET /a HTTP/1.1","status":"200"}"#,
+            "::1||GET|/a|200|0|||-1",
         );
         for wrong in
             ["{", "{}", r#"{"time":1}"#, r#"{"time":"2026-11-20T07:49:41Z","status":200"#, r#"{"a":[}"#, "{]"]
