@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Clients, Page, Persistence, Random, ReadError, Rows, Signal, Site, TIMEOUT, command, free_port,
-    has_open, is_root, output_of, raise_descriptor_limit, runs, signal_process, stop_process, wait_until,
+    Client, Clients, Folder, Page, Persistence, Random, ReadError, Rows, Server, Signal, Site, TIMEOUT,
+    command, free_port, has_open, is_root, output_of, raise_descriptor_limit, runs, signal_process,
+    stop_process, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -670,6 +671,22 @@ fn a_root_that_is_missing_does_not_stop_the_hosts_that_have_others() {
     fs::rename(&away, &root).expect("it is our folder");
     server.reload();
     assert_eq!(get("other"), (200, "b".to_owned()));
+}
+
+#[test]
+fn the_folder_of_a_command_line_is_served_again_when_it_is_there_again() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let [folder, away] = ["www", "away"].map(|name| home.path().join(name));
+    let server = Server::folder(&folder);
+    assert_eq!(server.get("/a.txt").status, 200);
+    fs::rename(&folder, &away).expect("it is our folder");
+    signal_process(server.processes("worker")[0], Signal::KILL);
+    server.wait_for_line("www: No such file or directory (os error 2); it is replaced in", TIMEOUT);
+    let mut waiting = server.connect();
+    waiting.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    fs::rename(&away, &folder).expect("it is our folder");
+    assert_eq!(waiting.read_response().text(), "a", "{}", server.stderr());
 }
 
 #[test]
