@@ -2168,6 +2168,29 @@ fn what_a_server_of_nginx_denies_to_methods_and_programs_precedes_its_locations(
 }
 
 #[test]
+fn a_return_of_nginx_can_have_a_text() {
+    check_routes(&[
+        (
+            "server_name _; add_header Content-Type application/json; return 200 '{\"a\":\"b\"}';",
+            "path = \"/\"; respond = \"{\\\"a\\\":\\\"b\\\"}\"; default_type = \"application/json\"",
+        ),
+        (
+            "root /srv; location = /a { return 200 \"a\\tb\\n\"; add_header Content-Type text/x; add_header X-A b; }",
+            "root = \"/srv\"; path = \"/a\"; respond = \"a\\u0009b\\n\"; default_type = \"text/x\"; headers = { X-A = \"b\" }",
+        ),
+        ("root /srv; location = /a { return 204; }", "root = \"/srv\"; path = \"/a\"; respond = \"\""),
+        (
+            "root /srv; location = /a { deny all; return 200; }",
+            "root = \"/srv\"; path = \"/a\"; respond = \"\"; [[rule]]; then = \"deny\"",
+        ),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[("server { root /srv; location = /a {\nreturn 200 $remote_addr; } }", 2, "return 200")],
+    );
+}
+
+#[test]
 fn a_folder_of_nginx_has_the_fields_of_its_index_file() {
     check_routes(&[
         (

@@ -62,7 +62,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
             }
             "return" => {
                 returns = true;
-                server_return(child, &mut host, &context, draft);
+                server_return(child, directive, &mut host, &context, draft);
             }
             "rewrite" => rewrite(child, &mut host, &context, draft),
             "if" => match early::rule(child, draft) {
@@ -72,6 +72,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                 }
                 None => condition(child, directive, &mut host, draft),
             },
+            "add_header" if is_type_of_text(child, directive) => {}
             "access_log" => host_log(child, &mut host, &context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(

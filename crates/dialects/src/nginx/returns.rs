@@ -34,13 +34,22 @@ fn is_to_https(child: &Directive, host: &mut Host, context: &Context) -> bool {
     host.is_to_https
 }
 
-pub fn server_return(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+pub fn server_return(
+    child: &Directive,
+    server: &Directive,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
     // The other names of a server whose `if` knows those with HTTPS.
     if host.is_to_https || is_to_https(child, host, context) {
         return;
     }
     let mut response = Scope::new(child.place.line);
     respond(child, &mut response, context, draft);
+    if let Some(kind) = server.children().iter().find(|inner| is_type_of_text(inner, server)) {
+        response.set(&kind.place, "default_type", kind.argument(1));
+    }
     host.route("/", &child.place).inherit(&response);
 }
 
@@ -121,7 +130,8 @@ pub fn is_last_of_rewrites(inner: &Directive, location: &Directive) -> bool {
 /// `add_header Content-Type` beside a text.
 pub fn is_type_of_text(inner: &Directive, location: &Directive) -> bool {
     let has_text = |inner: &Directive| inner.name == "return" && inner.argument(0) == "200";
-    inner.argument(0).eq_ignore_ascii_case("content-type")
+    inner.name == "add_header"
+        && inner.argument(0).eq_ignore_ascii_case("content-type")
         && !inner.argument(1).contains('$')
         && location.children().iter().any(has_text)
 }
