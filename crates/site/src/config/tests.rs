@@ -811,11 +811,13 @@ fn planned(site: &Site, authority: &str, path: &str) -> String {
 fn leaves_out_index_files_whose_route_responds() {
     let site = site(
         "index = [\"a.x\", \"b.y\"]\n[[route]]\npath = \"/gone/a.x\"\nreturn = 410\n[[route]]\npath = \"/no/**/*.y\"\nreturn = 403\n\
+         [[route]]\npath = \"/text/a.x\"\nrespond = \"closed\"\n\
          [[route]]\npath = \"/to/a.x\"\nredirect = \"/to/\"",
     );
     for (path, expected) in [
         ("/", "a.x b.y"),
         ("/gone/", "b.y"),
+        ("/text/", "b.y"),
         ("/no/", "a.x"),
         ("/no/in/", "a.x"),
         // A redirect leads from the name to the folder.

@@ -302,10 +302,10 @@ impl Action {
 }
 
 impl Route {
-    /// Whether it has single files, and something else than they responds: a status, or an upstream.
+    /// Whether it has single files, and something else than they responds: a status, a text, or an upstream.
     pub fn replaces_files(&self) -> bool {
         let is_pattern = !matches!(self.pattern, Pattern::Prefix(_));
-        is_pattern && matches!(self.action, Action::Return(_) | Action::Upstream(_))
+        is_pattern && matches!(self.action, Action::Return(_) | Action::Upstream(_) | Action::Publish(_))
     }
 
     /// Whether users have to authenticate.

@@ -1074,7 +1074,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("[\"index.html\"]"),
                 example: "[\"index.html\", \"index.htm\"]",
                 text: "The files that stand for their folder. The first one that exists is served. A file that its own \
-                       route makes a script is run, and one whose own route has `return`, `proxy` or \
+                       route makes a script is run, and one whose own route has `return`, `respond`, `proxy` or \
                        `application` is left out.",
             },
             Key {
