@@ -439,6 +439,7 @@ fn converted_paths_are_those_of_the_original() {
             "lighttpd",
             lighttpd(
                 "url.rewrite-once = ( \"^/far/(.*)$\" => \"/near/$1\" )\n\
+                 url.redirect = ( \"^/old\" => \"/near/\", \"^/(a|b)/?$\" => \"/far/\" )\n\
                  $HTTP[\"url\"] =~ \"\\.txt$\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n\
                  $HTTP[\"remoteip\"] != \"192.0.2.1\" { $HTTP[\"url\"] =~ \"^/docs/\" { url.access-deny = ( \"\" ) } }\n\
                  $HTTP[\"remoteip\"] == \"192.0.2.1\" { $HTTP[\"url\"] =~ \"^/gone/\" { url.access-deny = ( \"\" ) } }\n",
@@ -446,6 +447,10 @@ fn converted_paths_are_those_of_the_original() {
             &[
                 ("/far/x", 200, "near"),
                 ("/far/x.txt", 404, ""),
+                ("/older/x?y", 301, "/near/"),
+                ("/a", 301, "/far/"),
+                ("/b/", 301, "/far/"),
+                ("/a/b", 404, ""),
                 ("/docs/a", 403, ""),
                 ("/gone/a.php", 200, "gone"),
                 ("/near/x", 200, "near"),

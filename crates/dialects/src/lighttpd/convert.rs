@@ -784,7 +784,10 @@ fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
         // The expression finds the query, too.
         let to = target(to.text(), "${rest}$query");
-        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to));
+        // What is not captured has no place in the target.
+        let others =
+            |to: &str| narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
+        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to).or_else(|| others(to)));
         match (patterns, to) {
             (Some(patterns), Some(to)) => {
                 for pattern in patterns {
