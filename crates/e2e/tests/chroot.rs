@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use e2e::{Rows, Signal, Site, TIMEOUT, is_root, output_of, run, tool, wait_until};
@@ -130,4 +131,17 @@ fn everything_works_once_nothing_is_missing() {
     let log = || fs::read_to_string(home.join("access.log")).unwrap_or_default();
     let is_logged = wait_until(TIMEOUT, || log().matches("/a.cgi").count() >= 2);
     rows.holds("the log", &log(), is_logged);
+}
+
+#[test]
+fn check_says_that_a_restarted_log_daemon_is_out_of_reach() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new().config("chroot = \".\"\nuser = \"daemon\"\n[log]\naccess = \"syslog\"\n");
+    let config = site.write_config();
+    assert_eq!(lacks(&config), [Path::new("/dev/log")]);
+    fs::create_dir(site.home().join("dev")).expect("it is our folder");
+    let _daemon = UnixDatagram::bind(site.home().join("dev/log")).expect("it is our folder");
+    assert_eq!(lacks(&config), Vec::<PathBuf>::new());
 }

@@ -25,7 +25,7 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
-pub use sink::OpenSink;
+pub use sink::{DAEMON, OpenSink};
 
 use crate::finding::Unusable;
 use crate::process::privileged_file;

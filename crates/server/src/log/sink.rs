@@ -13,7 +13,7 @@ use crate::process::privileged_file;
 use crate::sys::calls;
 
 /// The socket of the log daemon (syslog(3)).
-const DAEMON: &str = "/dev/log";
+pub const DAEMON: &str = "/dev/log";
 /// Facility daemon, severity info (RFC 3164 §4.1.1).
 const PRIORITY: u8 = 3 * 8 + 6;
 
