@@ -1,6 +1,7 @@
 //! `taipan resolve` and `taipan report`: what they make of logs, and of what is no log. Names of clients in logs that
 //! are written.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
@@ -196,6 +197,25 @@ fn resolve_leaves_addresses_as_they_are_where_no_server_answers() {
     let address = silent.local_addr().expect("it is bound").to_string();
     let found = with_input(&["resolve", "--timeout", "1", "--dns", &address], "192.0.2.1 a\nb\n");
     assert_eq!(text(&found), "192.0.2.1 a\nb\n");
+}
+
+#[test]
+fn resolve_stops_asking_where_no_server_answers() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("it is bound").to_string();
+    let log: String = (0..250).map(|number| format!("192.0.2.{number} a\n")).collect();
+    let found = with_input(&["resolve", "--timeout", "1", "--jobs", "16", "--dns", &address], log.clone());
+    assert_eq!(text(&found), log);
+    let errors = String::from_utf8_lossy(&found.stderr);
+    assert!(errors.contains("none of 64 questions had an answer"), "{errors}");
+    silent.set_nonblocking(true).expect("it can be");
+    let asked: HashSet<Vec<u8>> = std::iter::from_fn(|| {
+        let mut packet = [0; 512];
+        // Without the number of the question, which each attempt has of its own.
+        silent.recv(&mut packet).ok().map(|length| packet[2..length].to_vec())
+    })
+    .collect();
+    assert!((1..=64).contains(&asked.len()), "{}", asked.len());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::flags::Resolve;
 use crate::names::{Resolver, SystemNames};
 use crate::terminal;
 use names_file::Names;
-use questions::ask_all;
+use questions::{NoAnswers, ask_all};
 use split::Split;
 
 /// Reads all logs, and prints them with names.
@@ -45,7 +45,7 @@ fn run(flags: &Resolve) -> Result<(), String> {
     let resolver = runtime.block_on(async { Resolver::new(&resolution, SystemNames::read()) })?;
     let mut split = flags.split.as_ref().map(|folder| Split::new(folder.clone())).transpose()?;
     let mut out = io::stdout().lock();
-    let mut done = Ok(());
+    let (mut asks, mut done) = (true, Ok(()));
     'inputs: for path in &flags.files {
         let mut input = LogInput::open(path)?;
         loop {
@@ -54,8 +54,16 @@ fn run(flags: &Resolve) -> Result<(), String> {
             if !has_more.map_err(|error| format!("cannot read {}: {error}", path.display()))? {
                 break;
             }
-            let unknown = unknown(&block, &names);
-            runtime.block_on(ask_all(&resolver, unknown, flags, &mut names));
+            if asks
+                && let Err(NoAnswers(count)) =
+                    runtime.block_on(ask_all(&resolver, unknown(&block, &names), flags, &mut names))
+            {
+                asks = false;
+                terminal::err(format_args!(
+                    "taipan: none of {count} questions had an answer, so that no more are asked, and addresses stay as they \
+                     are; look at the DNS servers, or name one with --dns"
+                ));
+            }
             let written = match &mut split {
                 Some(split) => split.write(&block, &names),
                 None => write(&block, &names, &mut out).map_err(|error| format!("cannot write: {error}")),

@@ -13,8 +13,19 @@ use crate::names::Resolver;
 
 /// How long an address has no name, if no server has answered: only for this run and the next hour.
 const FAILED: Duration = Duration::ZERO;
+/// Questions that are waited for together, for each that is asked at the same time.
+const ROUND: usize = 4;
 
-pub async fn ask_all(resolver: &Resolver, addresses: HashSet<IpAddr>, flags: &Resolve, names: &mut Names) {
+/// So many questions at the same time have had no answer.
+pub struct NoAnswers(pub usize);
+
+/// Errors: no server answers, so that it asks no further ones.
+pub async fn ask_all(
+    resolver: &Resolver,
+    addresses: HashSet<IpAddr>,
+    flags: &Resolve,
+    names: &mut Names,
+) -> Result<(), NoAnswers> {
     let permits = Rc::new(Semaphore::new(flags.jobs));
     let ask = |address| {
         let permits = permits.clone();
@@ -30,8 +41,12 @@ pub async fn ask_all(resolver: &Resolver, addresses: HashSet<IpAddr>, flags: &Re
     };
     let mut questions: Vec<_> = addresses.into_iter().map(|address| Box::pin(ask(address))).collect();
     while !questions.is_empty() {
-        let rest = questions.split_off(questions.len().saturating_sub(4 * flags.jobs));
-        for (address, found) in join_all(rest).await {
+        let round = questions.split_off(questions.len().saturating_sub(ROUND * flags.jobs));
+        let found = join_all(round).await;
+        if found.len() == ROUND * flags.jobs && found.iter().all(|(_, found)| found.is_err()) {
+            return Err(NoAnswers(found.len()));
+        }
+        for (address, found) in found {
             match found {
                 Ok(Some((name, ttl))) => names.insert(address, Some(name), ttl),
                 Ok(None) => names.insert(address, None, Duration::from_secs(24 * 3600)),
@@ -39,6 +54,7 @@ pub async fn ask_all(resolver: &Resolver, addresses: HashSet<IpAddr>, flags: &Re
             }
         }
     }
+    Ok(())
 }
 
 /// Polls all of these until each is ready.
