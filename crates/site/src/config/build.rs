@@ -63,7 +63,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let trusted_proxies = trusted_proxies(&top);
     check_listeners(&top, &listeners, hosts.as_ref(), &trusted_proxies);
     check_proxies(&top, &listeners, &trusted_proxies);
-    let cache_files = cache_files(&top);
+    let cache_files = cache_files(&top, hosts.as_ref());
     Some(Site {
         listeners,
         trusted_proxies,
@@ -315,7 +315,7 @@ fn cache(top: &Section) -> CacheLimits {
 }
 
 /// `None`: responses are stored in memory only.
-fn cache_files(top: &Section) -> Option<CacheFiles> {
+fn cache_files(top: &Section, hosts: Option<&Hosts>) -> Option<CacheFiles> {
     let section = top.section("cache_files", Scope::CacheFiles)?;
     let Some(folder) = section.path("folder") else {
         if !section.has("folder") {
@@ -328,6 +328,15 @@ fn cache_files(top: &Section) -> Option<CacheFiles> {
         return None;
     };
     section.errors.mark(private::STORED, &folder, section.place_of("folder"));
+    let mut folders = hosts.iter().flat_map(|hosts| hosts.iter()).filter_map(|host| host.folder.as_ref());
+    if folders.any(|of_names| of_names.root_of(&folder).as_ref() == Some(&folder)) {
+        let what = format!("clients reach {} as the folder of a host", folder.display());
+        section.errors.add(
+            section.place_of("folder"),
+            what,
+            "name a folder that is not beside those of hosts",
+        );
+    }
     let files = CacheFiles::new(folder);
     let size = |name, default| section.size(name).unwrap_or(default);
     Some(CacheFiles {

@@ -1614,6 +1614,21 @@ fn a_route_responds_with_a_text_and_keeps_what_protects_it() {
 }
 
 #[test]
+fn stored_responses_are_in_no_folder_of_a_host() {
+    let config = |folder: &str| {
+        format!("[cache_files]\nfolder = \"{folder}\"\n[[host]]\ndefault = true\nroot = \"/srv/$host\"\n")
+    };
+    check_after(
+        &config("/srv/cache"),
+        &[
+            "site.toml:4: clients reach /srv/cache as the folder of a host; name a folder that is not beside those of hosts",
+        ],
+    );
+    site(&config("/srv/a.example/cache"));
+    site(&config("/var/cache"));
+}
+
+#[test]
 fn texts_take_the_place_of_files_and_not_of_routes() {
     let site = site(
         "robots = \"deny\"\nauthorizer = \"fast\"\n\
