@@ -99,12 +99,14 @@ impl Locks {
         self.all.iter().filter(move |lock| lock.is_on(path))
     }
 
-    /// A lock that keeps another one from being added.
-    pub fn conflict(&self, path: &str, extent: Extent, scope: Scope) -> Option<&Lock> {
-        let meets =
-            |lock: &&Lock| lock.is_on(path) || (extent == Extent::Tree && is_beneath(&lock.path, path));
-        let excludes = |lock: &&Lock| scope == Scope::Exclusive || lock.scope == Scope::Exclusive;
-        self.all.iter().filter(meets).find(excludes)
+    /// A lock on `path` that keeps another one from being added.
+    pub fn conflict(&self, path: &str, scope: Scope) -> Option<&Lock> {
+        self.on(path).find(|lock| lock.excludes(scope))
+    }
+
+    /// The locks beneath `path` that keep one on the whole tree from being added.
+    pub fn conflicts_beneath<'l>(&'l self, path: &str, scope: Scope) -> impl Iterator<Item = &'l Lock> {
+        self.all.iter().filter(move |lock| is_beneath(&lock.path, path) && lock.excludes(scope))
     }
 
     /// A lock that keeps `holder` from touching `path`.
@@ -151,6 +153,10 @@ impl Locks {
 }
 
 impl Lock {
+    fn excludes(&self, other: Scope) -> bool {
+        self.scope == Scope::Exclusive || other == Scope::Exclusive
+    }
+
     pub fn is_on(&self, path: &str) -> bool {
         self.path == path || (self.extent == Extent::Tree && is_beneath(path, &self.path))
     }
@@ -278,11 +284,14 @@ mod tests {
     fn shared_locks_exclude_exclusive_ones_only() {
         let mut locks = Locks::default();
         locks.add(lock("a/b", Extent::Resource, Scope::Shared));
-        let conflict = |path, extent, scope| locks.conflict(path, extent, scope).is_some();
-        assert!(!conflict("a/b", Extent::Resource, Scope::Shared));
-        assert!(conflict("a/b", Extent::Resource, Scope::Exclusive));
-        assert!(!conflict("a", Extent::Resource, Scope::Exclusive));
-        assert!(conflict("a", Extent::Tree, Scope::Exclusive));
+        let conflict = |path, scope| locks.conflict(path, scope).is_some();
+        assert!(!conflict("a/b", Scope::Shared));
+        assert!(conflict("a/b", Scope::Exclusive));
+        assert!(!conflict("a", Scope::Exclusive));
+        let beneath = |path, scope| locks.conflicts_beneath(path, scope).count();
+        assert_eq!(beneath("a", Scope::Exclusive), 1);
+        assert_eq!(beneath("a", Scope::Shared), 0);
+        assert_eq!(beneath("a/b", Scope::Exclusive), 0);
         let mut both = locks.clone();
         both.add(Lock {
             token: "urn:2".into(),

@@ -40,6 +40,13 @@ pub fn properties(href: &str, stats: &[PropStat], out: &mut String) {
     out.push_str("</D:response>\n");
 }
 
+/// The status of a whole resource.
+pub fn status(href: &str, status: Status, out: &mut String) {
+    out.push_str("<D:response>");
+    write_href(href, out);
+    let _ = writeln!(out, "<D:status>HTTP/1.1 {status}</D:status></D:response>");
+}
+
 /// The body of an error with the precondition that the request has broken, such as `propfind-finite-depth`. `href`: the
 /// resource that it is about.
 pub fn error(precondition: &str, href: Option<&str>) -> String {
@@ -134,12 +141,15 @@ mod tests {
         elements.push_str(SUPPORTED_LOCKS);
         lock_discovery([(&lock, "/a/")].into_iter(), 100, &mut elements);
         let mut out = BEGIN.to_owned();
+        status("/a/<b>", Status::LOCKED, &mut out);
         let ok = PropStat { status: Status::OK, elements, error: None };
         let none = PropStat { status: Status::NOT_FOUND, elements: String::new(), error: None };
         properties("/a/&", &[ok, none], &mut out);
         out.push_str(END);
         let root = xml::parse(out.as_bytes()).unwrap();
-        let response = root.first(DAV, "response").unwrap();
+        let responses: Vec<_> = root.elements().filter(|own| own.name.is(DAV, "response")).collect();
+        let [locked, response] = responses[..] else { panic!("{out}") };
+        assert!(locked.first(DAV, "status").is_some(), "{out}");
         assert_eq!(response.elements().filter(|own| own.name.is(DAV, "propstat")).count(), 1);
         let texts = [error("lock-token-submitted", Some("/a")), lock_response(&lock, "/", 100)];
         for text in texts {

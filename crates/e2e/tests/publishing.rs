@@ -583,9 +583,17 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
             ("LOCK", "/d/", "Depth: infinity\r\n", lock, 403),
             ("LOCK", "/d/", "Depth: 0\r\n", lock, 200),
             ("LOCK", "/e/y", "", lock, 200),
-            ("LOCK", "/e/", "Depth: infinity\r\n", lock, 423),
         ],
     );
+    // RFC 4918 §9.10.9: nothing is locked, because a member is.
+    let refused = send(&server, "LOCK", "/e/", "Depth: infinity\r\n", lock);
+    assert_eq!(refused.status, 207);
+    let text = refused.text();
+    for (path, status) in [("/e/y", "423 Locked"), ("/e/", "424 Failed Dependency")] {
+        let expected = format!("<D:href>{path}</D:href><D:status>HTTP/1.1 {status}</D:status>");
+        assert!(text.contains(&expected), "{expected}\n{text}");
+    }
+    check(&server, &[("LOCK", "/e/y", "", lock, 423), ("PUT", "/e/z", "", "z", 201)]);
 }
 
 #[test]

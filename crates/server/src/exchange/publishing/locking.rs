@@ -1,5 +1,7 @@
 //! LOCK and UNLOCK.
 
+use std::collections::BTreeSet;
+
 use dav::fields::{Depth, coded_url, timeout};
 use dav::locks::{Extent, Holder, Lock, MAX_OWNER, Touch};
 use dav::multistatus;
@@ -22,8 +24,10 @@ use crate::sys::calls;
 enum Attempt {
     /// And whether the resource was made for it.
     Locked(Lock, Option<Found>),
-    /// This lock excludes it.
+    /// This lock on the resource excludes it.
     Excluded(Lock),
+    /// Locks on these members exclude it.
+    ExcludedBeneath(Vec<String>),
 }
 
 impl<'a> Exchange<'a> {
@@ -68,8 +72,15 @@ impl<'a> Exchange<'a> {
         let mut reservation = self.reserve(target, 0).await?;
         let add = move |store: &Store, guard: &Guard| {
             let mut locks = guard.locks(now)?;
-            if let Some(lock) = locks.conflict(below.as_str(), extent, scope) {
+            if let Some(lock) = locks.conflict(below.as_str(), scope) {
                 return Ok(Attempt::Excluded(lock.clone()));
+            }
+            if extent == Extent::Tree {
+                let members: BTreeSet<&String> =
+                    locks.conflicts_beneath(below.as_str(), scope).map(|lock| &lock.path).collect();
+                if !members.is_empty() {
+                    return Ok(Attempt::ExcludedBeneath(members.into_iter().cloned().collect()));
+                }
             }
             let path = below.as_str().to_owned();
             let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
@@ -91,6 +102,10 @@ impl<'a> Exchange<'a> {
                 let body =
                     multistatus::error("no-conflicting-lock", Some(&target.href(&lock.path, Kind::File)));
                 Ok(self.xml(target.route, Status::LOCKED, &body))
+            }
+            Attempt::ExcludedBeneath(members) => {
+                let body = excluded_beneath(target, &members, present.found);
+                Ok(self.xml(target.route, Status::MULTI_STATUS, &body))
             }
             Attempt::Locked(lock, found) => {
                 let status = if found.is_some() { Status::OK } else { Status::CREATED };
@@ -159,6 +174,17 @@ impl<'a> Exchange<'a> {
             false => Err(Problem::Precondition(Status::CONFLICT, "lock-token-matches-request-uri")),
         }
     }
+}
+
+/// RFC 4918 §9.10.9: the locked members, and the resource, which is not locked because of them.
+fn excluded_beneath(target: &Target<'_>, members: &[String], found: Option<Found>) -> String {
+    let mut body = multistatus::BEGIN.to_owned();
+    for path in members {
+        multistatus::status(&target.href(path, Kind::File), Status::LOCKED, &mut body);
+    }
+    multistatus::status(&target.own_href(found), Status::FAILED_DEPENDENCY, &mut body);
+    body.push_str(multistatus::END);
+    body
 }
 
 /// Errors: `NoFolder`, `NoSpace`.
