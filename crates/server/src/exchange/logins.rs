@@ -118,11 +118,9 @@ impl DigestAttempt<'_> {
         subjects(self.client, self.user).for_each(|subject| attempts().failed(subject));
     }
 
-    /// The wrong passwords of the address stay: its client has a new nonce at any time, and could try passwords of
-    /// other users between two of its own.
     pub fn succeeded(&self) {
         if self.known.get(self.key, Instant::now()).is_none() {
-            attempts().succeeded(Subject::User(self.user));
+            on_right_password(self.user);
             self.known.insert(self.key, Vec::new(), Instant::now(), REMEMBERED);
         }
     }
@@ -134,14 +132,17 @@ fn compare(own: &Authentication, Basic { user, password }: &Basic, client: Optio
     if let Some(wait) = wait(client, user) {
         return Login::Wait(wait);
     }
-    let is_right = own.verify(user, &password.0);
-    for subject in subjects(client, user) {
-        match is_right {
-            true => attempts().succeeded(subject),
-            false => attempts().failed(subject),
-        }
+    if own.verify(user, &password.0) {
+        on_right_password(user);
+        return Login::Right;
     }
-    if is_right { Login::Right } else { Login::Wrong }
+    subjects(client, user).for_each(|subject| attempts().failed(subject));
+    Login::Wrong
+}
+
+/// The wrong passwords of the address stay: its client could try those of other users between two right ones of its own.
+fn on_right_password(user: &str) {
+    attempts().succeeded(Subject::User(user));
 }
 
 /// How long the client, or the user, has to wait.
