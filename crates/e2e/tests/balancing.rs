@@ -398,7 +398,9 @@ fn checks_take_an_endpoint_out_of_service_and_back() {
     let a = Endpoint::with(move |path| {
         let is_bad = path == "/health" && !health.load(Ordering::SeqCst);
         let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
-        format!("HTTP/1.1 {status}\r\nX-By: a\r\nContent-Length: 0\r\n\r\n")
+        // The first one is not the response.
+        let hints = if path == "/health" { "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" } else { "" };
+        format!("{hints}HTTP/1.1 {status}\r\nX-By: a\r\nContent-Length: 0\r\n\r\n")
     });
     let b = Endpoint::start("b");
     let server = start(

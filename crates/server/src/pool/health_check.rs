@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 
 use site::health::Checks;
 use site::upstream::{Protocol, Upstream};
+use taipan_http::client::lines::Limits;
+use taipan_http::client::{Parser, Step};
 use taipan_http::status::Status;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -18,8 +20,8 @@ use super::stream::Stream;
 use crate::sys;
 use crate::tls::{ClientTls, Offer};
 
-/// Bytes of the response that are read: the status line is at their start.
-const START: usize = 64;
+/// Bytes that are read at once.
+const PART: usize = 512;
 /// The host that is asked for, where no certificate says a name.
 const HOST: &str = "localhost";
 
@@ -110,18 +112,28 @@ async fn send(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
     poll_fn(|cx| stream.poll_flush(cx)).await
 }
 
+/// The status of the final response.
 async fn status(stream: &Stream) -> io::Result<Status> {
-    let mut start = [0; START];
-    let mut length = 0;
-    // `HTTP/1.1 200`
-    while length < 12 {
-        match poll_fn(|cx| stream.poll_read(cx, &mut start[length..])).await? {
-            0 => return Err(io::Error::other("it has closed the connection")),
-            received => length += received,
+    let mut parser = Parser::new(Limits::default());
+    // Bounded by the limits of the parser, and by the timeout of the check.
+    loop {
+        let mut part = [0; PART];
+        let length = poll_fn(|cx| stream.poll_read(cx, &mut part)).await?;
+        if length == 0 {
+            return Err(io::Error::other("it has closed the connection"));
+        }
+        let mut rest = &part[..length];
+        let mut step = parser.receive(rest);
+        while let Step::Interim(more, _, used) = step {
+            rest = &rest[used..];
+            step = more.receive(rest);
+        }
+        match step {
+            Step::More(more) | Step::Interim(more, ..) => parser = more,
+            Step::Head(head, _) => return Ok(head.status),
+            Step::Rejected(error) => {
+                return Err(io::Error::other(format!("its response cannot be read: {error}")));
+            }
         }
     }
-    let code = start.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
-    let code = code.and_then(|code| std::str::from_utf8(code).ok()).filter(|_| start[8] == b' ');
-    let status = code.and_then(|code| Status::new(code.parse().ok()?));
-    status.ok_or_else(|| io::Error::other("its response is not HTTP/1.1"))
 }
