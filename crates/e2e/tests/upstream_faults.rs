@@ -255,6 +255,28 @@ fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() 
     }
 }
 
+/// The end of a response without a length is that of a whole one only if its connection is not reset, also where that
+/// is noticed by sending the body of the request.
+#[test]
+fn a_response_whose_reset_is_met_by_the_body_of_its_request_is_never_a_whole_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let server =
+        Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n")).start();
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
+    let (mut stream, _) = listener.accept().expect("a connection");
+    read_head(&mut stream).expect("a request");
+    stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").expect("it reads");
+    // Until the server waits for the client, with some of the response unread.
+    stream.set_write_timeout(Some(std::time::Duration::from_millis(500))).expect("it is a socket");
+    while stream.write(&[b'x'; 65536]).is_ok() {}
+    set_socket_linger(&stream, Some(std::time::Duration::ZERO)).expect("it is a socket");
+    drop(stream);
+    client.send("0123456789");
+    assert_eq!(client.outcome(), "cut");
+}
+
 /// A client that leaves within its body, behind the head of the response, is no failure of the endpoint.
 #[test]
 fn an_endpoint_is_not_blamed_for_a_request_that_breaks_off_within_its_response() {

@@ -150,6 +150,8 @@ pub struct Connection {
     is_connected: Cell<bool>,
     /// Some of the response has been received.
     pub has_response: Cell<bool>,
+    /// A send has met a reset. A socket has an error only once: a later read would find an end.
+    is_reset: Cell<bool>,
 }
 
 /// What is to be sent, and how much of it has been.
@@ -190,6 +192,7 @@ impl Connection {
             ahead: Cell::default(),
             is_connected: Cell::new(false),
             has_response: Cell::new(false),
+            is_reset: Cell::new(false),
         }
     }
 
@@ -226,9 +229,14 @@ impl Connection {
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = self.inner.borrow();
         let Some(connection) = &*inner else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
-        ready!(self.out.borrow_mut().poll_flush(cx, &connection.stream))?;
-        self.is_connected.set(true);
-        Poll::Ready(Ok(()))
+        let flushed = ready!(self.out.borrow_mut().poll_flush(cx, &connection.stream));
+        match &flushed {
+            Ok(()) => self.is_connected.set(true),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.is_reset.set(true),
+            // Behind an end, it is that of a whole response.
+            Err(_) => {}
+        }
+        Poll::Ready(flushed)
     }
 
     /// Writes all of `bytes`, when all that was buffered has been sent.
@@ -263,6 +271,9 @@ impl Connection {
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
         let length = ready!(connection.stream.poll_read(cx, space))?;
+        if length == 0 && self.is_reset.get() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         self.has_response.set(self.has_response.get() || length > 0);
         Poll::Ready(Ok(on_bytes(&space[..length], connection.fastcgi.as_deref_mut())))
     }
