@@ -12,6 +12,8 @@ const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
 const EVERY_CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
 /// A busy machine must not make the server shed requests.
 const PATIENT: &str = "[timeouts]\ndelay = 0\n";
+const NO_ERROR: u32 = 0;
+const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
 /// Frames of a flood: more than the server takes in a row, and few enough for the kernel's buffers.
 const FLOOD: usize = 2000;
@@ -451,6 +453,25 @@ fn a_reset_ends_the_script_of_its_stream() {
     assert_eq!(client.get("/a.txt").status, 200, "the connection goes on");
 }
 
+#[test]
+fn a_reset_within_a_response_counts_as_abandoned_if_more_is_awaited() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nbegun'\nexec sleep 60\n")
+        .file("large", vec![b'x'; 200_000])
+        .config(EVERY_CGI)
+        .config("[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
+        .start();
+    let mut client = connect_with_window(&server, 1000);
+    // All of a file is there.
+    for (path, abandoned) in [("/large", 0), ("/slow.cgi", 1)] {
+        let stream = client.open(&Http2Request::get(path)).expect("it is open");
+        while next_frame(&mut client).kind != frame::DATA {}
+        client.send_frame(frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).expect("the server reads");
+        server.wait_for_output(&format!("{path} stream reset by the client"), TIMEOUT);
+        assert_eq!(server.count("abandoned"), abandoned, "{path}");
+    }
+}
+
 /// Sends one frame, or a few, of a flood.
 type Flood<'a> = dyn Fn(&mut Http2) -> Result<(), Http2Error> + 'a;
 
@@ -558,12 +579,12 @@ fn takes_heads_up_to_the_largest_limit_again_and_again() {
 fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     let server = site()
         .file("large", vec![b'x'; 200_000])
-        .script("echo.cgi", "#!/bin/sh\nprintf '\\n'\nexec cat\n")
+        .script("read.cgi", "#!/bin/sh\ncat > /dev/null\nprintf 'Content-Type: text/plain\\n\\n'\n")
         .config(EVERY_CGI)
-        .config("[timeouts]\nbody = \"1s\"\nwrite = \"1s\"\ndelay = 0\n")
+        .config("[timeouts]\nbody = \"1s\"\nwrite = \"1s\"\ndelay = 0\n[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
         .start();
     let mut client = connect_with_window(&server, 1000);
-    let mut request = Http2Request::new("POST", "/echo.cgi", &[("content-length", "10")]);
+    let mut request = Http2Request::new("POST", "/read.cgi", &[("content-length", "10")]);
     request.body = vec![0; 10];
     let slow = client.open(&request).expect("it is open");
     let stalled = client.open(&Http2Request::get("/large")).expect("it is open");
@@ -572,12 +593,14 @@ fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     while resets.len() < 2 {
         let frame = next_frame(&mut client);
         if frame.kind == frame::RST_STREAM {
-            resets.push(frame.stream);
+            resets.push((frame.stream, code(&frame, 0)));
         }
     }
     assert!(began.elapsed() >= Duration::from_secs(1));
     resets.sort_unstable();
-    assert_eq!(resets, [slow, stalled]);
+    // The first has got its response, and the other is no error of the server.
+    assert_eq!(resets, [(slow, NO_ERROR), (stalled, CANCEL)]);
+    server.wait_for_output("/large client too slow", TIMEOUT);
     let next = client.open(&Http2Request::get("/a.txt")).expect("the connection goes on");
     while next_frame(&mut client).stream != next {}
 }

@@ -513,7 +513,10 @@ impl Http2 {
             return None;
         }
         if let Some(body) = &mut body {
-            outgoing.begin_stream(body.take_buffered());
+            match head.is_some_and(|head| head.method == Method::Connect) {
+                true => outgoing.begin_tunnel(body.take_buffered()),
+                false => outgoing.begin_stream(body.take_buffered()),
+            }
         }
         let is_ready = outgoing.left().0 > 0;
         if !self.streams.contains_key(&stream) {
@@ -640,6 +643,9 @@ impl Http2 {
             }
         }
         if let Some(mut outgoing) = waiting.outgoing {
+            let has_left =
+                matches!(why, EndReason::StreamReset | EndReason::ClientClosed | EndReason::Disconnected);
+            self.services.counts.add(Count::Abandoned, u64::from(has_left && outgoing.is_awaited()));
             outgoing.end_early(why);
         }
         if let Some(task) = waiting.task {

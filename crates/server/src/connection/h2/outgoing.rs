@@ -39,6 +39,8 @@ pub struct Outgoing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Open,
+    /// What passes in a tunnel, until either side ends it.
+    Tunnel,
     Ended,
 }
 
@@ -91,6 +93,17 @@ impl Outgoing {
     pub fn begin_stream(&mut self, chunk: Vec<u8>) {
         self.stream = Stream::Open;
         self.put(chunk);
+    }
+
+    /// As `begin_stream`, for a connection whose protocol was switched.
+    pub fn begin_tunnel(&mut self, chunk: Vec<u8>) {
+        self.stream = Stream::Tunnel;
+        self.put(chunk);
+    }
+
+    /// Whether a script, an application or a disk has yet to make what comes next.
+    pub fn is_awaited(&mut self) -> bool {
+        self.stream != Stream::Tunnel && matches!(self.next_content(), Next::Chunk | Next::Disk)
     }
 
     /// Adds the next chunk of the stream's task, when the one before is sent.

@@ -35,7 +35,7 @@ pub struct StreamTask {
     pub shared: Rc<Shared>,
     pub stream: StreamId,
     pub entry: TableEntry,
-    /// With which the stream is reset when its content cannot be completed.
+    /// With which the stream is reset when its content cannot be completed, and that is not because of the client.
     pub failure: Cell<ErrorCode>,
     /// Why it has ended by itself, for the log.
     pub ended: Cell<Option<EndReason>>,
@@ -61,7 +61,6 @@ impl StreamTask {
             }
         };
         if ended {
-            self.failure.set(ErrorCode::CANCEL);
             self.abort(EndReason::Disconnected);
         }
     }
@@ -301,7 +300,11 @@ impl StreamTask {
 
     /// Ends the stream before its end.
     fn abort(&self, why: EndReason) {
-        self.shared.http2.borrow_mut().abort(self.stream, self.failure.get(), why);
+        let code = match why {
+            EndReason::ClientClosed | EndReason::ClientTooSlow | EndReason::Disconnected => ErrorCode::CANCEL,
+            _ => self.failure.get(),
+        };
+        self.shared.http2.borrow_mut().abort(self.stream, code, why);
         self.shared.wake();
     }
 
