@@ -8,7 +8,7 @@ use site::config::own_field;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES};
+use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 use crate::within;
@@ -266,6 +266,20 @@ fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
         "respond" | "error" => arguments.iter().find_map(|text| text.parse().ok()),
         _ => None,
     }
+}
+
+/// The text of `respond "text" 200`, without placeholders.
+fn text<'d>(child: &Directive, arguments: &'d [String]) -> Option<&'d str> {
+    let text = match arguments {
+        _ if child.name != "respond" || child.block.is_some() => return None,
+        [] => "",
+        [one] if one.parse::<i64>().is_ok() => "",
+        [text] | [text, _] => text,
+        [_, _, _, ..] => return None,
+    };
+    let has_placeholder =
+        text.split('{').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    (!has_placeholder).then_some(text)
 }
 
 /// A pattern of a path. `None`: there is no such one.
@@ -603,15 +617,25 @@ impl Site<'_> {
 
     fn respond(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
         let place = &child.place;
-        self.case(place, paths);
         match status(child, arguments) {
             Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
+                self.case(place, paths);
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
-            _ => {
-                self.draft.error(place, unconverted(child), "put a file there");
-                self.route(paths, place, host, |scope| scope.set(place, "return", 404));
-            }
+            status => match text(child, arguments) {
+                Some(text) if matches!(status, None | Some(200)) => {
+                    self.route(paths, place, host, |scope| {
+                        scope.set(place, "respond", text);
+                        if text.starts_with(['{', '[']) {
+                            scope.set(place, "default_type", "application/json");
+                        }
+                    });
+                }
+                _ => {
+                    self.draft.error(place, unconverted(child), "see respond, or put a file there");
+                    self.route(paths, place, host, |scope| scope.set(place, "return", 404));
+                }
+            },
         }
     }
 
@@ -724,7 +748,7 @@ impl Site<'_> {
         let all = ["/".to_owned()];
         for path in if paths.is_empty() { &all } else { paths } {
             let route = host.route(path, place);
-            if ["proxy", "redirect", "rewrite", "return"].iter().any(|name| route.get(name).is_some()) {
+            if WAYS.iter().any(|name| route.get(name).is_some()) {
                 self.draft.error(place, format!("{path} has a response already"), "decide for one of them");
             } else {
                 act(route);
