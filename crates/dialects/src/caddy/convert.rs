@@ -9,17 +9,17 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Listen, Scope, TOO_MANY_ROUTES, WAYS};
-use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 use crate::within;
 
+use super::matchers::Matcher;
 use super::names;
 use super::read::Reader;
+use super::responses::status;
+use super::upstreams::SCRIPT_INDEX;
 
 /// Of `file_server`.
 const INDEXES: [&str; 2] = ["index.html", "index.txt"];
-/// Of `php_fastcgi`, for paths without a file.
-const SCRIPT_INDEX: &str = "/index.php";
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -107,7 +107,7 @@ fn servers(option: &Directive, draft: &mut Draft) {
 }
 
 /// The networks of a word.
-fn networks(text: &str) -> Vec<&str> {
+pub(super) fn networks(text: &str) -> Vec<&str> {
     match text {
         "private_ranges" => {
             vec!["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"]
@@ -201,41 +201,33 @@ fn address_of(text: &str, place: &Place, host: &mut Host, draft: &mut Draft) {
 
 /// What is true for the directives of a block.
 #[derive(Debug, Clone, Default)]
-struct Way {
+pub(super) struct Way {
     /// The patterns. Empty: all paths.
-    paths: Vec<String>,
+    pub(super) paths: Vec<String>,
     /// The prefix was removed from the path, by `handle_path`.
-    strips: bool,
-    block: Option<usize>,
+    pub(super) strips: bool,
+    pub(super) block: Option<usize>,
     /// Blocks with paths of their own stand beside its directives.
-    has_blocks: bool,
+    pub(super) has_blocks: bool,
 }
 
 /// The block of a `handle` without a path, which is for what the blocks beside it are not for.
-const REST: usize = usize::MAX;
+pub(super) const REST: usize = usize::MAX;
 
 /// A path of `handle` and the like. What stands outside of it, and would respond, is not for this path.
-struct Block {
-    path: String,
-    place: Place,
-    outer: Option<usize>,
+pub(super) struct Block {
+    pub(super) path: String,
+    pub(super) place: Place,
+    pub(super) outer: Option<usize>,
     /// Scripts are run within.
-    runs: bool,
-}
-
-/// A named matcher.
-struct Matcher {
-    name: String,
-    paths: Vec<String>,
-    /// The other conditions, as those of a rule. `None`: they cannot be converted.
-    rule: Option<Scope>,
+    pub(super) runs: bool,
 }
 
 pub(super) struct Site<'s> {
-    matchers: Vec<Matcher>,
-    blocks: Vec<Block>,
+    pub(super) matchers: Vec<Matcher>,
+    pub(super) blocks: Vec<Block>,
     /// What directives in front of blocks say about paths, and the block that these stand in.
-    given: Vec<(Option<usize>, Scope)>,
+    pub(super) given: Vec<(Option<usize>, Scope)>,
     /// What `file_server` does not send, and the paths that it is for.
     pub(super) hidden: Vec<(Vec<String>, Directive)>,
     /// Each `handle_errors`.
@@ -244,63 +236,8 @@ pub(super) struct Site<'s> {
     pub(super) draft: &'s mut Draft,
 }
 
-/// What `reverse_proxy` says.
-#[derive(Default)]
-struct Proxy {
-    /// The keys of the application.
-    application: Scope,
-    /// The keys of the route.
-    route: Scope,
-    /// The place where the field Host gets the address of the upstream.
-    host_of_upstream: Option<Place>,
-    targets: Vec<String>,
-    health: Vec<(String, Value)>,
-    is_tls: bool,
-    is_fastcgi: bool,
-}
-
-/// The status of a directive that responds.
-fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
-    match child.name.as_str() {
-        "abort" => Some(403),
-        "respond" | "error" => arguments.iter().find_map(|text| text.parse().ok()),
-        _ => None,
-    }
-}
-
-/// The text of `respond "text" 200`, without placeholders.
-fn text<'d>(child: &Directive, arguments: &'d [String]) -> Option<&'d str> {
-    let text = match arguments {
-        _ if child.name != "respond" || child.block.is_some() => return None,
-        [] => "",
-        [one] if one.parse::<i64>().is_ok() => "",
-        [text] | [text, _] => text,
-        [_, _, _, ..] => return None,
-    };
-    let has_placeholder =
-        text.split('{').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-    (!has_placeholder).then_some(text)
-}
-
-/// A pattern of a path. `None`: there is no such one.
-fn pattern(text: &str) -> Option<String> {
-    match text.strip_suffix("/*") {
-        Some(folder) if folder.starts_with('/') && !folder.contains(['*', '?']) => Some(format!("{folder}/")),
-        Some("") => Some("/".into()),
-        _ if text.starts_with('/') && text.ends_with('*') => Some(format!("{text}*")),
-        _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(regex::alone(text)),
-        _ if text.starts_with("*.") && !text.contains('/') => Some(text.to_owned()),
-        // The end of a path, or a part of it.
-        _ if text.starts_with("*/") && !text[1..].trim_end_matches('*').contains(['*', '?']) => {
-            let more = if text.ends_with('*') { "*" } else { "" };
-            Some(format!("/**{}{more}", &text[1..])).filter(|text| !text.ends_with('/'))
-        }
-        _ => None,
-    }
-}
-
 impl Site<'_> {
-    fn block(&mut self, children: &[Directive], way: &Way, host: &mut Host, depth: usize) {
+    pub(super) fn block(&mut self, children: &[Directive], way: &Way, host: &mut Host, depth: usize) {
         for child in children.iter().filter(|child| child.name.starts_with('@')) {
             let matcher = self.matcher(child);
             self.matchers.push(matcher);
@@ -312,125 +249,6 @@ impl Site<'_> {
         for child in children.iter().filter(|child| !child.name.starts_with('@')) {
             self.directive(child, &way, host, depth);
         }
-    }
-
-    fn matcher(&mut self, child: &Directive) -> Matcher {
-        let mut matcher =
-            Matcher { name: child.name.clone(), paths: Vec::new(), rule: Some(Scope::new(child.place.line)) };
-        let inline = [Directive {
-            name: child.argument(0).to_owned(),
-            arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
-            block: None,
-            place: child.place.clone(),
-        }];
-        for condition in if child.block.is_some() { child.children() } else { &inline } {
-            if self.condition(condition, "", &mut matcher).is_none() {
-                matcher.rule = None;
-            }
-        }
-        matcher
-    }
-
-    fn condition(&mut self, condition: &Directive, negation: &str, matcher: &mut Matcher) -> Option<()> {
-        let rule = matcher.rule.as_mut()?;
-        let place = &condition.place;
-        let given = |prefix: &str| {
-            condition.arguments.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>()
-        };
-        match condition.name.as_str() {
-            "path" if negation.is_empty() => {
-                for text in &condition.arguments {
-                    matcher.paths.push(pattern(text)?);
-                }
-            }
-            "path_regexp" if negation.is_empty() => {
-                matcher.paths.extend(regex::patterns(condition.arguments.last()?)?)
-            }
-            // A second condition of a kind would replace the first.
-            "remote_ip" | "client_ip" if rule.get("address").is_some() => return None,
-            "method" | "host" if rule.get(&condition.name).is_some() => return None,
-            "remote_ip" | "client_ip" => {
-                let all = condition.arguments.iter().flat_map(|text| networks(text));
-                rule.set(place, "address", all.map(|range| format!("{negation}{range}")).collect::<Vec<_>>());
-            }
-            "method" => rule.set(place, "method", given(negation)),
-            "host" if negation.is_empty() => rule.set(place, "host", given("")),
-            // The presence of a field, or its absence.
-            "header" if condition.argument(1).is_empty() || condition.argument(0).starts_with('!') => {
-                return None;
-            }
-            "header" if rule.get("field").is_some() => return None,
-            "header" => rule.pair(
-                place,
-                "field",
-                condition.arguments.first()?,
-                format!("{negation}{}", condition.argument(1)),
-            ),
-            "not" if negation.is_empty() && condition.block.is_none() => {
-                let inner = Directive {
-                    name: condition.argument(0).to_owned(),
-                    arguments: condition.arguments.get(1..).unwrap_or_default().to_vec(),
-                    ..condition.clone()
-                };
-                return self.condition(&inner, "!", matcher);
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// The paths of a directive within a block, its condition, and its other arguments. `None`: it was reported.
-    fn matched(&mut self, child: &Directive, way: &Way) -> Option<(Vec<String>, Option<Scope>, Vec<String>)> {
-        let first = child.argument(0);
-        let rest = || child.arguments.get(1..).unwrap_or_default().to_vec();
-        let (own, rule, arguments) = match first {
-            "*" => (Vec::new(), None, rest()),
-            first if first.starts_with('/') => match pattern(first) {
-                Some(pattern) => (vec![pattern], None, rest()),
-                None => {
-                    self.draft.error(
-                        &child.place,
-                        unconverted(child),
-                        "write the path as /folder/* or /file",
-                    );
-                    return None;
-                }
-            },
-            first if first.starts_with('@') => {
-                let Some(matcher) = self.matchers.iter().find(|matcher| matcher.name == first) else {
-                    self.draft.error(
-                        &child.place,
-                        format!("there is no matcher {first}"),
-                        "define it before",
-                    );
-                    return None;
-                };
-                let Some(rule) = &matcher.rule else {
-                    self.draft.error(
-                        &child.place,
-                        format!("{}: its matcher cannot be converted", child.text()),
-                        "see [[rule]]",
-                    );
-                    return None;
-                };
-                let has_rule =
-                    ["address", "method", "host", "field"].iter().any(|name| rule.get(name).is_some());
-                (matcher.paths.clone(), has_rule.then(|| rule.clone()), rest())
-            }
-            _ => (Vec::new(), None, child.arguments.clone()),
-        };
-        let is_within = |path: &String| {
-            way.paths.is_empty() || way.paths.iter().any(|outer| path.starts_with(outer.as_str()))
-        };
-        if !own.is_empty() && way.strips || !own.iter().all(is_within) {
-            self.draft.error(
-                &child.place,
-                unconverted(child),
-                "write it outside of the block, with the whole path",
-            );
-            return None;
-        }
-        Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
     }
 
     fn directive(&mut self, child: &Directive, way: &Way, host: &mut Host, depth: usize) {
@@ -589,56 +407,6 @@ impl Site<'_> {
         }
     }
 
-    fn redirect(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
-        let place = &child.place;
-        let Some(target) = template(arguments.first().map_or("", String::as_str)) else {
-            return self.draft.error(place, unconverted(child), "see redirect");
-        };
-        let status = match arguments.get(1).map(String::as_str) {
-            Some("permanent") => 301,
-            None | Some("temporary") => 302,
-            Some(text) => text.parse().unwrap_or(302),
-        };
-        self.route(paths, place, host, |scope| {
-            scope.set(place, "redirect", target.as_str());
-            scope.set(place, "status", status);
-        });
-    }
-
-    fn rewrite(&mut self, child: &Directive, paths: &[String], to: &str, host: &mut Host) {
-        let place = &child.place;
-        match template(to).filter(|target| !target.contains('?') && !target.contains("$query")) {
-            Some(target) if !paths.is_empty() => {
-                self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
-            }
-            _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
-        }
-    }
-
-    fn respond(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
-        let place = &child.place;
-        match status(child, arguments) {
-            Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
-                self.case(place, paths);
-                self.route(paths, place, host, |scope| scope.set(place, "return", status));
-            }
-            status => match text(child, arguments) {
-                Some(text) if matches!(status, None | Some(200)) => {
-                    self.route(paths, place, host, |scope| {
-                        scope.set(place, "respond", text);
-                        if text.starts_with(['{', '[']) {
-                            scope.set(place, "default_type", "application/json");
-                        }
-                    });
-                }
-                _ => {
-                    self.draft.error(place, unconverted(child), "see respond, or put a file there");
-                    self.route(paths, place, host, |scope| scope.set(place, "return", 404));
-                }
-            },
-        }
-    }
-
     fn users(&mut self, child: &Directive, paths: &[String], realm: Option<&String>, host: &mut Host) {
         let place = &child.place;
         for user in child.children() {
@@ -720,7 +488,7 @@ impl Site<'_> {
     }
 
     /// What is protected in Caddy whatever the case of its path.
-    fn case(&mut self, place: &Place, paths: &[String]) {
+    pub(super) fn case(&mut self, place: &Place, paths: &[String]) {
         if paths.iter().any(|path| path.chars().any(char::is_alphabetic)) {
             let what = format!("{} is protected in this case only", paths.join(" "));
             self.draft.warn(place, what, "write it in other cases, too, if an upstream ignores case");
@@ -744,7 +512,13 @@ impl Site<'_> {
     }
 
     /// For routes: that of all paths, if there are none.
-    fn route(&mut self, paths: &[String], place: &Place, host: &mut Host, act: impl Fn(&mut Scope)) {
+    pub(super) fn route(
+        &mut self,
+        paths: &[String],
+        place: &Place,
+        host: &mut Host,
+        act: impl Fn(&mut Scope),
+    ) {
         let all = ["/".to_owned()];
         for path in if paths.is_empty() { &all } else { paths } {
             let route = host.route(path, place);
@@ -756,169 +530,7 @@ impl Site<'_> {
         }
     }
 
-    fn proxy(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        way: &Way,
-        host: &mut Host,
-    ) {
-        let place = &child.place;
-        let mut proxy = Proxy { application: Scope::new(place.line), ..Proxy::default() };
-        proxy.targets = arguments.to_vec();
-        for option in child.children() {
-            self.proxy_option(option, paths, &mut proxy, host);
-        }
-        let Proxy { mut application, mut route, host_of_upstream, targets, health, mut is_tls, is_fastcgi } =
-            proxy;
-        let mut addresses = Vec::new();
-        for target in &targets {
-            is_tls |= target.starts_with("https://");
-            application.remove("http2");
-            if target.starts_with("h2c://") {
-                application.set(place, "http2", true);
-            }
-            match upstream(target) {
-                Some(address) => addresses.push(address),
-                None => return self.draft.error(place, unconverted(child), "write an address and a port"),
-            }
-        }
-        if let Some(place) = host_of_upstream {
-            match addresses.as_slice() {
-                [address] if !address.starts_with("unix:") => {
-                    route.set(&place, "proxy_host", address.as_str())
-                }
-                _ => self.draft.error(&place, "an upstream with several addresses has one Host", "write it"),
-            }
-        }
-        match addresses.len() {
-            0 => return self.draft.error(place, "reverse_proxy has no upstream", "name one"),
-            1 => application.remove("balance"),
-            _ if application.get("balance").is_none() => application.set(place, "balance", "random"),
-            _ => {}
-        }
-        let scheme = match (is_fastcgi, is_tls) {
-            (true, false) => "fastcgi",
-            (true, true) => {
-                return self.draft.error(place, unconverted(child), "FastCGI has no TLS; remove https://");
-            }
-            (false, true) => "https",
-            (false, false) => "http",
-        };
-        application.set(place, "address", addresses);
-        application.set(place, "protocol", scheme);
-        if !health.is_empty() {
-            application.set(place, "health", Value::Table(health));
-        }
-        let name = self.draft.application("proxy", application);
-        match (is_fastcgi, way.strips) {
-            (true, true) => {
-                return self.draft.error(place, unconverted(child), "write the whole path, with handle");
-            }
-            // It runs the files of a folder.
-            (true, false) if !paths.is_empty() => route.set(place, "interpreter", name),
-            (true, false) => route.set(place, "application", name),
-            (false, strips) => {
-                route.set(place, "proxy", format!("{scheme}://{name}{}", if strips { "/" } else { "" }));
-            }
-        }
-        self.route(paths, place, host, |scope| scope.inherit(&route));
-    }
-
-    fn proxy_option(&mut self, option: &Directive, paths: &[String], proxy: &mut Proxy, host: &mut Host) {
-        let place = &option.place;
-        let value = option.argument(0);
-        let mut health = |key: &str, value: Value| proxy.health.push((key.to_owned(), value));
-        match option.name.as_str() {
-            "to" => proxy.targets.extend(option.arguments.iter().cloned()),
-            "lb_policy" => match balance(option) {
-                Some(kind) => proxy.application.set(place, "balance", kind),
-                None => self.draft.error(place, unconverted(option), "see balance"),
-            },
-            "health_uri" => health("path", value.into()),
-            "health_interval" => health("interval", value.into()),
-            "health_timeout" => health("timeout", value.into()),
-            "fail_duration" => health("pause", value.into()),
-            "max_fails" => health("failures", value.parse::<i64>().unwrap_or(1).into()),
-            "header_up" if option.argument(0).eq_ignore_ascii_case("host") && is_upstream_address(option) => {
-                proxy.host_of_upstream = Some(place.clone());
-            }
-            "header_up" => upstream_field(option, &mut proxy.route, self.draft),
-            "header_down" => self.header(option, paths, host),
-            "transport" => self.transport(option, proxy),
-            "flush_interval" | "trusted_proxies" | "lb_try_duration" | "lb_try_interval" => {
-                let what = format!("{} has no effect", option.name);
-                self.draft.warn(place, what, "see the manual on proxies");
-            }
-            _ => self.draft.error(place, unconverted(option), "see [[application]]"),
-        }
-    }
-
-    fn transport(&mut self, option: &Directive, proxy: &mut Proxy) {
-        if !matches!(option.argument(0), "http" | "fastcgi") {
-            return self.draft.error(&option.place, unconverted(option), "write http or fastcgi");
-        }
-        proxy.is_fastcgi |= option.argument(0) == "fastcgi";
-        proxy.is_tls |= option.children().iter().any(|inner| inner.name.starts_with("tls"));
-        for inner in option.children() {
-            let place = &inner.place;
-            match inner.name.as_str() {
-                "tls" | "versions" => {}
-                "tls_insecure_skip_verify" => proxy.application.set(place, "tls_verify", false),
-                "dial_timeout" => proxy.application.set(place, "connect", inner.argument(0)),
-                "response_header_timeout" | "read_timeout" => {
-                    proxy.application.set(place, "first_byte", inner.argument(0))
-                }
-                "root" if proxy.is_fastcgi => {
-                    let root = self.folder.join(inner.argument(0));
-                    proxy.route.set(place, "root", root.to_string_lossy().into_owned());
-                }
-                "split" if proxy.is_fastcgi => {
-                    self.draft.note(place, "split has no effect", "a script is a file");
-                }
-                _ => self.draft.error(place, unconverted(inner), "see [[application]]"),
-            }
-        }
-    }
-
-    fn php(&mut self, child: &Directive, paths: &[String], target: &str, host: &mut Host) {
-        let place = &child.place;
-        let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
-            return self.draft.error(place, unconverted(child), "write an address and a port");
-        };
-        for option in child.children() {
-            match (option.name.as_str(), option.arguments.as_slice()) {
-                ("env", [name, value]) if !value.contains('{') => {
-                    self.each(paths, &option.place, host, |scope| {
-                        scope.pair(&option.place, "env", name, value.as_str());
-                    });
-                }
-                _ => self.draft.warn(
-                    &option.place,
-                    format!("{} of php_fastcgi is not converted", option.text()),
-                    "see [[application]]",
-                ),
-            }
-        }
-        let mut keys = Scope::new(place.line);
-        keys.set(place, "address", vec![address]);
-        keys.set(place, "protocol", "fastcgi");
-        let name = self.draft.application("php", keys);
-        if paths.is_empty() {
-            host.scope.set(place, "fallback", SCRIPT_INDEX);
-            host.scope.set(place, "fallback_for", "all");
-            host.scope.set(place, "index", vec!["index.php".to_owned()]);
-            host.route("*.php", place).set(place, "interpreter", name);
-        } else {
-            for path in paths {
-                let pattern = if path.ends_with('/') { format!("{path}**.php") } else { path.clone() };
-                host.route(&pattern, place).set(place, "interpreter", name.as_str());
-            }
-        }
-    }
-
-    fn header(&mut self, field: &Directive, paths: &[String], host: &mut Host) {
+    pub(super) fn header(&mut self, field: &Directive, paths: &[String], host: &mut Host) {
         let place = &field.place;
         let name = field.name.as_str();
         let is_down = name == "header_down";
@@ -947,7 +559,14 @@ impl Site<'_> {
     }
 
     /// A field that only the server sets. Upstreams never set Server and Date.
-    fn own_field(&mut self, field: &Directive, name: &str, value: Value, instead: &str, paths: &[String]) {
+    pub(super) fn own_field(
+        &mut self,
+        field: &Directive,
+        name: &str,
+        value: Value,
+        instead: &str,
+        paths: &[String],
+    ) {
         let place = &field.place;
         match name.to_ascii_lowercase().as_str() {
             "server" | "date" if field.name == "header_down" => {
@@ -1144,74 +763,6 @@ fn runs_scripts(directive: &Directive) -> bool {
         || directive.children().iter().any(runs_scripts)
 }
 
-fn balance(option: &Directive) -> Option<String> {
-    Some(match option.argument(0) {
-        "round_robin" | "weighted_round_robin" => "round_robin".into(),
-        "least_conn" => "least".into(),
-        "random" | "random_choose" => "random".into(),
-        "ip_hash" | "client_ip_hash" => "hash client".into(),
-        "uri_hash" => "hash path".into(),
-        "header" => format!("hash field {}", option.argument(1)),
-        "cookie" if option.argument(1).is_empty() => "sticky lb".into(),
-        "cookie" => format!("sticky {}", option.argument(1)),
-        _ => return None,
-    })
-}
-
-/// `localhost:3000`, `unix//run/a.sock`, `https://app`.
-pub(super) fn upstream(text: &str) -> Option<String> {
-    if text.contains(['{', '*']) || text.is_empty() {
-        return None;
-    }
-    if let Some(path) = text.strip_prefix("unix/").or_else(|| text.strip_prefix("unix:")) {
-        return path.starts_with('/').then(|| format!("unix:{path}"));
-    }
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-    let rest = rest.trim_end_matches('/');
-    if rest.contains('/') {
-        return None;
-    }
-    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let rest = if rest.starts_with(':') { format!("localhost{rest}") } else { rest.to_owned() };
-    Some(if has_port { rest } else { format!("{rest}:{}", if scheme == "https" { 443 } else { 80 }) })
-}
-
-/// `{upstream_hostport}`
-fn is_upstream_address(option: &Directive) -> bool {
-    let value = option.argument(1);
-    let value = value.trim_start_matches("{http.reverse_proxy.").trim_matches(['{', '}']);
-    matches!(value, "upstream_hostport" | "upstream.hostport")
-}
-
-fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
-    let (name, value) = (option.argument(0), option.argument(1));
-    let lower = name.to_ascii_lowercase();
-    match value {
-        "{host}" | "{hostport}" | "{http.request.host}" if lower == "host" => {}
-        _ if matches!(lower.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => {}
-        _ if name.starts_with(['+', '?', '>']) || option.arguments.len() > 2 || name.contains('*') => {
-            draft.error(&option.place, unconverted(option), "see proxy_headers");
-        }
-        _ if lower.trim_start_matches('-') == "host" && (value.contains('{') || lower.starts_with('-')) => {
-            draft.error(&option.place, unconverted(option), "see proxy_host");
-        }
-        value if value.contains('{') => {
-            // The client could otherwise say what Caddy said.
-            own.pair(&option.place, "proxy_headers", name, false);
-            draft.warn(
-                &option.place,
-                format!("{name} is removed: its value has a variable"),
-                "upstreams have X-Forwarded-For",
-            );
-        }
-        value if lower == "host" => own.set(&option.place, "proxy_host", value),
-        value => match name.strip_prefix('-') {
-            Some(name) => own.pair(&option.place, "proxy_headers", name, false),
-            None => own.pair(&option.place, "proxy_headers", name, value),
-        },
-    }
-}
-
 fn log(directive: &Directive, host: &mut Option<&mut Scope>, draft: &mut Draft) {
     let place = &directive.place;
     let mut target = "stderr".to_owned();
@@ -1236,25 +787,6 @@ fn log(directive: &Directive, host: &mut Option<&mut Scope>, draft: &mut Draft) 
         Some(scope) => scope.set(place, "access_log", target),
         None => draft.log.set(place, "access", target),
     }
-}
-
-/// `{uri}` and the like. `None`: there is no such variable.
-fn template(text: &str) -> Option<String> {
-    const VARIABLES: [(&str, &str); 8] = [
-        ("{uri}", "$path$query"),
-        ("{path}", "$path"),
-        ("{host}", "$host"),
-        ("{scheme}", "$scheme"),
-        ("?{query}", "$query"),
-        ("{http.request.uri}", "$path$query"),
-        ("{http.request.host}", "$host"),
-        ("{hostport}", "$host"),
-    ];
-    let mut out = text.replace('$', "$$");
-    for (name, value) in VARIABLES {
-        out = out.replace(name, value);
-    }
-    (!out.contains(['{', '}']) && !out.is_empty()).then_some(out)
 }
 
 /// Bytes of `10MB`, `1MiB`.

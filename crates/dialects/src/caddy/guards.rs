@@ -7,7 +7,8 @@ use crate::draft::{Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::convert::{Site, unconverted, upstream};
+use super::convert::{Site, unconverted};
+use super::upstreams::upstream;
 
 /// Statuses that have a page, if there is one.
 const STATUSES: [i64; 11] = [400, 401, 403, 404, 405, 410, 413, 500, 502, 503, 504];

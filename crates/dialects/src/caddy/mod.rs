@@ -2,8 +2,11 @@
 
 mod convert;
 mod guards;
+mod matchers;
 mod names;
 mod read;
+mod responses;
+mod upstreams;
 
 pub use convert::convert;
 pub use names::KNOWN;

@@ -1,0 +1,112 @@
+//! Directives that respond without a file: redirects, rewrites and texts.
+
+use crate::draft::Host;
+use crate::tree::Directive;
+
+use super::convert::{Site, unconverted};
+
+impl Site<'_> {
+    pub(super) fn redirect(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        arguments: &[String],
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        let Some(target) = template(arguments.first().map_or("", String::as_str)) else {
+            return self.draft.error(place, unconverted(child), "see redirect");
+        };
+        let status = match arguments.get(1).map(String::as_str) {
+            Some("permanent") => 301,
+            None | Some("temporary") => 302,
+            Some(text) => text.parse().unwrap_or(302),
+        };
+        self.route(paths, place, host, |scope| {
+            scope.set(place, "redirect", target.as_str());
+            scope.set(place, "status", status);
+        });
+    }
+
+    pub(super) fn rewrite(&mut self, child: &Directive, paths: &[String], to: &str, host: &mut Host) {
+        let place = &child.place;
+        match template(to).filter(|target| !target.contains('?') && !target.contains("$query")) {
+            Some(target) if !paths.is_empty() => {
+                self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
+            }
+            _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
+        }
+    }
+
+    pub(super) fn respond(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        arguments: &[String],
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        match status(child, arguments) {
+            Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
+                self.case(place, paths);
+                self.route(paths, place, host, |scope| scope.set(place, "return", status));
+            }
+            status => match text(child, arguments) {
+                Some(text) if matches!(status, None | Some(200)) => {
+                    self.route(paths, place, host, |scope| {
+                        scope.set(place, "respond", text);
+                        if text.starts_with(['{', '[']) {
+                            scope.set(place, "default_type", "application/json");
+                        }
+                    });
+                }
+                _ => {
+                    self.draft.error(place, unconverted(child), "see respond, or put a file there");
+                    self.route(paths, place, host, |scope| scope.set(place, "return", 404));
+                }
+            },
+        }
+    }
+}
+
+/// The status of a directive that responds.
+pub(super) fn status(child: &Directive, arguments: &[String]) -> Option<i64> {
+    match child.name.as_str() {
+        "abort" => Some(403),
+        "respond" | "error" => arguments.iter().find_map(|text| text.parse().ok()),
+        _ => None,
+    }
+}
+
+/// The text of `respond "text" 200`, without placeholders.
+fn text<'d>(child: &Directive, arguments: &'d [String]) -> Option<&'d str> {
+    let text = match arguments {
+        _ if child.name != "respond" || child.block.is_some() => return None,
+        [] => "",
+        [one] if one.parse::<i64>().is_ok() => "",
+        [text] | [text, _] => text,
+        [_, _, _, ..] => return None,
+    };
+    let has_placeholder =
+        text.split('{').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    (!has_placeholder).then_some(text)
+}
+
+/// `{uri}` and the like. `None`: there is no such variable.
+fn template(text: &str) -> Option<String> {
+    const VARIABLES: [(&str, &str); 8] = [
+        ("{uri}", "$path$query"),
+        ("{path}", "$path"),
+        ("{host}", "$host"),
+        ("{scheme}", "$scheme"),
+        ("?{query}", "$query"),
+        ("{http.request.uri}", "$path$query"),
+        ("{http.request.host}", "$host"),
+        ("{hostport}", "$host"),
+    ];
+    let mut out = text.replace('$', "$$");
+    for (name, value) in VARIABLES {
+        out = out.replace(name, value);
+    }
+    (!out.contains(['{', '}']) && !out.is_empty()).then_some(out)
+}
