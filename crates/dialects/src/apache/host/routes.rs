@@ -1,0 +1,585 @@
+//! The routes of a host: what is said about a prefix, merged in Apache's order.
+
+use std::collections::BTreeSet;
+
+use super::{Paths, Single, Site, Tree};
+use crate::apache::context::{Context, Handler, unconverted};
+use crate::apache::paths;
+use crate::apache::proxy;
+use crate::apache::rewrite::Rewrites;
+use crate::document::Value;
+use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
+use crate::regex;
+use crate::tree::{Directive, Place};
+use crate::within::{covers, pass_on, passes_on};
+
+impl Site<'_> {
+    /// The host, with its routes.
+    pub fn finished(mut self, draft: &mut Draft) -> Host {
+        // The first pattern counts, so that what denies comes in front of what runs files.
+        let mut denials = self.server.rewrites.deny(None, &mut self.host);
+        self.passes(draft);
+        let is_rewritten = self.is_rewritten();
+        let trees = std::mem::take(&mut self.trees).into_iter();
+        let has_files = |url: &str| url == "/" || !is_rewritten && !self.is_passed(url);
+        self.trees = trees.filter(|tree| has_files(&tree.url)).collect();
+        self.find_access_files(draft);
+        sort::by_key(&mut self.folders, |(path, _)| path.len());
+        let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
+        urls.insert("/".to_owned());
+        for (folder, _) in &self.folders {
+            urls.extend(self.urls(folder));
+        }
+        urls.extend(self.locations.iter().filter_map(|(paths, ..)| match paths {
+            Paths::Prefix(prefix) => Some(paths::prefix(prefix)),
+            Paths::Patterns(_) => None,
+        }));
+        urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
+        let passes_all = self.passes_all();
+        let own = self.own_urls();
+        for (folder, context) in &self.folders {
+            for url in self.urls(folder) {
+                denials.extend(context.rewrites.deny(Some(&url), &mut self.host));
+            }
+        }
+        self.globs(passes_all.then_some(&own), draft);
+        // Longer prefixes come first: so do the patterns within them.
+        let all: BTreeSet<&String> = urls.iter().chain(&self.redirects).collect();
+        let all: Vec<String> = all.into_iter().rev().cloned().collect();
+        for url in all
+            .iter()
+            .filter(|url| !passes_all || !self.is_passed(url) && *url != "/")
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.scripts(&url, draft);
+        }
+        for url in &urls {
+            self.prefix(url, draft);
+        }
+        self.singles(draft);
+        self.server.rewrites.clone().apply(None, &mut self.host, draft);
+        let is_everywhere = self.host.scope.get("fallback").is_some();
+        for (folder, context) in std::mem::take(&mut self.folders) {
+            for url in self.urls(&folder) {
+                context.rewrites.apply(Some(&url), &mut self.host, draft);
+            }
+        }
+        if !is_everywhere && self.host.scope.get("fallback").is_some() {
+            // That of a folder is not for aliases.
+            for tree in self.trees.iter().filter(|tree| tree.url != "/") {
+                let route = self.host.route(&tree.url, &tree.place);
+                if !route.responds() && route.get("fallback").is_none() {
+                    route.set(&tree.place, "fallback", false);
+                }
+            }
+        }
+        self.pass_within(&own);
+        self.pass_patterns(draft);
+        self.host.without_programs(&self.unhandled, draft);
+        self.deny_first();
+        self.host.respond_without_root();
+        self.host.share_handlers();
+        // The path of a prefix without its slash has the fields of the prefix.
+        let fields: Vec<(String, Value)> = self
+            .host
+            .routes
+            .iter()
+            .filter_map(|route| {
+                Some((route.text("path")?.strip_suffix('/')?.to_owned(), route.get("proxy_headers")?.clone()))
+            })
+            .collect();
+        for (path, value) in fields {
+            let route = self.host.routes.iter_mut().find(|route| route.text("path") == Some(&path));
+            if let Some(route) = route.filter(|route| route.get("proxy_headers").is_none()) {
+                route.set(&route.place(), "proxy_headers", value);
+            }
+        }
+        let passes = self.host.scope.get("pass_authorization").is_some();
+        self.host.scope.remove("pass_authorization");
+        for route in &mut self.host.routes {
+            let runs = ["cgi", "interpreter", "application"].iter().any(|name| route.get(name).is_some());
+            if runs && passes {
+                route.preset("pass_authorization", true, "Apache is told to pass it.");
+            } else if !runs {
+                route.remove("pass_authorization");
+            }
+            if route.get("proxy").is_none() {
+                ["proxy_headers", "proxy_host"].iter().for_each(|name| route.remove(name));
+            }
+        }
+        for route in self.host.routes.iter_mut().filter(|route| route.responds()) {
+            ["listing", "symlinks", "index", "fallback", "fallback_for", "root", "cgi", "alias"]
+                .iter()
+                .for_each(|name| route.remove(name));
+        }
+        self.put_first(&denials, draft);
+        self.host
+    }
+
+    /// Rules of access that precede all others, because Apache rewrites before it looks for who may have a path.
+    fn put_first(&mut self, denials: &[Scope], draft: &mut Draft) {
+        let Some(first) = denials.first() else { return };
+        let is_any = |scope: &Scope| scope.text("satisfy") == Some("any");
+        if is_any(&self.host.scope) || self.host.routes.iter().any(is_any) {
+            let what = "a RewriteRule that rejects requests by conditions cannot stand beside Satisfy Any";
+            draft.error(&first.place(), what, "write its conditions as Require");
+        }
+        let is_denied = |rules: &[Scope]| rules.first().is_some_and(Scope::denies_all);
+        let own = self.host.routes.iter_mut();
+        let own = own.filter(|route| !route.rules.is_empty() && !is_denied(&route.rules));
+        for scope in own.chain(Some(&mut self.host.scope)) {
+            scope.rules.splice(0..0, denials.iter().cloned());
+        }
+    }
+
+    /// The prefixes of paths at which a folder's section begins to count.
+    fn urls(&self, folder: &str) -> Vec<String> {
+        let of_tree = |tree: &Tree| match paths::below(folder, &tree.folder) {
+            Some("") => Some(tree.url.clone()),
+            Some(rest) => Some(format!("{}{rest}/", tree.url)),
+            None => paths::below(&tree.folder, folder).map(|_| tree.url.clone()),
+        };
+        let mut all: Vec<String> = self.trees.iter().filter_map(of_tree).collect();
+        all.dedup();
+        all
+    }
+
+    /// Whether a prefix is passed on or redirected. Then it has no folders and no files.
+    fn is_passed(&self, url: &str) -> bool {
+        let passes = self.passes.iter().rev().map(|(pass, to)| (paths::prefix(pass), to.argument(1) != "!"));
+        let nearest = passes.filter(|(pass, _)| url.starts_with(pass)).max_by_key(|(pass, _)| pass.len());
+        nearest.is_some_and(|(_, is_passed)| is_passed)
+            || self.redirects.iter().any(|own| url.starts_with(own))
+    }
+
+    /// Whether every path is passed on or redirected, unless an exception says otherwise.
+    fn passes_all(&self) -> bool {
+        let of_root = |folder: &str| self.urls(folder).iter().any(|url| url == "/");
+        let mut folders = self.folders.iter().filter(|(folder, _)| of_root(folder));
+        let is_passed = self.is_passed("/") || root(&self.host).is_some_and(passes_on);
+        is_passed
+            || self.is_rewritten()
+            || folders.any(|(_, context)| self.rewrites_all(&context.rewrites, Some("/")))
+    }
+
+    /// Whether a rule of the server is for every path, even for those of aliases.
+    fn is_rewritten(&self) -> bool {
+        self.rewrites_all(&self.server.rewrites, None)
+    }
+
+    /// Whether rules pass every path on, or redirect it.
+    fn rewrites_all(&self, rewrites: &Rewrites, base: Option<&str>) -> bool {
+        let alone = self.rewritten(rewrites, base);
+        alone.is_to_https || root(&alone).is_some_and(passes_on)
+    }
+
+    /// What rules alone come to.
+    fn rewritten(&self, rewrites: &Rewrites, base: Option<&str>) -> Host {
+        let (listens, names) = (self.host.listens.clone(), self.host.names.clone());
+        let mut alone = Host { listens, names, ..Host::default() };
+        rewrites.apply(base, &mut alone, &mut Draft::default());
+        alone
+    }
+
+    /// In Apache, the rules of a server precede upstreams, aliases and files, and access precedes what runs a file.
+    fn deny_first(&mut self) {
+        if self.host.routes.len() > TOO_MANY_ROUTES {
+            return;
+        }
+        let rules = self.rewritten(&self.server.rewrites, None);
+        let denials =
+            rules.routes.iter().filter_map(|route| Some((route.text("path")?, route.get("return")?)));
+        let denials: Vec<(&str, &Value)> = denials.collect();
+        let own: Vec<&str> = rules.routes.iter().filter_map(|route| route.text("path")).collect();
+        for route in &mut self.host.routes {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let denial = match own.contains(&path.as_str()) {
+                true => denials.iter().find(|(denied, _)| *denied == path),
+                false => denials.iter().find(|(denied, _)| covers(denied, &path)),
+            };
+            if let Some((_, status)) = denial {
+                route.deny((*status).clone());
+            }
+        }
+        self.host.deny_paths(Scope::responds);
+    }
+
+    /// The prefixes that have files where everything else is passed on: those that `ProxyPass` excepts, and aliases.
+    fn own_urls(&self) -> Vec<String> {
+        let exceptions = self.passes.iter().filter(|(_, directive)| directive.argument(1) == "!");
+        let exceptions = exceptions.map(|(url, _)| paths::prefix(url));
+        let aliases = self.trees.iter().map(|tree| tree.url.clone()).filter(|url| url != "/");
+        exceptions.chain(aliases).filter(|url| !self.is_passed(url)).collect()
+    }
+
+    /// The prefixes that routes have, the longest last.
+    fn prefixes(&self) -> Vec<String> {
+        let paths = self.host.routes.iter().filter_map(|route| route.text("path"));
+        let mut prefixes: Vec<String> = paths.filter(|path| path.ends_with('/')).map(str::to_owned).collect();
+        sort::by_key(&mut prefixes, String::len);
+        prefixes
+    }
+
+    /// Gives the prefixes within one that is passed on its upstream or its redirect.
+    fn pass_within(&mut self, own: &[String]) {
+        let prefixes = self.prefixes();
+        for path in prefixes.iter().filter(|path| !own.contains(path)) {
+            let place = &Place::at(1);
+            let around = prefixes.iter().rfind(|outer| path.starts_with(outer.as_str()) && *outer != path);
+            let Some(around) = around else { continue };
+            let outer = self.host.route(around, place).clone();
+            let route = self.host.route(path, place);
+            if !route.responds() && route.get("alias").is_none() && passes_on(&outer) {
+                pass_on(route, &outer, Some(&path[around.len()..]));
+            }
+        }
+    }
+
+    /// Gives the other patterns what the prefix around them is passed on to. A pattern with wildcards gets that of the
+    /// prefix itself, but for the prefix of everything.
+    fn pass_patterns(&mut self, draft: &mut Draft) {
+        let prefixes = self.prefixes();
+        let is_prefix = |route: &&Scope| route.text("path").is_some_and(|path| path.ends_with('/'));
+        let outers: Vec<Scope> = self.host.routes.iter().filter(is_prefix).cloned().collect();
+        let mut all = Vec::new();
+        for mut route in std::mem::take(&mut self.host.routes) {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let is_glob = path.contains(['*', '?']);
+            let folder = if is_glob { path.clone() } else { format!("{path}/") };
+            let around =
+                prefixes.iter().rfind(|outer| folder.starts_with(outer.as_str()) || is_glob && *outer == "/");
+            let outer =
+                around.and_then(|around| outers.iter().find(|outer| outer.text("path") == Some(around)));
+            let has_own = path.ends_with('/') || route.responds() || route.get("root").is_some();
+            let (Some(around), Some(outer)) = (around, outer.filter(|outer| !has_own && passes_on(outer)))
+            else {
+                all.push(route);
+                continue;
+            };
+            if is_glob && around != "/" {
+                all.push(route);
+                continue;
+            }
+            let place = route.place();
+            let inner = prefixes.iter().filter(|prefix| is_glob && *prefix != "/");
+            let inner = inner.filter_map(|prefix| regex::within(prefix, &path));
+            for pattern in inner.take(TOO_MANY_ROUTES.saturating_sub(all.len())) {
+                let mut within = route.clone();
+                within.set(&place, "path", pattern);
+                all.push(within);
+            }
+            ["cgi", "interpreter"].iter().for_each(|name| route.remove(name));
+            let rest = path.get(around.len()..).unwrap_or_default();
+            // A folder alone ends with a dot.
+            let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
+            if pass_on(&mut route, outer, Some(rest).filter(|_| !is_glob)).is_none() {
+                let what = format!("the pattern {path} cannot be passed on");
+                draft.error(&place, what, "write it as a prefix");
+                route.set(&place, "return", 403);
+            }
+            all.push(route);
+        }
+        self.host.routes = all;
+    }
+
+    /// Files with a path of their own.
+    fn singles(&mut self, draft: &mut Draft) {
+        for Single { url, file, place } in std::mem::take(&mut self.singles) {
+            if self.is_passed(&url) {
+                continue;
+            }
+            let mut context = self.server.clone();
+            for (_, own) in self.folders.iter().filter(|(outer, _)| paths::below(&file, outer).is_some()) {
+                context = own.over(&context);
+            }
+            let scope = self.with_locations(context, &url).scope(draft).without(&self.host.scope);
+            let route = self.host.route(&url, &place);
+            if !route.responds() {
+                route.set(&place, "root", &file[..file.len() - url.len()]);
+                route.inherit(&scope);
+            }
+        }
+    }
+
+    /// What all sections together say about a prefix.
+    fn context(&self, url: &str) -> Context {
+        let mut context = self.server.clone();
+        let path = paths::folder(url);
+        let trees = self.trees.iter().filter(|tree| url.starts_with(&tree.url));
+        if let Some(tree) = trees.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url)) {
+            let rest = url[tree.url.len()..].trim_end_matches('/');
+            let folder = match (rest, tree.folder.as_str()) {
+                ("", folder) => folder.to_owned(),
+                (rest, "/") => format!("/{rest}"),
+                (rest, folder) => format!("{folder}/{rest}"),
+            };
+            for (_, own) in self.folders.iter().filter(|(outer, _)| paths::below(&folder, outer).is_some()) {
+                context = own.over(&context);
+            }
+        }
+        self.with_locations(context, path)
+    }
+
+    /// `path` has no slash at its end.
+    fn with_locations(&self, mut context: Context, path: &str) -> Context {
+        for (paths, own, _) in &self.locations {
+            if let Paths::Prefix(prefix) = paths
+                && paths::below(path, prefix).is_some()
+            {
+                context = own.over(&context);
+            }
+        }
+        context
+    }
+
+    fn prefix(&mut self, url: &str, draft: &mut Draft) {
+        let context = self.context(url);
+        let mut scope = context.scope(draft);
+        let tree = self.trees.iter().find(|tree| tree.url == url);
+        if url == "/" {
+            if let Some(tree) = tree {
+                self.host.scope.set(&tree.place, "root", tree.folder.as_str());
+            }
+            let mut upstream = Scope::default();
+            for name in ["proxy_headers", "proxy_host"] {
+                if let Some(value) = scope.get(name) {
+                    upstream.set(&Place::at(context.line.max(1)), name, value.clone());
+                }
+                scope.remove(name);
+            }
+            if let Some(route) = self.host.routes.iter_mut().find(|route| route.text("path") == Some("/")) {
+                route.inherit(&upstream);
+            }
+            if scope.get("pass_authorization") != Some(&true.into()) {
+                scope.remove("pass_authorization");
+            }
+            if scope.text("auth") == Some("off") {
+                scope.remove("auth");
+            }
+            self.host.scope.inherit(&scope);
+            if tree.is_some_and(|tree| tree.runs_scripts) {
+                self.host.route("/", &Place::at(context.line.max(1))).set(&Place::at(1), "cgi", true);
+            }
+            return;
+        }
+        let place = tree.map_or(Place::at(context.line.max(1)), |tree| tree.place.clone());
+        let alias = tree.map(|tree| (tree.folder.clone(), tree.runs_scripts));
+        let host = self.host.scope.clone();
+        let route = self.host.route(url, &place);
+        if !route.responds()
+            && let Some((folder, runs_scripts)) = alias
+        {
+            route.set(&place, "alias", folder);
+            if runs_scripts {
+                route.set(&place, "cgi", true);
+            }
+        }
+        if let Some((handler, at)) = &context.handler {
+            handled(route, handler, context.options.unwrap_or_default().exec_cgi, at, draft);
+        }
+        route.inherit(&scope.clone().without(&host));
+        if host.get("fallback").is_some() && scope.get("fallback").is_none() && !route.responds() {
+            route.set(&place, "fallback", false);
+        }
+        if let Some((Handler::None, at)) = &context.handler {
+            self.unhandled.push((url.to_owned(), at.clone()));
+        }
+    }
+
+    /// Sections of files, and of expressions. `own`: the prefixes that have files, if the others are passed on.
+    fn globs(&mut self, own: Option<&Vec<String>>, draft: &mut Draft) {
+        let mut all: Vec<(String, Context, Place)> = Vec::new();
+        for (patterns, context, place) in std::mem::take(&mut self.programs) {
+            all.extend(patterns.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
+        }
+        let mut files: Vec<_> = self.server.files.iter().map(|files| ("/".to_owned(), files)).collect();
+        for (folder, outer) in &self.folders {
+            for url in self.urls(folder) {
+                files.extend(outer.files.iter().map(|files| (url.clone(), files)));
+            }
+        }
+        for (url, (patterns, context, place)) in files {
+            for pattern in patterns {
+                let found = match (url.as_str(), own) {
+                    ("/", None) => vec![pattern.clone()],
+                    ("/", Some(own)) => own.iter().filter_map(|url| regex::within(url, pattern)).collect(),
+                    (url, _) if self.is_passed(url) => Vec::new(),
+                    (url, _) => regex::within(url, pattern).into_iter().collect(),
+                };
+                all.extend(found.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
+            }
+        }
+        for (paths, context, place) in &self.locations {
+            if let Paths::Patterns(patterns) = paths {
+                all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
+            }
+        }
+        // What denies comes first: the first pattern counts.
+        sort::by_key(&mut all, |(_, context, _)| !context.has_access() || context.is_granted());
+        for (pattern, context, place) in all {
+            let mut scope = context.keys();
+            if scope.get("cache_control").is_some()
+                && let Some(value) = context.over(&self.server).keys().get("cache_control")
+            {
+                scope.set(&place, "cache_control", value.clone());
+            }
+            if context.has_access() {
+                let own = context.over(&self.server).scope(draft);
+                for name in ["auth", "realm", "user_files", "group_files", "require", "satisfy"] {
+                    if let Some(value) = own.get(name).filter(|value| **value != "off".into()) {
+                        scope.set(&place, name, value.clone());
+                    }
+                }
+                scope.rules = own.rules;
+            }
+            let route = self.host.route(&pattern, &place);
+            if let Some((handler, at)) = &context.handler {
+                handled(route, handler, true, at, draft);
+                if *handler == Handler::None {
+                    self.unhandled.push((pattern.clone(), at.clone()));
+                }
+            }
+            route.inherit(&scope);
+        }
+    }
+
+    /// Files with a handler by their ends, below a prefix.
+    fn scripts(&mut self, url: &str, draft: &mut Draft) {
+        let is_passed = self.is_passed(url);
+        let context = self.context(if is_passed { "/" } else { url });
+        let runs = context.options.unwrap_or_default().exec_cgi;
+        for (end, handler, place) in &context.handlers {
+            let name = format!("*.{}", end.trim_start_matches('.'));
+            let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
+            let Some(pattern) = pattern else { continue };
+            let has_own =
+                |route: &Scope| route.text("path") == Some(&pattern) && (route.responds() || route.runs());
+            let has_own = self.host.routes.iter().any(has_own);
+            if is_passed {
+                // It is passed on as the prefix is, and no pattern for all paths precedes.
+                self.host.route(&pattern, place);
+            } else if !has_own {
+                handled(self.host.route(&pattern, place), handler, runs, place, draft);
+            }
+        }
+    }
+
+    fn passes(&mut self, draft: &mut Draft) {
+        let mut passes = std::mem::take(&mut self.passes);
+        for (url, directive) in &mut passes {
+            let place = &directive.place;
+            let (from, to) = (directive.argument(0), directive.argument(1));
+            from.clone_into(url);
+            if directive.name == "proxypassmatch" {
+                if let Some(prefix) = self.pass_match(directive, draft) {
+                    *url = prefix;
+                    directive.name = "proxypass".to_owned();
+                }
+                continue;
+            }
+            let to = to.to_owned();
+            let folder = paths::prefix(from);
+            if to == "!" {
+                self.host.route(&folder, place);
+                continue;
+            }
+            let mut route = Scope::new(place.line);
+            if proxy::pass(&to, self.world.balancers, place, &mut route, draft).is_none() {
+                draft.error(place, unconverted(directive), "write a URL without variables");
+                route.set(place, "return", 502);
+            }
+            if self.preserves_host {
+                route.remove("proxy_host");
+            }
+            proxy::options(directive.arguments.get(2..).unwrap_or_default(), place, &route, draft);
+            let mut exact = None;
+            match route.text("proxy").map(|to| proxy::targets(from, to)) {
+                None => {}
+                Some(Some((below, alone))) => {
+                    route.set(place, "proxy", below);
+                    exact = alone;
+                }
+                Some(None) => {
+                    draft.error(place, unconverted(directive), "end both the path and the URL with a slash");
+                    route = Scope::new(place.line);
+                    route.set(place, "return", 502);
+                }
+            }
+            let own = self.host.route(&folder, place);
+            if !own.responds() {
+                own.inherit(&route);
+                if let Some(exact) = exact {
+                    route.set(place, "proxy", exact);
+                    self.host.route(from, place).inherit(&route);
+                }
+            }
+        }
+        passes.retain(|(_, directive)| directive.name == "proxypass");
+        self.passes = passes;
+    }
+
+    /// The prefix that is passed on, if it is one.
+    fn pass_match(&mut self, directive: &Directive, draft: &mut Draft) -> Option<String> {
+        let place = &directive.place;
+        let target = directive.argument(1);
+        let url = target.split_once("$1").map_or(target, |(before, _)| before);
+        let patterns = paths::expression(directive.argument(0));
+        let program = proxy::interpreter(url, place, draft);
+        match (patterns, program, regex::prefix(directive.argument(0)), target.strip_suffix("$1")) {
+            (Some(patterns), Some(_), ..) => {
+                let mut context = Context::new(place);
+                context.handler = Some((Handler::Proxy(url.to_owned()), place.clone()));
+                match proxy::root(directive.argument(0), target) {
+                    Some(root) => context.keys.set(place, "root", root),
+                    None => {
+                        draft.warn(place, "the paths of scripts are those of the host", "see root and alias");
+                    }
+                }
+                self.programs.push((patterns, context, place.clone()));
+            }
+            (_, None, Some(prefix), Some(url)) => {
+                let mut route = Scope::new(place.line);
+                if url.ends_with('/')
+                    && proxy::pass(url, self.world.balancers, place, &mut route, draft).is_some()
+                {
+                    self.host.route(&prefix, place).inherit(&route);
+                    return Some(prefix);
+                }
+                draft.error(place, unconverted(directive), "write a ProxyPass");
+            }
+            _ => draft.error(place, unconverted(directive), "write a ProxyPass"),
+        }
+        None
+    }
+}
+
+/// The route of all paths.
+fn root(host: &Host) -> Option<&Scope> {
+    host.routes.iter().find(|route| route.text("path") == Some("/"))
+}
+
+/// Gives files a program. Without `ExecCGI`, a script is denied.
+fn handled(route: &mut Scope, handler: &Handler, runs: bool, place: &Place, draft: &mut Draft) {
+    match handler {
+        _ if route.responds() => {}
+        Handler::Cgi if runs => route.set(place, "cgi", true),
+        Handler::Cgi => route.set(place, "return", 403),
+        Handler::Unknown => route.set(place, "return", 403),
+        Handler::None => {}
+        Handler::Proxy(url) => match proxy::interpreter(url, place, draft) {
+            Some(name) => {
+                let is_prefix = route.text("path").is_some_and(|path| path.ends_with('/'));
+                route.set(place, if is_prefix { "application" } else { "interpreter" }, name);
+            }
+            None => {
+                draft.error(
+                    place,
+                    format!("the handler {} cannot be converted", url.escape_debug()),
+                    "see interpreter",
+                );
+                route.set(place, "return", 403);
+            }
+        },
+    }
+}
