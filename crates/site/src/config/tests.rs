@@ -1616,16 +1616,16 @@ fn a_route_responds_with_a_text_and_keeps_what_protects_it() {
 #[test]
 fn stored_responses_are_in_no_folder_of_a_host() {
     let config = |folder: &str| {
-        format!("[cache_files]\nfolder = \"{folder}\"\n[[host]]\ndefault = true\nroot = \"/srv/$host\"\n")
+        format!("listen = \"127.0.0.1:8080\"\nroot = \"/srv/$host\"\n[cache_files]\nfolder = \"{folder}\"\n")
     };
-    check_after(
+    check(
         &config("/srv/cache"),
         &[
             "site.toml:4: clients reach /srv/cache as the folder of a host; name a folder that is not beside those of hosts",
         ],
     );
-    site(&config("/srv/a.example/cache"));
-    site(&config("/var/cache"));
+    of_text(&config("/srv/a.example/cache"));
+    of_text(&config("/var/cache"));
 }
 
 #[test]
