@@ -622,7 +622,7 @@ struct Case {
 
 const WRONG: &str = "Authorization: Basic YW5uOndyb25n\r\n";
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case {
         name: "a rate",
         config: "[[limit]]\nby = \"field:X-Key\"\nrequests = \"1/h\"\nrequests_burst = 1\n",
@@ -743,6 +743,19 @@ const CASES: [Case; 10] = [
             // It has its line in the log.
             counted.response("unreadable", "", 400);
             counted.add("incomplete", 1);
+            counted.close(&client);
+        },
+    },
+    Case {
+        name: "a client that leaves the body of a rejected request",
+        config: "[limits]\nbody = 10\n",
+        act: |server, counted| {
+            let mut client = server.connect();
+            client.send("POST /a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nab");
+            assert_eq!(client.read_response().status, 413);
+            client.half_close();
+            assert!(client.is_closed());
+            counted.response("http_1_1", "POST", 413);
             counted.close(&client);
         },
     },
