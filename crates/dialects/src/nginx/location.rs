@@ -337,72 +337,9 @@ fn location(
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     let mut scope = Scope::new(child.place.line);
-    let (mut inner_locations, mut rewrites) = (Vec::new(), Vec::new());
-    let mut is_internal = false;
     let directives = all(child, &context.around);
-    for inner in &directives {
-        let place = &inner.place;
-        let first = inner.argument(0);
-        match inner.name.as_str() {
-            "location" => inner_locations.push(inner),
-            "alias" => match alias(first, child, &patterns) {
-                Some(folder) => scope.set(place, "alias", (context.path)(folder)),
-                None => {
-                    draft.error(place, unconverted(inner), "write a folder without variables");
-                    scope.set(place, "return", 404);
-                }
-            },
-            "try_files" => try_files(inner, child, &mut scope, named, draft),
-            "error_page" if named::leads_to(inner).is_some() => {
-                missing(inner, child, &mut scope, named, draft);
-            }
-            "return" => respond(inner, &mut scope, context, draft),
-            "rewrite" => rewrites.push(inner),
-            "proxy_pass" => proxy_pass(inner, &mut scope, context, draft),
-            "grpc_pass" => upstream(inner, "http", &mut scope, context, draft),
-            "fastcgi_pass" => upstream(inner, "fastcgi", &mut scope, context, draft),
-            "scgi_pass" => upstream(inner, "scgi", &mut scope, context, draft),
-            "proxy_set_header" => proxy_header(inner, &mut scope, draft),
-            "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, &mut scope, context),
-            "fastcgi_param" | "scgi_param" => variable(inner, &mut scope, draft),
-            "internal" => is_internal = true,
-            "break" if is_last_of_rewrites(inner, child) => {}
-            "stub_status" => scope.set(place, "monitor", "metrics"),
-            "add_header" if is_type_of_text(inner, child) => {
-                scope.set(place, "default_type", inner.argument(1));
-            }
-            "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, &mut scope, draft),
-            "proxy_redirect"
-            | "proxy_cookie_path"
-            | "proxy_cookie_domain"
-            | "proxy_pass_header"
-            | "proxy_intercept_errors"
-            | "proxy_cookie_flags"
-            | "proxy_next_upstream"
-            | "proxy_next_upstream_tries"
-            | "proxy_ignore_headers"
-            | "fastcgi_ignore_headers"
-            | "fastcgi_intercept_errors" => {
-                draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
-            }
-            "proxy_connect_timeout"
-            | "proxy_read_timeout"
-            | "proxy_send_timeout"
-            | "fastcgi_read_timeout"
-            | "fastcgi_send_timeout"
-            | "fastcgi_connect_timeout" => upstream_timeout(inner, &scope, draft),
-            "access_log" | "error_log" => {
-                draft.warn(
-                    place,
-                    format!("\"{}\" cannot be converted", inner.text()),
-                    "a location has no log of its own",
-                );
-            }
-            _ if cache::part(inner).is_some_and(|part| part != "path") => {}
-            _ if setting(inner, &mut scope, context, draft) => {}
-            _ => draft.error(place, unconverted(inner), "remove it, or find its like in the manual"),
-        }
-    }
+    let Apart { locations, rewrites, is_internal } =
+        apply(child, &directives, &patterns, &mut scope, context, named, draft);
     if named::passes(child) {
         cache::settings(&directives, context.caches, &mut scope, draft);
     }
@@ -413,24 +350,7 @@ fn location(
         }
     }
     if is_internal {
-        let is_page = |path: &String| {
-            host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into())
-        };
-        let is_fallback = |path: &String| context.fallbacks.contains(path);
-        if patterns.iter().all(is_page) {
-            draft.note(&child.place, "a client can request an error page, too", "nothing to do");
-        } else if scope.get("interpreter").is_some() && patterns.iter().any(is_fallback) {
-            let what = format!("a client can request {}, too", patterns[0]);
-            draft.warn(&child.place, what, "the script of try_files has all other paths, too");
-        } else {
-            draft.error(
-                &child.place,
-                "an internal location cannot be converted",
-                "see sendfile in [scripts]",
-            );
-            scope.set(&child.place, "return", 404);
-            ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
-        }
+        internal(child, &patterns, &mut scope, host, context, draft);
     }
     if scope.get("monitor").is_some() && scope.get("return").is_none() {
         show_to_few(&mut scope, host, draft);
@@ -474,11 +394,120 @@ fn location(
         around: around(child.children(), &context.around),
         ..*context
     };
-    for inner in inner_locations {
+    for inner in locations {
         let outer = Outer { prefix: prefix_of(child), scope: &scope };
         location(inner, host, &within, named, Some(&outer), draft);
     }
     finish(&patterns, scope, host, draft);
+}
+
+/// What a location has apart from settings.
+#[derive(Default)]
+struct Apart<'d> {
+    locations: Vec<&'d Directive>,
+    rewrites: Vec<&'d Directive>,
+    is_internal: bool,
+}
+
+/// The settings of a location.
+fn apply<'d>(
+    child: &Directive,
+    directives: &[&'d Directive],
+    patterns: &[String],
+    scope: &mut Scope,
+    context: &Context,
+    named: &[&Directive],
+    draft: &mut Draft,
+) -> Apart<'d> {
+    let mut apart = Apart::default();
+    for inner in directives {
+        let place = &inner.place;
+        let first = inner.argument(0);
+        match inner.name.as_str() {
+            "location" => apart.locations.push(inner),
+            "alias" => match alias(first, child, patterns) {
+                Some(folder) => scope.set(place, "alias", (context.path)(folder)),
+                None => {
+                    draft.error(place, unconverted(inner), "write a folder without variables");
+                    scope.set(place, "return", 404);
+                }
+            },
+            "try_files" => try_files(inner, child, scope, named, draft),
+            "error_page" if named::leads_to(inner).is_some() => {
+                missing(inner, child, scope, named, draft);
+            }
+            "return" => respond(inner, scope, context, draft),
+            "rewrite" => apart.rewrites.push(inner),
+            "proxy_pass" => proxy_pass(inner, scope, context, draft),
+            "grpc_pass" => upstream(inner, "http", scope, context, draft),
+            "fastcgi_pass" => upstream(inner, "fastcgi", scope, context, draft),
+            "scgi_pass" => upstream(inner, "scgi", scope, context, draft),
+            "proxy_set_header" => proxy_header(inner, scope, draft),
+            "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, scope, context),
+            "fastcgi_param" | "scgi_param" => variable(inner, scope, draft),
+            "internal" => apart.is_internal = true,
+            "break" if is_last_of_rewrites(inner, child) => {}
+            "stub_status" => scope.set(place, "monitor", "metrics"),
+            "add_header" if is_type_of_text(inner, child) => {
+                scope.set(place, "default_type", inner.argument(1));
+            }
+            "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, scope, draft),
+            "proxy_redirect"
+            | "proxy_cookie_path"
+            | "proxy_cookie_domain"
+            | "proxy_pass_header"
+            | "proxy_intercept_errors"
+            | "proxy_cookie_flags"
+            | "proxy_next_upstream"
+            | "proxy_next_upstream_tries"
+            | "proxy_ignore_headers"
+            | "fastcgi_ignore_headers"
+            | "fastcgi_intercept_errors" => {
+                draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
+            }
+            "proxy_connect_timeout"
+            | "proxy_read_timeout"
+            | "proxy_send_timeout"
+            | "fastcgi_read_timeout"
+            | "fastcgi_send_timeout"
+            | "fastcgi_connect_timeout" => upstream_timeout(inner, scope, draft),
+            "access_log" | "error_log" => {
+                draft.warn(
+                    place,
+                    format!("\"{}\" cannot be converted", inner.text()),
+                    "a location has no log of its own",
+                );
+            }
+            _ if cache::part(inner).is_some_and(|part| part != "path") => {}
+            _ if setting(inner, scope, context, draft) => {}
+            _ => draft.error(place, unconverted(inner), "remove it, or find its like in the manual"),
+        }
+    }
+    apart
+}
+
+/// An internal location, which clients can request here.
+fn internal(
+    child: &Directive,
+    patterns: &[String],
+    scope: &mut Scope,
+    host: &Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    let is_page =
+        |path: &String| host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into());
+    let is_fallback = |path: &String| context.fallbacks.contains(path);
+    if patterns.iter().all(is_page) {
+        draft.note(&child.place, "a client can request an error page, too", "nothing to do");
+    } else if scope.get("interpreter").is_some() && patterns.iter().any(is_fallback) {
+        let what = format!("a client can request {}, too", patterns[0]);
+        draft.warn(&child.place, what, "the script of try_files has all other paths, too");
+    } else {
+        draft.error(&child.place, "an internal location cannot be converted", "see sendfile in [scripts]");
+        scope.set(&child.place, "return", 404);
+        ["root", "alias", "proxy", "application"].iter().for_each(|name| scope.remove(name));
+    }
 }
 
 /// Leaves the counts of the server to the clients that rules allow, or else to this machine.
@@ -490,8 +519,11 @@ fn show_to_few(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     draft.warn(&place, what, "see monitor = \"status\" for a page, and Watching in the manual");
     let is_all = |rule: &Scope| matches!(rule.text("address"), None | Some("0.0.0.0/0" | "::/0"));
     let rules = if scope.rules.is_empty() { &host.scope.rules } else { &scope.rules };
-    let first = rules.iter().find(|rule| is_all(rule)).and_then(|rule| rule.text("then"));
-    if first == Some("deny") || (asks && !is_any) {
+    let is_closed_to = |all: &str| {
+        let first = rules.iter().find(|rule| rule.text("address").is_none_or(|address| address == all));
+        first.and_then(|rule| rule.text("then")) == Some("deny")
+    };
+    if ["0.0.0.0/0", "::/0"].into_iter().all(is_closed_to) || (asks && !is_any) {
         return;
     }
     let mut own: Vec<Scope> = rules.iter().filter(|rule| !is_all(rule)).cloned().collect();
