@@ -10,10 +10,10 @@ use crate::tree::Directive;
 use super::around::{around, is_for_locations};
 use super::cache;
 use super::inherit::settle;
-use super::location::{REMOTE_LOG, log_target, server};
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
+use super::server::{REMOTE_LOG, log_target, server};
 use super::settings::{Context, TRUSTED, setting, zone};
 use super::upstreams::{self, unconverted};
 

@@ -13,6 +13,7 @@ mod order;
 mod passing;
 mod read;
 mod returns;
+mod server;
 mod settings;
 mod upstreams;
 

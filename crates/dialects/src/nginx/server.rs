@@ -1,0 +1,226 @@
+//! `server`: hosts.
+
+use crate::draft::{Draft, Host, Listen, Scope};
+use crate::tree::Directive;
+
+use super::around::{around, is_for_locations};
+use super::early;
+use super::inherit::has_any;
+use super::location::{location, with_slash};
+use super::missing::{fallbacks, missing, try_files};
+use super::named;
+use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
+use super::passing::{hidden_fields, hide};
+use super::returns::{condition, is_type_of_text, rewrite, server_return, to_https};
+use super::settings::{Context, setting};
+use super::upstreams::unconverted;
+
+/// A `server`.
+pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
+    let mut host = Host { scope: Scope::new(directive.place.line), ..Host::default() };
+    for child in directive.children() {
+        match child.name.as_str() {
+            "listen" => listen(child, &mut host, draft),
+            "server_name" => names(child, &mut host, draft),
+            _ => {}
+        }
+    }
+    if host.listens.is_empty() {
+        host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
+    }
+    let server_name = host.names.first().cloned().unwrap_or_default();
+    let context = Context {
+        server_name,
+        fallbacks: fallbacks(directive),
+        root: context.root.clone(),
+        around: around(directive.children(), &context.around),
+        ..*context
+    };
+    let named: Vec<&Directive> =
+        directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
+    let mut locations = Vec::new();
+    // A server's `try_files` is for paths without a location.
+    let mut without_location = Scope::new(directive.place.line);
+    let mut returns = false;
+    // What is denied before locations count.
+    let (mut rules, mut conditions) = (Vec::new(), Vec::new());
+    for child in directive.children() {
+        match child.name.as_str() {
+            "listen" | "server_name" => {}
+            "location" => locations.push(child),
+            "return" | "rewrite" | "if" if returns => {
+                draft.note(&child.place, "a return precedes it", "it has no effect");
+            }
+            "return" => {
+                returns = true;
+                server_return(child, directive, &mut host, &context, draft);
+            }
+            "rewrite" => rewrite(child, &mut host, &context, draft),
+            "if" => match early::rule(child, draft) {
+                Some(rule) => {
+                    rules.push(rule);
+                    conditions.push(child);
+                }
+                None => condition(child, directive, &mut host, draft),
+            },
+            "add_header" if is_type_of_text(child, directive) => {}
+            "access_log" => host_log(child, &mut host, &context, draft),
+            "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
+                draft.note(
+                    &child.place,
+                    format!("{}: it is set for all hosts", child.text()),
+                    "see [http2], [log] and [tls]",
+                );
+            }
+            "try_files" => try_files(child, directive, &mut without_location, &named, draft),
+            "error_page" if named::leads_to(child).is_some() => {
+                missing(child, directive, &mut without_location, &named, draft);
+            }
+            _ if is_for_locations(child) => {}
+            "proxy_hide_header" | "fastcgi_hide_header" => hide(child, &mut host.scope, draft),
+            _ if setting(child, &mut host.scope, &context, draft) => {}
+            _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
+        }
+    }
+    hidden_fields(&mut host.scope);
+    if returns {
+        for child in locations.drain(..) {
+            draft.note(&child.place, "the server returns before its locations", "it has no effect");
+        }
+    }
+    if !returns && let Some(root) = to_https(&locations, &mut host, &context) {
+        locations.retain(|child| !std::ptr::eq(*child, root));
+    }
+    let is_of_all = |child: &&Directive| {
+        child.arguments.last().is_some_and(|path| path == "/") && child.argument(0) != "="
+    };
+    if !returns && !without_location.is_empty() && !locations.iter().any(is_of_all) {
+        host.route("/", &directive.place).inherit(&without_location);
+    }
+    let (hiding, locations): (Vec<_>, Vec<_>) =
+        locations.into_iter().partition(|child| denies_hidden_files(child));
+    for child in &locations {
+        location(child, &mut host, &context, &named, None, draft);
+    }
+    let is_closed = context.is_closed || named::has_access(directive.children());
+    for target in named::targets(directive, &named, is_closed, draft) {
+        location(&target, &mut host, &context, &named, None, draft);
+    }
+    for child in hiding {
+        if hide_files(child, &mut host, draft) {
+            rules.extend(early::hidden(child));
+            conditions.push(child);
+        }
+    }
+    early::apply(&rules, &conditions, &mut host, draft);
+    files_of_server(&mut host, &context);
+    leave_out_expressions(&locations, &mut host);
+    keep_first_expressions(&mut host);
+    if host.is_to_https {
+        own_roots(&mut host);
+    }
+    order(&mut host);
+    draft.hosts.push(host);
+}
+
+/// Whether a location denies all hidden files but those of `/.well-known/`.
+fn denies_hidden_files(child: &Directive) -> bool {
+    const EXPRESSIONS: [&str; 7] = [
+        "/\\.(?!well-known(?:/|$))",
+        "/\\.(?!well-known/|$)",
+        "/\\.(?!well-known).*",
+        "/\\.(?!well-known)",
+        "/\\.(?!well-known\\/)",
+        "/\\.(?!well-known/)",
+        "/\\.(?!well-known\\/).*",
+    ];
+    let denies = |inner: &Directive| match inner.name.as_str() {
+        "deny" => inner.arguments == ["all"],
+        "return" => inner.arguments == ["403"] || inner.arguments == ["404"],
+        _ => false,
+    };
+    let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
+    child.argument(0).starts_with('~')
+        && EXPRESSIONS.contains(&&*with_slash(child.argument(1)))
+        && child.children().iter().any(denies)
+        && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
+}
+
+/// Hidden files are never sent or run. Whether there are other upstreams than those of scripts, which would still have
+/// their paths.
+fn hide_files(child: &Directive, host: &mut Host, draft: &mut Draft) -> bool {
+    host.scope.set(&child.place, "dotfiles", "deny");
+    let is_passed = host.routes.iter().any(|route| has_any(route, &["proxy", "application"]));
+    let (rules, response) =
+        if is_passed { (" and rules", "nothing to do") } else { ("", "the response is 404") };
+    let what = format!("{} became dotfiles = \"deny\"{rules}", child.text());
+    draft.note(&child.place, what, response);
+    is_passed
+}
+
+fn listen(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    let first = child.argument(0);
+    let address = if let Some(path) = first.strip_prefix("unix:") {
+        format!("unix:{path}")
+    } else if first.parse::<u16>().is_ok() {
+        format!("0.0.0.0:{first}")
+    } else if let Some(port) = first.strip_prefix("*:") {
+        format!("0.0.0.0:{port}")
+    } else if let Some(port) = first.strip_prefix("localhost:") {
+        format!("127.0.0.1:{port}")
+    } else if first.parse::<std::net::SocketAddr>().is_ok() {
+        first.to_owned()
+    } else if let Ok(ip) = first.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+        std::net::SocketAddr::new(ip, 80).to_string()
+    } else {
+        return draft.error(&child.place, unconverted(child), "write an IP address and a port");
+    };
+    let has = |word: &str| child.arguments.iter().any(|argument| argument == word);
+    if has("quic") {
+        return draft.warn(&child.place, "there is no HTTP/3", "clients use HTTP/2");
+    }
+    host.is_default |= has("default_server") || has("default");
+    host.listens.push(Listen { address, tls: has("ssl"), proxy: has("proxy_protocol") });
+}
+
+fn names(child: &Directive, host: &mut Host, draft: &mut Draft) {
+    for name in &child.arguments {
+        match name.as_str() {
+            "_" | "" => {}
+            name if name.starts_with('~') || name.ends_with(".*") || name.contains('$') => {
+                draft.error(
+                    &child.place,
+                    format!("server_name {name} cannot be converted"),
+                    "write the names",
+                );
+            }
+            name => match name.strip_prefix('.') {
+                Some(bare) => host.names.extend([bare.to_owned(), format!("*.{bare}")]),
+                None => host.names.push(name.to_lowercase()),
+            },
+        }
+    }
+}
+
+fn host_log(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+    match child.argument(0) {
+        "off" => draft.warn(&child.place, "the access log cannot be off for one host", "see [log]"),
+        target => match log_target(target, context) {
+            Some(target) => host.scope.set(&child.place, "access_log", target),
+            None => draft.error(&child.place, unconverted(child), REMOTE_LOG),
+        },
+    }
+}
+
+/// What to do with a log that is sent elsewhere, or whose name has a variable.
+pub const REMOTE_LOG: &str = "name a file or the syslog of the machine; see tcp:// in [log]";
+
+pub fn log_target(target: &str, context: &Context) -> Option<String> {
+    match target {
+        "/dev/stdout" => Some("stdout".into()),
+        "/dev/stderr" | "stderr" => Some("stderr".into()),
+        target if target.starts_with("syslog:server=unix:") => Some("syslog".into()),
+        target if target.starts_with("syslog:") => None,
+        target => (!target.contains('$')).then(|| (context.path)(target)),
+    }
+}
