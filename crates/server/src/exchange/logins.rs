@@ -118,9 +118,11 @@ impl DigestAttempt<'_> {
         subjects(self.client, self.user).for_each(|subject| attempts().failed(subject));
     }
 
+    /// The wrong passwords of the address stay: its client has a new nonce at any time, and could try passwords of
+    /// other users between two of its own.
     pub fn succeeded(&self) {
         if self.known.get(self.key, Instant::now()).is_none() {
-            on_right_password(self.user);
+            attempts().succeeded(Subject::User(self.user));
             self.known.insert(self.key, Vec::new(), Instant::now(), REMEMBERED);
         }
     }
@@ -132,17 +134,16 @@ fn compare(own: &Authentication, Basic { user, password }: &Basic, client: Optio
     if let Some(wait) = wait(client, user) {
         return Login::Wait(wait);
     }
-    if own.verify(user, &password.0) {
-        on_right_password(user);
-        return Login::Right;
+    let is_right = own.verify(user, &password.0);
+    // A right one forgets those of its address, too: a device with an old password would keep all others behind the same
+    // address from logging in. What another client gains is bounded, as one that was right is remembered, and by user.
+    for subject in subjects(client, user) {
+        match is_right {
+            true => attempts().succeeded(subject),
+            false => attempts().failed(subject),
+        }
     }
-    subjects(client, user).for_each(|subject| attempts().failed(subject));
-    Login::Wrong
-}
-
-/// The wrong passwords of the address stay: its client could try those of other users between two right ones of its own.
-fn on_right_password(user: &str) {
-    attempts().succeeded(Subject::User(user));
+    if is_right { Login::Right } else { Login::Wrong }
 }
 
 /// How long the client, or the user, has to wait.
