@@ -362,6 +362,7 @@ fn converts_caddy() {
             (":80 {\n templates\n}", 2, "templates"),
             (":80 {\n respond {host}\n}", 2, "respond {host}"),
             (":80 {\n respond hello 201\n}", 2, "respond hello 201"),
+            (":80 {\n respond hello world\n}", 2, "respond hello world"),
             (":80 {\n import nothing\n}", 2, "no such snippet"),
             (":80 {\n redir @no /b\n}", 2, "no matcher"),
             (":80 {\n", 1, "ends within"),

@@ -46,25 +46,21 @@ impl Site<'_> {
         host: &mut Host,
     ) {
         let place = &child.place;
-        match status(child, arguments) {
-            Some(status @ 400..=599) if ![401, 405, 407, 416, 426].contains(&status) => {
+        match (status(child, arguments), text(child, arguments)) {
+            (Some(status @ 400..=599), _) if ![401, 405, 407, 416, 426].contains(&status) => {
                 self.case(place, paths);
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
-            status => match text(child, arguments) {
-                Some(text) if matches!(status, None | Some(200)) => {
-                    self.route(paths, place, host, |scope| {
-                        scope.set(place, "respond", text);
-                        if text.starts_with(['{', '[']) {
-                            scope.set(place, "default_type", "application/json");
-                        }
-                    });
+            (None | Some(200), Some(text)) => self.route(paths, place, host, |scope| {
+                scope.set(place, "respond", text);
+                if text.starts_with(['{', '[']) {
+                    scope.set(place, "default_type", "application/json");
                 }
-                _ => {
-                    self.draft.error(place, unconverted(child), "see respond, or put a file there");
-                    self.route(paths, place, host, |scope| scope.set(place, "return", 404));
-                }
-            },
+            }),
+            _ => {
+                self.draft.error(place, unconverted(child), "see respond, or put a file there");
+                self.route(paths, place, host, |scope| scope.set(place, "return", 404));
+            }
         }
     }
 }
@@ -84,8 +80,9 @@ fn text<'d>(child: &Directive, arguments: &'d [String]) -> Option<&'d str> {
         _ if child.name != "respond" || child.block.is_some() => return None,
         [] => "",
         [one] if one.parse::<i64>().is_ok() => "",
-        [text] | [text, _] => text,
-        [_, _, _, ..] => return None,
+        [text] => text,
+        [text, status] if status.parse::<i64>().is_ok() => text,
+        _ => return None,
     };
     let has_placeholder =
         text.split('{').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
