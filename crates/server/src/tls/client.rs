@@ -161,11 +161,8 @@ impl ClientReading {
                 let chain = pem::some_certificates(&text, "name the file with the chain");
                 let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
                 let text = read_file(key).map_err(of_key)?;
-                let key = pem::private_key(&text).map_err(|why| of_key(format!("{shown_key} {why}")))?;
-                let key = key.ok_or_else(|| {
-                    let why = pem::missing(&text, "private key", "add tls_certificate_key = \"…\"");
-                    of_key(format!("{shown_key} {why}"))
-                })?;
+                let key = pem::some_private_key(&text, "add tls_certificate_key = \"…\"");
+                let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
                 let config = builder.with_client_auth_cert(chain, key.der().clone_key());
                 config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))?
             }

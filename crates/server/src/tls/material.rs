@@ -446,9 +446,7 @@ impl Reader {
         }
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
         let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
-        let key = pem::private_key(&text).map_err(of_key)?;
-        let missing = || of_key(pem::missing(&text, "private key", "name the file that has it"));
-        let key = key.ok_or_else(missing)?;
+        let key = pem::some_private_key(&text, "name the file that has it").map_err(of_key)?;
         let signing = signing_key(&key.der()).map_err(|_| {
             let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
                        Ed25519";

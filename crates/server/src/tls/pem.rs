@@ -89,8 +89,13 @@ pub fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<
     found.map_err(invalid).and_then(|found| if found.is_empty() { Err(missing()) } else { Ok(found) })
 }
 
-/// The private key of a text. `None`: it has none. Errors: it has several, or one with a password.
-pub fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
+/// The private key of a text. Errors: it has several, or one with a password; also that there is none, with `advice`.
+pub fn some_private_key(text: &[u8], advice: &str) -> Result<PrivateKey, String> {
+    private_key(text)?.ok_or_else(|| missing(text, "private key", advice))
+}
+
+/// `None`: it has none.
+fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
     let mut found = None;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
         let (kind, der) = section.map_err(invalid)?;
@@ -115,7 +120,7 @@ pub fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
 }
 
 /// Says that a text has no such part, or what it is if it is no PEM. The middle of a sentence whose subject is the file.
-pub fn missing(text: &[u8], part: &str, advice: &str) -> String {
+fn missing(text: &[u8], part: &str, advice: &str) -> String {
     match der_contents(text) {
         Some((what, command)) => format!("is {what} in DER, not PEM; convert it with: openssl {command}"),
         None => format!("has no {part}; {advice}"),
