@@ -1,14 +1,12 @@
-//! The responses to pipelined requests, gathered for one write.
+//! The responses to pipelined requests, gathered in an output for one write.
 //!
 //! Knows nothing of sockets.
-
-use std::mem::take;
 
 use site::memory;
 use taipan_http::head::Version;
 
+use super::log_guard::LogGuard;
 use super::output::{Coding, Output, Persistence};
-use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, Response};
 use crate::services::Services;
@@ -17,57 +15,59 @@ use crate::services::Services;
 const GATHER: usize = memory::BATCH as usize;
 
 pub struct Batch<'a> {
-    services: &'a Services,
-    out: Vec<u8>,
-    /// The last response, behind those in `out`.
-    response: Option<Response>,
-    coding: Coding,
-    pub records: Records,
-    persistence: Persistence,
+    /// Writes the log lines of responses that are not sent because the next one panics.
+    output: LogGuard<'a>,
 }
 
 impl<'a> Batch<'a> {
-    /// With buffers lent by the services.
-    pub fn new(services: &'a Services, (out, records): (Vec<u8>, Records)) -> Batch<'a> {
-        Batch {
-            services,
-            out,
-            response: None,
-            coding: Coding::None,
-            records,
-            persistence: Persistence::KeepAlive,
-        }
+    /// In an output that is empty, with buffers lent by the services.
+    #[inline]
+    pub fn new(
+        services: &'a Services,
+        (out, records): (Vec<u8>, Records),
+        output: &'a mut Output,
+    ) -> Batch<'a> {
+        debug_assert!(output.is_empty());
+        (output.out, output.records) = (out, records);
+        Batch { output: LogGuard::new(services, output) }
     }
 
     /// As `new`, while nothing else uses the worker's buffers.
-    pub fn lent(services: &'a Services) -> Batch<'a> {
-        Batch::new(services, services.scratch.borrow_mut().lend())
+    pub fn lent(services: &'a Services, output: &'a mut Output) -> Batch<'a> {
+        Batch::new(services, services.scratch.borrow_mut().lend(), output)
+    }
+
+    /// The log lines of the responses.
+    #[inline]
+    pub fn records(&mut self) -> &mut Records {
+        &mut self.output.records
     }
 
     /// Adds a response, with the `line` that `connection_line` gave for it. A single response without a line, the
     /// usual case, is sent without a copy; all others are copied.
     #[inline]
     pub fn push(&mut self, mut response: Response, persistence: Persistence, version: Version, line: &[u8]) {
-        if let Some(before) = self.response.take() {
+        let output = &mut *self.output;
+        if let Some(before) = output.response.take() {
             // One allocation for the whole batch.
-            self.out.reserve_exact(GATHER.saturating_sub(self.out.len()));
-            self.out.extend_from_slice(before.bytes());
+            output.out.reserve_exact(GATHER.saturating_sub(output.out.len()));
+            output.out.extend_from_slice(before.bytes());
         }
-        self.persistence = persistence;
-        self.coding = coding(&response, version);
+        output.persistence = persistence;
+        output.coding = coding(&response, version);
         if !line.is_empty() {
-            response.head.write_with(line, &mut self.out);
+            response.head.write_with(line, &mut output.out);
             response.start = response.head.head_len();
         }
-        self.response = Some(response);
+        output.response = Some(response);
     }
 
     /// Whether another response can follow in the same write. All but the last are copied.
     #[inline]
     pub fn accepts_more(&self) -> bool {
-        self.response.as_ref().is_none_or(|response| self.fits(response))
-            && !self.persistence.closes()
-            && !self.records.are_full()
+        self.output.response.as_ref().is_none_or(|response| self.fits(response))
+            && !self.output.persistence.closes()
+            && !self.output.records.are_full()
     }
 
     /// Whether a response fits behind the bytes that are gathered.
@@ -75,39 +75,34 @@ impl<'a> Batch<'a> {
     fn fits(&self, response: &Response) -> bool {
         matches!(response.body, Body::Nothing)
             && response.throttle.is_none()
-            && self.out.len() + response.bytes().len() <= GATHER
+            && self.output.out.len() + response.bytes().len() <= GATHER
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.response.is_none()
+        self.output.response.is_none()
     }
 
+    /// The output can be sent.
     #[inline]
-    pub fn finish(mut self) -> Output {
+    pub fn finish(mut self) {
         // With anything gathered, a small response goes out in the same write.
-        if !self.out.is_empty()
-            && let Some(response) = &self.response
-            && self.fits(response)
+        if !self.output.out.is_empty()
+            && self.output.response.as_ref().is_some_and(|response| self.fits(response))
+            && let Some(response) = self.output.response.take()
         {
-            self.out.extend_from_slice(response.bytes());
-            self.response = None;
+            self.output.out.extend_from_slice(response.bytes());
         }
-        let (out, records) = (take(&mut self.out), take(&mut self.records));
-        Output::new(out, self.response.take(), self.coding, records, self.persistence)
+        self.output.free_gathered();
+        self.output.disarm();
     }
 
-    /// The buffers of a batch that is not sent.
-    pub fn into_buffers(mut self) -> (Vec<u8>, Records) {
-        (take(&mut self.out), take(&mut self.records))
-    }
-}
-
-impl Drop for Batch<'_> {
-    /// Writes the log lines of responses that are not sent because the next one panics.
+    /// Empties the output, which is not sent. Returns its buffers.
     #[inline]
-    fn drop(&mut self) {
-        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(EndReason::dropped()));
+    pub fn cancel(mut self) -> (Vec<u8>, Records) {
+        let (buffers, _) = self.output.take_buffers();
+        self.output.disarm();
+        buffers
     }
 }
 

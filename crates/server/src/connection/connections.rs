@@ -171,7 +171,7 @@ impl Connections {
 
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
-    pub fn finish(&self, output: Output, ended: Option<EndReason>) {
+    pub fn finish(&self, output: &mut Output, ended: Option<EndReason>) {
         self.services.counts.add(Count::Bytes, output.sent());
         self.services.access.write(
             &self.services.counts,
@@ -180,7 +180,7 @@ impl Connections {
             output.first(),
             ended,
         );
-        let (buffers, head) = output.into_buffers();
+        let (buffers, head) = output.take_buffers();
         let mut scratch = self.services.scratch.borrow_mut();
         scratch.take_back(buffers);
         if let Some(head) = head {
@@ -328,17 +328,15 @@ impl Connections {
         input: Vec<u8>,
         start: Start,
     ) {
-        if matches!(&start, Start::Next(Next::Send(output)) if output.ends_with_connection()) {
+        if matches!(&start, Start::Next(_, output) if output.ends_with_connection()) {
             socket.reset_when_closed();
         }
         let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
                 match &start {
-                    Start::Next(Next::Send(output)) => {
-                        self.services.access.connect(&output.records, identity.id);
-                    }
-                    Start::Next(Next::Receive(sent)) => sent.connect(identity.id),
+                    Start::Next(Next::Receive(sent), _) => sent.connect(identity.id),
+                    Start::Next(_, output) => self.services.access.connect(&output.records, identity.id),
                     _ => {}
                 }
                 let is_rejected = matches!(&start, Start::Reject(..));
@@ -354,8 +352,10 @@ impl Connections {
             Err(error) => {
                 log::error(format_args!("cannot register a connection: {error}"));
                 match start {
-                    Start::Next(Next::Send(output)) => self.finish(output, Some(EndReason::OutOfMemory)),
-                    Start::Input | Start::Next(_) => {
+                    Start::Next(Next::Send, mut output) => {
+                        self.finish(&mut output, Some(EndReason::OutOfMemory));
+                    }
+                    Start::Input | Start::Next(..) => {
                         http.log_aborted(self, &input, Status::SERVICE_UNAVAILABLE, EndReason::OutOfMemory)
                     }
                     Start::Linger | Start::Reject(..) => {}
@@ -389,8 +389,8 @@ impl Connections {
             }
             Err(error) => {
                 log::error(format_args!("cannot register a connection: {error}"));
-                if let Some(output) = output {
-                    self.finish(output, Some(EndReason::OutOfMemory));
+                if let Some(mut output) = output {
+                    self.finish(&mut output, Some(EndReason::OutOfMemory));
                 }
                 http2.on_sent(Some(EndReason::OutOfMemory));
                 http2.end_all(EndReason::OutOfMemory);

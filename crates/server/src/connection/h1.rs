@@ -65,7 +65,8 @@ pub struct Answered {
 pub enum Next {
     /// It reads more: the input is no whole request.
     Read,
-    Send(Output),
+    /// It sends the output.
+    Send,
     /// It responds to the current request in a task, because that has to wait, or has a body.
     Respond,
     /// It awaits the response of an application, which has the current request.
@@ -108,17 +109,19 @@ impl Http1 {
         }
     }
 
-    /// Answers as many requests of the input as fit into one write. `local` finds the local address of the socket.
+    /// Answers as many requests of the input as fit into one write, in `output`, which is empty. `local` finds the local
+    /// address of the socket.
     #[inline]
     pub fn answer(
         &mut self,
         connections: &Rc<Connections>,
         input: ScratchInput,
         local: &dyn Fn() -> Option<SocketAddr>,
+        output: &mut Output,
     ) -> Answered {
         connections.services.clock.read();
         let scratch = &mut *connections.services.scratch.borrow_mut();
-        let mut batch = Batch::new(&connections.services, scratch.lend());
+        let mut batch = Batch::new(&connections.services, scratch.lend(), output);
         let (mut rest, mut next) = (input, Next::Read);
         while batch.accepts_more() {
             match self.step(connections, scratch.input(rest), local, &mut batch) {
@@ -131,24 +134,26 @@ impl Http1 {
             }
         }
         if batch.is_empty() {
-            scratch.take_back(batch.into_buffers());
+            scratch.take_back(batch.cancel());
             return Answered { rest, next };
         }
-        Answered { rest, next: Next::Send(batch.finish()) }
+        batch.finish();
+        Answered { rest, next: Next::Send }
     }
 
-    /// The output for a response of `Responder::respond`.
-    pub fn output(
+    /// Puts a response of `Responder::respond` into `output`, which is empty.
+    pub fn put_response(
         &mut self,
         connections: &Connections,
         head: &Head<'_>,
         response: Response,
         reading: Reading,
-    ) -> Output {
-        let mut batch = Batch::lent(&connections.services);
+        output: &mut Output,
+    ) {
+        let mut batch = Batch::lent(&connections.services, output);
         let persistence = self.persistence(connections, head, &response, reading);
         self.push(connections, response, Some(head), persistence, &mut batch);
-        batch.finish()
+        batch.finish();
     }
 
     /// Rejects the request at the start of `input` with `response`, if it is whole. The connection closes.
@@ -160,12 +165,13 @@ impl Http1 {
     ) -> Option<Output> {
         let mut store = FieldStore::new();
         let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
-        let mut batch = Batch::lent(&connections.services);
+        if matches!(parsed, Ok(None)) {
+            return None;
+        }
+        let mut output = Output::default();
+        let mut batch = Batch::lent(&connections.services, &mut output);
         match parsed {
-            Ok(None) => {
-                connections.services.scratch.borrow_mut().take_back(batch.into_buffers());
-                return None;
-            }
+            Ok(None) => {}
             Ok(Some((mut head, _))) => {
                 self.find_client(connections, &mut head);
                 let response = Response::from_head(response.head.clone());
@@ -174,7 +180,8 @@ impl Http1 {
             }
             Err(error) => self.reject_head(connections, error, input, &mut batch),
         }
-        Some(batch.finish())
+        batch.finish();
+        Some(output)
     }
 
     /// Rejects what a client sends without TLS where TLS is expected.
@@ -189,15 +196,17 @@ impl Http1 {
     pub fn reject_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
         connections.services.clock.read();
         self.reset_client();
-        let mut batch = Batch::lent(&connections.services);
+        let mut output = Output::default();
+        let mut batch = Batch::lent(&connections.services, &mut output);
         let response = Response::from_head(response.head.clone());
         let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
         self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
-            connections.services.access.forget(&batch.records);
-            batch.records.clear();
+            connections.services.access.forget(batch.records());
+            batch.records().clear();
         }
-        batch.finish()
+        batch.finish();
+        output
     }
 
     /// The response to a request that took too long. `None`: no request had begun.
@@ -208,15 +217,18 @@ impl Http1 {
         status: Status,
         why: EndReason,
     ) -> Option<Output> {
-        let mut batch = self.incomplete(connections, input, status)?;
-        batch.records.end_early(why);
-        Some(batch.finish())
+        let mut output = Output::default();
+        let mut batch = self.incomplete(connections, input, status, &mut output)?;
+        batch.records().end_early(why);
+        batch.finish();
+        Some(output)
     }
 
     /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
     pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: EndReason) {
-        if let Some(batch) = self.incomplete(connections, input, status) {
-            let (out, records) = batch.into_buffers();
+        let mut output = Output::default();
+        if let Some(batch) = self.incomplete(connections, input, status, &mut output) {
+            let (out, records) = batch.cancel();
             connections.services.access.write(&connections.services.counts, &records, 0, None, Some(why));
             connections.services.scratch.borrow_mut().take_back((out, records));
         }
@@ -376,9 +388,9 @@ impl Http1 {
             began: self.began,
             tls: self.tls.as_ref(),
         };
-        connections.services.access.record(&mut batch.records, &request, response.logged(line.len()));
+        connections.services.access.record(batch.records(), &request, response.logged(line.len()));
         if let Some(rule) = response.broken_rule {
-            batch.records.name_rule(rule);
+            batch.records().name_rule(rule);
         }
         batch.push(response, persistence, version, line);
     }
@@ -415,12 +427,13 @@ impl Http1 {
         (self.client, self.via) = (self.peer, Via::Nothing);
     }
 
-    /// The response to a request that is incomplete, or was aborted.
+    /// The response to a request that is incomplete, or was aborted, in `output`.
     fn incomplete<'w>(
         &mut self,
         connections: &'w Connections,
         input: &[u8],
         status: Status,
+        output: &'w mut Output,
     ) -> Option<Batch<'w>> {
         let current = self.current.take().filter(|head| !head.is_empty());
         // An empty line is no request (RFC 9112 §2.2).
@@ -429,7 +442,7 @@ impl Http1 {
         }
         connections.services.clock.read();
         self.reset_client();
-        let mut batch = Batch::lent(&connections.services);
+        let mut batch = Batch::lent(&connections.services, output);
         let mut store = FieldStore::new();
         let head = match &current {
             Some(head) => {

@@ -11,6 +11,7 @@ mod http2;
 
 use std::cell::RefCell;
 use std::io;
+use std::mem::take;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -442,6 +443,7 @@ fn give_http2_task(
 /// Reads the input, makes the responses, and sends them, as far as that does not block.
 #[inline]
 fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags: EventFlags) -> Visit {
+    let mut output = Output::default();
     for read in 0..READS_PER_VISIT {
         if read > 0 {
             connections.services.begin_turn();
@@ -478,13 +480,14 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
         http.is_early = connection.socket.is_handshaking();
         http.tls = connection.socket.logged_tls();
         http.began = connections.services.turn();
-        let Answered { rest, next } = http.answer(connections, input, &|| connection.socket.local());
+        let local = || connection.socket.local();
+        let Answered { rest, next } = http.answer(connections, input, &local, &mut output);
         match next {
-            Next::Send(output) => match send(connections, connection, http, output, rest) {
+            Next::Send => match send(connections, connection, http, &mut output, rest) {
                 Visit::Stay => {}
                 other => return other,
             },
-            next => return Visit::needs_task(http, Start::Next(next), copied(connections, rest)),
+            next => return Visit::needs_task(http, Start::Next(next, output), copied(connections, rest)),
         }
         if is_drained && !flags.intersects(MORE_TO_READ) {
             return Visit::Stay;
@@ -507,8 +510,8 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
         None => Visit::Close,
         Some(Failure::NotTls(input)) => {
             let mut http = connection.http1();
-            let output = http.reject_plaintext(connections, &input);
-            send(connections, connection, http, output, ScratchInput::first(0))
+            let mut output = http.reject_plaintext(connections, &input);
+            send(connections, connection, http, &mut output, ScratchInput::first(0))
         }
         Some(failure) => {
             connections.log_failed_session(connection.client.peer(), &failure);
@@ -562,11 +565,11 @@ fn send(
     connections: &Rc<Connections>,
     connection: &mut IdleConnection,
     http: Http1,
-    mut output: Output,
+    output: &mut Output,
     rest: ScratchInput,
 ) -> Visit {
-    let joined = JoinedEnd::begin(&connection.socket, &mut output);
-    let mut guard = LogGuard::new(&connections.services, &mut output);
+    let joined = JoinedEnd::begin(&connection.socket, output);
+    let mut guard = LogGuard::new(&connections.services, output);
     let sent = loop {
         match guard.send(&connection.socket, connections.services.clock.now()) {
             Ok(Sent::Slice) if guard.ends_soon() => {}
@@ -576,15 +579,15 @@ fn send(
     };
     guard.disarm();
     if let Some(joined) = joined {
-        joined.finish(&connection.socket, &mut output, matches!(sent, Ok(Sent::All)));
+        joined.finish(&connection.socket, output, matches!(sent, Ok(Sent::All)));
     }
     let why = match sent {
         Ok(Sent::All) => None,
-        Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {
-            return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
-        }
         Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Visit::needs_task(http, Start::Next(Next::Send(output)), copied(connections, rest));
+            return send_on(connections, http, output, rest);
+        }
+        Ok(Sent::Slice | Sent::NeedsBody | Sent::NotInMemory | Sent::Throttled(_)) => {
+            return send_on(connections, http, output, rest);
         }
         Err(error) => Some(error.reason()),
     };
@@ -608,6 +611,11 @@ fn send(
             Visit::Stay
         }
     }
+}
+
+/// A task sends the rest of the output.
+fn send_on(connections: &Connections, http: Http1, output: &mut Output, rest: ScratchInput) -> Visit {
+    Visit::needs_task(http, Start::Next(Next::Send, take(output)), copied(connections, rest))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What is being sent over HTTP/1.1: bytes that a batch has gathered, one response behind them, and how much of both
-//! has been sent.
+//! has been sent. A batch fills it where it lies, and it is empty again when all is sent: its parts are never copied.
 //!
 //! Knows nothing of requests.
 
 use std::io;
+use std::mem::take;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -70,8 +71,9 @@ impl Coding {
 }
 
 pub struct Output {
-    out: Vec<u8>,
-    response: Option<Response>,
+    pub(super) out: Vec<u8>,
+    /// Behind `out`.
+    pub(super) response: Option<Response>,
     /// Bytes sent of `out` and of the response head behind it.
     at: usize,
     /// Bytes of `out` that no throttle slows: the responses before the last one.
@@ -83,7 +85,7 @@ pub struct Output {
     /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative
     /// while earlier output is still in flight.
     taken: Option<i64>,
-    coding: Coding,
+    pub(super) coding: Coding,
     /// What follows the last bytes.
     behind_last: More,
     pub records: Records,
@@ -133,31 +135,34 @@ enum Allowed {
     Later(Instant),
 }
 
-impl Output {
-    /// Sends `out`, then `response`.
-    #[inline]
-    pub fn new(
-        out: Vec<u8>,
-        response: Option<Response>,
-        coding: Coding,
-        records: Records,
-        persistence: Persistence,
-    ) -> Output {
-        let free = out.len();
-        let behind_last = More::Nothing;
+impl Default for Output {
+    /// Nothing.
+    fn default() -> Output {
         Output {
-            out,
-            response,
+            out: Vec::new(),
+            response: None,
             at: 0,
-            free,
+            free: 0,
             sent: 0,
             first: None,
             taken: None,
-            coding,
-            behind_last,
-            records,
-            persistence,
+            coding: Coding::None,
+            behind_last: More::Nothing,
+            records: Records::default(),
+            persistence: Persistence::KeepAlive,
         }
+    }
+}
+
+impl Output {
+    /// `out`, with the log lines of its responses.
+    pub fn of_bytes(out: Vec<u8>, records: Records, persistence: Persistence) -> Output {
+        Output { free: out.len(), out, records, persistence, ..Output::default() }
+    }
+
+    /// All that will be in `out` is in it.
+    pub(super) fn free_gathered(&mut self) {
+        self.free = self.out.len();
     }
 
     /// Whether the stream may take all that is left in one visit: bytes, or one slice of a file behind them.
@@ -421,9 +426,16 @@ impl Output {
         more.max(0) as u64
     }
 
-    /// The buffers, for the next batch, and the head of the last response.
-    pub fn into_buffers(self) -> ((Vec<u8>, Records), Option<Rc<ResponseHead>>) {
-        ((self.out, self.records), self.response.map(|response| response.head))
+    /// Empties it. Returns its buffers, for the next batch, and the head of the last response.
+    #[inline]
+    pub fn take_buffers(&mut self) -> ((Vec<u8>, Records), Option<Rc<ResponseHead>>) {
+        let buffers = (take(&mut self.out), take(&mut self.records));
+        let head = self.response.take().map(|response| response.head);
+        (self.at, self.free, self.sent) = (0, 0, 0);
+        (self.first, self.taken) = (None, None);
+        (self.coding, self.behind_last) = (Coding::None, More::Nothing);
+        self.persistence = Persistence::KeepAlive;
+        (buffers, head)
     }
 
     #[inline]
@@ -554,8 +566,7 @@ mod tests {
 
     #[test]
     fn a_session_that_fails_is_no_changed_file() {
-        let mut output =
-            Output::new(b"1".to_vec(), None, Coding::None, Records::default(), Persistence::Close);
+        let mut output = Output::of_bytes(b"1".to_vec(), Records::default(), Persistence::Close);
         let reason = output.send(&Failing, 0).err().map(|error| error.reason());
         assert_eq!(reason, Some(EndReason::ClientClosed));
     }
@@ -564,8 +575,7 @@ mod tests {
     fn says_what_follows_the_last_bytes() {
         for behind in [More::Nothing, More::Follows] {
             let persistence = Persistence::Close;
-            let mut output =
-                Output::new(b"123456".to_vec(), None, Coding::None, Records::default(), persistence);
+            let mut output = Output::of_bytes(b"123456".to_vec(), Records::default(), persistence);
             assert!(output.is_short() && !output.has_file());
             output.set_behind_last(behind);
             let stream = Recorder::default();

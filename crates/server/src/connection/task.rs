@@ -19,7 +19,7 @@ use super::h1::{Answered, Http1, Next, Reading};
 use super::h2::{self, Http2, is_preface};
 use super::idle;
 use super::log_guard::LogGuard;
-use super::output::{Coding, Output, Persistence, SendError, Sent, TURN};
+use super::output::{Output, Persistence, SendError, Sent, TURN};
 use super::stream::Stream;
 use super::table::TableEntry;
 use super::tls::Failure;
@@ -47,8 +47,8 @@ const LINGER_BYTES: usize = 1024 * 1024;
 pub enum Start {
     /// With the input, which may hold more requests.
     Input,
-    /// With what the idle set could not finish without waiting.
-    Next(Next),
+    /// With what the idle set could not finish without waiting, and its output.
+    Next(Next, Output),
     /// Behind the last response.
     Linger,
     /// At capacity: one request is read, and gets this response.
@@ -64,6 +64,15 @@ pub struct Task {
     waited: Waited,
     /// Held to the end by a connection that is being rejected.
     permit: Option<Permit>,
+}
+
+/// What an application has sent by the time that it was asked.
+enum ReceivedResponse {
+    /// A whole response. It is in the output.
+    Whole,
+    /// The driver goes on with the request, and notices whether the client has left. That is too early to ask before: a
+    /// client that has closed its side may still read.
+    NotWhole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +164,7 @@ impl Task {
     }
 
     async fn run(&mut self, start: Start) -> Result<End, Interruption> {
-        let mut first = match start {
+        let (mut first, mut output) = match start {
             Start::Linger => {
                 // Input behind the last request is ignored.
                 self.transport.buffered.borrow_mut().clear();
@@ -165,13 +174,13 @@ impl Task {
                 self.permit = Some(permit);
                 return self.reject(&response).await;
             }
-            Start::Input => None,
-            Start::Next(next) => Some(next),
+            Start::Input => (None, Output::default()),
+            Start::Next(next, output) => (Some(next), output),
         };
         loop {
             let next = match first.take() {
                 Some(next) => next,
-                None => match self.read_next().await? {
+                None => match self.read_next(&mut output).await? {
                     ControlFlow::Continue(next) => next,
                     ControlFlow::Break(end) => return Ok(end),
                 },
@@ -179,20 +188,20 @@ impl Task {
             if !matches!(next, Next::Read) {
                 self.transport.entry.state.set_client(self.http.client);
             }
-            let mut output = match next {
+            match next {
                 Next::Read => {
                     self.wait_for_head();
                     self.transport.receive().await?;
                     continue;
                 }
-                Next::Send(output) => output,
-                Next::Respond => self.respond(None).await?,
-                Next::Receive(sent) => self.receive(sent).await?,
-            };
+                Next::Send => {}
+                Next::Respond => self.respond(None, &mut output).await?,
+                Next::Receive(sent) => self.receive(sent, &mut output).await?,
+            }
             let end = match self.write_at_once(&mut output) {
-                true => self.finish(output),
+                true => self.finish(&mut output),
                 // Boxed: it would be most of this future.
-                false => Box::pin(self.write(output)).await?,
+                false => Box::pin(self.write(&mut output)).await?,
             };
             if let Some(end) = end {
                 return Ok(end);
@@ -201,7 +210,7 @@ impl Task {
     }
 
     /// What follows the last response: the requests in the input, which is awaited for a while, or the end.
-    async fn read_next(&mut self) -> Result<ControlFlow<End, Next>, Interruption> {
+    async fn read_next(&mut self, output: &mut Output) -> Result<ControlFlow<End, Next>, Interruption> {
         if !self.transport.is_body_read() && !self.read_rest_of_body().await {
             return Ok(ControlFlow::Break(End::Linger));
         }
@@ -223,44 +232,48 @@ impl Task {
             self.transport.keep(input);
             return Ok(ControlFlow::Break(End::Http2));
         }
-        Ok(ControlFlow::Continue(self.read_requests(input)))
+        Ok(ControlFlow::Continue(self.read_requests(input, output)))
     }
 
-    fn read_requests(&mut self, input: ScratchInput) -> Next {
+    fn read_requests(&mut self, input: ScratchInput, output: &mut Output) -> Next {
         self.http.is_early = self.transport.stream.is_handshaking();
         self.http.tls = self.transport.stream.logged_tls();
         let Answered { rest, next } = {
             let local = || self.transport.local();
-            self.http.answer(&self.connections, input, &local)
+            self.http.answer(&self.connections, input, &local, output)
         };
         self.transport.keep(rest);
         next
     }
 
     /// Awaits the response of an application to the current request.
-    async fn receive(&mut self, sent: SentRequest) -> Result<Output, Interruption> {
+    async fn receive(&mut self, sent: SentRequest, output: &mut Output) -> Result<(), Interruption> {
         self.waited = Waited::Yes;
         self.transport.begin_without_body();
-        match poll_fn(|cx| self.poll_answer(cx, &sent)).await? {
-            Some(answer) => self.complete(answer),
+        match poll_fn(|cx| self.poll_receive(cx, &sent, output)).await? {
+            ReceivedResponse::Whole => Ok(()),
             // Boxed: it is rare, and would be most of this future, which every request moves.
-            None => Box::pin(self.respond(Some(sent))).await,
+            ReceivedResponse::NotWhole => Box::pin(self.respond(Some(sent), output)).await,
         }
     }
 
-    /// Polls the application. `None`: the driver goes on with the request, and notices whether the client has left. That
-    /// is too early to ask here: a client that has closed its side may still read.
-    fn poll_answer(
-        &self,
+    /// Polls the application, and puts its response into `output`.
+    fn poll_receive(
+        &mut self,
         cx: &mut Context<'_>,
         sent: &SentRequest,
-    ) -> Poll<Result<Option<RoutedResponse>, Interruption>> {
-        if let Poll::Ready(answer) = sent.poll_receive(cx) {
-            return Poll::Ready(Ok(answer));
+        output: &mut Output,
+    ) -> Poll<Result<ReceivedResponse, Interruption>> {
+        match sent.poll_receive(cx) {
+            Poll::Ready(Some(response)) => {
+                return Poll::Ready(self.complete(response, output).map(|()| ReceivedResponse::Whole));
+            }
+            Poll::Ready(None) => return Poll::Ready(Ok(ReceivedResponse::NotWhole)),
+            Poll::Pending => {}
         }
         match self.transport.poll_events_in(Phase::Receive, cx) {
             Ok(()) => Poll::Pending,
-            Err(Interruption::TimedOut) => Poll::Ready(Ok(None)),
+            Err(Interruption::TimedOut) => Poll::Ready(Ok(ReceivedResponse::NotWhole)),
             Err(broken) => {
                 self.count_abandoned(broken);
                 Poll::Ready(Err(broken))
@@ -268,24 +281,24 @@ impl Task {
         }
     }
 
-    /// The output for the response of an application that has come at once.
-    fn complete(&mut self, answer: RoutedResponse) -> Result<Output, Interruption> {
+    /// Puts the response of an application that has come at once into `output`.
+    fn complete(&mut self, response: RoutedResponse, output: &mut Output) -> Result<(), Interruption> {
         let current = self.http.current().ok_or(Interruption::Failed)?;
-        let output = {
+        {
             // Collected, it would be moved with all of its space.
             let mut fields = FieldStore::new();
             fields.extend(current.fields());
             let head = current.head(&fields).ok_or(Interruption::Failed)?;
-            let response = self.connections.responder.complete(&head, answer);
-            self.http.output(&self.connections, &head, response, Reading::Complete)
-        };
+            let response = self.connections.responder.complete(&head, response);
+            self.http.put_response(&self.connections, &head, response, Reading::Complete, output);
+        }
         drop(current);
         self.http.finish_current();
-        Ok(output)
+        Ok(())
     }
 
-    /// Responds to the current request. `sent`: it has been sent to an application.
-    async fn respond(&mut self, sent: Option<SentRequest>) -> Result<Output, Interruption> {
+    /// Puts the response to the current request into `output`. `sent`: it has been sent to an application.
+    async fn respond(&mut self, sent: Option<SentRequest>, output: &mut Output) -> Result<(), Interruption> {
         self.waited = Waited::Yes;
         let current = self.http.current().ok_or(Interruption::Failed)?;
         let fields: Vec<Field<'_>> = current.fields().collect();
@@ -305,11 +318,11 @@ impl Task {
         let response = Box::pin(self.connections.responder.respond(request, body, sent));
         let mut response = self.unless_interrupted(response).await?;
         let reading = self.reading(&mut response).await;
-        let output = self.http.output(&self.connections, &head, response, reading);
+        self.http.put_response(&self.connections, &head, response, reading, output);
         drop(fields);
         drop(current);
         self.http.finish_current();
-        Ok(output)
+        Ok(())
     }
 
     /// How much of the request's body has been read. Drops the received part of one that nothing reads any more.
@@ -373,14 +386,14 @@ impl Task {
     }
 
     /// Sends all of `output` and writes its log lines. `Some`: it was the last.
-    async fn write(&mut self, mut output: Output) -> Result<Option<End>, Interruption> {
+    async fn write(&mut self, output: &mut Output) -> Result<Option<End>, Interruption> {
         output.gather();
-        self.begin_write(&mut output);
+        self.begin_write(output);
         let ends_with_connection = output.ends_with_connection();
         if ends_with_connection {
             self.transport.stream.reset_when_closed();
         }
-        let sent = self.send(&mut output).await;
+        let sent = self.send(output).await;
         if ends_with_connection && sent.is_ok() {
             self.transport.stream.close_normally();
         }
@@ -405,7 +418,7 @@ impl Task {
     }
 
     /// Writes the log lines of an output of which all is sent.
-    fn finish(&self, output: Output) -> Option<End> {
+    fn finish(&self, output: &mut Output) -> Option<End> {
         let persistence = output.persistence;
         self.connections.finish(output, None);
         End::after(persistence)
@@ -552,30 +565,25 @@ impl Task {
                     self.transport.receive_at_once();
                     let input = self.transport.buffered.take();
                     let output = self.http.reject_next(&self.connections, &input, response);
-                    let output = output
+                    let mut output = output
                         .unwrap_or_else(|| self.http.reject_unread(&self.connections, &input, response));
-                    self.write(output).await?;
+                    self.write(&mut output).await?;
                     self.transport.close_at_once();
                     return Ok(End::Close);
                 }
                 Err(broken) => return Err(broken),
             }
             if self.begins_http2(&self.transport.buffered.borrow()) {
-                let output = Output::new(
-                    h2::refusal(),
-                    None,
-                    Coding::None,
-                    Records::default(),
-                    Persistence::LingeringClose,
-                );
-                self.write(output).await?;
+                let mut output =
+                    Output::of_bytes(h2::refusal(), Records::default(), Persistence::LingeringClose);
+                self.write(&mut output).await?;
                 self.linger_in(Phase::Rejected).await;
                 return Ok(End::Close);
             }
             let input = self.transport.buffered.take();
             match self.http.reject_next(&self.connections, &input, response) {
-                Some(output) => {
-                    self.write(output).await?;
+                Some(mut output) => {
+                    self.write(&mut output).await?;
                     self.linger_in(Phase::Rejected).await;
                     return Ok(End::Close);
                 }
@@ -593,8 +601,8 @@ impl Task {
         let input = self.transport.buffered.take();
         let output =
             self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, EndReason::Evicted);
-        if let Some(output) = output
-            && self.write(output).await.is_ok()
+        if let Some(mut output) = output
+            && self.write(&mut output).await.is_ok()
         {
             self.transport.close_at_once();
         }
@@ -617,8 +625,8 @@ impl Task {
         self.connections.services.counts.add(count, 1);
         let input = self.transport.buffered.take();
         let output = self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, why);
-        let Some(output) = output else { return End::Close };
-        match self.write(output).await {
+        let Some(mut output) = output else { return End::Close };
+        match self.write(&mut output).await {
             Ok(_) => End::Linger,
             Err(_) => End::Close,
         }

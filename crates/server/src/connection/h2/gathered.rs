@@ -4,7 +4,7 @@ use std::mem::take;
 
 use site::memory;
 
-use crate::connection::output::{Coding, Output, Persistence};
+use crate::connection::output::{Output, Persistence};
 use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::services::Services;
@@ -47,7 +47,7 @@ impl<'a> Gathered<'a> {
     #[inline]
     pub fn finish(mut self) -> Output {
         let (out, records) = (take(&mut self.out), take(&mut self.records));
-        Output::new(out, None, Coding::None, records, Persistence::KeepAlive)
+        Output::of_bytes(out, records, Persistence::KeepAlive)
     }
 }
 

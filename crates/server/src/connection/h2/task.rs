@@ -259,8 +259,8 @@ impl Http2Task {
             match result {
                 Ok(_) => {
                     self.outputs_left -= 1;
-                    if let Some(output) = self.outputs.pop_front() {
-                        self.shared.connections.finish(output, None);
+                    if let Some(mut output) = self.outputs.pop_front() {
+                        self.shared.connections.finish(&mut output, None);
                     }
                 }
                 Err(SendError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -297,11 +297,11 @@ impl Http2Task {
         let mut http2 = self.shared.http2.borrow_mut();
         http2.is_early = self.stream.is_handshaking();
         http2.tls = self.stream.logged_tls();
-        let Answered { rest, output, then } = http2.answer(connections, input);
+        let Answered { rest, mut output, then } = http2.answer(connections, input);
         drop(http2);
         self.then = then;
         match output.is_empty() {
-            true => connections.finish(output, None),
+            true => connections.finish(&mut output, None),
             false => self.outputs.push_back(output),
         }
         self.start_streams();
@@ -352,8 +352,8 @@ impl Http2Task {
 
     /// Writes the log lines of everything that is not sent.
     fn end_outputs(&mut self, why: EndReason) {
-        for output in self.outputs.drain(..) {
-            self.shared.connections.finish(output, Some(why));
+        for mut output in self.outputs.drain(..) {
+            self.shared.connections.finish(&mut output, Some(why));
         }
         self.shared.http2.borrow_mut().on_sent(Some(why));
     }

@@ -85,6 +85,6 @@ fn send(connections: &Connections, connection: &IdleConnection, mut output: Outp
         }
         Err(error) => Some(error.reason()),
     };
-    connections.finish(output, why);
+    connections.finish(&mut output, why);
     why.map_or(Delivery::Sent, Delivery::Failed)
 }
