@@ -75,13 +75,7 @@ impl RecentRequest {
         version: "",
     };
 
-    fn of(request: &LoggedRequest<'_>) -> RecentRequest {
-        let mut asked = RecentRequest::NONE;
-        asked.set(request);
-        asked
-    }
-
-    /// Takes the place of the request that this has been.
+    /// Takes the place of the request that this has been: in place, as a request is large.
     #[inline]
     fn set(&mut self, request: &LoggedRequest<'_>) {
         let (method, host, target, version) = match request.head {
@@ -134,9 +128,31 @@ pub struct Recent {
     next: Cell<u64>,
     /// How many requests have ended.
     ended: Cell<u64>,
-    running: RefCell<Slab<RecentRequest>>,
+    running: RefCell<RunningRequests>,
     /// Entries whose places later ones have taken, and whose responses are still being sent.
     outlasting: RefCell<HashMap<u64, Entry>>,
+}
+
+/// The requests that run. Each has a key, and is in the place of that number.
+#[derive(Default)]
+struct RunningRequests {
+    keys: Slab<()>,
+    places: Vec<RecentRequest>,
+}
+
+impl RunningRequests {
+    fn insert(&mut self, request: &LoggedRequest<'_>) -> usize {
+        let key = self.keys.insert(());
+        if key >= self.places.len() {
+            self.places.resize_with(key + 1, || RecentRequest::NONE);
+        }
+        self.places[key].set(request);
+        key
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &RecentRequest> {
+        self.keys.iter().map(|(key, ())| &self.places[key])
+    }
 }
 
 /// A request that runs, until this is dropped.
@@ -148,15 +164,13 @@ pub struct Running {
 impl Running {
     /// The request came by this connection.
     pub fn connect(&self, connection: Option<ConnectionId>) {
-        if let Some(asked) = self.recent.running.borrow_mut().get_mut(self.key) {
-            asked.connection = connection;
-        }
+        self.recent.running.borrow_mut().places[self.key].connection = connection;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.recent.running.borrow_mut().try_remove(self.key);
+        self.recent.running.borrow_mut().keys.try_remove(self.key);
     }
 }
 
@@ -194,7 +208,6 @@ impl Recent {
             Some(_) => {}
         }
         let entry = &mut entries[at];
-        // In place: an entry is large.
         entry.asked.set(request);
         (entry.number, entry.status, entry.sent, entry.end) = (number, response.status, 0, None);
         entry.user = response.user.map(Box::from);
@@ -260,7 +273,7 @@ impl Recent {
 
     /// A response is being made for this request.
     pub fn run(self: &Rc<Recent>, request: &LoggedRequest<'_>) -> Running {
-        Running { recent: self.clone(), key: self.running.borrow_mut().insert(RecentRequest::of(request)) }
+        Running { recent: self.clone(), key: self.running.borrow_mut().insert(request) }
     }
 
     /// The requests that have ended, from the end with the number `from` on, but at most the last `most` of them. A
@@ -300,7 +313,7 @@ impl Recent {
         let sending = entries.iter().chain(outlasting.values()).filter(is_sending);
         let mut all: Vec<(&RecentRequest, Option<&Entry>)> = running
             .iter()
-            .map(|(_, asked)| (asked, None))
+            .map(|asked| (asked, None))
             .chain(sending.map(|entry| (&entry.asked, Some(entry))))
             .collect();
         sort::by_key(&mut all, |(asked, _)| asked.began);
