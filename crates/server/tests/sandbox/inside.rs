@@ -44,7 +44,6 @@ pub fn run(arguments: &[String]) -> ExitCode {
             let ports = [here.port ^ 1, 0, 0, 0, 0, 0, 0, 0, 0];
             confine(&here, Connects::Ports(ports), Sandbox::On)
         }
-        "anywhere" => confine(&here, Connects::Anywhere, Sandbox::On),
         "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Sandbox::On),
         "another user" => change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On)),
         "chroot" => privilege::chroot(&here.home).and_then(|()| {

@@ -83,15 +83,6 @@ fn the_sandbox_stops_every_attempt_and_allows_serving() {
                 ("bind a new port", bind),
             ],
         ),
-        (
-            "anywhere",
-            &[
-                ("connect to a Unix socket", OK),
-                ("connect over TCP", OK),
-                ("send over UDP", OK),
-                ("bind a new port", bind),
-            ],
-        ),
         ("everywhere", reading),
         (
             "chroot",

@@ -57,7 +57,7 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
     let rules = rules
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(VERSION))?
-        .handle_access(ports(confinement.connects))?
+        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
         .scope(scope(confinement.connects))?
         .create()?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -79,24 +79,16 @@ fn enforce(confinement: &Confinement<'_>) -> Result<RestrictionStatus, RulesetEr
 fn open_ports(connects: Connects) -> impl Iterator<Item = Result<NetPort, RulesetError>> {
     let ports = match connects {
         Connects::Ports(ports) => ports,
-        Connects::Nowhere | Connects::Unix | Connects::Anywhere => [0; MAX_PORTS],
+        Connects::Nowhere | Connects::Unix => [0; MAX_PORTS],
     };
     ports.into_iter().filter(|port| *port != 0).map(|port| Ok(NetPort::new(port, AccessNet::ConnectTcp)))
-}
-
-/// The operations that are forbidden for every port but those.
-fn ports(connects: Connects) -> BitFlags<AccessNet> {
-    match connects {
-        Connects::Nowhere | Connects::Unix | Connects::Ports(_) => AccessNet::BindTcp | AccessNet::ConnectTcp,
-        Connects::Anywhere => AccessNet::BindTcp.into(),
-    }
 }
 
 /// The objects outside the sandbox that cannot be reached.
 fn scope(connects: Connects) -> BitFlags<Scope> {
     match connects {
         Connects::Nowhere | Connects::Ports(_) => Scope::Signal | Scope::AbstractUnixSocket,
-        Connects::Unix | Connects::Anywhere => Scope::Signal.into(),
+        Connects::Unix => Scope::Signal.into(),
     }
 }
 

@@ -60,8 +60,6 @@ pub enum Connects {
     Unix,
     /// Over IP: by TCP to these ports, of which 0 is none; and by UDP, to look up names.
     Ports([u16; MAX_PORTS]),
-    /// To Unix sockets and over IP. Looking up host names needs files, which must be among `Reads`.
-    Anywhere,
 }
 
 /// Can the process create pipes? It communicates with scripts through them.

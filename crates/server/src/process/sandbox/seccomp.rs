@@ -312,7 +312,6 @@ fn of_serving(connects: Connects) -> Result<WithArguments, BackendError> {
         Connects::Nowhere => &[],
         Connects::Unix => &[libc::AF_UNIX],
         Connects::Ports(_) => &[libc::AF_INET, libc::AF_INET6],
-        Connects::Anywhere => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],
     };
     for family in families {
         calls.push((libc::SYS_socket, vec![equal(0, *family as u64)?]));
