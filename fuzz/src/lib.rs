@@ -30,7 +30,6 @@ mod page;
 mod password_file;
 mod proxy_header;
 mod range;
-mod scgi;
 mod stored_file;
 mod target_path;
 mod throttle_file;
@@ -62,7 +61,6 @@ pub use page::page;
 pub use password_file::password_file;
 pub use proxy_header::proxy_header;
 pub use range::range;
-pub use scgi::scgi;
 pub use stored_file::stored_file;
 pub use target_path::target_path;
 pub use throttle_file::throttle_file;
@@ -74,7 +72,7 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name. Its folder in `corpus` has the same name.
-pub const TARGETS: [(&str, Target); 34] = [
+pub const TARGETS: [(&str, Target); 33] = [
     ("head", head),
     ("target_path", target_path),
     ("forwarded", forwarded),
@@ -88,7 +86,6 @@ pub const TARGETS: [(&str, Target); 34] = [
     ("log_line", log_line),
     ("environment", environment),
     ("fastcgi", fastcgi),
-    ("scgi", scgi),
     ("upstream_head", upstream_head),
     ("http2", http2),
     ("hpack", hpack),

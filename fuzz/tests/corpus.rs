@@ -134,11 +134,6 @@ fn fastcgi() {
 }
 
 #[test]
-fn scgi() {
-    run("scgi");
-}
-
-#[test]
 fn upstream_head() {
     run("upstream_head");
 }
