@@ -238,7 +238,7 @@ mod tests {
             ann:other:3d78807defe7de2157e2b0b6573a855f\n";
         let users = DigestUsers::parse(file.as_bytes()).expect("it is small");
         let realm = "http-auth@example.org";
-        assert!(users.mistakes().is_empty());
+        assert!(users.mistakes().listed.is_empty());
         assert_eq!(users.len(), 3);
         assert_eq!(users.algorithms(realm), [Algorithm::Sha256, Algorithm::Md5]);
         assert_eq!(users.algorithms("other"), [Algorithm::Md5]);

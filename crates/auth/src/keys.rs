@@ -46,7 +46,6 @@ pub enum PublicKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
     keys: Vec<(Option<Box<str>>, PublicKey)>,
-    ignored: usize,
 }
 
 /// Why a file has no usable keys. Says what to do.
@@ -134,16 +133,11 @@ impl Keys {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
-
-    /// How many keys of the set are for other uses or algorithms.
-    pub fn ignored(&self) -> usize {
-        self.ignored
-    }
 }
 
 /// Blocks of PEM (RFC 7468). Text around them is ignored.
 fn pem(file: &[u8]) -> Result<Keys, KeysError> {
-    let mut keys = Keys { keys: Vec::new(), ignored: 0 };
+    let mut keys = Keys { keys: Vec::new() };
     let mut rest = std::str::from_utf8(file).map_err(|_| KeysError::NotKeys)?;
     while let Some((_, behind)) = rest.split_once("-----BEGIN ") {
         let at = keys.keys.len() + 1;
@@ -196,9 +190,10 @@ fn pkcs1(bytes: &[u8]) -> Option<PublicKey> {
     if key.is_empty() { PublicKey::rsa(modulus, exponent) } else { None }
 }
 
+/// Keys for other uses or algorithms are ignored.
 fn set(file: &[u8]) -> Result<Keys, KeysError> {
     let value = json::parse(file).ok_or(KeysError::NotKeys)?;
-    let mut keys = Keys { keys: Vec::new(), ignored: 0 };
+    let mut keys = Keys { keys: Vec::new() };
     let one = std::slice::from_ref(&value);
     let all = value.get("keys").map_or(Some(one), |keys| keys.as_array().map(Vec::as_slice));
     for (at, value) in (1..).zip(all.ok_or(KeysError::NotKeys)?) {
@@ -206,17 +201,13 @@ fn set(file: &[u8]) -> Result<Keys, KeysError> {
             return Err(KeysError::Private(at));
         }
         if !is_for_signatures(value) {
-            keys.ignored += 1;
             continue;
         }
         let key = jwk(value).ok_or(KeysError::Damaged(at))?;
         let id = value.get("kid").and_then(Value::as_str).map(Box::from);
-        match key {
-            Some(key) if value.get("alg").is_none_or(|alg| alg == key.algorithm().name()) => {
-                keys.keys.push((id, key));
-            }
-            _ => keys.ignored += 1,
-        }
+        let has_algorithm =
+            |key: &PublicKey| value.get("alg").is_none_or(|alg| alg == key.algorithm().name());
+        keys.keys.extend(key.filter(has_algorithm).map(|key| (id, key)));
     }
     Ok(keys)
 }

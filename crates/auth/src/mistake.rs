@@ -72,10 +72,6 @@ impl Mistakes {
             self.more += 1;
         }
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.listed.is_empty()
-    }
 }
 
 /// The lines with something on them, each with its number, without comments (`#`) and without spaces at both ends.

@@ -147,12 +147,6 @@ impl Claims {
         }
     }
 
-    /// The claim's only value.
-    pub fn text(&self, name: &str) -> Option<String> {
-        let mut values = self.values(name);
-        if values.len() == 1 { values.pop() } else { None }
-    }
-
     /// Whether one of the claim's values is this. `scope` is a list with spaces (RFC 8693 §4.2).
     pub fn has(&self, name: &str, value: &str) -> bool {
         let values = self.values(name);

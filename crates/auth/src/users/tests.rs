@@ -16,7 +16,7 @@ const FILE: &str = "# users\r\n\
 fn finds_users_of_a_file() {
     let users = users(FILE);
     assert_eq!((users.len(), users.weak()), (3, 2));
-    assert!(users.mistakes().is_empty());
+    assert!(users.mistakes().listed.is_empty());
     let table = [
         ("ann", "pw", true),
         ("ann", "PW", false),

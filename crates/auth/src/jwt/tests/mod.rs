@@ -61,7 +61,7 @@ fn passes_tokens_of_openssl() {
     for (token, own, others) in table {
         for file in [own, &all, SET] {
             let claims = verified(token, &keys(file)).unwrap_or_else(|error| panic!("{error}: {file}"));
-            assert_eq!(claims.text("sub").as_deref(), Some("ann"));
+            assert_eq!(claims.values("sub"), ["ann"]);
         }
         for file in others {
             assert_eq!(verified(token, &keys(file)), Err(JwtError::Signature), "{file}");
@@ -175,14 +175,13 @@ fn finds_claims() {
     for (name, expected) in table {
         assert_eq!(claims.values(name), expected, "{name}");
     }
-    assert_eq!((claims.text("level").as_deref(), claims.text("aud")), (Some("3"), None));
     assert!(claims.has("realm_access.roles", "admin") && !claims.has("realm_access.roles", "adm"));
     assert!(claims.has("scope", "write") && !claims.has("scope", "read write") && !claims.has("scope", ""));
 }
 
 #[test]
 fn reads_keys_and_says_what_is_wrong_with_others() {
-    assert_eq!((keys(SET).len(), keys(SET).ignored()), (3, 3));
+    assert_eq!(keys(SET).len(), 3, "the others are for other uses or algorithms");
     let one = SET.split_once("[\n").and_then(|(_, rest)| rest.split_once("},")).expect("the first key").0;
     assert_eq!(keys(&format!("{one}}}")).len(), 1);
     let table = [
