@@ -87,7 +87,7 @@ fn complete(site: &Site) {
     countable(&descriptors(site, WORKERS));
     for (place, host) in site.hosts.iter().enumerate() {
         for name in host.names.iter().filter(|name| !name.starts_with("*.")) {
-            assert_eq!(site.host(name.as_bytes()), place, "{name}");
+            assert_eq!(site.hosts.find(name.as_bytes()), place, "{name}");
         }
         for route in host.routes.iter() {
             sound(route);

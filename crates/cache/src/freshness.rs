@@ -88,10 +88,6 @@ fn surrogate_control(fields: &[Field], name: &str) -> Option<Directives> {
 }
 
 impl Freshness {
-    pub fn of(stored: &Stored, settings: &Settings) -> Freshness {
-        Freshness::directed(stored, &Directed::of(&stored.fields, settings), settings)
-    }
-
     pub fn directed(stored: &Stored, directed: &Directed, settings: &Settings) -> Freshness {
         let Stored { status, fields, times, .. } = stored;
         let Directed { directives, is_targeted } = directed;
@@ -244,7 +240,8 @@ mod tests {
             .collect();
         let times = Times { requested: NOW - 1, received: NOW };
         let status = Status::new(status).unwrap();
-        Freshness::of(&Stored { status, fields, times, variant: Variant::default() }, settings)
+        let stored = Stored { status, fields, times, variant: Variant::default() };
+        Freshness::directed(&stored, &Directed::of(&stored.fields, settings), settings)
     }
 
     fn freshness(lines: &[(&str, &str)]) -> Freshness {

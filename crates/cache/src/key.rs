@@ -96,14 +96,9 @@ impl Key {
     pub fn hash(&self) -> u128 {
         self.hash
     }
-
-    /// `SCHEME://AUTHORITY/PATH?QUERY`.
-    pub fn url(&self) -> &[u8] {
-        url(&self.text)
-    }
 }
 
-/// The URL in the text of a key.
+/// The URL in the text of a key: `SCHEME://AUTHORITY/PATH?QUERY`.
 pub fn url(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b' ').next().unwrap_or_default()
 }
@@ -176,7 +171,7 @@ mod tests {
         let raw = Parts { raw_path: "/a%2fb", query: Some("x=1"), ..PARTS };
         assert_eq!(text(&raw), "https://example.org/a/b?x=1 000000000000001f http://127.0.0.1:3000 /a%2fb");
         let key = Key::new(text(&raw).as_bytes());
-        assert_eq!(key.url(), b"https://example.org/a/b?x=1");
+        assert_eq!(url(key.text()), b"https://example.org/a/b?x=1");
         assert_eq!(key, Key::new(key.text()));
     }
 

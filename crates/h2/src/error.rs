@@ -17,8 +17,6 @@ impl ErrorCode {
     pub const COMPRESSION_ERROR: ErrorCode = ErrorCode(9);
     pub const CONNECT_ERROR: ErrorCode = ErrorCode(10);
     pub const ENHANCE_YOUR_CALM: ErrorCode = ErrorCode(11);
-    pub const INADEQUATE_SECURITY: ErrorCode = ErrorCode(12);
-    pub const HTTP_1_1_REQUIRED: ErrorCode = ErrorCode(13);
 }
 
 /// The broken rule. All are errors of the connection: RFC 9113 §5.4.1 allows an endpoint to treat the errors of a
@@ -91,16 +89,6 @@ pub enum HpackError {
     Malformed,
     /// More than SETTINGS_MAX_HEADER_LIST_SIZE. The table is valid: this is an error of the stream.
     ListTooLarge,
-}
-
-impl HpackError {
-    /// COMPRESSION_ERROR ends the connection (RFC 9113 §4.3).
-    pub const fn code(self) -> ErrorCode {
-        match self {
-            HpackError::Malformed => ErrorCode::COMPRESSION_ERROR,
-            HpackError::ListTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
-        }
-    }
 }
 
 /// Why a connection ends: the code of the GOAWAY frame, and the rule for the log.

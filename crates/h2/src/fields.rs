@@ -75,8 +75,6 @@ pub enum Malformed {
     HostDiffers,
     /// The body is longer or shorter than `content-length` (§8.1.1).
     Length,
-    /// HEADERS within a stream, but without END_STREAM (§8.1).
-    TrailersWithoutEnd,
 }
 
 impl Malformed {
@@ -97,7 +95,6 @@ impl Malformed {
             Malformed::Connect => "a CONNECT request has the wrong pseudo-fields",
             Malformed::HostDiffers => "the Host field differs from the authority",
             Malformed::Length => "the body does not have the length of Content-Length",
-            Malformed::TrailersWithoutEnd => "the trailers do not end the request",
         }
     }
 }

@@ -182,11 +182,6 @@ impl ResponseHead {
         &self.bytes[self.head..]
     }
 
-    /// The buffer, for another head.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
     /// Empties it. The buffer is for another head.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.bytes);

@@ -48,10 +48,6 @@ impl<W> AdmissionQueue<W> {
         self.waiters.retain(|(_, waiter)| stays(waiter));
     }
 
-    pub fn first(&self) -> Option<&W> {
-        self.waiters.front().map(|(_, waiter)| waiter)
-    }
-
     pub fn first_mut(&mut self) -> Option<&mut W> {
         self.waiters.front_mut().map(|(_, waiter)| waiter)
     }
@@ -91,6 +87,6 @@ mod tests {
         assert_eq!(queue.remove(two), None, "it was admitted");
         assert_eq!(queue.push("d"), 4, "no ticket is given again");
         assert_eq!(queue.remove(one), Some("a"));
-        assert_eq!((queue.first(), queue.len()), (Some(&"d"), 1));
+        assert_eq!((queue.len(), queue.first_mut()), (1, Some(&mut "d")));
     }
 }

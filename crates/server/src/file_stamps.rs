@@ -17,10 +17,6 @@ impl FileStamps {
         FileStamps(paths.into_iter().map(|path| (path.to_owned(), stamp(path))).collect())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether a file is not as it was.
     pub fn have_changed(&self) -> bool {
         self.0.iter().any(|(path, before)| stamp(path) != *before)

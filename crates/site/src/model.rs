@@ -306,11 +306,6 @@ impl Site {
         let routes = self.hosts.iter().flat_map(|host| host.routes.iter());
         routes.flat_map(|route| route.access.iter().flat_map(|rules| rules.iter().map(|rule| &**rule)))
     }
-
-    /// The index in `hosts` of the host with the name `authority`.
-    pub fn host(&self, authority: &[u8]) -> usize {
-        self.hosts.find(authority)
-    }
 }
 
 /// The default value of the field `Server`.

@@ -207,13 +207,6 @@ impl HostTls {
 }
 
 impl ClientCertificates {
-    pub fn authorities(&self) -> Option<&ClientAuthorities> {
-        match self {
-            ClientCertificates::Off => None,
-            ClientCertificates::Optional(known) | ClientCertificates::Required(known) => Some(known),
-        }
-    }
-
     fn authorities_mut(&mut self) -> Option<&mut ClientAuthorities> {
         match self {
             ClientCertificates::Off => None,

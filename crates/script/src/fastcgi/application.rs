@@ -9,7 +9,6 @@ use super::{
     MAX_CONNECTIONS, MAX_REQUESTS, MULTIPLEXES, Persistence, ProtocolStatus, RequestId, Role, persistence,
     stream,
 };
-use crate::environment::{self, Environment, EnvironmentError};
 use crate::pairs::{self, PairCut};
 
 /// Bytes of FCGI_BEGIN_REQUEST.
@@ -78,8 +77,6 @@ pub enum ApplicationError {
     OutOfOrder(Kind, u16),
     ParametersTooLarge,
     Pairs(PairCut),
-    /// The server closed the connection inside a record.
-    ClosedInRecord,
 }
 
 #[derive(Debug)]
@@ -158,11 +155,6 @@ impl Application {
     /// Requests that have not been finished.
     pub fn running(&self) -> usize {
         self.requests.len()
-    }
-
-    /// Whether the server may close the connection now. It may do so while requests are running.
-    pub const fn closed(&self) -> Result<(), ApplicationError> {
-        if self.decoder.is_between() { Ok(()) } else { Err(ApplicationError::ClosedInRecord) }
     }
 
     fn read<'a>(
@@ -344,11 +336,6 @@ impl Parameters {
         // `Application` has checked that there are no errors.
         pairs::decode(&self.0).flatten()
     }
-
-    /// The environment of a program.
-    pub fn environment(&self, limits: environment::Limits) -> Result<Environment, EnvironmentError> {
-        Environment::received(self.iter(), limits)
-    }
 }
 
 fn end_request(id: u16, app_status: u32, status: ProtocolStatus, out: &mut Vec<u8>) {
@@ -370,9 +357,6 @@ impl fmt::Display for ApplicationError {
             ApplicationError::OutOfOrder(kind, id) => write!(out, "{kind} of request {id} out of order"),
             ApplicationError::ParametersTooLarge => out.write_str("the parameters are too large"),
             ApplicationError::Pairs(error) => error.fmt(out),
-            ApplicationError::ClosedInRecord => {
-                out.write_str("the server closed the connection inside a record")
-            }
         }
     }
 }

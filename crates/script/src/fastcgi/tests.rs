@@ -554,7 +554,7 @@ proptest! {
             match event {
                 application::Event::NeedMore => break,
                 application::Event::Request(_, _, parameters) => {
-                    prop_assert_eq!(parameters.environment(limits), Ok(environment.clone()));
+                    prop_assert_eq!(Environment::received(parameters.iter(), limits), Ok(environment.clone()));
                 }
                 application::Event::Stdin(_, bytes) => received.extend_from_slice(bytes),
                 application::Event::EndStdin(_) => {}

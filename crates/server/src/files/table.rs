@@ -112,14 +112,6 @@ impl<V> Table<V> {
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
     #[inline]
     fn find(&self, host: HostKey, path: &str) -> Option<usize> {
         let same = |&slot: &usize| {
@@ -242,9 +234,9 @@ mod tests {
             (t.get(HostKey::from(0), "a").copied(), t.get(HostKey::from(1), "a").copied()),
             (Some("again"), Some("one"))
         );
-        assert_eq!(t.len(), 2);
+        assert_eq!(t.slots.len(), 2);
         t.remove(HostKey::from(0), "a");
         t.remove(HostKey::from(1), "a");
-        assert_eq!((t.len(), t.cost, t.newest, t.oldest), (0, Cost::ZERO, NO_SLOT, NO_SLOT));
+        assert_eq!((t.slots.len(), t.cost, t.newest, t.oldest), (0, Cost::ZERO, NO_SLOT, NO_SLOT));
     }
 }

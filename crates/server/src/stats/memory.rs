@@ -195,10 +195,6 @@ impl ZoneSums {
         self.0.get(name)
     }
 
-    pub fn add(&mut self, other: &ZoneSums) {
-        other.iter().for_each(|(name, values)| self.of(name).add_values(values));
-    }
-
     pub fn of(&mut self, name: &str) -> &mut ZoneValues {
         self.0.entry(name.to_owned()).or_default()
     }

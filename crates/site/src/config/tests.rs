@@ -787,7 +787,7 @@ fn rejects_a_host_without_names_or_content() {
 /// The root and the path of a file, or another action.
 fn planned(site: &Site, authority: &str, path: &str) -> String {
     let path = taipan_http::target::SafePath::parse(path).unwrap();
-    let plan = plan(site.hosts.at(site.host(authority.as_bytes())), path);
+    let plan = plan(site.hosts.at(site.hosts.find(authority.as_bytes())), path);
     if plan.walk.is_some() {
         return "scripts".to_owned();
     }

@@ -56,7 +56,6 @@ pub enum Listed {
     },
     /// A file that was being written, at this time.
     New {
-        name: Vec<u8>,
         modified: i64,
     },
     /// What no cache has made.
@@ -237,7 +236,7 @@ impl Folder {
                     Listed::File { name, length: found.stx_size, used }
                 }
                 None if is_file && name.to_bytes().starts_with(NEW.as_bytes()) => {
-                    Listed::New { name: name.to_bytes().to_vec(), modified: found.stx_mtime.tv_sec }
+                    Listed::New { modified: found.stx_mtime.tv_sec }
                 }
                 _ => Listed::Foreign,
             };

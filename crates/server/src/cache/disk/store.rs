@@ -348,7 +348,7 @@ impl Store {
                     });
                     Verdict::Keep
                 }
-                Listed::New { modified, .. } if modified + ABANDONED < now => Verdict::Remove,
+                Listed::New { modified } if modified + ABANDONED < now => Verdict::Remove,
                 Listed::New { .. } | Listed::Foreign => Verdict::Keep,
             });
             if let Err(errno) = listed {
@@ -463,11 +463,6 @@ impl Purged {
 }
 
 impl Writing {
-    /// Bytes of the body so far.
-    pub fn length(&self) -> u64 {
-        self.hasher.length()
-    }
-
     pub fn write(&mut self, part: &[u8]) -> Result<(), NotStored> {
         self.reserve(part.len() as u64)?;
         let store = self.store.clone();
