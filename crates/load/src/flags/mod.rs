@@ -2,19 +2,19 @@
 
 mod table;
 
+mod value;
+
 mod help;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
 
-use crate::plan::options::{Body, CloseWord, Options, OrderWord, VersionWord};
-use crate::plan::{Arrivals, Check, GoodStatuses, Reference, Resumption, Think, Trust};
+use crate::plan::options::{Body, CloseWord, Options};
+use crate::plan::{Check, GoodStatuses, Reference, Resumption, Trust};
 use crate::report::Format;
 use crate::shape::{Closing, MODEM};
 use table::{FlagRow, Key, Sent, flags};
+use value::Value;
 
 pub use help::{help, man};
 
@@ -80,7 +80,8 @@ struct ParsedFlags {
     workers: Vec<String>,
     secret: Option<PathBuf>,
     listen: Option<String>,
-    merge: Option<()>,
+    /// The arguments are reports.
+    merges: bool,
     forwarded: Vec<String>,
     /// A flag, as typed, that names a file which workers do not have.
     refused: Option<String>,
@@ -97,7 +98,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         workers: Vec::new(),
         secret: None,
         listen: None,
-        merge: None,
+        merges: false,
         forwarded: Vec::new(),
         refused: None,
         used: Vec::new(),
@@ -128,154 +129,41 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Some(_) => text(parser.value().map_err(usage)?)?,
             None => String::new(),
         };
-        parsed.set(flag, &typed, &value)?;
+        parsed.set(flag, Value { flag: &typed, text: &value })?;
     }
     parsed.command()
 }
 
 impl ParsedFlags {
-    fn set(&mut self, flag: &'static FlagRow, typed: &str, value: &str) -> Result<(), UsageError> {
-        let wrong = |expected: &str| UsageError(format!("{typed} takes {expected}, not \"{value}\""));
+    fn set(&mut self, flag: &'static FlagRow, value: Value<'_>) -> Result<(), UsageError> {
         self.used.push(flag.key);
         match flag.sent {
-            Sent::AsIt if flag.value.is_some() => self.forwarded.push(format!("--{}={value}", flag.long)),
+            Sent::AsIt if flag.value.is_some() => {
+                self.forwarded.push(format!("--{}={}", flag.long, value.text))
+            }
             Sent::AsIt => self.forwarded.push(format!("--{}", flag.long)),
             Sent::Not => {}
-            Sent::Refused => self.refused = Some(typed.to_owned()),
+            Sent::Refused => self.refused = Some(value.flag.to_owned()),
         }
-        let options = &mut self.options;
         match flag.key {
-            Key::Requests => options.requests = Some(count(value).ok_or_else(|| wrong("a number above 0"))?),
-            Key::Time => {
-                options.time = Some(time(value).filter(|time| !time.is_zero()).ok_or_else(|| wrong(TIME))?)
-            }
-            Key::Connections => {
-                options.connections =
-                    bounded(value, 1_000_000).ok_or_else(|| wrong("a number from 1 to 1000000"))?;
-            }
-            Key::Threads => {
-                options.threads = Some(bounded(value, 1024).ok_or_else(|| wrong("a number from 1 to 1024"))?);
-            }
-            Key::Rate => options.rate = Some(positive(value).ok_or_else(|| wrong("a number above 0"))?),
-            Key::Arrivals => {
-                options.arrivals = match value {
-                    "poisson" => Arrivals::Poisson,
-                    "even" => Arrivals::Even,
-                    _ => return Err(wrong("poisson or even")),
-                }
-            }
-            Key::Urls => options.lists.push(value.into()),
-            Key::Log => options.log = Some(value.into()),
-            Key::Order => {
-                options.order = Some(match value {
-                    "random" => OrderWord::Random,
-                    "sequence" => OrderWord::Sequence,
-                    "replay" => OrderWord::Replay,
-                    _ => return Err(wrong("random, sequence or replay")),
-                });
-            }
-            Key::Speed => options.speed = positive(value).ok_or_else(|| wrong("a number above 0"))?,
-            Key::Seed => options.seed = amount(value).ok_or_else(|| wrong("a number"))?,
-            Key::Method => {
-                let is_method = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic());
-                options.method = Some(is_method.then(|| value.to_owned()).ok_or_else(|| wrong("a method"))?);
-            }
-            Key::Body => options.body = Some(Body::Text(value.to_owned())),
-            Key::BodyFile => options.body = Some(Body::File(value.into())),
-            Key::Header => {
-                options.fields.push(field(value).ok_or_else(|| wrong("a name, a colon and a value"))?)
-            }
-            Key::Close => options.close = Some(CloseWord::AfterEach),
-            Key::Session => {
-                options.close =
-                    Some(CloseWord::After(count(value).ok_or_else(|| wrong("a number above 0"))?));
-            }
-            Key::Think => options.think = think(value).ok_or_else(|| wrong("a time, or two as 1s..5s"))?,
-            Key::Pipeline => {
-                options.pipelined = bounded(value, 1024).ok_or_else(|| wrong("a number from 1 to 1024"))?
-            }
-            Key::Http => {
-                options.version = match value {
-                    "1.0" => VersionWord::Http10,
-                    "1.1" => VersionWord::Http11,
-                    "2" => VersionWord::Http2,
-                    _ => return Err(wrong("1.0, 1.1 or 2")),
-                }
-            }
-            Key::Streams => {
-                options.streams = bounded(value, 10_000).ok_or_else(|| wrong("a number from 1 to 10000"))?
-            }
-            Key::Unix => options.unix = Some(value.into()),
-            Key::ConnectTo => {
-                options.connect_to =
-                    Some(value.parse().map_err(|_| wrong("an address and a port, as 127.0.0.1:8080"))?);
-            }
-            Key::Source => options
-                .sources
-                .extend(list::<IpAddr>(value).ok_or_else(|| wrong("addresses, as 127.0.0.2,127.0.0.3"))?),
-            Key::Ramp => options.ramp = time(value).ok_or_else(|| wrong(TIME))?,
-            Key::WarmUp => options.warm_up = time(value).ok_or_else(|| wrong(TIME))?,
-            Key::Timeout => {
-                options.timeout = time(value).filter(|time| !time.is_zero()).ok_or_else(|| wrong(TIME))?
-            }
-            Key::Status => {
-                let codes: Vec<u16> = list(value).ok_or_else(|| wrong("statuses, as 200,304"))?;
-                if codes.iter().any(|code| !(100..=999).contains(code)) {
-                    return Err(wrong("statuses, as 200,304"));
-                }
-                options.statuses = GoodStatuses::These(codes);
-            }
-            Key::Check => {
-                options.check = match value {
-                    "none" => Check::Nothing,
-                    "length" => Check::Length,
-                    "checksum" => Check::Checksum(Reference::First),
-                    _ => return Err(wrong("none, length or checksum")),
-                }
-            }
-            Key::Manifest => options.check = Check::Checksum(Reference::Manifest(value.into())),
-            Key::Folder => options.check = Check::Checksum(Reference::Folder(value.into())),
-            Key::Modem => options.shape.read = Some(MODEM),
-            Key::ReadRate => options.shape.read = Some(count(value).ok_or_else(|| wrong("bytes a second"))?),
-            Key::SlowHead => {
-                options.shape.write_head = Some(count(value).ok_or_else(|| wrong("bytes a second"))?)
-            }
-            Key::SlowBody => {
-                options.shape.write_body = Some(count(value).ok_or_else(|| wrong("bytes a second"))?)
-            }
-            Key::HalfClose => options.shape.closing = Closing::HalfClose,
-            Key::Abort => {
-                options.shape.closing =
-                    Closing::AbortAfter(amount(value).ok_or_else(|| wrong("a number of bytes"))?)
-            }
-            Key::Insecure => options.trust = Trust::Any,
-            Key::Ca => options.trust = Trust::File(value.into()),
-            Key::ServerName => options.server_name = Some(value.to_owned()),
-            Key::NoResumption => options.resumption = Resumption::Off,
-            Key::Format => {
-                let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-                self.output.format =
-                    Format::from_name(value).ok_or_else(|| wrong(&format!("one of {}", names.join(", "))))?;
-            }
-            Key::Output => self.output.file = Some(value.into()),
-            Key::MinAvailability => {
-                let percent = value.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-                self.output.availability = percent.ok_or_else(|| wrong("per cent, from 0 to 100"))?;
-            }
+            Key::Format => self.output.format = value.format()?,
+            Key::Output => self.output.file = Some(value.text.into()),
+            Key::MinAvailability => self.output.availability = value.per_cent()?,
             Key::Quiet => self.output.progress = Progress::Never,
-            Key::Merge => self.merge = Some(()),
-            Key::Workers => self.workers.extend(value.split(',').map(str::to_owned)),
-            Key::Secret => self.secret = Some(value.into()),
-            Key::Listen => self.listen = Some(value.to_owned()),
+            Key::Merge => self.merges = true,
+            Key::Workers => self.workers.extend(value.text.split(',').map(str::to_owned)),
+            Key::Secret => self.secret = Some(value.text.into()),
+            Key::Listen => self.listen = Some(value.text.to_owned()),
             Key::Help | Key::Version => {}
+            key => set_option(&mut self.options, key, value)?,
         }
         Ok(())
     }
 
     fn command(self) -> Result<Command, UsageError> {
         let refuse = |why: &str| Err(UsageError(why.to_owned()));
-        match (self.arguments.first().and_then(|first| first.to_str()), self.merge) {
-            (_, Some(())) => {
+        match (self.arguments.first().and_then(|first| first.to_str()), self.merges) {
+            (_, true) => {
                 if self.arguments.is_empty() {
                     return refuse(
                         "--merge takes files of --format json: taipan-bench --merge a.json b.json",
@@ -284,7 +172,7 @@ impl ParsedFlags {
                 let files = self.arguments.into_iter().map(PathBuf::from).collect();
                 Ok(Command::Merge { files, output: self.output })
             }
-            (Some("worker"), None) => {
+            (Some("worker"), false) => {
                 if self.arguments.len() > 1
                     || self.used.iter().any(|key| !matches!(key, Key::Listen | Key::Secret))
                 {
@@ -295,7 +183,7 @@ impl ParsedFlags {
                 let listen = self.listen.unwrap_or_else(|| "127.0.0.1:7100".to_owned());
                 Ok(Command::Worker(Worker { listen, secret: self.secret }))
             }
-            (Some("man"), None) if self.arguments.len() == 1 => Ok(Command::Man),
+            (Some("man"), false) if self.arguments.len() == 1 => Ok(Command::Man),
             _ if self.listen.is_some() => {
                 refuse("--listen is for a worker: taipan-bench worker --listen ADDRESS:PORT")
             }
@@ -315,73 +203,62 @@ impl ParsedFlags {
     }
 }
 
-/// A whole number, or one with a unit of thousands: 20000, 20k, 1.5M.
-fn amount(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.strip_suffix(['k', 'K', 'M', 'G']) {
-        None => (text, 1),
-        Some(digits) if text.ends_with(['k', 'K']) => (digits, 1_000),
-        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
-        Some(digits) => (digits, 1_000_000_000),
-    };
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    // The result must be a whole number.
-    if whole.is_empty() || !is_number(whole) || !is_number(part) || factor % scale != 0 {
-        return None;
+/// Sets what a flag says of the load.
+fn set_option(options: &mut Options, key: Key, value: Value<'_>) -> Result<(), UsageError> {
+    match key {
+        Key::Requests => options.requests = Some(value.count()?),
+        Key::Time => options.time = Some(value.time_above_zero()?),
+        Key::Connections => options.connections = value.up_to(1_000_000)?,
+        Key::Threads => options.threads = Some(value.up_to(1024)?),
+        Key::Rate => options.rate = Some(value.positive()?),
+        Key::Arrivals => options.arrivals = value.arrivals()?,
+        Key::Urls => options.lists.push(value.text.into()),
+        Key::Log => options.log = Some(value.text.into()),
+        Key::Order => options.order = Some(value.order()?),
+        Key::Speed => options.speed = value.positive()?,
+        Key::Seed => options.seed = value.amount("a number")?,
+        Key::Method => options.method = Some(value.method()?),
+        Key::Body => options.body = Some(Body::Text(value.text.to_owned())),
+        Key::BodyFile => options.body = Some(Body::File(value.text.into())),
+        Key::Header => options.fields.push(value.field()?),
+        Key::Close => options.close = Some(CloseWord::AfterEach),
+        Key::Session => options.close = Some(CloseWord::After(value.count()?)),
+        Key::Think => options.think = value.think()?,
+        Key::Pipeline => options.pipelined = value.up_to(1024)?,
+        Key::Http => options.version = value.version()?,
+        Key::Streams => options.streams = value.up_to(10_000)?,
+        Key::Unix => options.unix = Some(value.text.into()),
+        Key::ConnectTo => options.connect_to = Some(value.address_and_port()?),
+        Key::Source => options.sources.extend(value.addresses()?),
+        Key::Ramp => options.ramp = value.time()?,
+        Key::WarmUp => options.warm_up = value.time()?,
+        Key::Timeout => options.timeout = value.time_above_zero()?,
+        Key::Status => options.statuses = GoodStatuses::These(value.statuses()?),
+        Key::Check => options.check = value.check()?,
+        Key::Manifest => options.check = Check::Checksum(Reference::Manifest(value.text.into())),
+        Key::Folder => options.check = Check::Checksum(Reference::Folder(value.text.into())),
+        Key::Modem => options.shape.read = Some(MODEM),
+        Key::ReadRate => options.shape.read = Some(value.bytes_per_second()?),
+        Key::SlowHead => options.shape.write_head = Some(value.bytes_per_second()?),
+        Key::SlowBody => options.shape.write_body = Some(value.bytes_per_second()?),
+        Key::HalfClose => options.shape.closing = Closing::HalfClose,
+        Key::Abort => options.shape.closing = Closing::AbortAfter(value.amount("a number of bytes")?),
+        Key::Insecure => options.trust = Trust::Any,
+        Key::Ca => options.trust = Trust::File(value.text.into()),
+        Key::ServerName => options.server_name = Some(value.text.to_owned()),
+        Key::NoResumption => options.resumption = Resumption::Off,
+        Key::Format
+        | Key::Output
+        | Key::MinAvailability
+        | Key::Quiet
+        | Key::Merge
+        | Key::Workers
+        | Key::Secret
+        | Key::Listen
+        | Key::Help
+        | Key::Version => {}
     }
-    let part: u64 = if part.is_empty() { 0 } else { part.parse().ok()? };
-    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(part * (factor / scale))
-}
-
-const TIME: &str = "a time, as 30, 500ms, 10s, 2m or 1h";
-
-/// Seconds, or a number with a unit.
-fn time(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let seconds = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = digits.parse().ok()?;
-    Duration::try_from_secs_f64(number * seconds)
-        .ok()
-        .filter(|time| *time <= Duration::from_secs(365 * 86400))
-}
-
-fn think(text: &str) -> Option<Think> {
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    let think = Think { least: time(least)?, most: time(most)? };
-    (think.least <= think.most).then_some(think)
-}
-
-fn count(text: &str) -> Option<u64> {
-    amount(text).filter(|&number| number > 0)
-}
-
-fn bounded(text: &str, most: usize) -> Option<usize> {
-    amount(text).and_then(|number| usize::try_from(number).ok()).filter(|number| (1..=most).contains(number))
-}
-
-fn positive(text: &str) -> Option<f64> {
-    if let Some(number) = amount(text) {
-        return Some(number as f64).filter(|number| *number > 0.0 && *number <= 1e8);
-    }
-    text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e8)
-}
-
-fn list<T: FromStr>(text: &str) -> Option<Vec<T>> {
-    text.split(',').map(|part| part.trim().parse().ok()).collect()
-}
-
-fn field(text: &str) -> Option<(String, String)> {
-    let (name, value) = text.split_once(':')?;
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_value = !value.contains(['\r', '\n', '\0']);
-    (is_name && is_value).then(|| (name.to_owned(), value.trim().to_owned()))
+    Ok(())
 }
 
 fn text(value: OsString) -> Result<String, UsageError> {
