@@ -606,6 +606,28 @@ fn streams_of_slow_clients_end_and_their_connection_goes_on() {
 }
 
 #[test]
+fn a_client_that_is_silent_within_its_body_ends_a_response_that_has_begun() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nbegun\\n'\ncat > /dev/null\n";
+    let server = site()
+        .script("read.cgi", script)
+        .config(EVERY_CGI)
+        .config("[timeouts]\nbody = \"1s\"\ndelay = 0\n[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
+        .start();
+    let mut client = connect(&server);
+    let mut request = Http2Request::new("POST", "/read.cgi", &[("content-length", "10")]);
+    request.body = vec![0; 10];
+    let stream = client.open(&request).expect("it is open");
+    client.send_frame(frame::DATA, 0, stream, b"1").expect("the server reads");
+    let kinds = [(); 3].map(|()| next_frame(&mut client));
+    assert_eq!(kinds.each_ref().map(|frame| frame.kind), [frame::HEADERS, frame::DATA, frame::RST_STREAM]);
+    assert_eq!((kinds[1].payload.as_slice(), code(&kinds[2], 0)), (&b"begun\n"[..], CANCEL));
+    server.wait_for_output("/read.cgi request too slow", TIMEOUT);
+    assert_eq!(server.count("timeout_body"), 1, "{}", server.stats());
+    let next = client.open(&Http2Request::get("/a.txt")).expect("the connection goes on");
+    while next_frame(&mut client).stream != next {}
+}
+
+#[test]
 fn serves_many_connections_at_the_same_time() {
     let server = site().file("large", vec![b'x'; 500_000]).config(PATIENT).start();
     thread::scope(|scope| {

@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use e2e::{Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
+use e2e::http2::{Http2, Http2Request, frame};
+use e2e::{Client, Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -365,6 +366,79 @@ fn grpc_passes_in_all_its_forms() {
          Nowhere UNIMPLEMENTED Method not found!\nfail late [b'one'] DATA_LOSS late\nserver stream 5000\n\
          client stream 5000000\nboth 20\nlarge True\nat once 200\ndeadline DEADLINE_EXCEEDED\nbehind it B\n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Sends back what comes. A stream at `/waits` begins its response behind the first message.
+async fn echo(stream: TcpStream) -> Result<(), h2::Error> {
+    let mut connection: Connected<_> = h2::server::handshake(stream).await?;
+    while let Some(request) = connection.accept().await {
+        let (request, mut respond) = request?;
+        tokio::spawn(async move {
+            let waits = request.uri().path() == "/waits";
+            let mut body = request.into_body();
+            let first = if waits { body.data().await } else { None };
+            let mut sender = respond.send_response(head(), false)?;
+            if let Some(first) = first {
+                sender.send_data(first?, false)?;
+            }
+            while let Some(data) = body.data().await {
+                sender.send_data(data?, false)?;
+            }
+            sender.send_data(Bytes::from_static(b"end"), true)
+        });
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stream_in_both_directions_may_be_silent_until_both_sides_are_for_long() {
+    let (address, _) = upstream(async |stream, _, _| echo(stream).await);
+    let config = format!(
+        "listen = \"127.0.0.1:0 http2\"\nworkers = 1\n[timeouts]\nbody = \"250ms\"\nupgraded = \"2s\"\ndelay = 0\n[log]\n\
+         access = \"stdout\"\nfields = '$request_uri $status $ended'\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{address}\"\nhttp2 = true\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let open = |client: &mut Http2, path: &str, fields: &[(&str, &str)]| {
+        let request = Http2Request { body: vec![0], ..Http2Request::new("POST", path, fields) };
+        client.open(&request).expect("the server reads")
+    };
+    let mut rows = Rows::new();
+    for path in ["/at-once", "/waits"] {
+        let stream = open(&mut client, path, &[]);
+        let mut kinds = Vec::new();
+        for message in ["one", "two"] {
+            // A silence in which the timeout of a body passes more than once.
+            thread::sleep(Duration::from_secs(1));
+            client.send_frame(frame::DATA, 0, stream, message.as_bytes()).expect("the server reads");
+            let data = loop {
+                let frame = client.next_frame_of(stream);
+                kinds.push(frame.kind);
+                if frame.kind != frame::HEADERS {
+                    break frame;
+                }
+            };
+            rows.check(path, String::from_utf8_lossy(&data.payload).as_ref(), message);
+        }
+        rows.check(path, kinds, vec![frame::HEADERS, frame::DATA, frame::DATA]);
+        let since = Instant::now();
+        let end = client.next_frame_of(stream);
+        rows.check(path, (end.kind, end.payload), (frame::RST_STREAM, vec![0, 0, 0, 8]));
+        rows.holds(path, &format!("{:?}", since.elapsed()), since.elapsed() > Duration::from_millis(1500));
+        server.wait_for_output(&format!("{path} 200 stream idle"), TIMEOUT);
+    }
+    rows.check("counted", server.count("timeout_upgraded"), 2);
+    // A response that has not begun.
+    let stream = open(&mut client, "/waits", &[]);
+    rows.check("a head", client.next_frame_of(stream).kind, frame::HEADERS);
+    server.wait_for_output("/waits 408", TIMEOUT);
+    // A body with a length is sent by the client alone.
+    let stream = open(&mut client, "/sized", &[("content-length", "9")]);
+    rows.check("a head", client.next_frame_of(stream).kind, frame::HEADERS);
+    rows.check("a reset", client.next_frame_of(stream).kind, frame::RST_STREAM);
+    server.wait_for_output("/sized 200 request too slow", TIMEOUT);
+    rows.check("counted", (server.count("timeout_upgraded"), server.count("timeout_body")), (3, 1));
 }
 
 /// The endpoint of the application: its state, its failures, and the reason of the last one.

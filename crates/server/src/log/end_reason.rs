@@ -35,6 +35,8 @@ pub enum EndReason {
     /// The parts of a page exceed their limit.
     TooMuchIncluded,
     UpgradedIdle,
+    /// Neither side has sent anything on an HTTP/2 stream on which both send by turns.
+    StreamIdle,
     NoPong,
     /// Its connection cannot have a task.
     OutOfMemory,
@@ -77,6 +79,7 @@ impl EndReason {
             EndReason::NotIncluded => "a part could not be included",
             EndReason::TooMuchIncluded => "more than include_bytes was included",
             EndReason::UpgradedIdle => "upgraded connection idle",
+            EndReason::StreamIdle => "stream idle",
             EndReason::NoPong => "client does not answer a ping",
             EndReason::OutOfMemory => "server out of memory",
             EndReason::Panicked => "the response failed",

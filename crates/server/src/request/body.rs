@@ -45,6 +45,10 @@ pub trait ReadBody {
         Trailers::new()
     }
 
+    /// The client and the consumer send by turns from now on, as with gRPC, and either may be silent for a while. Only a
+    /// connection that passes content in both directions at the same time knows that.
+    fn converse(&self) {}
+
     /// The next bytes, never empty; `None` at the end. Errors: the body is malformed, or larger than `limit`.
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>>;
 }
@@ -75,6 +79,13 @@ impl RequestBody {
         match self {
             RequestBody::None => Trailers::new(),
             RequestBody::Stream(body) => body.take_trailers(),
+        }
+    }
+
+    /// As `ReadBody::converse`.
+    pub fn converse(&self) {
+        if let RequestBody::Stream(body) = self {
+            body.converse();
         }
     }
 

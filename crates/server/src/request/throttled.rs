@@ -52,6 +52,10 @@ impl ReadBody for ThrottledBody {
         self.body.take_trailers()
     }
 
+    fn converse(&self) {
+        self.body.converse();
+    }
+
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
         let State { throttle, received, at, pause } = &mut *self.state.borrow_mut();
         if *at == received.len() {

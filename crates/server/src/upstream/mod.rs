@@ -216,6 +216,9 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
             let id = handler.upstream(services).ok_or(Status::SERVICE_UNAVAILABLE)?;
             let found = services.site.upstreams.get(id).zip(upstreams.pools.get(id));
             let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
+            if request.is_open_ended && upstream.http2 {
+                body.converse();
+            }
             let affinity = affinity(&upstream.balance, head, connection.client);
             let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);

@@ -6,6 +6,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 use taipan_http::trailers::Trailers;
 
+use crate::connection::Phase;
 use crate::request::body::Length;
 
 pub struct Incoming {
@@ -23,6 +24,7 @@ pub struct Incoming {
     pub interim: Interim,
     /// Whether something reads it.
     pub reader: Reader,
+    pub silence: Silence,
     /// Of what waits for more of it.
     pub waker: Option<Waker>,
 }
@@ -31,6 +33,14 @@ pub struct Incoming {
 pub enum Interim {
     Unsent,
     NotNeeded,
+}
+
+/// Whether the client may be silent while something waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    TooSlow,
+    /// As long as nothing is sent to it either.
+    Allowed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +71,7 @@ impl Incoming {
             is_awaited: head.expects_continue,
             interim,
             reader: Reader::Idle,
+            silence: Silence::TooSlow,
             waker: None,
         }
     }
@@ -76,7 +87,17 @@ impl Incoming {
             is_awaited: false,
             interim: Interim::NotNeeded,
             reader: Reader::Gone,
+            silence: Silence::TooSlow,
             waker: None,
+        }
+    }
+
+    /// What the task of its stream waits for, while its response, or more of that, is being made.
+    pub const fn phase(&self) -> Phase {
+        match (self.reader, self.silence) {
+            (Reader::Waiting, Silence::TooSlow) => Phase::Body,
+            (Reader::Waiting, Silence::Allowed) => Phase::Upgraded,
+            (Reader::Idle | Reader::Gone, _) => Phase::Respond,
         }
     }
 

@@ -11,7 +11,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::Http2;
-use super::incoming::{Incoming, Interim, Reader};
+use super::incoming::{Incoming, Interim, Reader, Silence};
 use crate::connection::Connections;
 use crate::connection::stream::Stream;
 use crate::handshake::TlsFacts;
@@ -112,6 +112,10 @@ impl ReadBody for StreamBody {
 
     fn take_trailers(&self) -> Trailers {
         self.with(Trailers::new(), |incoming| std::mem::take(&mut incoming.trailers))
+    }
+
+    fn converse(&self) {
+        self.with((), |incoming| incoming.silence = Silence::Allowed);
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -16,7 +16,6 @@ use taipan_http::status::Status;
 use taipan_http::target::Target;
 use tokio::time::Instant;
 
-use super::incoming::Reader;
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
@@ -40,9 +39,6 @@ pub struct StreamTask {
     /// Why it has ended by itself, for the log.
     pub ended: Cell<Option<EndReason>>,
 }
-
-/// The client is too slow with the body of its request.
-struct TooSlow;
 
 impl StreamTask {
     /// Responds, and makes the content until all of it is sent.
@@ -132,8 +128,7 @@ impl StreamTask {
         let response = Box::pin(connections.responder.respond(with_head, body, None));
         let response = match self.unless_too_slow(response).await {
             Ok(response) => response,
-            Err(TooSlow) => {
-                connections.services.counts.add(Count::TimeoutBody, 1);
+            Err(_) => {
                 exchange::error_response(&connections.services, head.method, Status::REQUEST_TIMEOUT, None)
             }
         };
@@ -175,25 +170,23 @@ impl StreamTask {
         body
     }
 
-    /// Awaits the response, unless the client is too slow with the body of its request.
-    async fn unless_too_slow(&self, response: impl Future<Output = Response>) -> Result<Response, TooSlow> {
-        // Boxed, so that its code is not copied for every kind of future: what waits does not need the speed.
-        let watch: Pin<Box<dyn Future<Output = TooSlow>>> = Box::pin(poll_fn(|cx| self.poll_watch(cx)));
-        tokio::select! {
-            biased;
-            response = response => Ok(response),
-            slow = watch => Err(slow),
-        }
+    /// Awaits the response, or more of it, unless the client is too slow with the body of its request.
+    async fn unless_too_slow<T>(&self, made: impl Future<Output = T>) -> Result<T, EndReason> {
+        let mut made = pin!(made);
+        poll_fn(|cx| match made.as_mut().poll(cx) {
+            Poll::Ready(made) => Poll::Ready(Ok(made)),
+            Poll::Pending => self.poll_watch(cx).map(Err),
+        })
+        .await
     }
 
-    fn poll_watch(&self, cx: &mut Context<'_>) -> Poll<TooSlow> {
-        // The consumer of the body was polled before this.
-        let waits = {
-            let mut http2 = self.shared.http2.borrow_mut();
-            http2.incoming(self.stream).is_some_and(|incoming| incoming.reader == Reader::Waiting)
-        };
-        let phase = if waits { Phase::Body } else { Phase::Respond };
-        if self.entry.state.phase() != phase {
+    /// The consumer of the body was polled before this.
+    fn poll_watch(&self, cx: &mut Context<'_>) -> Poll<EndReason> {
+        let state = &self.entry.state;
+        let phase =
+            self.shared.http2.borrow_mut().incoming(self.stream).map_or(Phase::Respond, |i| i.phase());
+        let has_broken_silence = phase == Phase::Upgraded && state.window() > 0;
+        if state.phase() != phase || has_broken_silence {
             self.enter(phase);
         }
         self.poll_deadline(cx)
@@ -211,10 +204,7 @@ impl StreamTask {
                     Ok(())
                 }
                 (Ok(_), _) => return,
-                (Err(TooSlow), _) => {
-                    self.shared.connections.services.counts.add(Count::TimeoutWrite, 1);
-                    Err(EndReason::ClientTooSlow)
-                }
+                (Err(why), _) => Err(why),
             };
             if let Err(why) = made {
                 return self.abort(why);
@@ -228,7 +218,7 @@ impl StreamTask {
         &self,
         cx: &mut Context<'_>,
         body: Option<&mut (dyn BodyStream + '_)>,
-    ) -> Poll<Result<Next, TooSlow>> {
+    ) -> Poll<Result<Next, EndReason>> {
         // The rest of the request's body is read meanwhile: a client may read only when it has sent all.
         if body.is_none_or(|body| body.poll_request_body(cx).is_ready()) {
             self.shared.http2.borrow_mut().abandon_body(self.stream);
@@ -273,7 +263,7 @@ impl StreamTask {
 
     async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), EndReason> {
         self.enter(Phase::Respond);
-        let chunk = body.next(&self.shared.connections.services).await;
+        let chunk = self.unless_too_slow(body.next(&self.shared.connections.services)).await?;
         let chunk = chunk.map_err(|_| body.abort_reason())?;
         let trailers = if chunk.is_none() { body.take_trailers() } else { Vec::new() };
         let mut http2 = self.shared.http2.borrow_mut();
@@ -301,7 +291,11 @@ impl StreamTask {
     /// Ends the stream before its end.
     fn abort(&self, why: EndReason) {
         let code = match why {
-            EndReason::ClientClosed | EndReason::ClientTooSlow | EndReason::Disconnected => ErrorCode::CANCEL,
+            EndReason::ClientClosed
+            | EndReason::ClientTooSlow
+            | EndReason::RequestTooSlow
+            | EndReason::StreamIdle
+            | EndReason::Disconnected => ErrorCode::CANCEL,
             _ => self.failure.get(),
         };
         self.shared.http2.borrow_mut().abort(self.stream, code, why);
@@ -313,7 +307,7 @@ impl StreamTask {
     }
 
     /// Ready when the deadline of the present phase has passed.
-    fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<TooSlow> {
+    fn poll_deadline(&self, cx: &mut Context<'_>) -> Poll<EndReason> {
         let state = &self.entry.state;
         match state.take_event(cx.waker()) {
             // `serve` ends it.
@@ -322,8 +316,24 @@ impl StreamTask {
                 self.enter(state.phase());
                 Poll::Pending
             }
-            Some(Event::CheckRate | Event::TimeOut) => Poll::Ready(TooSlow),
+            Some(Event::CheckRate | Event::TimeOut) => Poll::Ready(self.time_out()),
         }
+    }
+
+    fn time_out(&self) -> EndReason {
+        let (count, why) = match self.entry.state.phase() {
+            Phase::Write => (Count::TimeoutWrite, EndReason::ClientTooSlow),
+            Phase::Upgraded => (Count::TimeoutUpgraded, EndReason::StreamIdle),
+            Phase::Head
+            | Phase::Body
+            | Phase::Respond
+            | Phase::Receive
+            | Phase::Idle
+            | Phase::Linger
+            | Phase::Rejected => (Count::TimeoutBody, EndReason::RequestTooSlow),
+        };
+        self.shared.connections.services.counts.add(count, 1);
+        why
     }
 
     /// A stream that could send is slow only because of others, and the connection has a deadline of its own.

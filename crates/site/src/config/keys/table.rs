@@ -1985,7 +1985,8 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: time(10, DAY),
                 default: Value("\"20s\""),
                 example: "\"5s\"",
-                text: "How long a request body may arrive slower than `min_rate`.",
+                text: "How long a request body may arrive slower than `min_rate`, also when its response has begun. A body \
+                       without a length that passes from HTTP/2 to HTTP/2, as with gRPC, has `upgraded` instead.",
             },
             Key {
                 name: "write",
@@ -2015,7 +2016,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Value("\"10m\""),
                 example: "\"1h\"",
                 text: "How long nothing may pass on a connection whose protocol was switched, as to WebSocket, or in a tunnel \
-                       of the forward proxy. Then it is closed.",
+                       of the forward proxy, or on a stream of gRPC whose client can still send. Then it is closed.",
             },
             Key {
                 name: "websocket_ping",
