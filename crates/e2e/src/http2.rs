@@ -185,10 +185,16 @@ impl Http2 {
 
     /// Sends HEADERS on a new stream, which ends with it if there is no body. Returns the stream.
     pub fn open(&mut self, request: &Http2Request) -> Result<u32, Http2Error> {
+        let (stream, bytes) = self.opening(request);
+        self.send(bytes)?;
+        Ok(stream)
+    }
+
+    /// As `open`, but the caller sends the bytes.
+    pub fn opening(&mut self, request: &Http2Request) -> (u32, Vec<u8>) {
         let stream = self.next_stream;
         self.next_stream += 2;
-        self.send(headers(stream, request))?;
-        Ok(stream)
+        (stream, headers(stream, request))
     }
 
     pub fn send_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), Http2Error> {

@@ -12,6 +12,8 @@ const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
 const EVERY_CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
 /// A busy machine must not make the server shed requests.
 const PATIENT: &str = "[timeouts]\ndelay = 0\n";
+/// A type of frames that is ignored.
+const UNKNOWN: u8 = 0xfa;
 const NO_ERROR: u32 = 0;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -257,6 +259,69 @@ fn logs_each_request_once_with_its_version() {
     for text in expected {
         assert_eq!(lines.matches(text).count(), 1, "{text}: {lines}");
     }
+}
+
+#[test]
+fn logs_each_request_whose_stream_ends_at_once_and_why() {
+    const MANY: usize = 50;
+    let server = site()
+        .script("read.cgi", "#!/bin/sh\ncat > /dev/null\n")
+        .config(EVERY_CGI)
+        .config(PATIENT)
+        .config("[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
+        .start();
+    let mut client = connect(&server);
+    let post = |target: &str| Http2Request {
+        body: vec![0],
+        ..Http2Request::new("POST", target, &[("content-length", "9")])
+    };
+    // While one stream waits, the connection has a task. It reads the resets before the other streams' tasks have a turn.
+    client.open(&post("/read.cgi?first")).expect("it is open");
+    client.get("/a.txt");
+    let (mut frames, mut resets) = (Vec::new(), Vec::new());
+    for _ in 0..MANY {
+        let (stream, bytes) = client.opening(&post("/read.cgi"));
+        frames.extend(bytes);
+        append(&mut resets, frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+    }
+    while frames.len() < 128 * 1024 {
+        append(&mut frames, UNKNOWN, 0, 0, &[0; 16_384]);
+    }
+    frames.extend(resets);
+    client.client().send(frames);
+    for _ in 0..MANY {
+        let stream = client.open(&post("/read.cgi?long")).expect("it is open");
+        // Its task waits when this is answered.
+        client.get("/a.txt");
+        client.send_frame(frame::DATA, flag::END_STREAM, stream, b"a").expect("the server reads");
+        assert_eq!(code(&client.next_frame_of(stream), 0), 1, "PROTOCOL_ERROR");
+    }
+    let counts = || {
+        let log = server.stdout();
+        ["/read.cgi stream reset by the client", "/read.cgi?long the client sent malformed frames"]
+            .map(|line| log.matches(line).count())
+    };
+    assert!(wait_until(TIMEOUT, || counts() == [MANY, MANY]), "{:?} of {MANY}", counts());
+}
+
+#[test]
+fn refuses_a_large_file_without_a_head_while_too_many_streams_wait() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\nsleep 30\n")
+        .file("large", vec![b'x'; 300_000])
+        .config(EVERY_CGI)
+        .config("[http2]\nwaiting = 1\n[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
+        .start();
+    let mut client = connect(&server);
+    client.get("/a.txt");
+    // The first stream that waits needs no place.
+    for _ in 0..2 {
+        client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
+    }
+    let refused = client.open(&Http2Request::get("/large")).expect("it is open");
+    let frame = next_frame(&mut client);
+    assert_eq!((frame.kind, frame.stream, code(&frame, 0)), (frame::RST_STREAM, refused, 7));
+    server.wait_for_output("/large too many streams wait", TIMEOUT);
 }
 
 #[test]

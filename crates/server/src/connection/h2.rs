@@ -12,6 +12,7 @@ mod stream_task;
 pub mod task;
 mod tunnel_stream;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::Waker;
@@ -67,8 +68,8 @@ pub struct Http2 {
     out: Vec<u8>,
     /// Streams whose response is not complete, apart from those of the fast path.
     streams: HashMap<StreamId, Stream>,
-    /// Streams that are to get a task.
-    starts: Vec<(StreamId, Start)>,
+    /// Streams that are to get a task, if they have not ended before.
+    unstarted: Vec<StreamId>,
     /// Responses whose last bytes are being sent.
     finished: Vec<Outgoing>,
     /// Responses so far.
@@ -89,15 +90,24 @@ enum State {
 
 /// A stream that waits for something.
 struct Stream {
+    /// What its task has not taken yet. Other streams may have their turn before it.
+    start: Option<Start>,
     incoming: Incoming,
     /// `None`: the response has not begun.
     outgoing: Option<Outgoing>,
     /// Of its task, which waits until it has to make more content.
     waker: Option<Waker>,
-    task: Option<AbortHandle>,
-    /// The deadlines of its task.
-    deadline: Option<Rc<ConnectionState>>,
+    task: Option<TaskHandle>,
     _permit: Option<Permit>,
+}
+
+/// The task of a stream, from outside.
+pub struct TaskHandle {
+    abort: AbortHandle,
+    /// Its deadlines.
+    deadline: Rc<ConnectionState>,
+    /// Why its stream has ended before its end.
+    ended: Rc<Cell<Option<EndReason>>>,
 }
 
 /// Where the task of a stream begins.
@@ -200,7 +210,7 @@ impl Http2 {
             frames: Connection::new(&limits, &mut out),
             out,
             streams: HashMap::new(),
-            starts: Vec::new(),
+            unstarted: Vec::new(),
             finished: Vec::new(),
             requests: 0,
             state: State::Open,
@@ -254,7 +264,7 @@ impl Http2 {
         self.frames.trim();
         self.out = Vec::new();
         self.streams.shrink_to_fit();
-        (self.starts, self.finished) = (Vec::new(), Vec::new());
+        (self.unstarted, self.finished) = (Vec::new(), Vec::new());
     }
 
     /// Whether the rest of a frame is awaited.
@@ -378,7 +388,7 @@ impl Http2 {
         let incoming = Incoming::new(&head, end);
         if self.insert(connections, stream, incoming, &mut gathered.out) {
             let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
-            self.starts.push((stream, Start::Request(Box::new(request))));
+            self.start(stream, Start::Request(Box::new(request)));
         }
     }
 
@@ -408,9 +418,17 @@ impl Http2 {
             }
         };
         let waiting =
-            Stream { incoming, outgoing: None, waker: None, task: None, deadline: None, _permit: permit };
+            Stream { start: None, incoming, outgoing: None, waker: None, task: None, _permit: permit };
         self.streams.insert(stream, waiting);
         true
+    }
+
+    /// The stream is to get a task, which begins so.
+    fn start(&mut self, stream: StreamId, start: Start) {
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            waiting.start = Some(start);
+            self.unstarted.push(stream);
+        }
     }
 
     /// Rejects a request whose head breaks a rule.
@@ -433,8 +451,8 @@ impl Http2 {
     fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {
         let dropped = match self.streams.get_mut(&stream) {
             Some(waiting) => {
-                if let Some(deadline) = &waiting.deadline {
-                    deadline.moved(data.len() as u64);
+                if let Some(task) = &waiting.task {
+                    task.deadline.moved(data.len() as u64);
                 }
                 let dropped = waiting.incoming.receive(data);
                 if end {
@@ -469,12 +487,8 @@ impl Http2 {
             && gathered.has_space(content.len());
         if !is_whole {
             let body = self.begin(connections, stream, head, origin, response, &mut gathered.out);
-            if self.streams.contains_key(&stream) {
-                let client = origin.client;
-                let start = body.map_or(Start::Content(client), |body| Start::Body(client, body));
-                self.starts.push((stream, start));
-            }
-            return;
+            let client = origin.client;
+            return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
         }
         let start = gathered.out.len();
         let block = response.head.block(block::encode);
@@ -496,8 +510,15 @@ impl Http2 {
         mut response: Response,
         out: &mut Vec<u8>,
     ) -> Option<Box<dyn BodyStream>> {
-        let start = out.len();
         let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
+        let has_place = is_empty
+            || self.streams.contains_key(&stream)
+            || self.insert(connections, stream, Incoming::none(), out);
+        if !has_place {
+            self.log_refused(connections, head, origin, &response);
+            return None;
+        }
+        let start = out.len();
         self.frames.headers(stream, response.head.block(block::encode), is_empty, out);
         let added = out.len() - start;
         for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
@@ -519,18 +540,26 @@ impl Http2 {
             }
         }
         let is_ready = outgoing.left().0 > 0;
-        if !self.streams.contains_key(&stream) {
-            let incoming = Incoming::none();
-            if !self.insert(connections, stream, incoming, out) {
-                outgoing.end_early(EndReason::TooManyStreams);
-                return None;
-            }
-        }
         if let Some(waiting) = self.streams.get_mut(&stream) {
             waiting.outgoing = Some(outgoing);
         }
         self.frames.set_ready(stream, is_ready);
         body
+    }
+
+    /// Writes the log line of a response that is not sent, as too many streams wait. The client may request it again.
+    #[cold]
+    fn log_refused(
+        &mut self,
+        connections: &Connections,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        response: &Response,
+    ) {
+        let (mut records, why) = (Records::default(), EndReason::TooManyStreams);
+        self.record(connections, head, origin, response, 0, &mut records);
+        records.end_early(why);
+        self.services.access.write(&self.services.counts, &records, 0, None, Some(why));
     }
 
     /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
@@ -596,8 +625,8 @@ impl Http2 {
         let sent = self.frames.data_from(stream, wanted, ends, out, |out, allowed| {
             filled = outgoing.fill(allowed.min(limit), out);
         });
-        if let Some(deadline) = &waiting.deadline {
-            deadline.moved(sent as u64);
+        if let Some(task) = &waiting.task {
+            task.deadline.moved(sent as u64);
         }
         if let Err(why) = filled {
             self.frames.reset(stream, ErrorCode::INTERNAL_ERROR, out);
@@ -621,7 +650,6 @@ impl Http2 {
     /// The last bytes of a response are in the output.
     fn finish(&mut self, stream: StreamId) {
         let Some(waiting) = self.streams.remove(&stream) else { return };
-        self.starts.retain(|(other, _)| *other != stream);
         self.finished.extend(waiting.outgoing);
         if let Some(waker) = waiting.waker {
             waker.wake();
@@ -631,16 +659,8 @@ impl Http2 {
     /// Forgets a stream that ends before its end.
     fn end(&mut self, stream: StreamId, why: EndReason) {
         let Some(waiting) = self.streams.remove(&stream) else { return };
-        for (_, start) in self.starts.extract_if(.., |(other, _)| *other == stream) {
-            if let Start::Request(request) = start {
-                log_unstarted(
-                    &self.services,
-                    (self.peer, self.destination),
-                    &request,
-                    self.tls.as_ref(),
-                    why,
-                );
-            }
+        if let Some(Start::Request(request)) = waiting.start {
+            log_unstarted(&self.services, (self.peer, self.destination), &request, self.tls.as_ref(), why);
         }
         if let Some(mut outgoing) = waiting.outgoing {
             let has_left =
@@ -649,7 +669,8 @@ impl Http2 {
             outgoing.end_early(why);
         }
         if let Some(task) = waiting.task {
-            task.abort();
+            task.ended.set(Some(why));
+            task.abort.abort();
         }
     }
 
@@ -704,20 +725,27 @@ impl Http2 {
     }
 
     /// Takes the streams that are to get a task.
-    pub fn take_starts(&mut self) -> Vec<(StreamId, Start)> {
-        std::mem::take(&mut self.starts)
+    pub fn take_unstarted(&mut self) -> Vec<StreamId> {
+        let mut unstarted = std::mem::take(&mut self.unstarted);
+        unstarted.retain(|stream| self.streams.contains_key(stream));
+        unstarted
     }
 
     /// A stream has a task.
-    pub fn on_started(&mut self, stream: StreamId, task: AbortHandle, deadline: Rc<ConnectionState>) {
+    pub fn on_started(&mut self, stream: StreamId, task: TaskHandle) {
         if let Some(stream) = self.streams.get_mut(&stream) {
-            (stream.task, stream.deadline) = (Some(task), Some(deadline));
+            stream.task = Some(task);
         }
+    }
+
+    /// Where the task of a stream begins, once. `None`: the stream has ended before.
+    pub fn take_start(&mut self, stream: StreamId) -> Option<Start> {
+        self.streams.get_mut(&stream)?.start.take()
     }
 
     /// Ends the streams whose tasks have panicked.
     pub fn abort_panicked(&mut self) {
-        let is_over = |stream: &Stream| stream.task.as_ref().is_some_and(AbortHandle::is_finished);
+        let is_over = |stream: &Stream| stream.task.as_ref().is_some_and(|task| task.abort.is_finished());
         let over = self.streams.iter().filter(|(_, stream)| is_over(stream)).map(|(id, _)| *id);
         for stream in over.collect::<Vec<_>>() {
             self.abort(stream, ErrorCode::INTERNAL_ERROR, EndReason::Panicked);

@@ -1,6 +1,6 @@
 //! What the task of a connection shares with the tasks of its streams.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -15,7 +15,6 @@ use super::incoming::{Incoming, Interim, Reader, Silence};
 use crate::connection::Connections;
 use crate::connection::stream::Stream;
 use crate::handshake::TlsFacts;
-use crate::log::EndReason;
 use crate::request::body::{BodyError, Length, ReadBody};
 
 pub struct Shared {
@@ -27,8 +26,6 @@ pub struct Shared {
     pub tls: Option<Rc<TlsFacts>>,
     /// Of the connection's task.
     waker: RefCell<Option<Waker>>,
-    /// Why the connection has ended, for the log.
-    pub ended: Cell<Option<EndReason>>,
 }
 
 impl Shared {
@@ -36,7 +33,7 @@ impl Shared {
     pub fn new(connections: Rc<Connections>, http2: Http2, stream: &Stream) -> Shared {
         let local = http2.destination.address().or_else(|| stream.local());
         let (http2, tls) = (RefCell::new(http2), stream.tls_facts());
-        Shared { connections, http2, local, tls, waker: RefCell::default(), ended: Cell::new(None) }
+        Shared { connections, http2, local, tls, waker: RefCell::default() }
     }
 
     /// `None`: a stream's task still has it.

@@ -36,13 +36,15 @@ pub struct StreamTask {
     pub entry: TableEntry,
     /// With which the stream is reset when its content cannot be completed, and that is not because of the client.
     pub failure: Cell<ErrorCode>,
-    /// Why it has ended by itself, for the log.
-    pub ended: Cell<Option<EndReason>>,
+    /// Why its stream has ended before its end, for the log.
+    pub ended: Rc<Cell<Option<EndReason>>>,
 }
 
 impl StreamTask {
     /// Responds, and makes the content until all of it is sent.
-    pub async fn serve(self, start: Start) {
+    pub async fn serve(self) {
+        let start = self.shared.http2.borrow_mut().take_start(self.stream);
+        let Some(start) = start else { return };
         let ended = {
             let responding = pin!(self.respond_or_go_on(start));
             let disconnected = poll_fn(|cx| {
@@ -369,14 +371,13 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let Shared { connections, ended, .. } = &*self.task.shared;
-        let why = ended.get().or(self.task.ended.get()).unwrap_or(EndReason::StreamReset);
-        let (status, why) = match std::thread::panicking() {
-            true => (Status::INTERNAL_SERVER_ERROR, EndReason::Panicked),
-            false => (Status::BAD_REQUEST, why),
+        let connections = &self.task.shared.connections;
+        let why = self.task.ended.get().unwrap_or_else(EndReason::dropped);
+        let status = match why {
+            EndReason::Panicked => Status::INTERNAL_SERVER_ERROR,
+            _ => Status::BAD_REQUEST,
         };
-        let has_left = !std::thread::panicking();
-        connections.services.counts.add(Count::Abandoned, u64::from(has_left));
+        connections.services.counts.add(Count::Abandoned, u64::from(why != EndReason::Panicked));
         let tls = self.task.shared.tls.as_ref();
         log_unanswered(&connections.services, Some(self.head), self.origin, tls, status, why);
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::shared::Shared;
 use super::stream_task::StreamTask;
-use super::{Answered, Http2, Then};
+use super::{Answered, Http2, TaskHandle, Then};
 use crate::connection::client::Client;
 use crate::connection::output::{Output, SendError};
 use crate::connection::stream::{More, SendStream, Stream};
@@ -311,18 +311,18 @@ impl Http2Task {
     fn start_streams(&mut self) {
         let connections = &self.shared.connections;
         let now = connections.services.clock.ticks();
-        let starts = self.shared.http2.borrow_mut().take_starts();
-        for (stream, start) in starts {
+        let unstarted = self.shared.http2.borrow_mut().take_unstarted();
+        for stream in unstarted {
             self.waited = Waited::Yes;
             let identity = ConnectionIdentity { id: None, peer: self.client.peer().into() };
             let entry = connections.stream_table.insert(identity, Phase::Respond, now);
             let deadline = entry.state.clone();
             let failure = Cell::new(ErrorCode::INTERNAL_ERROR);
-            let (shared, ended) = (self.shared.clone(), Cell::default());
-            let task = StreamTask { shared, stream, entry, failure, ended }.serve(start);
+            let (shared, ended) = (self.shared.clone(), Rc::<Cell<_>>::default());
+            let task = StreamTask { shared, stream, entry, failure, ended: ended.clone() }.serve();
             debug_assert!(size_of_val(&task) as u64 <= memory::TASK);
-            let task = self.streams.spawn_local(task);
-            self.shared.http2.borrow_mut().on_started(stream, task, deadline);
+            let abort = self.streams.spawn_local(task);
+            self.shared.http2.borrow_mut().on_started(stream, TaskHandle { abort, deadline, ended });
         }
     }
 
@@ -361,7 +361,6 @@ impl Http2Task {
     /// Ends all streams with the connection.
     fn end(mut self, why: EndReason) {
         self.end_outputs(why);
-        self.shared.ended.set(Some(why));
         self.shared.http2.borrow_mut().end_all(why);
     }
 
