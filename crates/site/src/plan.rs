@@ -12,7 +12,9 @@ use taipan_http::target::{SafePath, Scheme};
 
 use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
-use crate::model::{Action, Dotfiles, FallbackFor, FileRules, Host, LanguageFallback, NamedRoot, Route};
+use crate::model::{
+    Action, Dotfiles, FallbackFor, FileRules, Host, LanguageFallback, NamedRoot, Route, Suffixes,
+};
 use crate::monitor::Monitor;
 use crate::published::Text;
 use crate::route::{Pattern, RouteId, is_folder};
@@ -61,6 +63,8 @@ pub struct FilesPlan<'s, 'p> {
     pub rules: &'s FileRules,
     /// Names of index files, without those that are scripts.
     pub index: Cow<'s, [String]>,
+    /// Those that do not lead to a script.
+    pub suffixes: Cow<'s, Suffixes>,
     /// The number of leading segments of `path` that are not beneath `root`.
     strip: usize,
 }
@@ -380,8 +384,8 @@ fn plan_files<'s, 'p>(
     if route.files.has_hidden() {
         return plan_without_private(host, route, root, strip, path);
     }
-    let (rules, index) = (&route.files, index_files(host, route, &path));
-    PlannedAction::Files(FilesPlan { root, path, rules, index, strip })
+    let (index, suffixes) = (index_files(host, route, &path), suffixes(host, route, &path));
+    PlannedAction::Files(FilesPlan { root, path, rules: &route.files, index, suffixes, strip })
 }
 
 /// For a root with files that are never served.
@@ -394,8 +398,9 @@ fn plan_without_private<'s, 'p>(
     path: SafePath<'p>,
 ) -> PlannedAction<'s, 'p> {
     let (rules, mut index) = (&route.files, index_files(host, route, &path));
-    let planned = |index| FilesPlan { root, path: path.clone(), rules, index, strip };
-    let below = planned(Cow::Borrowed(&[])).below().into_owned();
+    let mut suffixes = suffixes(host, route, &path);
+    let planned = |index, suffixes| FilesPlan { root, path: path.clone(), rules, index, suffixes, strip };
+    let below = planned(Cow::Borrowed(&[]), suffixes.clone()).below().into_owned();
     if rules.hides(&below) {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::Private);
     }
@@ -403,7 +408,11 @@ fn plan_without_private<'s, 'p>(
     if index.iter().any(hides) {
         index.to_mut().retain(|name| !hides(name));
     }
-    PlannedAction::Files(planned(index))
+    let hides = |suffix: &String| below.with_suffix(suffix).is_some_and(|path| rules.hides(&path));
+    if suffixes.iter().any(hides) {
+        suffixes.to_mut().retain(|suffix| !hides(suffix));
+    }
+    PlannedAction::Files(planned(index, suffixes))
 }
 
 /// The index files that may be sent: the source of a script is never sent, nor a file whose own route has another
@@ -418,6 +427,18 @@ fn index_files<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, [S
         return Cow::Borrowed(names);
     }
     Cow::Owned(names.iter().filter(|name| !is_unsent(name)).cloned().collect())
+}
+
+/// The suffixes of files that may be sent, as with index files.
+fn suffixes<'s>(host: &Host, route: &'s Route, path: &SafePath) -> Cow<'s, Suffixes> {
+    let suffixes = &route.files.suffixes;
+    let is_unsent = |suffix: &String| path.with_suffix(suffix).is_some_and(|path| is_unsent(host, &path));
+    if !host.routes.has_unsent_files() || !suffixes.iter().any(is_unsent) {
+        return Cow::Borrowed(suffixes);
+    }
+    let mut sent = suffixes.clone();
+    sent.retain(|suffix| !is_unsent(suffix));
+    Cow::Owned(sent)
 }
 
 fn is_unsent(host: &Host, file: &SafePath) -> bool {

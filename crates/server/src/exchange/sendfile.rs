@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use site::model::Route;
+use site::model::{Route, Suffixes};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -63,12 +63,12 @@ impl Exchange<'_> {
     }
 }
 
-/// Finds the file alone: neither an index file nor a precompressed file. Reads nothing of it.
+/// Finds the file alone: neither an index file nor another one that stands for it. Reads nothing of it.
 fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query<'static> {
     let query = Query::new(root, below, &route.files, 0);
     let (index, precompressed) = (Cow::Borrowed(&[][..]), Cow::Borrowed(&[][..]));
-    Query { index, precompressed, gunzip: false, alternates: Arc::default(), meta: None, ..query }
-        .into_owned()
+    let (suffixes, alternates) = (Cow::Owned(Suffixes::default()), Arc::default());
+    Query { index, suffixes, precompressed, gunzip: false, alternates, meta: None, ..query }.into_owned()
 }
 
 fn response(

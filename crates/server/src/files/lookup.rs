@@ -13,7 +13,8 @@ use site::field_file::{MAX_AS_IS, MAX_FIELDS_SIZE};
 use site::image_map;
 use site::includes::{Includes, MAX_PARSED};
 use site::memory;
-use site::model::{EtagFrom, FileRules, MetaFiles, Special, SpecialFiles, Symlinks};
+use site::model::{EtagFrom, FileRules, MetaFiles, Special, SpecialFiles, Suffixes, Symlinks};
+use site::plan::FilesPlan;
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
@@ -28,6 +29,7 @@ pub struct Query<'a> {
     pub root: Root,
     pub path: SafePath<'a>,
     pub index: Cow<'a, [String]>,
+    pub suffixes: Cow<'a, Suffixes>,
     pub symlinks: Symlinks,
     pub precompressed: Cow<'a, [Coding]>,
     pub gunzip: bool,
@@ -110,6 +112,7 @@ impl<'a> Query<'a> {
     pub fn new(root: Root, path: SafePath<'a>, rules: &'a FileRules, keep_up_to: u64) -> Query<'a> {
         let FileRules {
             index,
+            suffixes,
             symlinks,
             precompressed,
             gunzip,
@@ -126,6 +129,7 @@ impl<'a> Query<'a> {
             root,
             path,
             index: Cow::Borrowed(index),
+            suffixes: Cow::Borrowed(suffixes),
             symlinks: *symlinks,
             precompressed: Cow::Borrowed(precompressed),
             gunzip: *gunzip,
@@ -139,11 +143,21 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// For the files of a plan.
+    pub fn of_plan(root: Root, planned: &'a FilesPlan<'_, '_>, keep_up_to: u64) -> Query<'a> {
+        Query {
+            index: Cow::Borrowed(&*planned.index),
+            suffixes: Cow::Borrowed(&*planned.suffixes),
+            ..Query::new(root, planned.below(), planned.rules, keep_up_to)
+        }
+    }
+
     /// For another thread.
     pub fn into_owned(self) -> Query<'static> {
         Query {
             path: self.path.into_owned(),
             index: Cow::Owned(self.index.into_owned()),
+            suffixes: Cow::Owned(self.suffixes.into_owned()),
             precompressed: Cow::Owned(self.precompressed.into_owned()),
             ..self
         }
@@ -269,18 +283,40 @@ impl<'a> Run<'a> {
                 (FileType::RegularFile, false) => Some(found),
                 (FileType::RegularFile, true) => return Err(OpenError::Missing),
                 (FileType::Directory, true) => return self.index(found.stamp),
-                (FileType::Directory, false) => return Ok(Candidates::Folder(found.stamp)),
+                (FileType::Directory, false) => {
+                    let named = self.first_with(&self.query.suffixes.before_folder)?;
+                    return Ok(named.unwrap_or(Candidates::Folder(found.stamp)));
+                }
                 _ => return Err(OpenError::Denied),
             },
             Err(OpenError::Missing) if !path.is_folder() => None,
             Err(error) => return Err(error),
         };
-        self.alternates(path.borrowed(), plain)
+        match self.alternates(path.borrowed(), plain) {
+            Err(OpenError::Missing) => self.first_with(self.query.suffixes.iter())?.ok_or(OpenError::Missing),
+            found => found,
+        }
     }
 
     fn index(&self, folder: Stamp) -> Result<Candidates<'a>, OpenError> {
-        for name in &*self.query.index {
-            let Some(path) = self.query.path.join(name) else { continue };
+        let files = self.query.index.iter().filter_map(|name| self.query.path.join(name));
+        Ok(self.first_of(files)?.unwrap_or(Candidates::Folder(folder)))
+    }
+
+    /// The first file that the path with one of these suffixes leads to.
+    fn first_with<'s>(
+        &self,
+        suffixes: impl IntoIterator<Item = &'s String>,
+    ) -> Result<Option<Candidates<'a>>, OpenError> {
+        self.first_of(suffixes.into_iter().filter_map(|suffix| self.query.path.with_suffix(suffix)))
+    }
+
+    /// The first of these files that exists.
+    fn first_of(
+        &self,
+        paths: impl Iterator<Item = SafePath<'static>>,
+    ) -> Result<Option<Candidates<'a>>, OpenError> {
+        for path in paths {
             let plain = match self.inspect(&path) {
                 Ok(found) if found.kind == FileType::RegularFile => Some(found),
                 Ok(_) => continue,
@@ -289,10 +325,10 @@ impl<'a> Run<'a> {
             };
             match self.alternates(path, plain) {
                 Err(OpenError::Missing) => {}
-                found => return found,
+                found => return found.map(Some),
             }
         }
-        Ok(Candidates::Folder(folder))
+        Ok(None)
     }
 
     /// The file at `path`, if it exists, and those that stand for it in other languages and charsets.

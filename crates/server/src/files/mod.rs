@@ -20,7 +20,6 @@ pub mod roots;
 pub mod script;
 pub mod table;
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -149,8 +148,7 @@ impl Files {
             Ok(root) => root,
             Err(status) => return Probe::Failed(status),
         };
-        let index = Cow::Borrowed(&*planned.index);
-        let query = Query { index, ..Query::new(root, planned.below(), planned.rules, self.keep_up_to) };
+        let query = Query::of_plan(root, planned, self.keep_up_to);
         let cached = self.cached(host, path.as_str());
         let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
         let result = query.lookup_if_changed(stamps, Wait::Never);

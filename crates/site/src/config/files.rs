@@ -17,12 +17,13 @@ use crate::includes::Includes;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
     Dotfiles, EtagFrom, Fallback, FileRules, Interpreter, Listing, MetaFiles, Script, Scripts, SpecialFiles,
-    Symlinks,
+    Suffixes, Symlinks,
 };
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
-const FILE_KEYS: [&str; 28] = [
+const FILE_KEYS: [&str; 29] = [
     "index",
+    "try_suffixes",
     "fallback",
     "listing",
     "dotfiles",
@@ -83,6 +84,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
     });
     FileRules {
         index: index(section).unwrap_or_else(|| with_fallback(section, &inherited.index, fallback)),
+        suffixes: suffixes(section).unwrap_or_else(|| inherited.suffixes.clone()),
         listing: match section.has("listing_program") {
             true => Listing::On,
             false => listing.unwrap_or(inherited.listing),
@@ -172,6 +174,34 @@ fn index(section: &Section) -> Option<Vec<String>> {
         }
     }
     Some(names.into_iter().map(|name| name.value.to_owned()).collect())
+}
+
+/// Suffixes of one section: each of them may be a lookup.
+const MAX_SUFFIXES: usize = 8;
+
+fn suffixes(section: &Section) -> Option<Suffixes> {
+    let given = section.texts("try_suffixes")?;
+    let root = SafePath::parse("/").ok()?;
+    let is_end_of_name = |text: &str| !text.is_empty() && root.join(&["x", text].concat()).is_some();
+    let mut suffixes = Suffixes::default();
+    let mut folder = None;
+    for (at, suffix) in given.iter().enumerate() {
+        match suffix.value {
+            "/" if folder.is_none() => folder = Some(at),
+            text if is_end_of_name(text) => suffixes.before_folder.push(text.to_owned()),
+            text => {
+                let what = format!("\"{}\" is no end of a name", text.escape_debug());
+                section.errors.add(suffix.place, what, "write e.g. \".html\", and \"/\" once for the folder");
+            }
+        }
+    }
+    if let Some(suffix) = given.get(MAX_SUFFIXES) {
+        let what = format!("there are more than {MAX_SUFFIXES} suffixes");
+        section.errors.add(suffix.place, what, "write those that names have");
+    }
+    suffixes.without_folder = folder
+        .map_or_else(Vec::new, |at| suffixes.before_folder.split_off(at.min(suffixes.before_folder.len())));
+    Some(suffixes)
 }
 
 fn precompressed(section: &Section) -> Option<Vec<Coding>> {

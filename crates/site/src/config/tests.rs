@@ -830,6 +830,21 @@ fn leaves_out_index_files_whose_route_responds() {
 }
 
 #[test]
+fn leaves_out_suffixes_of_files_whose_route_responds() {
+    let site = site(
+        "try_suffixes = [\".a\", \".b\", \"/\", \".c\"]\n[[route]]\npath = \"/gone.b\"\nreturn = 410\n\
+         [[route]]\npath = \"*.c\"\ninterpreter = \"/bin/sh\"\n[[route]]\npath = \"/none/\"\ntry_suffixes = []\n\
+         [[route]]\npath = \"/last/\"\ntry_suffixes = [\"/\", \".d\"]",
+    );
+    for (path, expected) in [("/x", ".a .b, "), ("/gone", ".a, "), ("/none/x", ", "), ("/last/x", ", .d")] {
+        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap());
+        let PlannedAction::Files(files) = plan.action else { panic!("{path} has files") };
+        let Suffixes { before_folder, without_folder } = &*files.suffixes;
+        assert_eq!(format!("{}, {}", before_folder.join(" "), without_folder.join(" ")), expected, "{path}");
+    }
+}
+
+#[test]
 fn finds_hosts_by_their_names() {
     let further = "[[host]]\nnames = [\"b.example\", \"*.c.example\"]\nroot = \"b\"\n";
     let text = format!("{TWO_LINES}names = \"a.example\"\n{further}");
@@ -1321,6 +1336,18 @@ fn rejects_settings_that_cannot_be_sent() {
     check_after(
         "index = \"a/b\"",
         &["site.toml:3: \"a/b\" is not a file name; write a name without slashes, e.g. \"index.html\""],
+    );
+    check_after(
+        "try_suffixes = [\".html\", \"\", \"/\", \"/\", \"/index.html\"]",
+        &[
+            "site.toml:3: \"\" is no end of a name; write e.g. \".html\", and \"/\" once for the folder",
+            "site.toml:3: \"/\" is no end of a name; write e.g. \".html\", and \"/\" once for the folder",
+            "site.toml:3: \"/index.html\" is no end of a name; write e.g. \".html\", and \"/\" once for the folder",
+        ],
+    );
+    check_after(
+        "try_suffixes = [\"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\", \"8\", \"9\"]",
+        &["site.toml:3: there are more than 8 suffixes; write those that names have"],
     );
 }
 

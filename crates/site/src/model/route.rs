@@ -169,6 +169,7 @@ pub enum NamedRoot {
 #[derive(Debug, Clone)]
 pub struct FileRules {
     pub index: Vec<String>,
+    pub suffixes: Suffixes,
     pub listing: Listing,
     pub dotfiles: Dotfiles,
     pub symlinks: Symlinks,
@@ -191,6 +192,31 @@ pub struct FileRules {
     pub private: Arc<[SafePath<'static>]>,
     /// The names of folders with metafiles. Nothing in them is served.
     pub meta_folders: Arc<[String]>,
+}
+
+/// Ends of names that are tried behind a path without a slash at its end, where it names no file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suffixes {
+    /// They precede the folder of the path.
+    pub before_folder: Vec<String>,
+    /// They are for paths without a folder.
+    pub without_folder: Vec<String>,
+}
+
+impl Suffixes {
+    pub fn is_empty(&self) -> bool {
+        self.before_folder.is_empty() && self.without_folder.is_empty()
+    }
+
+    /// In the order in which they are tried.
+    pub fn iter(&self) -> impl Iterator<Item = &String> {
+        self.before_folder.iter().chain(&self.without_folder)
+    }
+
+    pub fn retain(&mut self, is_kept: impl Fn(&String) -> bool) {
+        self.before_folder.retain(&is_kept);
+        self.without_folder.retain(is_kept);
+    }
 }
 
 /// Which files are more than their content.
@@ -434,6 +460,7 @@ impl Default for FileRules {
     fn default() -> FileRules {
         FileRules {
             index: vec!["index.html".to_owned()],
+            suffixes: Suffixes::default(),
             listing: Listing::Off,
             dotfiles: Dotfiles::Deny,
             symlinks: Symlinks::Beneath,

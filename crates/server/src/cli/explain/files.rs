@@ -1,6 +1,5 @@
 //! What is found in folders.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use site::folder::{FolderName, HostFolder};
@@ -86,10 +85,7 @@ impl Explanation<'_> {
         if self.is_named(&root.path.join(below.as_str())) {
             row("found", format_args!("a file that the configuration names: never served"));
         }
-        let query = Query {
-            index: Cow::Borrowed(&*planned.index),
-            ..Query::new(root, below, planned.rules, self.site().cache.file)
-        };
+        let query = Query::of_plan(root, planned, self.site().cache.file);
         let lookup = match query.lookup(Wait::Allowed) {
             Ok(lookup) => lookup,
             Err(error) => {

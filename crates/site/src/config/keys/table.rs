@@ -1078,6 +1078,18 @@ pub static CHAPTERS: &[Chapter] = &[
                        `application` is left out.",
             },
             Key {
+                name: "try_suffixes",
+                kind: Kind::Texts,
+                default: Value("[]"),
+                example: "[\".html\"]",
+                text: "What is tried behind a path without a slash at its end that names no file, in this order: with \
+                       `.html`, `/about` has the file `about.html`, also where there is a folder `about`. `/` stands for \
+                       the folder, so that `[\"/\", \".html\"]` looks for it first. The file stays at its own path, too, \
+                       and who may not have it there does not get it here. A script is not looked for, nor a file whose \
+                       own route has `return`, `respond`, `proxy` or `application`. At most 8. See \
+                       [Files](files.md#paths-without-an-extension).",
+            },
+            Key {
                 name: "fallback",
                 kind: Kind::TextOrFalse,
                 default: Words("none"),
