@@ -2028,9 +2028,43 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
                 2,
                 "error_page 502",
             ),
+            // Files that have no path of their own.
             ("server { root /srv; location / {\ntry_files $uri.html =404; } }", 2, "try_files $uri.html"),
+            ("server { root /srv; location / {\ntry_files $uri/ /a.html; } }", 2, "try_files $uri/"),
+            ("server { root /srv; location / {\ntry_files $uri $uri.php =404; } }", 2, "$uri.php"),
+            ("server { root /srv; location / {\ntry_files $uri $uri.html$x =404; } }", 2, "$uri.html"),
         ],
     );
+}
+
+#[test]
+fn paths_of_nginx_without_the_extension_of_their_file_are_converted() {
+    let root = "root = \"/srv\"; index = [\"a.html\"]";
+    for (text, expected) in [
+        ("$uri $uri.html $uri/ =404", "try_suffixes = [\".html\"]"),
+        ("$uri $uri/ $uri.html =404", "try_suffixes = [\"/\", \".html\"]"),
+        ("$uri $uri.html $uri/ $uri.htm =404", "try_suffixes = [\".html\", \"/\", \".htm\"]"),
+        ("$uri $uri.html =404", "try_suffixes = [\".html\"]; index = []; listing = false"),
+        (
+            "$uri $uri.html $uri/index.html =404",
+            "try_suffixes = [\".html\"]; index = [\"index.html\"]; listing = false",
+        ),
+        (
+            "$uri $uri.html /app.html",
+            "try_suffixes = [\".html\"]; fallback = \"/app.html\"; fallback_for = \"all\"; index = []; listing = false",
+        ),
+        ("$uri.html $uri $uri/ =404", "try_suffixes = [\".html\"]"),
+    ] {
+        let text = format!("root /srv; index a.html; location /x/ {{ try_files {text}; }}");
+        check_routes(&[(&text, &format!("{root}; path = \"/x/\"; {expected}"))]);
+    }
+    // The locations of patterns have nothing of that of all paths.
+    check_routes(&[(
+        "root /srv; location / { try_files $uri $uri.html =404; } location = /a { expires 1h; } location /b/ { gzip on; }",
+        "root = \"/srv\"; path = \"/\"; try_suffixes = [\".html\"]; index = []; listing = false; \
+         path = \"/a\"; cache_control = \"max-age=3600\"; try_suffixes = []; index = [\"index.html\"]; listing = false; \
+         path = \"/b/\"; compress = true",
+    )]);
 }
 
 #[test]

@@ -27,6 +27,9 @@ location /q/ { proxy_pass http://back/other/; proxy_set_header X-Own location; p
 location = /healthz { default_type text/own; return 200 \"ok\\n\"; }
 location = /json { default_type application/json; return 200 '{\"a\":1}'; }
 location /go/ { return 302 https://$host$request_uri; }
+location /clean/ { try_files $uri $uri.html $uri/ =404; }
+location /folders/ { try_files $uri $uri/ $uri.html =404; }
+location = /folders/one { add_header X-A b; }
 location /stored/ { proxy_cache stored; proxy_pass http://back; }
 location /unstored/ { proxy_cache stored; proxy_cache_bypass $arg_a; proxy_no_cache $arg_a; proxy_pass http://back; }
 ";
@@ -37,7 +40,7 @@ fn configuration(port: &str, back: &str, home: &str) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi"]
         .map(|name| format!("{name}_temp_path HOME/temporary;\n"))
         .concat();
-    let of_http = "access_log off;\ntypes { text/html html; text/css css; }\nproxy_cache_path HOME/cache keys_zone=stored:1m;\n\
+    let of_http = "access_log off;\nabsolute_redirect off;\ntypes { text/html html; text/css css; }\nproxy_cache_path HOME/cache keys_zone=stored:1m;\n\
                    proxy_cache_valid 200 1h;\nproxy_set_header X-Own http;\nproxy_set_header Host $host;\n";
     format!(
         "{of_main}http {{\n{temporary}{of_http}upstream back {{ server {back} fail_timeout=0; }}\n\
@@ -114,6 +117,12 @@ fn both() -> (BackgroundProcess, u16, Server) {
         .file("shop/new/index.html", "new")
         .file("closed/a.txt", "closed")
         .file("media/a.txt", "media")
+        .file("clean/both.html", "file")
+        .file("clean/both/index.html", "folder")
+        .file("clean/folder/index.html", "folder")
+        .file("folders/both.html", "file")
+        .file("folders/both/index.html", "folder")
+        .file("folders/one.html", "one")
         .file("dump.sql", "secret")
         .file("x/uploads/a.php", "secret")
         .file_beside_root("users", USERS);
@@ -168,6 +177,18 @@ fn debian_nginx_responds_as_its_conversion_does() {
         ("GET /media/none", ""),
         ("GET /shop/new/", ""),
         ("GET /shop/old/", ""),
+        // Files by their paths without the extension.
+        ("GET /clean/both", ""),
+        ("GET /clean/both/", ""),
+        ("GET /clean/both.html", ""),
+        ("HEAD /clean/both?q", ""),
+        ("GET /clean/folder", ""),
+        ("GET /clean/none", ""),
+        ("GET /clean/both.html/", ""),
+        ("GET /folders/both", ""),
+        ("GET /folders/both/", ""),
+        ("GET /folders/one", ""),
+        ("GET /folders/one.html", ""),
         // The path of the fallback is one of the location.
         ("GET /@app", ""),
         ("GET /@app/x", ""),

@@ -99,7 +99,7 @@ fn finish(host: &mut Host) {
             route.remove("proxy_headers");
             route.remove("proxy_path");
         }
-        for name in ["index", "listing", "fallback", "fallback_for"] {
+        for name in ["index", "listing", "fallback", "fallback_for", "try_suffixes"] {
             if route.responds() {
                 route.remove(name);
             }

@@ -42,6 +42,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
             route.set(&route.place(), "index", index.clone());
         }
         no_fallback(route, &outers);
+        no_suffixes(route, &outers);
         if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
             && !is_prefix(route)
         {
@@ -273,6 +274,15 @@ fn no_fallback(route: &mut Scope, outers: &[Scope]) {
     let is_around = !is_prefix(route) && outers.iter().any(ends);
     if is_around && route.get("fallback").is_none() && !route.responds() && !is_closed(route) {
         route.set(&route.place(), "fallback", false);
+    }
+}
+
+/// Nor has another location what `try_files` looks for besides the path.
+fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
+    let tries = |outer: &Scope| outer.get("try_suffixes").is_some() && below(path(route), path(outer));
+    let sends_files = !route.responds() && !route.runs() && !is_closed(route);
+    if sends_files && !is_prefix(route) && route.get("try_suffixes").is_none() && outers.iter().any(tries) {
+        route.set(&route.place(), "try_suffixes", Vec::<String>::new());
     }
 }
 

@@ -341,7 +341,7 @@ fn alias<'t>(target: &'t str, location: &Directive, patterns: &[String]) -> Opti
 
 /// What a location has from the one around it, unless it has its own.
 fn inherit(scope: &mut Scope, outer: &Scope) {
-    const OWN: [&str; 16] = [
+    const OWN: [&str; 17] = [
         ORDER,
         "path",
         "alias",
@@ -358,6 +358,7 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
         "return",
         "fallback",
         "fallback_for",
+        "try_suffixes",
     ];
     let mut rest = outer.clone();
     OWN.iter().for_each(|name| rest.remove(name));
@@ -402,9 +403,18 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
     let maps =
         own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
     if maps {
-        ["alias", "proxy", "proxy_path", "proxy_host", "proxy_headers", "fallback", "fallback_for"]
-            .iter()
-            .for_each(|name| own.remove(name));
+        [
+            "alias",
+            "proxy",
+            "proxy_path",
+            "proxy_host",
+            "proxy_headers",
+            "fallback",
+            "fallback_for",
+            "try_suffixes",
+        ]
+        .iter()
+        .for_each(|name| own.remove(name));
         own.set(place, "return", 404);
     }
     let text = child.arguments.last().map_or("", String::as_str);
@@ -427,7 +437,7 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
     fields(&mut scope, host, draft);
     if has_any(&scope, &["redirect", "return", "respond"]) {
         // A return precedes what would respond otherwise.
-        const OTHERS: [&str; 9] = [
+        const OTHERS: [&str; 10] = [
             "monitor",
             "proxy",
             "proxy_path",
@@ -436,6 +446,7 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
             "root",
             "fallback",
             "fallback_for",
+            "try_suffixes",
             FRONT,
         ];
         OTHERS.iter().for_each(|name| scope.remove(name));
@@ -518,7 +529,7 @@ fn files_before_upstream(child: &Directive, patterns: &[String], scope: &Scope, 
 fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host, draft: &mut Draft) {
     let place = scope.place();
     let mut own = scope.clone();
-    ["interpreter", "env", "root", "alias", "fallback", "fallback_for"]
+    ["interpreter", "env", "root", "alias", "fallback", "fallback_for", "try_suffixes"]
         .iter()
         .for_each(|name| own.remove(name));
     own.set(&place, "rewrite", front);
@@ -532,7 +543,7 @@ fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host
         return draft.error(&place, format!("{front} has a location of its own"), "let both be the same");
     }
     let mut own = scope.clone();
-    ["alias", "fallback", "fallback_for"].iter().for_each(|name| own.remove(name));
+    ["alias", "fallback", "fallback_for", "try_suffixes"].iter().for_each(|name| own.remove(name));
     script.inherit(&own);
 }
 

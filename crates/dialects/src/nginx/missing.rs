@@ -30,18 +30,8 @@ pub fn try_files(
     let Some((last, before)) = child.arguments.split_last() else { return };
     let location = named.iter().find(|location| location.argument(0) == last);
     let is_passed = location.is_some_and(|location| named::passes(location));
-    for part in before {
-        match part.as_str() {
-            "$uri" | "$uri/" | "$document_root$fastcgi_script_name" | "$fastcgi_script_name" => {}
-            part if index_file(part).is_some() => {}
-            "$uri.html" if is_passed => {
-                draft.warn(place, "$uri.html is not looked for", "the upstream responds in its place");
-            }
-            _ => {
-                let what_to_do = "only $uri, $uri/ and $uri/index.html can come before the last one";
-                return draft.error(place, unconverted(child), what_to_do);
-            }
-        }
+    if !files(child, before, scope, draft) {
+        return;
     }
     if let Some(status) = last.strip_prefix('=') {
         if status != "404" {
@@ -89,6 +79,63 @@ pub fn try_files(
     scope.set(place, "fallback", fallback);
     scope.set(place, "fallback_for", "all");
     no_folders(before, place, scope);
+}
+
+/// What is looked for before the last part. `false`: it cannot be said.
+fn files(child: &Directive, before: &[String], scope: &mut Scope, draft: &mut Draft) -> bool {
+    let place = &child.place;
+    let is_known = |part: &String| {
+        PLAIN.contains(&part.as_str()) || part == "$uri/" || index_file(part).or(suffix(part)).is_some()
+    };
+    if !before.iter().all(is_known) {
+        let what_to_do = "only $uri, $uri.html, $uri/ and $uri/index.html can come before the last one";
+        draft.error(place, unconverted(child), what_to_do);
+        return false;
+    }
+    let suffixes: Vec<&str> = before.iter().filter_map(|part| suffix(part)).collect();
+    if suffixes.iter().any(|suffix| suffix.starts_with(".php")) {
+        let what_to_do = "a script has its whole name in a path; write the paths of the scripts as rewrites";
+        draft.error(place, unconverted(child), what_to_do);
+        return false;
+    }
+    let plain = before.iter().position(|part| PLAIN.contains(&part.as_str()));
+    if plain.is_none() && !before.is_empty() {
+        draft.error(place, unconverted(child), "every file has its own path, too; write $uri in front");
+        return false;
+    }
+    if suffixes.is_empty() {
+        return true;
+    }
+    if before.iter().take(plain.unwrap_or(0)).any(|part| suffix(part).is_some()) {
+        let what = format!("{}: a file of the path itself precedes those with an extension", child.text());
+        draft.warn(place, what, "nothing to do, unless there are files with both names");
+    }
+    if is_index_first(before) {
+        let what = format!("{}: a file with an extension precedes an index file", child.text());
+        draft.warn(place, what, "nothing to do, unless there are files with both names");
+    }
+    let all = before.iter().filter_map(|part| suffix(part).or((part == "$uri/").then_some("/")));
+    let mut all: Vec<String> = all.map(str::to_owned).collect();
+    // The folder comes last in any case.
+    all.truncate(all.iter().rposition(|suffix| suffix != "/").map_or(0, |last| last + 1));
+    scope.set(place, "try_suffixes", all);
+    true
+}
+
+/// The requested file.
+const PLAIN: [&str; 3] = ["$uri", "$document_root$fastcgi_script_name", "$fastcgi_script_name"];
+
+/// The end of a name in `$uri.html`.
+fn suffix(part: &str) -> Option<&str> {
+    let end = part.strip_prefix("$uri").filter(|end| end.len() > 1)?;
+    end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)).then_some(end)
+}
+
+/// Whether an index file is named before a file with an extension.
+fn is_index_first(before: &[String]) -> bool {
+    let index = before.iter().position(|part| index_file(part).is_some());
+    let last = before.iter().rposition(|part| suffix(part).is_some());
+    index.is_some_and(|index| last.is_some_and(|last| index < last))
 }
 
 /// Of `^/(.*)$`, the query can have what a fallback knows as `$rest`.
