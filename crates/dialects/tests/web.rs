@@ -373,6 +373,25 @@ fn converts_caddy() {
 }
 
 #[test]
+fn paths_of_caddy_without_the_extension_of_their_file_are_converted() {
+    for (tries, expected) in [
+        ("{path} {path}.html", "try_suffixes = [\".html\"]"),
+        ("{path} {path}/ {path}.html =404", "try_suffixes = [\"/\", \".html\"]"),
+        ("{path} {path}.html {path}/index.html /404.html", "fallback = \"/404.html\""),
+        ("{path}.html {path}", "try_suffixes = [\".html\"]"),
+        ("{path} {path}/ /index.html?{query}", "fallback = \"/index.html\""),
+    ] {
+        let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
+        check(Web::Caddy, &[(&text, &[expected])]);
+    }
+    let refused = ["{path}.php", "{path} {path}{query} /a", "{path} /a /b", "{path} a", "{path} =410"];
+    for tries in refused {
+        let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
+        refuse(Web::Caddy, &[(&text, 3, "try_files")]);
+    }
+}
+
+#[test]
 fn caddy_hides_its_own_configuration_beneath_the_root() {
     let text = |directive: &str| format!("http://:80 {{\nroot * /etc\n{directive}\n}}\n");
     check(Web::Caddy, &[(&text("file_server"), &["path = \"/x/conf\"", "return = 404"])]);

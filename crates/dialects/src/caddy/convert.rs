@@ -16,6 +16,7 @@ use super::matchers::Matcher;
 use super::names;
 use super::read::Reader;
 use super::responses::status;
+use super::tried::{Tried, tried};
 use super::upstreams::SCRIPT_INDEX;
 
 /// Of `file_server`.
@@ -632,24 +633,30 @@ impl Site<'_> {
 
     fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
         let place = &child.place;
-        let Some((last, before)) = child.arguments.split_last() else { return };
-        let is_plain =
-            before.iter().all(|part| matches!(part.as_str(), "{path}" | "{path}/" | "{path}/index.html"));
-        let (path, query) = last.split_once('?').unwrap_or((last, ""));
-        let is_usable = path.starts_with('/') && !path.contains('{') && matches!(query, "" | "{query}");
-        if !is_plain || !is_usable || way.strips {
-            if let "=404" = last.as_str() {
-                return;
-            }
-            return self.draft.error(
-                place,
-                unconverted(child),
-                "only {path} can come before a file; see fallback",
-            );
+        let Some(Tried { suffixes, target, is_path_first }) = tried(&child.arguments) else {
+            let what_to_do =
+                "write {path}, {path}.html, {path}/ and {path}/index.html, and a file at the end";
+            return self.draft.error(place, unconverted(child), what_to_do);
+        };
+        if suffixes.is_empty() && target.is_none() {
+            return;
+        }
+        if way.strips {
+            return self.draft.error(place, unconverted(child), "write it in the root of the files");
+        }
+        if !suffixes.is_empty() && !is_path_first {
+            let what =
+                format!("{}: a file of the path itself precedes those with an extension", child.text());
+            self.draft.warn(place, what, "nothing to do, unless there are files with both names");
         }
         self.each(&way.paths, place, host, |scope| {
-            scope.set(place, "fallback", path);
-            scope.set(place, "fallback_for", "all");
+            if !suffixes.is_empty() {
+                scope.set(place, "try_suffixes", suffixes.clone());
+            }
+            if let Some(path) = &target {
+                scope.set(place, "fallback", path.as_str());
+                scope.set(place, "fallback_for", "all");
+            }
         });
     }
 
@@ -679,7 +686,7 @@ impl Site<'_> {
         host.respond_without_root();
         host.redirect_to_folders(308);
         for route in host.routes.iter_mut().filter(|route| route.responds()) {
-            ["root", "alias", "index", "listing", "fallback", "fallback_for"]
+            ["root", "alias", "index", "listing", "fallback", "fallback_for", "try_suffixes"]
                 .iter()
                 .for_each(|name| route.remove(name));
         }
@@ -736,7 +743,7 @@ fn hoist(host: &mut Host) {
     }
     let rest = &mut host.routes[at];
     let place = rest.place();
-    for name in ["root", "index", "listing", "precompressed", "fallback", "fallback_for"] {
+    for name in ["root", "index", "listing", "precompressed", "fallback", "fallback_for", "try_suffixes"] {
         if let Some(value) = rest.get(name).cloned() {
             host.scope.set(&place, name, value);
             rest.remove(name);

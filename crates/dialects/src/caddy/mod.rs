@@ -6,6 +6,7 @@ mod matchers;
 mod names;
 mod read;
 mod responses;
+mod tried;
 mod upstreams;
 
 pub use convert::convert;

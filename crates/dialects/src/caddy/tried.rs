@@ -1,0 +1,43 @@
+//! What `try_files` looks for.
+
+/// The parts of `try_files`.
+pub struct Tried {
+    /// As in `try_suffixes`.
+    pub suffixes: Vec<String>,
+    /// The path that responds where nothing is found.
+    pub target: Option<String>,
+    /// Whether the path itself is looked for first.
+    pub is_path_first: bool,
+}
+
+/// `None`: it cannot be said.
+pub fn tried(arguments: &[String]) -> Option<Tried> {
+    let mut tried = Tried { suffixes: Vec::new(), target: None, is_path_first: false };
+    for (at, part) in arguments.iter().enumerate() {
+        match (part.as_str(), part.strip_prefix("{path}")) {
+            ("{path}", _) => tried.is_path_first |= tried.suffixes.is_empty(),
+            ("{path}/", _) => tried.suffixes.push("/".to_owned()),
+            ("{path}/index.html", _) => {}
+            (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),
+            ("=404", _) if at + 1 == arguments.len() => {}
+            (target, _) if at + 1 == arguments.len() => tried.target = Some(file(target)?.to_owned()),
+            _ => return None,
+        }
+    }
+    // The folder comes last in any case.
+    let last = tried.suffixes.iter().rposition(|suffix| suffix != "/");
+    tried.suffixes.truncate(last.map_or(0, |last| last + 1));
+    Some(tried)
+}
+
+/// The end of a name that is no script.
+fn is_suffix(end: &str) -> bool {
+    end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) && !end.starts_with(".php")
+}
+
+/// A path of the host. Its query is that of the request in any case.
+fn file(target: &str) -> Option<&str> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let is_usable = path.starts_with('/') && !path.contains('{') && matches!(query, "" | "{query}");
+    is_usable.then_some(path)
+}
