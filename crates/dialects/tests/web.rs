@@ -1400,7 +1400,7 @@ fn apache_variables_are_those_of_envvars() {
 #[test]
 fn apache_says_which_of_its_rules_have_no_effect() {
     for (text, severity, part) in [
-        ("Options MultiViews", Severity::Warning, "MultiViews: a path without the extension"),
+        ("Options MultiViews", Severity::Warning, "MultiViews: of the extensions"),
         ("RewriteRule ^ - [E=BASE:%1]", Severity::Warning, "the variable BASE is not set"),
         ("SetEnvIfNoCase Transfer-Encoding chunked proxy-sendcl=1", Severity::Notice, "has no effect"),
         ("SetEnvIf Referer x y", Severity::Error, "cannot be converted"),
@@ -1494,6 +1494,58 @@ fn apache_knows_the_front_controllers_of_applications() {
             ),
         ],
     );
+}
+
+#[test]
+fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
+    let folder = |rules: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\nAlias /a/ /b/\n<Directory /srv>\nRequire all granted\n{rules}\n</Directory>\n"
+        )
+    };
+    let file = "%{REQUEST_FILENAME}";
+    for (rules, expected) in [
+        (
+            format!("RewriteCond {file} !-d\nRewriteCond {file}.html -f\nRewriteRule ^(.*)$ $1.html [L]"),
+            "try_suffixes = [\"/\", \".html\"]",
+        ),
+        (
+            format!("RewriteCond {file}\\.html -f\nRewriteRule ^ %{{REQUEST_URI}}.html [L]"),
+            "try_suffixes = [\".html\"]",
+        ),
+        (
+            format!("RewriteCond {file} !-f\nRewriteRule ^([^\\.]+)$ $1.html [NC,L]"),
+            "try_suffixes = [\".html\"]",
+        ),
+        (
+            format!(
+                "RewriteCond {file} !-d\nRewriteCond {file}.html -f\nRewriteRule ^(.+)$ $1.html [L]\n\
+                 RewriteCond {file} !-d\nRewriteCond {file}.htm -f\nRewriteRule ^(.+)$ $1.htm [L]"
+            ),
+            "try_suffixes = [\"/\", \".html\", \".htm\"]",
+        ),
+        ("Options MultiViews".to_owned(), "try_suffixes = [\"/\", \".html\"]"),
+    ] {
+        let text = folder(&format!("RewriteEngine On\n{rules}"));
+        check(Web::Apache, &[(&text, &[expected, "path = \"/a/\"", "try_suffixes = []"])]);
+    }
+    lacks(Web::Apache, &[(&folder("Options Indexes"), &["try_suffixes = []"])]);
+    let inner = "<Directory /srv/x>\nOptions -MultiViews\n</Directory>\n";
+    check(
+        Web::Apache,
+        &[(&(folder("Options MultiViews") + inner), &["path = \"/x/\"", "try_suffixes = []"])],
+    );
+    // Scripts need their names, and other conditions their rules.
+    for (rules, line) in [
+        ("RewriteCond %{REQUEST_FILENAME}.php -f\nRewriteRule ^(.*)$ $1.php [L]", 8),
+        ("RewriteCond %{REQUEST_FILENAME}.html -d\nRewriteRule ^(.*)$ $1.html [L]", 8),
+        ("RewriteCond %{REQUEST_FILENAME}.htm -f\nRewriteRule ^(.*)$ $1.html [L]", 8),
+        ("RewriteRule ^(.*)$ $1.html [L]", 7),
+        ("RewriteCond %{REQUEST_FILENAME}.html -f\nRewriteRule ^(.*)$ $1.html [R]", 8),
+    ] {
+        let text = folder(&format!("RewriteEngine On\n{rules}"));
+        refuse(Web::Apache, &[(&text, line, "rewriterule")]);
+    }
 }
 
 #[test]

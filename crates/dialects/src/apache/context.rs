@@ -223,6 +223,7 @@ impl Context {
         let options = self.options.unwrap_or_default();
         scope.set(place, "listing", options.indexes);
         scope.set(place, "symlinks", options.symlinks());
+        scope.set(place, "try_suffixes", options.suffixes());
         scope
     }
 
@@ -259,8 +260,8 @@ impl Context {
                         draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
                     }
                     if options.multi_views {
-                        let what = "MultiViews: a path without the extension of its file is not found";
-                        draft.warn(place, what, "see languages, and fallback");
+                        let what = "MultiViews: of the extensions, .html alone is looked for";
+                        draft.warn(place, what, "see try_suffixes and languages");
                     }
                     self.options = Some(options);
                 }

@@ -5,6 +5,8 @@ mod host;
 mod proxy;
 mod rewrite;
 
+mod extensions;
+
 mod context;
 
 mod rejections;

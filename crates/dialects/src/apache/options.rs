@@ -58,6 +58,12 @@ impl Options {
         Some(options)
     }
 
+    /// As in `try_suffixes`: MultiViews looks for names where nothing is.
+    pub fn suffixes(self) -> Vec<String> {
+        let all: &[&str] = if self.multi_views { &["/", ".html"] } else { &[] };
+        all.iter().map(|suffix| (*suffix).to_owned()).collect()
+    }
+
     /// As in `symlinks`.
     pub fn symlinks(self) -> &'static str {
         match (self.follow_owner, self.follow) {

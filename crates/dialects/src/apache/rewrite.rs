@@ -7,6 +7,7 @@ use crate::tree::{Directive, Place};
 use crate::within::covers;
 
 use super::conditions;
+use super::extensions::Extension;
 use super::paths;
 use super::rejections::{
     all, anchored, denials, excepting, excepts, is_everything, reject, rejection, unslashed,
@@ -87,6 +88,14 @@ impl Rewrites {
         for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
             if leaves_files(conditions, rule) {
                 is_missing = true;
+                continue;
+            }
+            if let Some(extension) = Extension::of(conditions, rule) {
+                let scope = match base.filter(|base| *base != "/") {
+                    Some(base) => host.route(base, &rule.place),
+                    None => &mut host.scope,
+                };
+                extension.apply(scope, draft);
                 continue;
             }
             let is_done = match rejection(rule) {

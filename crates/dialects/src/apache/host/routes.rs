@@ -60,20 +60,19 @@ impl Site<'_> {
         self.singles(draft);
         self.server.rewrites.clone().apply(None, &mut self.host, draft);
         let is_everywhere = self.host.scope.get("fallback").is_some();
+        let suffixes = self.host.scope.get("try_suffixes").cloned();
         for (folder, context) in std::mem::take(&mut self.folders) {
             for url in self.urls(&folder) {
                 context.rewrites.apply(Some(&url), &mut self.host, draft);
             }
         }
         if !is_everywhere && self.host.scope.get("fallback").is_some() {
-            // That of a folder is not for aliases.
-            for tree in self.trees.iter().filter(|tree| tree.url != "/") {
-                let route = self.host.route(&tree.url, &tree.place);
-                if !route.responds() && route.get("fallback").is_none() {
-                    route.set(&tree.place, "fallback", false);
-                }
-            }
+            self.keep_from_aliases("fallback", &false.into());
         }
+        if suffixes != self.host.scope.get("try_suffixes").cloned() {
+            self.keep_from_aliases("try_suffixes", &Value::Texts(Vec::new()));
+        }
+        leave_out_needless_suffixes(&mut self.host);
         self.pass_within(&own);
         self.pass_patterns(draft);
         self.host.without_programs(&self.unhandled, draft);
@@ -109,12 +108,32 @@ impl Site<'_> {
             }
         }
         for route in self.host.routes.iter_mut().filter(|route| route.responds()) {
-            ["listing", "symlinks", "index", "fallback", "fallback_for", "root", "cgi", "alias"]
-                .iter()
-                .for_each(|name| route.remove(name));
+            [
+                "listing",
+                "symlinks",
+                "index",
+                "fallback",
+                "fallback_for",
+                "try_suffixes",
+                "root",
+                "cgi",
+                "alias",
+            ]
+            .iter()
+            .for_each(|name| route.remove(name));
         }
         self.put_first(&denials, draft);
         self.host
+    }
+
+    /// What a folder says with this key is not for aliases.
+    fn keep_from_aliases(&mut self, key: &str, none: &Value) {
+        for tree in self.trees.iter().filter(|tree| tree.url != "/") {
+            let route = self.host.route(&tree.url, &tree.place);
+            if !route.responds() && route.get(key).is_none() {
+                route.set(&tree.place, key, none.clone());
+            }
+        }
     }
 
     /// Rules of access that precede all others, because Apache rewrites before it looks for who may have a path.
@@ -581,5 +600,18 @@ fn handled(route: &mut Scope, handler: &Handler, runs: bool, place: &Place, draf
                 route.set(place, "return", 403);
             }
         },
+    }
+}
+
+/// Nothing need be turned off that nothing turns on.
+fn leave_out_needless_suffixes(host: &mut Host) {
+    const KEY: &str = "try_suffixes";
+    let tries = |scope: &Scope| scope.get(KEY).is_some_and(|suffixes| !suffixes.texts().is_empty());
+    let is_used = host.routes.iter().any(tries);
+    if !tries(&host.scope) {
+        host.scope.remove(KEY);
+    }
+    if host.scope.get(KEY).is_none() && !is_used {
+        host.routes.iter_mut().for_each(|route| route.remove(KEY));
     }
 }
