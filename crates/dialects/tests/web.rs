@@ -2109,6 +2109,90 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
 }
 
 #[test]
+fn origins_of_nginx_that_may_read_responses_are_converted() {
+    // As enable-cors.org writes it.
+    let wide = "root /srv; location /api/ { if ($request_method = 'OPTIONS') { \
+        add_header 'Access-Control-Allow-Origin' '*'; add_header 'Access-Control-Allow-Methods' 'GET, POST, OPTIONS'; \
+        add_header 'Access-Control-Allow-Headers' 'DNT,Range'; add_header 'Access-Control-Max-Age' 1728000; \
+        add_header 'Content-Type' 'text/plain; charset=utf-8'; add_header 'Content-Length' 0; return 204; } \
+        if ($request_method = 'POST') { add_header 'Access-Control-Allow-Origin' '*' always; \
+        add_header 'Access-Control-Expose-Headers' 'Content-Length,Content-Range' always; } \
+        if ($request_method = 'GET') { add_header 'Access-Control-Allow-Origin' '*' always; } proxy_pass http://127.0.0.1:81; }";
+    let any = "cors_origins = [\"*\"]; cors_methods = [\"GET\", \"POST\"]; cors_fields = [\"DNT\", \"Range\"]; \
+               cors_exposed_fields = [\"Content-Length\", \"Content-Range\"]; cors_max_age = \"86400s\"";
+    check_routes(&[(
+        wide,
+        &format!(
+            "root = \"/srv\"; path = \"/api/\"; {any}; proxy = \"http://http\"; proxy_path = \"raw\"; \
+             proxy_host = \"127.0.0.1:81\"; path = \"/api\"; redirect = \"/api/$query\"; status = 301"
+        ),
+    )]);
+    let map = "map $http_origin $o { default \"\"; https://a.example $http_origin; ~^https://([a-z]+|.+\\.b)\\.example$ 1; }";
+    let of = |origins: &str, rest: &str| {
+        format!(
+            "map $http_origin $o {{ default \"\"; {origins} }} server {{ listen 80; root /srv;\n{rest}\n}}"
+        )
+    };
+    let two = "https://a.example $http_origin; \"~^https://(.+\\.)?b\\.example$\" $http_origin;";
+    let fields = "add_header Access-Control-Allow-Origin $o always; add_header Access-Control-Allow-Credentials true; \
+                  add_header Vary Origin;";
+    check(
+        Web::Nginx,
+        &[
+            (
+                &of(two, fields),
+                &[
+                    "cors_origins = [\"https://a.example\", \"https://b.example\", \"https://*.b.example\"]",
+                    "cors_credentials = true",
+                ],
+            ),
+            // Fields of its own, and the location of another path, share nothing.
+            (
+                &of(
+                    two,
+                    &format!(
+                        "location / {{ {fields} }} location = /x {{ }} location /y/ {{ add_header A b; }}"
+                    ),
+                ),
+                &["path = \"/\"", "cors_credentials = true", "path = \"/x\"", "cors_origins = []"],
+            ),
+            (
+                &of(two, &format!("{fields} location /y/ {{ add_header A b; }}")),
+                &["cors_credentials = true", "path = \"/y/\"", "cors_origins = []"],
+            ),
+            // Without a preflight, it is a field.
+            (
+                "server { root /srv; add_header Access-Control-Allow-Origin *; }",
+                &["headers = { Access-Control-Allow-Origin = \"*\" }"],
+            ),
+        ],
+    );
+    lacks(Web::Nginx, &[(&of(two, fields), &["headers = { Vary = \"Origin\" }"])]);
+    let preflight = "if ($request_method = OPTIONS) { return 204; }";
+    for rest in [
+        // Any site could act in the name of its visitors.
+        "add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true;".to_owned(),
+        preflight.to_owned(),
+        "add_header Access-Control-Allow-Origin $other;".to_owned(),
+        format!("add_header Access-Control-Allow-Origin $o; {preflight}")
+            .replace("return", "add_header Access-Control-Allow-Origin *; return"),
+        "if ($request_method = OPTIONS) { add_header Access-Control-Allow-Origin *; return 204; }".to_owned(),
+        "if ($request_method = OPTIONS) { proxy_pass http://a; }".to_owned(),
+    ] {
+        refuse(Web::Nginx, &[(&of(two, &rest), 2, "")]);
+    }
+    for origins in
+        ["~https://a\\.example$ $http_origin;", "~^https://a\\.example $http_origin;", "https://a.example 1;"]
+    {
+        refuse(Web::Nginx, &[(&of(origins, "add_header Access-Control-Allow-Origin $o;"), 2, "$o")]);
+    }
+    refuse(
+        Web::Nginx,
+        &[(&format!("{map} server {{\nadd_header Access-Control-Allow-Origin $o; }}"), 2, "$o")],
+    );
+}
+
+#[test]
 fn paths_of_nginx_without_the_extension_of_their_file_are_converted() {
     let root = "root = \"/srv\"; index = [\"a.html\"]";
     for (text, expected) in [

@@ -80,6 +80,11 @@ fn map(directive: &Directive, draft: &mut Draft) {
         "$http_upgrade" => {
             draft.note(&directive.place, "upgrades are passed in any case", "see proxy_upgrade")
         }
+        // The directive that uses it says what becomes of it.
+        "$http_origin" => {}
+        "$sent_http_content_type" | "$upstream_http_content_type" => {
+            draft.error(&directive.place, unconverted(directive), BY_TYPE);
+        }
         _ => draft.error(
             &directive.place,
             unconverted(directive),
@@ -87,6 +92,9 @@ fn map(directive: &Directive, draft: &mut Draft) {
         ),
     }
 }
+
+/// What to do where a value depends on the type of a response.
+const BY_TYPE: &str = "write patterns of paths, such as cache_control = { \"*.css\" = \"max-age=604800\" }";
 
 /// `proxy_host` was a note that the requested host is sent.
 fn finish(host: &mut Host) {
@@ -198,7 +206,9 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
     let is_cache = |child: &&Directive| cache::part(child) == Some("path");
     let caches: Vec<_> =
         children.iter().filter(is_cache).map(|directive| cache::zone(directive, draft)).collect();
+    let maps: Vec<&Directive> = children.iter().filter(|child| child.name == "map").collect();
     let context = Context {
+        maps: &maps,
         trusts: children.iter().any(|child| find(std::slice::from_ref(child), "set_real_ip_from").is_some()),
         is_closed: has_access(children),
         caches: &caches,

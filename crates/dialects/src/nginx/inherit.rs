@@ -19,7 +19,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     }
     let top = draft.top.clone();
     for scope in std::iter::once(&mut host.scope).chain(&mut host.routes) {
-        if scope.pairs("headers").iter().any(|(_, value)| *value != Value::Flag(false)) {
+        if adds_fields(scope) {
             without_fields(scope, &top, draft);
         }
     }
@@ -50,6 +50,42 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         }
     }
     fields_of_indexes(host, &server);
+    origins(host, &outers);
+}
+
+/// Keys about other origins.
+pub const CROSS_ORIGIN: [&str; 6] = [
+    "cors_origins",
+    "cors_methods",
+    "cors_fields",
+    "cors_exposed_fields",
+    "cors_credentials",
+    "cors_max_age",
+];
+
+/// What has `add_header` shares nothing with other origins that what is around it does, and no location has what another
+/// one says.
+fn origins(host: &mut Host, outers: &[Scope]) {
+    let shares = |scope: &Scope| scope.get("cors_origins").is_some();
+    for route in host.routes.iter_mut().filter(|route| !shares(route)) {
+        let leaks =
+            !is_prefix(route) && outers.iter().any(|outer| shares(outer) && below(path(route), path(outer)));
+        let adds = adds_fields(route);
+        if adds && shares(&host.scope) || leaks && (adds || !shares(&host.scope)) {
+            route.set(&route.place(), "cors_origins", Vec::<String>::new());
+        } else if leaks {
+            for name in CROSS_ORIGIN {
+                if let Some(value) = host.scope.get(name) {
+                    route.set(&route.place(), name, value.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Whether it has `add_header`.
+pub fn adds_fields(scope: &Scope) -> bool {
+    scope.pairs("headers").iter().any(|(_, value)| *value != Value::Flag(false))
 }
 
 /// A folder has the fields of its index file, which can have a location of its own.

@@ -6,7 +6,8 @@ use crate::tree::{Directive, Place};
 
 use super::around::{all, around};
 use super::cache;
-use super::inherit::{has_any, is_plain};
+use super::cross_origin::shared;
+use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
 use super::missing::{is_script_name, missing, try_files};
 use super::named;
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
@@ -121,7 +122,7 @@ pub fn location(
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     let mut scope = Scope::new(child.place.line);
-    let directives = all(child, &context.around);
+    let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
     let Apart { locations, rewrites, is_internal } =
         apply(child, &directives, &patterns, &mut scope, context, named, draft);
     if named::passes(child) {
@@ -362,6 +363,9 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
     ];
     let mut rest = outer.clone();
     OWN.iter().for_each(|name| rest.remove(name));
+    if adds_fields(scope) {
+        CROSS_ORIGIN.iter().for_each(|name| rest.remove(name));
+    }
     // Rules of limit_except do not replace the others.
     if scope.rules.iter().any(|rule| rule.get("method").is_none()) {
         rest.rules.clear();

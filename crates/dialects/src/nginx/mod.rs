@@ -3,6 +3,7 @@
 mod around;
 mod cache;
 mod convert;
+mod cross_origin;
 mod early;
 mod inherit;
 mod location;

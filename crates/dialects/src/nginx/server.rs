@@ -4,6 +4,7 @@ use crate::draft::{Draft, Host, Listen, Scope};
 use crate::tree::Directive;
 
 use super::around::{around, is_for_locations};
+use super::cross_origin::shared;
 use super::early;
 use super::inherit::has_any;
 use super::location::{location, with_slash};
@@ -44,7 +45,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     let mut returns = false;
     // What is denied before locations count.
     let (mut rules, mut conditions) = (Vec::new(), Vec::new());
-    for child in directive.children() {
+    let children: Vec<&Directive> = directive.children().iter().collect();
+    for child in shared(&children, context.maps, &mut host.scope, draft) {
         match child.name.as_str() {
             "listen" | "server_name" => {}
             "location" => locations.push(child),

@@ -27,6 +27,8 @@ pub struct Context<'c> {
     /// Whether there is `set_real_ip_from`.
     pub trusts: bool,
     pub caches: &'c [cache::Zone],
+    /// Those of `http`.
+    pub maps: &'c [&'c Directive],
     /// Makes a path absolute.
     pub path: &'c dyn Fn(&str) -> String,
     /// Whether a path is that of a file.
@@ -372,7 +374,13 @@ fn expires(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
         text if text.starts_with('-') => "no-cache".to_owned(),
         text => match duration(text).and_then(|time| time.strip_suffix('s').map(str::to_owned)) {
             Some(seconds) if !seconds.ends_with('m') => format!("max-age={seconds}"),
-            _ => return draft.error(place, unconverted(directive), "see cache_control"),
+            _ => {
+                return draft.error(
+                    place,
+                    unconverted(directive),
+                    "see cache_control, which has patterns of paths",
+                );
+            }
         },
     };
     scope.remove(NEVER_EXPIRES);
