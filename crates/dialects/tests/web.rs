@@ -518,6 +518,61 @@ fn lighttpd_conditions_for_a_folder_alone_are_not_for_what_is_below() {
 }
 
 #[test]
+fn lighttpd_conditions_may_have_an_else_or_a_not() {
+    let root = "server.document-root = \"/srv\"\n";
+    let host = |rest: &str| format!("{root}$HTTP[\"host\"] == \"a.x\" {{ server.tag = \"a\" }}\n{rest}");
+    let rule = |text: &str, lines: &[&str]| check(Web::Lighttpd, &[(&(root.to_owned() + text), lines)]);
+    check(
+        Web::Lighttpd,
+        &[(
+            &host(
+                "else $HTTP[\"host\"] == \"b.x\" { server.document-root = \"/b\" }\nelse { server.document-root = \"/rest\" }",
+            ),
+            &[
+                "root = \"/rest\"",
+                "default = true",
+                "root = \"/srv\"",
+                "names = [\"a.x\"]",
+                "root = \"/b\"",
+                "names = [\"b.x\"]",
+            ],
+        )],
+    );
+    rule(
+        "$HTTP[\"url\"] !~ \"^/open/\" { url.access-deny = ( \"\" ) }",
+        &["[[host.rule]]", "path = [\"!/open/\"]", "then = \"deny\""],
+    );
+    rule(
+        "auth.backend.htpasswd.userfile = \"/u\"\n$HTTP[\"url\"] !~ \"^/(a|b)/\" { auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) ) }",
+        &["auth = \"basic\"", "path = \"/a/\"", "auth = \"off\"", "path = \"/b/\"", "auth = \"off\""],
+    );
+    rule(
+        "$HTTP[\"request-method\"] !~ \"^(GET|HEAD)$\" { url.access-deny = ( \"\" ) }",
+        &["method = [\"!GET\", \"!HEAD\"]", "then = \"deny\""],
+    );
+    rule(
+        "$HTTP[\"useragent\"] =~ \"(bot|spider)\" { url.access-deny = ( \"\" ) }",
+        &["user_agent = [\"*bot*\", \"*spider*\"]", "then = \"deny\""],
+    );
+    rule(
+        "$HTTP[\"url\"] =^ \"/in/\" { $HTTP[\"request-method\"] == \"POST\" { url.access-deny = ( \"\" ) } }",
+        &["method = [\"POST\"]", "path = [\"/in/\"]", "then = \"deny\""],
+    );
+    for text in [
+        host("else $HTTP[\"host\"] =~ \"^(a|c)\\.x$\" { server.tag = \"c\" }"),
+        host("$HTTP[\"host\"] == \"b.x\" { }\nelse { server.tag = \"c\" }")
+            .replace(" == \"b.x\" { }\nelse", " == \"b.x\" { } else"),
+        format!("{root}\n$HTTP[\"url\"] !~ \"a\" {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"url\"] !~ \"^/a/\" {{ server.document-root = \"/a\" }}"),
+        format!("{root}\n$HTTP[\"url\"] =~ \"^/a/\" {{ }} else {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"useragent\"] !~ \"Mozilla\" {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"request-method\"] =~ \"OPT\" {{ url.access-deny = ( \"\" ) }}"),
+    ] {
+        refuse(Web::Lighttpd, &[(&text, 3, "cannot be converted")]);
+    }
+}
+
+#[test]
 fn lighttpd_rewrites_a_path_once() {
     let rewrite = |name: &str| {
         format!(
@@ -817,9 +872,9 @@ fn refuses_what_would_be_open() {
         Web::Lighttpd,
         &[
             (
-                "server.document-root = \"/srv\"\n$HTTP[\"host\"] == \"a\" { }\nelse $HTTP[\"host\"] == \"b\" { url.access-deny = (\"\") }",
+                "server.document-root = \"/srv\"\n$HTTP[\"host\"] == \"a\" { }\nelse $HTTP[\"host\"] =~ \"(^|\\.)a$\" { url.access-deny = (\"\") }",
                 3,
-                "else",
+                "=~ (^|",
             ),
             (
                 "auth.require = ( \"/\" => ( \"method\" => \"basic\", \"realm\" => \"x\",\n\"require\" => \"host=a\" ) )",

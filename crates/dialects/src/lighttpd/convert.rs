@@ -55,33 +55,43 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     let is_secure = find("ssl.engine") == Some("enable");
     listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut host, draft);
     // What is for all hosts comes first, because each of them has it, too.
-    for statement in statements.iter().filter(|statement| !is_host(statement)) {
-        apply(statement, &[], &mut host, draft);
-    }
-    let mut hosts = Vec::new();
+    let mut follows_host = false;
     for statement in statements {
-        if let Statement::When { field, operator, operand, is_else, block, place } = statement
-            && is_host(statement)
-        {
-            if *is_else {
-                draft.error(place, "an else cannot be converted", "write its condition");
-                continue;
-            }
-            let Some(names) = names(operator, operand) else {
-                draft.error(
-                    place,
-                    unconverted(&format!("{field} {operator} {operand}")),
-                    "write the names of the host",
-                );
-                continue;
-            };
-            let mut own = Host { names, is_default: false, ..host.clone() };
-            own.scope.line = Some(place.line);
-            for inner in block {
-                apply(inner, &[], &mut own, draft);
-            }
-            hosts.push(own);
+        let is_rest = follows_host && is_rest(statement);
+        follows_host = is_host(statement);
+        if !follows_host && !is_rest {
+            apply(statement, &[], &mut host, draft);
         }
+    }
+    let mut hosts: Vec<Host> = Vec::new();
+    let common = host.clone();
+    // The names of the conditions that an `else` is for the rest of.
+    let mut before: Vec<String> = Vec::new();
+    for statement in statements {
+        let Statement::When { field, operator, operand, is_else, block, place } = statement else { continue };
+        if !is_host(statement) {
+            if *is_else && field.is_empty() && !before.is_empty() {
+                others(block, place, &hosts, &before, &mut host, draft);
+            }
+            before.clear();
+            continue;
+        }
+        if !*is_else {
+            before.clear();
+        }
+        let own_names = names(operator, operand);
+        let Some(own_names) = own_names.filter(|own| before.iter().all(|name| are_apart(name, own))) else {
+            let what_to_do = "write the names of the host, and none that an earlier condition has";
+            draft.error(place, unconverted(&format!("{field} {operator} {operand}")), what_to_do);
+            continue;
+        };
+        before.extend(own_names.iter().cloned());
+        let mut own = Host { names: own_names, is_default: false, ..common.clone() };
+        own.scope.line = Some(place.line);
+        for inner in block {
+            apply(inner, &[], &mut own, draft);
+        }
+        hosts.push(own);
     }
     draft.hosts.push(host);
     draft.hosts.extend(hosts);
@@ -91,6 +101,40 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
         hosts.iter().for_each(|host| rewritten_twice(host, draft));
     }
     draft.hosts = hosts;
+}
+
+/// An `else` without a condition, behind those of hosts: what it says is for the default host. Hosts of other conditions
+/// would have it, too.
+fn others(
+    block: &[Statement],
+    place: &Place,
+    hosts: &[Host],
+    before: &[String],
+    host: &mut Host,
+    draft: &mut Draft,
+) {
+    if hosts.iter().any(|own| own.names.iter().any(|name| !before.contains(name))) {
+        return draft.error(
+            place,
+            "an else cannot be converted",
+            "write one chain of conditions on the host",
+        );
+    }
+    block.iter().for_each(|inner| apply(inner, &[], host, draft));
+}
+
+/// Whether it is an `else` without a condition.
+fn is_rest(statement: &Statement) -> bool {
+    matches!(statement, Statement::When { field, is_else: true, .. } if field.is_empty())
+}
+
+/// Whether no name is one of both.
+fn are_apart(name: &str, others: &[String]) -> bool {
+    let has = |pattern: &str, name: &str| match pattern.strip_prefix('*') {
+        Some(end) => name.ends_with(end),
+        None => pattern == name,
+    };
+    others.iter().all(|other| !has(name, other) && !has(other, name))
 }
 
 fn has_setting(statements: &[Statement], wanted: &str) -> bool {
@@ -181,10 +225,31 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
                 ("$HTTP[\"scheme\"]", "==") if operand == "http" && redirects_to_https(block) => {
                     host.scope.set(place, "https_redirect", true);
                 }
-                ("$HTTP[\"url\"]", operator) if paths.is_empty() => match url_patterns(operator, operand) {
-                    Some(own) => block.iter().for_each(|inner| apply(inner, &own, host, draft)),
-                    None => draft.error(place, unconverted(&whole), "write prefixes, or patterns with *"),
-                },
+                ("$HTTP[\"url\"]", "==" | "=^" | "=$" | "=~") if paths.is_empty() => {
+                    match url_patterns(operator, operand) {
+                        Some(own) => block.iter().for_each(|inner| apply(inner, &own, host, draft)),
+                        None => draft.error(place, unconverted(&whole), "write prefixes, or patterns with *"),
+                    }
+                }
+                ("$HTTP[\"url\"]", "!=" | "!~") if paths.is_empty() => {
+                    if except(operator, operand, block, place, host, draft).is_none() {
+                        draft.error(
+                            place,
+                            unconverted(&whole),
+                            "see path of [[rule]], and auth of [[route]]",
+                        );
+                    }
+                }
+                ("$HTTP[\"useragent\"]" | "$HTTP[\"user-agent\"]" | "$HTTP[\"request-method\"]", _)
+                    if denies_all(block) =>
+                {
+                    match client_rule(field, operator, operand, paths, place) {
+                        Some(rule) => host.scope.rules.push(rule),
+                        None => {
+                            draft.error(place, unconverted(&whole), "see method and user_agent of [[rule]]")
+                        }
+                    }
+                }
                 ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", "==" | "!=") => {
                     match denied_paths(block, paths) {
                         Some(all) => {
@@ -208,6 +273,74 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
             }
         }
     }
+}
+
+/// What is for all paths but some: a denial, or a password. `None`: it is something else.
+fn except(
+    operator: &str,
+    operand: &str,
+    block: &[Statement],
+    place: &Place,
+    host: &mut Host,
+    draft: &mut Draft,
+) -> Option<()> {
+    let positive = if operator == "!=" { "==" } else { "=~" };
+    let excepted = url_patterns(positive, operand)?;
+    // Nothing but the folders and the paths themselves stays open.
+    if excepted.iter().any(|path| path.contains(['*', '?'])) {
+        return None;
+    }
+    if denies_all(block) {
+        let mut rule = Scope::new(place.line);
+        rule.set(place, "path", excepted.iter().map(|path| format!("!{path}")).collect::<Vec<_>>());
+        rule.set(place, "then", "deny");
+        host.scope.rules.push(rule);
+        return Some(());
+    }
+    let asks = |statement: &Statement| {
+        let Statement::Set { name, value, .. } = statement else { return false };
+        name == "auth.require" && value.pairs().iter().all(|(path, _)| matches!(*path, "" | "/"))
+    };
+    let asks_already = |scope: &Scope| scope.get("auth").is_some();
+    if block.is_empty()
+        || !block.iter().all(asks)
+        || host.routes.iter().chain([&host.scope]).any(asks_already)
+    {
+        return None;
+    }
+    block.iter().for_each(|inner| apply(inner, &[], host, draft));
+    for path in excepted {
+        host.route(&path, place).set(place, "auth", "off");
+    }
+    Some(())
+}
+
+/// The rule that denies requests with a method, or by a program. `None`: a rule cannot say it.
+fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], place: &Place) -> Option<Scope> {
+    let is_method = field.contains("method");
+    let found = match operator {
+        "==" | "!=" if !operand.contains(['*', '?']) && !operand.starts_with('!') => vec![operand.to_owned()],
+        // A rule knows no case, so that it denies more.
+        "=~" if !is_method => regex::values(operand)?,
+        "=~" | "!~" if is_method => regex::values(operand.strip_prefix('^')?.strip_suffix('$')?)?
+            .iter()
+            .map(|method| method.trim_matches('*').to_owned())
+            .collect(),
+        _ => return None,
+    };
+    let is_method_name = |text: &String| text.chars().all(|c| c.is_ascii_uppercase() || c == '-');
+    if is_method && !found.iter().all(is_method_name) {
+        return None;
+    }
+    let sign = if operator.starts_with('!') { "!" } else { "" };
+    let mut rule = Scope::new(place.line);
+    let key = if is_method { "method" } else { "user_agent" };
+    rule.set(place, key, found.iter().map(|text| format!("{sign}{text}")).collect::<Vec<_>>());
+    if !paths.is_empty() {
+        rule.set(place, "path", paths.to_vec());
+    }
+    rule.set(place, "then", "deny");
+    Some(rule)
 }
 
 /// A host responds on all addresses, so that one of them has nothing of its own but TLS.
