@@ -246,6 +246,29 @@ pub fn beginning(text: &str, pattern: &str) -> Option<String> {
     }
 }
 
+/// As `beginning`, also where the text itself has a part of what the pattern finds: `/a/b/**.php` for `/a/b/` and
+/// `/**/b/**.php`. Nothing: no pattern can say it.
+pub fn all_beginning(text: &str, pattern: &str) -> Vec<String> {
+    if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
+        let all = all_beginning(&text.to_ascii_lowercase(), &pattern.to_ascii_lowercase());
+        return all.iter().filter_map(|pattern| ignoring_case(pattern)).collect();
+    }
+    let mut all: Vec<String> = beginning(text, pattern).into_iter().collect();
+    let Some(rest) = pattern.strip_prefix("/**") else { return all };
+    let may_begin = |c: char| c == '/' || !rest.starts_with('/');
+    for (at, _) in text.char_indices().filter(|(_, c)| may_begin(*c)) {
+        let (before, end) = text.split_at(at);
+        let found = match rest.starts_with(end) {
+            true if end == "/" => None,
+            true => Some(rest.to_owned()),
+            false => below(end, rest),
+        };
+        let found = found.map(|found| format!("{before}{found}"));
+        all.extend(found.filter(|found| !all.contains(found)));
+    }
+    all
+}
+
 /// The paths that only begin with this text, besides those below it as a folder: `/admin.php` for `/admin`. Other
 /// servers compare texts, and here a prefix is whole segments.
 pub fn longer_names(text: &str) -> Option<String> {

@@ -2164,6 +2164,37 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
 }
 
 #[test]
+fn expressions_of_nginx_find_what_their_prefix_has_itself() {
+    let of = |text: &str| {
+        let text = format!("server {{ root /srv; {text} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        conversion
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let run = "fastcgi_pass unix:/p;";
+    // The source of a script would be sent.
+    let nested = of(&format!(
+        "location ^~ /pma {{ alias /usr/share/pma; location ~ /pma/(.+\\.php)$ {{ fastcgi_param SCRIPT_FILENAME /usr/share/pma/$1; {run} }} }}"
+    ));
+    assert!(nested.contains(&"\"/pma/?**.php\"".to_owned()), "{nested:?}");
+    // A script that `^~` keeps from an expression would be run.
+    let kept = of(&format!("location ^~ /a/up/ {{ expires 1h; }} location ~ /up/.*\\.php$ {{ {run} }}"));
+    assert_eq!(kept[0..2], ["\"/a/up/**/up/**.php\"", "\"/a/up/**.php\""], "{kept:?}");
+    // What authorities ask for is not denied with hidden files.
+    let challenges = of(
+        "location ~ /\\. { deny all; } location ^~ /.well-known/acme-challenge/ { default_type text/plain; }",
+    );
+    let hidden = challenges.iter().position(|path| path == "\"/**/.**\"");
+    let open = challenges.iter().position(|path| path == "\"/.well-known/acme-challenge/**\"");
+    assert!(open.is_some() && open < hidden, "{challenges:?}");
+}
+
+#[test]
 fn origins_of_nginx_that_may_read_responses_are_converted() {
     // As enable-cors.org writes it.
     let wide = "root /srv; location /api/ { if ($request_method = 'OPTIONS') { \
@@ -2685,13 +2716,17 @@ fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
         ),
         (
             "location ^~ /a/ { location ~ \\.inc\\.php$ { return 403; } }",
-            &["/a/**/*.inc.php", "/a/**/*.php", "*.php", "*.txt"],
+            &["/a/**/*.inc.php", "/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"],
         ),
-        ("location ^~ /a/ { proxy_pass http://127.0.0.1:81; }", &["/a/**/*.php", "*.php", "*.txt"]),
+        // Nor does nginx ask those that deny.
+        (
+            "location ^~ /a/ { proxy_pass http://127.0.0.1:81; }",
+            &["/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"],
+        ),
         // A name that only begins with the prefix is found after all expressions.
         ("location /a { deny all; }", &["*.php", "*.txt", "/a?*/**"]),
-        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "*.php", "*.txt"]),
-        ("location ^~ /a { expires 1h; }", &["/a**.php", "*.php", "*.txt"]),
+        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"]),
+        ("location ^~ /a { expires 1h; }", &["/a**.php", "/a**.txt", "*.php", "*.txt"]),
     ] {
         let text = server(locations);
         let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);

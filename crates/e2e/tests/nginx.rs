@@ -27,6 +27,8 @@ location /q/ { proxy_pass http://back/other/; proxy_set_header X-Own location; p
 location = /healthz { default_type text/own; return 200 \"ok\\n\"; }
 location = /json { default_type application/json; return 200 '{\"a\":1}'; }
 location /go/ { return 302 https://$host$request_uri; }
+location ^~ /.well-known/acme-challenge/ { default_type text/plain; }
+location ~ /\\. { deny all; }
 location /clean/ { try_files $uri $uri.html $uri/ =404; }
 location /folders/ { try_files $uri $uri/ $uri.html =404; }
 location = /folders/one { add_header X-A b; }
@@ -117,6 +119,9 @@ fn both() -> (BackgroundProcess, u16, Server) {
         .file("shop/new/index.html", "new")
         .file("closed/a.txt", "closed")
         .file("media/a.txt", "media")
+        .file(".well-known/acme-challenge/token", "token")
+        .file(".well-known/other", "hidden")
+        .file("media/.hidden.html", "not asked for by an expression")
         .file("clean/both.html", "file")
         .file("clean/both/index.html", "folder")
         .file("clean/folder/index.html", "folder")
@@ -177,6 +182,12 @@ fn debian_nginx_responds_as_its_conversion_does() {
         ("GET /media/none", ""),
         ("GET /shop/new/", ""),
         ("GET /shop/old/", ""),
+        // Hidden files but those that no expression is for.
+        ("GET /.well-known/acme-challenge/token", ""),
+        ("GET /.well-known/acme-challenge/none", ""),
+        ("GET /.well-known/other", ""),
+        ("GET /media/.hidden.html", ""),
+        ("GET /shop/.none", ""),
         // Files by their paths without the extension.
         ("GET /clean/both", ""),
         ("GET /clean/both/", ""),

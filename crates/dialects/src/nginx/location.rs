@@ -41,7 +41,9 @@ pub struct Outer<'o> {
 /// The paths of expressions within a location.
 fn nested(outer: &Outer, all: &[String]) -> Option<Vec<String>> {
     let prefix = outer.prefix?;
-    all.iter().map(|pattern| regex::beginning(prefix, pattern)).collect()
+    let within = all.iter().map(|pattern| regex::all_beginning(prefix, pattern));
+    let within: Vec<Vec<String>> = within.collect();
+    within.iter().all(|found| !found.is_empty()).then(|| within.concat())
 }
 
 /// The patterns of a location, with whether the route can have an alias.

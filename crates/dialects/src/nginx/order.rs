@@ -72,13 +72,21 @@ pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
             continue;
         }
         let has_files = |route: &Scope| has_wildcards(route) && route.get("root").is_some();
+        // nginx asks no expression behind `^~`, also one that denies.
+        let is_apart = |route: &Scope| {
+            let has_effect = route.protects() || route.responds();
+            child.argument(0) == "^~" && route.get(EXPRESSION).is_some() && has_wildcards(route) && has_effect
+        };
         let run = host.routes.iter().filter(|route| match precedes {
-            true => route.runs() || has_files(route),
+            true => route.runs() || has_files(route) || is_apart(route),
             false => route.runs() && is_nested(route),
         });
         // What only begins with the text has the files of the server here, and no other response.
         let start = if own.responds() || has_any(own, &["root", "alias"]) { &*folder } else { text };
-        let run: Vec<String> = run.filter_map(|route| regex::beginning(start, route.text("path")?)).collect();
+        let run: Vec<String> = run
+            .filter_map(|route| Some(regex::all_beginning(start, route.text("path")?)))
+            .flatten()
+            .collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
                 Order::Instead(text).set(host.route(&path, &child.place), &child.place);
@@ -104,7 +112,10 @@ pub fn keep_first_expressions(host: &mut Host) {
         let place = route.place();
         let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
         let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
-        let run: Vec<String> = run.filter_map(|route| regex::within(folder, route.text("path")?)).collect();
+        let run: Vec<String> = run
+            .filter_map(|route| Some(regex::all_beginning(folder, route.text("path")?)))
+            .flatten()
+            .collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if host.routes.iter().all(|route| route.text("path") != Some(&path)) {
                 let mut blank = Scope::new(place.line);
