@@ -1604,6 +1604,27 @@ fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
 }
 
 #[test]
+fn apache_sends_no_source_where_mod_php_may_be_loaded() {
+    let of = |load: &str, section: &str, handler: &str| {
+        format!(
+            "{load}\nListen 80\nDocumentRoot /srv\n<IfModule {section}>\n{handler}\n</IfModule>\n<Directory /srv>\nRequire all granted\n</Directory>\n"
+        )
+    };
+    let handler = "AddType application/x-httpd-php .php";
+    for section in ["mod_php.c", "mod_php7.c", "php_module"] {
+        refuse(Web::Apache, &[(&of("", section, handler), 5, "whether mod_php runs PHP")]);
+    }
+    check(
+        Web::Apache,
+        &[
+            (&of("", "mod_php5.c", "php_value a b"), &[]),
+            (&of("LoadModule rewrite_module x", "mod_php.c", handler), &[]),
+            (&of("", "!mod_alias.c", handler), &[]),
+        ],
+    );
+}
+
+#[test]
 fn apache_redirects_to_the_name_with_www_or_without() {
     let site = |names: &str, condition: &str, target: &str| {
         format!(
@@ -2042,7 +2063,7 @@ fn refuses_what_nginx_tells_others_in_another_way() {
             ("server { root /srv;\nset_real_ip_from 10.0.0.1; }", 2, "X-Real-IP"),
             ("server { root /srv;\naccess_log syslog:server=10.0.0.1:514; }", 2, "syslog"),
             ("error_log syslog:server=10.0.0.1:514;", 1, "syslog"),
-            ("server { root /srv;\nset $a b; }", 2, "set $a b"),
+            ("server { root /srv;\nset $a $b; }", 2, "set $a $b"),
             ("map $host $x { a b; }\nserver { root /srv; }", 1, "map $host"),
             ("server { root /srv;\nadd_header Content-Type text/plain; }", 2, "add_header Content-Type"),
         ],
@@ -2161,6 +2182,45 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
             ("server { root /srv; location / {\ntry_files $uri $uri.html$x =404; } }", 2, "$uri.html"),
         ],
     );
+}
+
+#[test]
+fn variables_of_nginx_that_are_set_once_have_their_values() {
+    let of = |text: &str| format!("server {{ {text} }}");
+    // As linuxserver.io writes it.
+    let parts = "location / { set $app jellyfin; set $app_port 8096; set $proto http; proxy_pass $proto://$app:${app_port}; }";
+    let host = "set $a 127.0.0.1; location / { proxy_pass http://$a:81; } location = /w { proxy_pass http://$a:81/x; }";
+    check(
+        Web::Nginx,
+        &[
+            (&of(parts), &["address = [\"jellyfin:8096\"]", "proxy = \"http://http\""]),
+            (&of(host), &["address = [\"127.0.0.1:81\"]", "path = \"/\"", "path = \"/w\""]),
+            (&of("set $r /srv; root $r/www;"), &["root = \"/srv/www\""]),
+        ],
+    );
+    for text in [
+        // Set twice, or of another location.
+        "set $a b;\nlocation / { set $a c; proxy_pass http://$a; }",
+        "location / { set $a b;\nlocation /x/ { proxy_pass http://$a; } }",
+        "set $a b; if ($host = x) { set $a c; }\nreturn 301 /$a;",
+        // It changes the request or the response.
+        "root /srv;\nset $limit_rate 1k;",
+        // The URL has the whole path.
+        "set $a b;\nlocation /x/ { proxy_pass http://$a/y/; }",
+        "set $a b;\nif ($a) { return 403; }",
+        "set $a b;\nlocation / { proxy_pass http://$ab; }",
+    ] {
+        refuse(Web::Nginx, &[(&of(text), 2, "cannot be converted")]);
+    }
+    // The files of an application do not take its place.
+    let uwsgi = of("root /srv/app;\nlocation / { include uwsgi_params; uwsgi_pass unix:/run/app.sock; }");
+    let files =
+        [("/etc/x/conf", uwsgi.as_str()), ("/etc/x/uwsgi_params", "uwsgi_param QUERY_STRING $query_string;")];
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &files);
+    let errors: Vec<_> =
+        conversion.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    assert!(matches!(errors[..], [one] if one.what_to_do.contains("http-socket")), "{errors:?}");
+    assert!(conversion.text.contains("path = \"/\"\nreturn = 502"), "{}", conversion.text);
 }
 
 #[test]

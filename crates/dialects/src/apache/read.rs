@@ -103,6 +103,14 @@ impl<'r> Reader<'r> {
             } else if !is_skipped {
                 let directive = self.directive(&line, place, draft);
                 self.add(directive, depth, &mut here, draft);
+            } else if self.may_run_php(&open, &line) {
+                // The source of the scripts would be sent.
+                let what = "whether mod_php runs PHP is not known without its LoadModule";
+                draft.error(
+                    &place,
+                    what,
+                    "let PHP-FPM run it, see interpreter; or remove it, if it is not loaded",
+                );
             }
         }
         if let Some(section) = open.first() {
@@ -164,6 +172,17 @@ impl<'r> Reader<'r> {
             },
             _ => None,
         }
+    }
+
+    /// Whether a line that is left out has a handler for PHP, and its module may be there.
+    fn may_run_php(&self, open: &[Open], line: &str) -> bool {
+        let is_of_php = |section: &Open| {
+            section.directive.name == "ifmodule" && module(section.directive.argument(0)).starts_with("php")
+        };
+        let line = line.to_ascii_lowercase();
+        let is_handler = ["sethandler", "addhandler", "addtype"].iter().any(|name| line.starts_with(name));
+        let is_only = open.iter().all(|section| section.is_true != Some(false) || is_of_php(section));
+        self.modules.is_none() && is_handler && line.contains("php") && is_only
     }
 
     fn has_module(&self, name: &str) -> bool {

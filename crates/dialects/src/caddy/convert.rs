@@ -477,7 +477,11 @@ impl Site<'_> {
         };
         let Some(status @ 400..=599) = status(child, arguments) else {
             let what = format!("{}: routes have no conditions", child.text());
-            return self.draft.error(&child.place, what, "only a rejection can have one; see [[rule]]");
+            let what_to_do = match rule.get("host").is_some() {
+                true => "write a site for each name",
+                false => "only a rejection can have one; see [[rule]]",
+            };
+            return self.draft.error(&child.place, what, what_to_do);
         };
         if !paths.is_empty() {
             rule.set(&child.place, "path", paths.to_vec());
@@ -548,6 +552,16 @@ impl Site<'_> {
             Some(name) => (name.to_owned(), Value::Flag(false)),
             None => (name.trim_start_matches('?').to_owned(), Value::from(value)),
         };
+        let has_no_extension = |path: &String| {
+            !path.ends_with('/') && !path.rsplit('/').next().unwrap_or_default().contains(['.', '*', '?'])
+        };
+        if name.eq_ignore_ascii_case("content-type")
+            && value != Value::Flag(false)
+            && !paths.is_empty()
+            && paths.iter().all(has_no_extension)
+        {
+            return self.each(paths, place, host, |scope| scope.set(place, "default_type", value.clone()));
+        }
         if let Some(instead) = own_field(name.trim_start_matches('+')) {
             return self.own_field(field, &name, value, instead, paths);
         }
@@ -610,7 +624,11 @@ impl Site<'_> {
             _ => self.draft.error(place, unconverted(child), "see certificate"),
         }
         for inner in child.children() {
-            self.draft.error(&inner.place, unconverted(inner), "see [tls] and [certificates]");
+            let what_to_do = match inner.name.as_str() {
+                "dns" => "write a program that sets the record, and name it in dns_command of [certificates]",
+                _ => "see [tls] and [certificates]",
+            };
+            self.draft.error(&inner.place, unconverted(inner), what_to_do);
         }
     }
 

@@ -53,7 +53,7 @@ impl Site<'_> {
             }
             (None | Some(200), Some(text)) => self.route(paths, place, host, |scope| {
                 scope.set(place, "respond", text);
-                if text.starts_with(['{', '[']) {
+                if text.starts_with(['{', '[']) && scope.get("default_type").is_none() {
                     scope.set(place, "default_type", "application/json");
                 }
             }),

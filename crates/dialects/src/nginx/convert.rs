@@ -9,6 +9,7 @@ use crate::tree::Directive;
 
 use super::around::{around, is_for_locations};
 use super::cache;
+use super::constants;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
@@ -24,7 +25,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
-            let tree = KNOWN.kept(tree, &["types", "map"], &mut draft);
+            let tree = constants::filled(KNOWN.kept(tree, &["types", "map"], &mut draft));
             trusts_a_field(&tree, &mut draft);
             top(tree, &folder, disk, &mut draft);
         }

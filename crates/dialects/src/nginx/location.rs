@@ -229,6 +229,7 @@ fn apply<'d>(
             "grpc_pass" => upstream(inner, "http", scope, context, draft),
             "fastcgi_pass" => upstream(inner, "fastcgi", scope, context, draft),
             "scgi_pass" => upstream(inner, "scgi", scope, context, draft),
+            "uwsgi_pass" | "memcached_pass" => unknown_protocol(inner, scope, draft),
             "proxy_set_header" => proxy_header(inner, scope, draft),
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, scope, draft),
@@ -271,6 +272,16 @@ fn apply<'d>(
         }
     }
     apart
+}
+
+/// An upstream that is not asked. Files, perhaps those of the application, do not take its place.
+fn unknown_protocol(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
+    let what_to_do = match directive.name.as_str() {
+        "uwsgi_pass" => "let uWSGI speak HTTP by http-socket, or FastCGI by fastcgi-socket, and pass to that",
+        _ => "let an application respond that speaks HTTP",
+    };
+    draft.error(&directive.place, unconverted(directive), what_to_do);
+    scope.set(&directive.place, "return", 502);
 }
 
 /// An internal location, which clients can request here.

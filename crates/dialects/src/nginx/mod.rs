@@ -2,6 +2,7 @@
 
 mod around;
 mod cache;
+mod constants;
 mod convert;
 mod cross_origin;
 mod early;

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 125] = [
+const DIRECTIVES: [&str; 127] = [
     "user",
     "pid",
     "worker_processes",
@@ -77,6 +77,8 @@ const DIRECTIVES: [&str; 125] = [
     "grpc_pass",
     "fastcgi_pass",
     "scgi_pass",
+    "uwsgi_pass",
+    "memcached_pass",
     "proxy_set_header",
     "fastcgi_param",
     "scgi_param",
@@ -150,7 +152,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 105] = [
+pub const NEEDLESS: [&str; 111] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -256,4 +258,10 @@ pub const NEEDLESS: [&str; 105] = [
     "lingering_close",
     "lingering_timeout",
     "lingering_time",
+    "uwsgi_param",
+    "uwsgi_read_timeout",
+    "uwsgi_send_timeout",
+    "uwsgi_connect_timeout",
+    "uwsgi_buffers",
+    "uwsgi_buffer_size",
 ];

@@ -232,6 +232,19 @@ const NGINX: Table = Table {
                 ("fastcgi_no_cache", Says, "nothing is stored: \"fastcgi_no_cache $arg_a\""),
             ],
         },
+        // Upstreams that are refused, with what to do.
+        Case {
+            flags: &[],
+            conf: "events { }\nhttp {\n server {\n listen 127.0.0.1:0;\n root HOME/www;\n set $back 127.0.0.1:9;\n\
+                   location / { uwsgi_pass unix:HOME/app.sock; }\n location /m/ { memcached_pass 127.0.0.1:9; }\n\
+                   location /p/ { proxy_pass http://$back; }\n }\n}\n",
+            rows: &[
+                ("uwsgi_pass", Says, "let uWSGI speak HTTP by http-socket"),
+                ("uwsgi_pass", Line, "return = 502"),
+                ("memcached_pass", Says, "let an application respond that speaks HTTP"),
+                ("set", Line, "address = [\"127.0.0.1:9\"]"),
+            ],
+        },
     ],
     neutral: &[],
     needless: &[
@@ -363,6 +376,12 @@ const NGINX: Table = Table {
                 "lingering_close",
                 "lingering_timeout",
                 "lingering_time",
+                "uwsgi_param",
+                "uwsgi_read_timeout",
+                "uwsgi_send_timeout",
+                "uwsgi_connect_timeout",
+                "uwsgi_buffers",
+                "uwsgi_buffer_size",
             ],
             argument: " on;",
             behind: " }\n}\n",

@@ -1,0 +1,91 @@
+//! Variables that a server sets once, to a text: their values stand in the place of their names.
+
+use std::collections::BTreeMap;
+
+use crate::tree::Directive;
+
+/// What has the value of a variable wherever it has its name.
+const FILLED: [&str; 6] = ["root", "alias", "return", "add_header", "proxy_set_header", "proxy_pass"];
+
+/// What a request or its response changes by.
+const EFFECTIVE: [&str; 2] = ["$limit_rate", "$args"];
+
+type Values = BTreeMap<String, String>;
+
+/// The directives with the values of each server's constants.
+pub fn filled(block: Vec<Directive>) -> Vec<Directive> {
+    let servers = block.into_iter().map(|directive| match directive.name.as_str() {
+        "server" => {
+            let mut counts = BTreeMap::new();
+            count(directive.children(), &mut counts);
+            within(directive, &Values::new(), &counts)
+        }
+        _ => Directive { block: directive.block.map(filled), ..directive },
+    });
+    servers.collect()
+}
+
+/// How often each variable is set.
+fn count(block: &[Directive], counts: &mut BTreeMap<String, usize>) {
+    for directive in block {
+        if directive.name == "set" {
+            *counts.entry(directive.argument(0).to_owned()).or_default() += 1;
+        }
+        count(directive.children(), counts);
+    }
+}
+
+/// A server or a location. What a location sets is not for those within it.
+fn within(directive: Directive, around: &Values, counts: &BTreeMap<String, usize>) -> Directive {
+    let is_constant = |inner: &Directive| {
+        inner.name == "set"
+            && counts.get(inner.argument(0)) == Some(&1)
+            && inner.arguments.len() == 2
+            && !EFFECTIVE.contains(&inner.argument(0))
+            && !inner.argument(1).contains('$')
+    };
+    let own = directive.children().iter().filter(|inner| is_constant(inner));
+    let own = own.map(|inner| (inner.argument(0).to_owned(), inner.argument(1).to_owned()));
+    let known: Values = around.clone().into_iter().chain(own).collect();
+    let outer = if directive.name == "server" { &known } else { around };
+    let is_exact = directive.argument(0) == "=";
+    let block = directive.block.map(|block| {
+        let kept = block.into_iter().filter(|inner| !is_constant(inner));
+        let filled = kept.map(|inner| match inner.name.as_str() {
+            "location" => within(inner, outer, counts),
+            name if FILLED.contains(&name) => with_values(inner, &known, is_exact),
+            _ => inner,
+        });
+        filled.collect()
+    });
+    Directive { block, ..directive }
+}
+
+fn with_values(directive: Directive, known: &Values, is_exact: bool) -> Directive {
+    let arguments: Vec<String> = directive.arguments.iter().map(|text| value(text, known)).collect();
+    let has_path = arguments.first().is_some_and(|url| url.matches('/').count() > 2);
+    // A URL with variables has the whole path. Without them, it would replace the location.
+    match directive.name == "proxy_pass" && has_path && !is_exact && arguments != directive.arguments {
+        true => directive,
+        false => Directive { arguments, ..directive },
+    }
+}
+
+/// A text with values in the place of names, `$name` or `${name}`.
+fn value(text: &str, known: &Values) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('$') {
+        out.push_str(before);
+        let braced = behind.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let (name, after) =
+            braced.unwrap_or_else(|| behind.split_at(behind.find(is_end).unwrap_or(behind.len())));
+        match known.get(&format!("${name}")) {
+            Some(value) => out.push_str(value),
+            None => out.push_str(&rest[before.len()..rest.len() - after.len()]),
+        }
+        rest = after;
+    }
+    out + rest
+}
