@@ -2212,6 +2212,10 @@ fn variables_of_nginx_that_are_set_once_have_their_values() {
     ] {
         refuse(Web::Nginx, &[(&of(text), 2, "cannot be converted")]);
     }
+    // What an application has to allow stays closed.
+    let asked = of("root /srv; location / { auth_request /auth; }\nlocation /open/ { auth_request off; }");
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &asked)]);
+    assert!(conversion.is_refused() && conversion.text.contains("then = \"deny\""), "{}", conversion.text);
     // The files of an application do not take its place.
     let uwsgi = of("root /srv/app;\nlocation / { include uwsgi_params; uwsgi_pass unix:/run/app.sock; }");
     let files =

@@ -25,7 +25,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
-            let tree = constants::filled(KNOWN.kept(tree, &["types", "map"], &mut draft));
+            let tree = constants::filled(KNOWN.kept(tree, &["types", "map", "geo"], &mut draft));
             trusts_a_field(&tree, &mut draft);
             top(tree, &folder, disk, &mut draft);
         }
@@ -229,6 +229,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
             _ if is_for_locations(child) || cache::part(child) == Some("path") => {}
             "server" => server(child, &context, draft),
             "map" => map(child, draft),
+            "geo" => draft.error(&child.place, unconverted(child), "see address of [[rule]]"),
             "error_log" => error_log(child, folder, draft),
             "access_log" => match (child.argument(0), log_target(child.argument(0), &context)) {
                 ("off", _) => draft.log.set(&child.place, "access", false),

@@ -236,6 +236,7 @@ fn apply<'d>(
             "internal" => apart.is_internal = true,
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
+            "if" => draft.error(place, unconverted(inner), condition_advice(inner)),
             "add_header" if is_type_of_text(inner, child) => {
                 scope.set(place, "default_type", inner.argument(1));
             }
@@ -272,6 +273,18 @@ fn apply<'d>(
         }
     }
     apart
+}
+
+/// What to do in place of a condition.
+fn condition_advice(condition: &Directive) -> &'static str {
+    let subject = condition.argument(0).trim_start_matches('(');
+    match subject {
+        "$http_user_agent" => "see user_agent of [[rule]]",
+        "$http_referer" | "$invalid_referer" => "see referer of [[rule]]",
+        "$ssl_client_verify" | "$ssl_client_s_dn" => "see certificate of [[rule]]",
+        "$http_origin" => "see cors_origins",
+        _ => "see [[rule]], redirects, rewrites and fallback",
+    }
 }
 
 /// An upstream that is not asked. Files, perhaps those of the application, do not take its place.

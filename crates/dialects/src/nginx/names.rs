@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 127] = [
+const DIRECTIVES: [&str; 130] = [
     "user",
     "pid",
     "worker_processes",
@@ -107,6 +107,9 @@ const DIRECTIVES: [&str; 127] = [
     "keepalive_time",
     "zone",
     "map",
+    "geo",
+    "auth_request",
+    "valid_referers",
     "stub_status",
     "break",
     "proxy_cookie_flags",

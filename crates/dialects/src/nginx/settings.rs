@@ -118,6 +118,14 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             scope.rules.push(rule);
         }
         "limit_except" => limit_except(directive, scope, draft),
+        "auth_request" if first == "off" => scope.set(place, "authorizer", false),
+        "auth_request" => {
+            draft.error(place, unconverted(directive), "see authorizer; until then, all clients are denied");
+            let mut rule = Scope::new(place.line);
+            rule.set(place, "then", "deny");
+            scope.rules.insert(0, rule);
+        }
+        "valid_referers" => draft.error(place, unconverted(directive), "see referer of [[rule]]"),
         "limit_rate" => rate(directive, scope, draft),
         "limit_rate_after" => {
             match (size(first), scope.limits.iter_mut().find(|limit| limit.get("download").is_some())) {

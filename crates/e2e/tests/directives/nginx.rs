@@ -235,12 +235,16 @@ const NGINX: Table = Table {
         // Upstreams that are refused, with what to do.
         Case {
             flags: &[],
-            conf: "events { }\nhttp {\n server {\n listen 127.0.0.1:0;\n root HOME/www;\n set $back 127.0.0.1:9;\n\
+            conf: "events { }\nhttp {\n geo $in { default 0; }\n server {\n listen 127.0.0.1:0;\n root HOME/www;\n set $back 127.0.0.1:9;\n\
                    location / { uwsgi_pass unix:HOME/app.sock; }\n location /m/ { memcached_pass 127.0.0.1:9; }\n\
-                   location /p/ { proxy_pass http://$back; }\n }\n}\n",
+                   location /p/ { proxy_pass http://$back; }\n\
+                   location /r/ { valid_referers none; }\n location /a/ { auth_request /auth; }\n }\n}\n",
             rows: &[
                 ("uwsgi_pass", Says, "let uWSGI speak HTTP by http-socket"),
                 ("uwsgi_pass", Line, "return = 502"),
+                ("geo", Says, "see address of [[rule]]"),
+                ("auth_request", Says, "see authorizer; until then, all clients are denied"),
+                ("valid_referers", Says, "see referer of [[rule]]"),
                 ("memcached_pass", Says, "let an application respond that speaks HTTP"),
                 ("set", Line, "address = [\"127.0.0.1:9\"]"),
             ],
