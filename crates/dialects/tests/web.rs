@@ -1604,6 +1604,22 @@ fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
 }
 
 #[test]
+fn apache_runs_no_file_of_a_prefix_that_is_passed_on_before() {
+    let text = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
+                ProxyPass /api/ http://127.0.0.1:81/\nProxyPassMatch ^/(.*\\.php)$ fcgi://127.0.0.1:9000/srv/$1\n\
+                ProxyPass /late/ http://127.0.0.1:82/\nRewriteEngine On\nRewriteRule ^/old/(.*)$ /new/$1 [R=301]\n";
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let paths: Vec<&str> = conversion.text.lines().filter_map(|line| line.strip_prefix("path = ")).collect();
+    let place = |path: &str| paths.iter().position(|own| *own == path);
+    let program = place("\"/**.php\"");
+    assert!(place("\"/api/**.php\"").is_some_and(|at| Some(at) < program), "{paths:?}");
+    assert!(place("\"/old/**.php\"").is_some_and(|at| Some(at) < program), "{paths:?}");
+    assert_eq!(place("\"/late/**.php\""), None, "the program is asked first: {paths:?}");
+    // A pattern alone has the response of its prefix.
+    assert!(conversion.text.contains("path = \"/api/**.php\"\n\n"), "{}", conversion.text);
+}
+
+#[test]
 fn apache_sends_no_source_where_mod_php_may_be_loaded() {
     let of = |load: &str, section: &str, handler: &str| {
         format!(

@@ -76,6 +76,7 @@ impl Site<'_> {
         self.pass_within(&own);
         self.pass_patterns(draft);
         self.host.without_programs(&self.unhandled, draft);
+        pass_on_before_programs(&mut self.host);
         self.deny_first();
         self.host.respond_without_root();
         self.host.share_handlers();
@@ -613,5 +614,38 @@ fn leave_out_needless_suffixes(host: &mut Host) {
     }
     if host.scope.get(KEY).is_none() && !is_used {
         host.routes.iter_mut().for_each(|route| route.remove(KEY));
+    }
+}
+
+/// A program of `ProxyPassMatch` runs no file of a prefix that is passed on before it, or redirected.
+fn pass_on_before_programs(host: &mut Host) {
+    let precedes = |prefix: &Scope, glob: &Scope| {
+        let is_earlier = prefix.get("proxy").is_some() && prefix.place().line < glob.place().line;
+        is_earlier || prefix.get("redirect").is_some()
+    };
+    let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+    let prefixes: Vec<Scope> = host
+        .routes
+        .iter()
+        .filter(|route| path(route).ends_with('/') && path(route) != "/")
+        .cloned()
+        .collect();
+    let mut at = 0;
+    while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
+        at += 1;
+        let is_program = glob.get("interpreter").is_some() && glob.get("root").is_some();
+        if !is_program || !path(&glob).contains(['*', '?']) {
+            continue;
+        }
+        for prefix in prefixes.iter().filter(|prefix| precedes(prefix, &glob)) {
+            for pattern in regex::all_beginning(&path(prefix), &path(&glob)) {
+                if host.routes.iter().all(|route| path(route) != pattern) {
+                    let mut blank = Scope::new(prefix.place().line);
+                    blank.set(&prefix.place(), "path", pattern);
+                    host.routes.insert(at - 1, blank);
+                    at += 1;
+                }
+            }
+        }
     }
 }
