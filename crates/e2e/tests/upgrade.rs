@@ -336,6 +336,28 @@ fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_canno
 }
 
 #[test]
+fn a_new_program_with_few_descriptors_keeps_some_for_the_files_of_its_connections() {
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config("workers = 1"));
+    let mut clients: Vec<Client> = (0..100).map(|_| fixture.server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    let program = fixture.folder.path().join("new");
+    copy_program(&program);
+    fixture.install(|to| {
+        script(to, &format!("#!/bin/sh\nulimit -n 96\nexec {} \"$@\"\n", program.display()));
+    });
+    fixture.upgrade();
+    let served = clients.iter_mut().filter_map(|client| {
+        client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
+        client.try_read_response().ok().map(|response| assert_eq!(response.status, 200))
+    });
+    assert!(served.count() > 10, "{}", fixture.server.stderr());
+    let errors = fixture.server.stderr();
+    assert!(!errors.contains("cannot open /a.txt"), "{errors}");
+}
+
+#[test]
 fn says_why_the_new_program_gets_no_idle_connections() {
     let fixture = Fixture::new(Site::new().file("a.txt", "a"));
     let mut idle = fixture.server.connect();

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use site::disconnect::Selection;
 use site::listener::Protocols;
 use site::memory;
@@ -305,16 +306,18 @@ impl Connections {
         }
     }
 
-    /// Takes over an idle connection of the predecessor, also above the limits.
+    /// Takes over an idle connection of the predecessor, also above the limits as long as most descriptors are free: what
+    /// it has above them, it opens no files with.
     pub fn inherit(&self, connection: InheritedConnection) {
+        if self.is_full() && !self.evict() && is_scarce(connection.fd.as_fd()) {
+            self.services.counts.add(Count::Evicted, 1);
+            return;
+        }
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         let peer = connection.client.unwrap_or(peer);
         let Ok(destination) = self.destination(&connection.fd, connection.destination) else { return };
         let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
-        if self.is_full() {
-            self.evict();
-        }
         let client = Client::known(peer, destination);
         self.keep(socket, client, connection.requests, self.services.clock.ticks());
     }
@@ -630,4 +633,10 @@ impl Connections {
             self.services.counts.add(Count::HandedOver, u64::from(sent));
         }
     }
+}
+
+/// Whether three quarters of the descriptors are in use: the kernel gives the lowest number that is free.
+fn is_scarce(latest: BorrowedFd<'_>) -> bool {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    latest.as_raw_fd() as u64 >= most / 4 * 3
 }
