@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -396,19 +397,94 @@ fn answers_503_to_silent_clients_beyond_capacity() {
 }
 
 #[test]
-fn starts_only_with_the_descriptors_that_a_request_needs() {
-    let site = || Site::new().file("a.txt", "a").config("workers = 2");
-    let too_few = site();
-    let config = too_few.write_config();
-    let output = output_of(command_with_descriptors(24).arg("-c").arg(config));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("24 descriptors are allowed"), "{stderr}");
-    let least = stderr.split("needs ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    let server = site().start_by(command_with_descriptors(least.expect("it says how many")));
-    for _ in 0..10 {
-        assert_eq!(server.get("/a.txt").status, 200, "{}", server.stderr());
+fn starts_only_with_the_descriptors_that_a_request_and_a_reload_need() {
+    let application = "[[application]]\nname = \"NAME\"\nprotocol = \"http\"\naddress = \"127.0.0.1:9\"\n\
+                       [[route]]\npath = \"/NAME/\"\napplication = \"NAME\"\n";
+    let applications = ["a", "b", "c"].map(|name| application.replace("NAME", name)).concat();
+    for config in [
+        "",
+        "[[route]]\npath = \"*.cgi\"\ncgi = true\n",
+        &applications,
+        "[forward_proxy]\nclients = [\"127.0.0.1\"]\ndestinations = [\"*\"]\n",
+    ] {
+        let site = || Site::new().file("a.txt", "a").config(&format!("workers = 2\n{config}"));
+        let too_few = site();
+        let file = too_few.write_config();
+        let output = output_of(command_with_descriptors(24).arg("-c").arg(file));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("24 descriptors are allowed"), "{stderr}");
+        let least = stderr.split("needs ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let server = site().start_by(command_with_descriptors(least.expect("it says how many")));
+        for _ in 0..4 {
+            for _ in 0..5 {
+                assert_eq!(server.get("/a.txt").status, 200, "{}", server.stderr());
+            }
+            server.reload();
+        }
+        assert!(!server.stderr().contains("os error 24"), "{}", server.stderr());
     }
+}
+
+#[test]
+fn a_reload_without_descriptors_says_which_limit_to_raise() {
+    let site = Site::new().file("a.txt", "a").config("workers = 1\n[limits]\ngenerations = 100");
+    fs::File::create(site.root().join("long"))
+        .expect("it is our folder")
+        .set_len(64 << 20)
+        .expect("it is ours");
+    let server = site.start_by(command_with_descriptors(48));
+    let (mut downloads, mut error) = (Vec::new(), None);
+    for _ in 0..40 {
+        downloads.push(server.begin_download("/long"));
+        let reload = server.run_command(&["reload"]);
+        if !reload.status.success() {
+            error = Some(String::from_utf8_lossy(&reload.stderr).into_owned());
+            break;
+        }
+    }
+    let error = error.expect("each earlier process needs descriptors");
+    let advice =
+        format!("raise `ulimit -Hn` (LimitNOFILE), or wait until {} earlier processes", downloads.len() - 1);
+    assert!(error.contains(&advice) && error.contains("nothing was changed"), "{error}");
+    drop(downloads);
+    assert!(wait_until(TIMEOUT, || server.run_command(&["reload"]).status.success()), "{}", server.stderr());
+}
+
+#[test]
+fn a_master_without_descriptors_waits_for_some_and_says_so() {
+    let server = Site::new().file("a.txt", "a").start();
+    let master = server.pid();
+    let limit = |descriptors: &str| {
+        let mut prlimit = tool("prlimit");
+        let limited =
+            output_of(prlimit.arg(format!("--pid={master}")).arg(format!("--nofile={descriptors}")));
+        assert!(limited.status.success(), "{limited:?}");
+    };
+    limit("3:4096");
+    let mut reload = tool("timeout");
+    reload.arg("30").arg(e2e::program()).args(["reload", "-c"]).arg(server.home().join("site.toml"));
+    let mut reload = reload.stderr(Stdio::null()).spawn().expect("it is a program");
+    server.wait_for_line(
+        "cannot accept a command: Too many open files (os error 24); raise `ulimit -Hn`",
+        TIMEOUT,
+    );
+    // It waits, and does not try without a pause.
+    let used = || {
+        let stat = fs::read_to_string(format!("/proc/{master}/stat")).expect("it runs");
+        let behind_name = stat.rsplit(')').next().unwrap_or_default();
+        behind_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse::<u64>().ok())
+            .sum::<u64>()
+    };
+    let before = used();
+    thread::sleep(Duration::from_millis(1500));
+    assert!(used() - before < 50, "{} ticks of a hundredth of a second", used() - before);
+    limit("4096:4096");
+    assert_eq!(reload.wait().expect("it is our child").code(), Some(0), "{}", server.stderr());
 }
 
 #[test]

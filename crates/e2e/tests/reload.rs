@@ -682,7 +682,13 @@ fn the_folder_of_a_command_line_is_served_again_when_it_is_there_again() {
     assert_eq!(server.get("/a.txt").status, 200);
     fs::rename(&folder, &away).expect("it is our folder");
     signal_process(server.processes("worker")[0], Signal::KILL);
-    server.wait_for_line("www: No such file or directory (os error 2); it is replaced in", TIMEOUT);
+    server.wait_for_line("the serving process has ended: killed by SIGKILL; it is replaced at once", TIMEOUT);
+    let line = server.wait_for_line("www: No such file or directory (os error 2)", TIMEOUT);
+    let rest = "; clients wait, and it is tried again in 0.5 s";
+    assert!(
+        line.contains("a new serving process cannot take over: cannot open ") && line.ends_with(rest),
+        "{line}"
+    );
     let mut waiting = server.connect();
     waiting.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     fs::rename(&away, &folder).expect("it is our folder");

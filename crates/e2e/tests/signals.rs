@@ -4,7 +4,10 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port};
+use e2e::{
+    Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port, runs,
+    stop_process,
+};
 
 const LONG: usize = 32 * 1024 * 1024;
 
@@ -103,6 +106,25 @@ fn cuts_off_responses_after_the_shutdown_timeout() {
     assert!(line.lines().count() == 1 && line.contains("\"GET /long HTTP/1.1\" 200 "), "{line}");
     assert!(!line.ends_with(" -"), "the line has the reason: {line}");
     assert!(server.stderr().contains("not finished in time"), "{}", server.stderr());
+}
+
+#[test]
+fn sigterm_ends_children_that_are_stopped() {
+    let site = Site::new().file("a.txt", "a").config(
+        "[[route]]\npath = \"*.cgi\"\ncgi = true\n[[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"127.0.0.1:9\"\n\
+         [log]\naccess = \"./access.log\"\n[log.rotate]\nsize = \"1MB\"",
+    );
+    let mut server = site.start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    let children = server.serving_pids();
+    assert_eq!(children.len(), 4, "a logger, a pool, a spawner and a generation");
+    children.iter().for_each(|pid| stop_process(*pid));
+    let started = Instant::now();
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+    assert!(!children.iter().any(|pid| runs(*pid)));
 }
 
 #[test]

@@ -35,6 +35,8 @@ const WATCH_TRIES: u32 = 50;
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CLIENTS: usize = 16;
+/// How long no client is accepted after one could not be, as without a free descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The longest time for another level of the error log.
 pub const MAX_LEVEL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the name of a host (RFC 1035 §2.3.4).
@@ -392,6 +394,10 @@ fn is_trusted(stream: &UnixStream) -> bool {
 pub struct Control {
     listener: UnixListener,
     clients: Vec<Client>,
+    /// A client could not be accepted, and none is until then.
+    pause: Option<Instant>,
+    /// Why it could not be accepted.
+    failure: Option<io::Error>,
 }
 
 pub struct Client {
@@ -420,7 +426,7 @@ impl Control {
 
     fn with(listener: UnixListener) -> io::Result<Control> {
         listener.set_nonblocking(true)?;
-        Ok(Control { listener, clients: Vec::new() })
+        Ok(Control { listener, clients: Vec::new(), pause: None, failure: None })
     }
 
     pub fn socket(&self) -> &UnixListener {
@@ -431,20 +437,35 @@ impl Control {
         &self.clients
     }
 
+    /// Whether no client is accepted now.
     pub fn is_at_capacity(&self) -> bool {
-        self.clients.len() >= MAX_CLIENTS
+        self.clients.len() >= MAX_CLIENTS || self.pause.is_some()
     }
 
-    /// The earliest deadline of a client that has not sent its request.
+    /// Why a client could not be accepted since the last call.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
+    }
+
+    /// The earliest deadline of a client that has not sent its request, or the end of a pause.
     pub fn deadline(&self) -> Option<Instant> {
-        self.clients.iter().map(|client| client.deadline).min()
+        self.clients.iter().map(|client| client.deadline).chain(self.pause).min()
     }
 
     /// Accepts clients, reads what they have sent, and returns the next complete request. The other clients stay here,
     /// where a forked child finds and closes them: a client waits until all copies of its socket are closed.
     pub fn receive(&mut self) -> Option<(Client, Request)> {
+        self.pause.take_if(|until| *until <= Instant::now());
         while !self.is_at_capacity() {
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.failure = Some(error);
+                    self.pause = Some(Instant::now() + ACCEPT_PAUSE);
+                    break;
+                }
+            };
             let client = Client { stream, received: Vec::new(), deadline: Instant::now() + REQUEST_TIMEOUT };
             match client.stream.set_nonblocking(true) {
                 Ok(()) if is_trusted(&client.stream) => self.clients.push(client),

@@ -26,7 +26,7 @@ pub use self::exemplars::{Exemplar, Exemplars};
 pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
 pub use self::layout::{Block, Count, Counts, Values, ZoneValues};
 use self::layout::{NAMES, ZONE};
-pub use self::memory::{CounterMemory, ZoneSums};
+pub use self::memory::{CounterMemory, SharedCounters, ZoneSums};
 pub use self::page::EventState;
 pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
@@ -214,7 +214,7 @@ pub struct Ledger {
     pub past: Values,
     pub past_zones: Arc<ZoneSums>,
     /// Of processes that had not. They may still count.
-    pub earlier: Arc<[CounterMemory]>,
+    pub earlier: Arc<[SharedCounters]>,
     /// Of the workers of this process.
     pub own: Vec<Block>,
     /// The names of its zones, in the order of their numbers.

@@ -615,7 +615,7 @@ mod tests {
             + 1000 * RECENT_REQUEST
             + 4 * LOG_BLOCK;
         assert_eq!(total(&uses), expected);
-        assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 4) + 1 + 16);
+        assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 6) + 1 + 20);
     }
 
     #[test]
@@ -676,8 +676,8 @@ mod tests {
         (site.scripts.processes, site.scripts.queue) = (10, 3);
         let queue = 3 * site.limits.head.head as u64;
         assert_eq!(total(&worst_case(&site, 2)), memory + 10 * SCRIPT + queue);
-        assert_eq!(total(&descriptors(&site, 2)), open + 10 * SCRIPT_DESCRIPTORS);
-        assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 172 + SCRIPT_DESCRIPTORS);
+        assert_eq!(total(&descriptors(&site, 2)), open + 10 * SCRIPT_DESCRIPTORS + 2 * 2);
+        assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 176 + SCRIPT_DESCRIPTORS);
         for allowed in [100, 256, 1000, 20_000] {
             let mut fitted = site.clone();
             fit(&mut fitted, 2, allowed);

@@ -67,6 +67,10 @@ impl CertificateKeeper {
         self.processes.clear();
     }
 
+    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.processes.iter().map(|process| process.pid)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }

@@ -144,11 +144,27 @@ impl From<io::Error> for NotStarted {
 }
 
 impl NotStarted {
-    fn lines(self) -> Vec<String> {
-        match self {
-            NotStarted::ByKernel(error) => vec![format!("cannot start a serving process: {error}")],
-            NotStarted::ByTls(lines) => lines,
-        }
+    /// `earlier`: generations that still finish their responses, for each of which the master needs descriptors.
+    fn lines(self, earlier: usize) -> Vec<String> {
+        let error = match self {
+            NotStarted::ByKernel(error) => error,
+            NotStarted::ByTls(lines) => return lines,
+        };
+        let advice = match error.raw_os_error() {
+            Some(libc::EMFILE) if earlier > 0 => format!(
+                "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE), or wait until {earlier} earlier \
+                 processes have finished their responses"
+            ),
+            Some(libc::EMFILE) => {
+                "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE)".to_owned()
+            }
+            Some(libc::EAGAIN) => {
+                "; its user has too many processes, or its service: raise `ulimit -Hu` (LimitNPROC) or TasksMax"
+                    .to_owned()
+            }
+            _ => String::new(),
+        };
+        vec![format!("cannot start a serving process: {error}{advice}")]
     }
 }
 
@@ -245,7 +261,8 @@ impl Master {
             }
             Err(why) => {
                 sockets.remove_files(&self.sockets);
-                Err((why.lines(), cause))
+                let earlier = self.generations.iter().filter(|g| g.state != State::Serving).count();
+                Err((why.lines(earlier), cause))
             }
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct Counters {
 impl Counters {
     /// With what earlier programs have counted.
     pub(super) fn new(inherited: Vec<CounterMemory>, history: Option<History>) -> Counters {
-        let since = inherited.iter().map(CounterMemory::since).fold(clock::wall(), i64::min);
+        let since = inherited.iter().map(|memory| memory.since()).fold(clock::wall(), i64::min);
         let mut past = Values::default();
         let mut past_zones = ZoneSums::default();
         let ended = inherited.len().saturating_sub(MAX_INHERITED);
@@ -70,7 +70,7 @@ impl Counters {
 
     /// What a generation that counts in `own` knows.
     pub(super) fn into_ledger(self, own: CounterMemory) -> Ledger {
-        let earlier: Arc<[CounterMemory]> = self.living.into_iter().map(|(_, memory)| memory).collect();
+        let earlier = self.living.into_iter().map(|(_, memory)| memory.into_counters()).collect();
         Ledger {
             since: self.since,
             past: self.past,

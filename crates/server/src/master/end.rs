@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use super::change::{Cause, reject_clients};
 use super::lifecycle::{Action, Ended, Event, State};
+use super::loggers::LoggerProcess;
 use super::process::{Generation, Retirement};
 use super::sockets::Sockets;
 use super::upgrade::{ended_before_serving, report_failed_upgrade};
@@ -39,6 +40,7 @@ impl Master {
             _ = generation.channel.send(command);
             generation.on_event(Event::Stopped(now + patience + GRACE), now);
         }
+        self.continue_children();
         if let Some(clients) = self.queued_reload.take() {
             reject_clients(clients, "the program is ending");
         }
@@ -50,6 +52,24 @@ impl Master {
         self.control = None;
         // Closed now, to accept no more clients; `clean_up` removes the files.
         self.sockets.close();
+    }
+
+    /// Has children go on that an administrator or a debugger has stopped, so that they end, too.
+    fn continue_children(&self) {
+        let of_generation = |generation: &Generation| {
+            let spawner = generation.spawner.map(|spawner| spawner.pid);
+            let signer = generation.signer.as_ref().and_then(SignerProcess::pid);
+            [Some(generation.pid), spawner, signer].into_iter().flatten()
+        };
+        let generations = self.generations.iter().flat_map(of_generation);
+        let helpers = self.helpers.iter().map(|(pid, _)| *pid);
+        let pools = self.pools.iter().map(|pool| pool.pid);
+        let loggers = self.loggers.iter().map(LoggerProcess::pid);
+        let children = generations.chain(helpers).chain(pools).chain(loggers).chain(self.certificates.pids());
+        for child in children {
+            // Fails only if it has ended.
+            _ = kill(child, Signal::SIGCONT);
+        }
     }
 
     /// Reaps the children that have ended.
@@ -178,7 +198,7 @@ impl Master {
                 change.sockets.remove_files(&self.sockets);
                 match change.cause {
                     Cause::Start => return Some(could_not_start(&lines)),
-                    Cause::Crash => self.on_crash(&lines.join("; ")),
+                    Cause::Crash => self.on_failed_restart(&lines.join("; ")),
                     cause @ (Cause::Reload(_) | Cause::Renewal) => self.on_failed_change(&lines, cause),
                 }
             }
@@ -192,6 +212,19 @@ impl Master {
         let pause = self.schedule_restart();
         log::error(format_args!(
             "the serving process has ended: {end}; it is replaced {}",
+            supervisor::text(pause)
+        ));
+    }
+
+    /// No generation could be started in place of one that has ended, or that lacks another process.
+    fn on_failed_restart(&mut self, why: &str) {
+        let pause = self.schedule_restart();
+        let clients = match self.serving() {
+            Some(_) => "the present one goes on",
+            None => "clients wait",
+        };
+        log::error(format_args!(
+            "a new serving process cannot take over: {why}; {clients}, and it is tried again {}",
             supervisor::text(pause)
         ));
     }
@@ -317,7 +350,7 @@ impl Master {
                 self.restart = None;
                 let begun = self.site.clone().map(|site| self.begin_change(site, Cause::Crash));
                 if let Some(Err((lines, _))) = begun {
-                    self.on_crash(&lines.join("; "));
+                    self.on_failed_restart(&lines.join("; "));
                 }
             }
         }

@@ -49,6 +49,12 @@ pub(super) struct LoggerProcess {
     pub(super) kill: Option<KillTimer>,
 }
 
+impl LoggerProcess {
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+}
+
 impl LoggerPlan {
     /// The loggers of a site. The one that writes the error log is the first.
     fn of(site: &Site, identity: Option<&Identity>) -> Vec<LoggerPlan> {

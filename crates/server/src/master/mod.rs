@@ -421,6 +421,9 @@ impl Master {
             let who = client.name();
             self.carry_out(client, request, &who);
         }
+        if let Some(error) = self.control.as_mut().and_then(Control::take_failure) {
+            log::error(format_args!("cannot accept a command: {error}; raise `ulimit -Hn` (LimitNOFILE)"));
+        }
     }
 
     /// A user of the page asks for something.

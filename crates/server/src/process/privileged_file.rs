@@ -531,6 +531,9 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Errno(Errno::NOENT) => out.write_str("its folder does not exist; create it first"),
             Refusal::Errno(Errno::NXIO) => out.write_str("it is a FIFO that no process reads"),
+            Refusal::Errno(errno @ Errno::MFILE) => {
+                write!(out, "{errno}; raise `ulimit -Hn` (LimitNOFILE)")
+            }
             Refusal::Errno(errno) => write!(out, "{errno}"),
             Refusal::Unsafe(why) => out.write_str(why),
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +23,15 @@ const MAX_DESCRIPTION: u64 = 2 << 20;
 /// What the line of a zone in the description begins with.
 const ZONE_LINE: &str = "zone ";
 
-/// One block of counters for each worker of a process.
+/// Counters in memory that other processes can be given.
 pub struct CounterMemory {
-    numbers: SharedNumbers,
+    counters: SharedCounters,
     fd: OwnedFd,
+}
+
+/// One block of counters for each worker of a process.
+pub struct SharedCounters {
+    numbers: SharedNumbers,
     /// Where the blocks begin.
     start: usize,
     /// Numbers of a block.
@@ -57,7 +63,7 @@ impl CounterMemory {
         for (number, value) in numbers.get().iter().zip(header.into_iter().chain(words)) {
             number.store(value, Ordering::Relaxed);
         }
-        Ok(CounterMemory { numbers, fd, start, block })
+        Ok(CounterMemory { counters: SharedCounters { numbers, start, block }, fd })
     }
 
     /// One block with these values.
@@ -89,9 +95,36 @@ impl CounterMemory {
         if needed != Some(count as u64) {
             return Err(invalid());
         }
-        Ok(CounterMemory { numbers, fd, start, block: block as usize })
+        Ok(CounterMemory { counters: SharedCounters { numbers, start, block: block as usize }, fd })
     }
 
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// For a process that only reads them, and needs no descriptor for that.
+    pub fn into_counters(self) -> SharedCounters {
+        self.counters
+    }
+
+    /// The blocks of its workers, for as long as the process lives. For the process that counts in it.
+    pub fn into_blocks(self) -> Vec<Block> {
+        let SharedCounters { numbers, start, block } = self.counters;
+        let blocks = numbers.leak()[start..].chunks_exact(block.max(1));
+        let split = blocks.filter_map(<[_]>::split_first_chunk);
+        split.map(|(counts, zones)| Block { counts, zones }).collect()
+    }
+}
+
+impl Deref for CounterMemory {
+    type Target = SharedCounters;
+
+    fn deref(&self) -> &SharedCounters {
+        &self.counters
+    }
+}
+
+impl SharedCounters {
     /// A process counts in it from now on.
     pub fn begin_generation(&self, now: i64) {
         self.blocks().take(1).for_each(|block| begin_generation(block, now));
@@ -100,10 +133,6 @@ impl CounterMemory {
     /// The process that has counted in it has ended.
     pub fn end_generation(&self) {
         self.blocks().take(1).for_each(end_generation);
-    }
-
-    pub fn fd(&self) -> &OwnedFd {
-        &self.fd
     }
 
     pub fn since(&self) -> i64 {
@@ -133,14 +162,6 @@ impl CounterMemory {
         for (name, at) in self.places().zones {
             self.blocks().for_each(|block| sums.of(&name).add(&block[at..]));
         }
-    }
-
-    /// The blocks of its workers, for as long as the process lives. For the process that counts in it.
-    pub fn into_blocks(self) -> Vec<Block> {
-        let CounterMemory { numbers, start, block, .. } = self;
-        let blocks = numbers.leak()[start..].chunks_exact(block.max(1));
-        let split = blocks.filter_map(<[_]>::split_first_chunk);
-        split.map(|(counts, zones)| Block { counts, zones }).collect()
     }
 
     fn places(&self) -> Places {

@@ -3,9 +3,13 @@
 use super::{CACHE_WRITES, Use, logs, multiplexed_requests, scripts, total, upgraded, upstream_connections};
 use crate::forward_proxy::ForwardProxy;
 use crate::model::Site;
+use crate::tls::PrivateKeys;
 
-/// The two nested epoll instances of a worker, its eventfd, and a reserve.
-const WORKER_DESCRIPTORS: u64 = 4;
+/// The two nested epoll instances of a worker and a copy, its eventfd, its end of the runtime's signals, and the channel
+/// to a successor.
+const WORKER_DESCRIPTORS: u64 = 6;
+/// A channel of a worker, and the copy for the worker that replaces it.
+const CHANNEL_DESCRIPTORS: u64 = 2;
 /// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
 pub(super) const SCRIPT_DESCRIPTORS: u64 = 5;
 /// A connection, a copy of it while its socket is full, and a spooled body or a file that is sent in place of the
@@ -13,8 +17,9 @@ pub(super) const SCRIPT_DESCRIPTORS: u64 = 5;
 const UPSTREAM_DESCRIPTORS: u64 = 3;
 /// The open files of a disk thread: a folder, a file and a precompressed file.
 const DISK_DESCRIPTORS: u64 = 3;
-/// Standard streams, the main thread's loop, its channels, the socket of syslog, and a reserve.
-const PROCESS_DESCRIPTORS: u64 = 16;
+/// Standard streams, the main thread's loop, its channels, those to a predecessor and to a successor, /proc, the history,
+/// the socket of syslog, and a reserve.
+const PROCESS_DESCRIPTORS: u64 = 20;
 
 /// Descriptors at worst.
 pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
@@ -61,16 +66,25 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             1,
             if site.cache_files.is_some() { CACHE_WRITES } else { 0 },
         ),
-        line("channels to applications", 1, site.upstreams.len()),
+        line("channels to other processes", CHANNEL_DESCRIPTORS, channels(site)),
         Use { what: "the process", each: PROCESS_DESCRIPTORS, count: 1 },
     ];
     uses.retain(|line| line.sum() > 0);
     uses
 }
 
+/// The processes that each worker has a channel to.
+fn channels(site: &Site) -> usize {
+    let signs = site.tls.private_keys == PrivateKeys::InSigner;
+    let others =
+        [site.has_scripts(), site.forward_proxy.is_some(), site.resolution.client_names.is_some(), signs];
+    site.upstreams.len() + others.into_iter().filter(|has| *has).count()
+}
+
 /// The least number of descriptors with which each worker can respond to one request at a time.
 pub fn least_descriptors(site: &Site, workers: usize) -> u64 {
-    let of_worker = WORKER_DESCRIPTORS as usize + site.listeners.len() + site.upstreams.len();
+    let of_channels = CHANNEL_DESCRIPTORS as usize * channels(site);
+    let of_worker = WORKER_DESCRIPTORS as usize + site.listeners.len() + of_channels;
     let of_process = PROCESS_DESCRIPTORS as usize + site.roots().len() + logs(site).len();
     // A connection and its file.
     let of_request = 2;
@@ -120,7 +134,7 @@ mod tests {
                 let mut fitted = Site::folder("/srv".into(), Vec::new());
                 fit(&mut fitted, workers, allowed);
                 let needed = total(&descriptors(&fitted, workers));
-                let least = 17 + 11 * workers as u64;
+                let least = 21 + 13 * workers as u64;
                 assert!(needed <= allowed.max(least), "{needed} of {allowed} for {workers} workers");
                 assert!(fitted.limits.connections >= 1);
             }
