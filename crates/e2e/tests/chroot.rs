@@ -4,8 +4,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use e2e::{Rows, Signal, Site, TIMEOUT, is_root, output_of, run, tool, wait_until};
+use e2e::{Folder, Rows, Signal, Site, TIMEOUT, is_root, output_of, run, tool, wait_until};
 
 /// Needs the C library.
 const DYNAMIC: &str = "#include <stdio.h>\n#include <unistd.h>\n\
@@ -133,15 +135,96 @@ fn everything_works_once_nothing_is_missing() {
     rows.holds("the log", &log(), is_logged);
 }
 
+/// The program, for which `/dev/log` is a link to this socket.
+fn with_log_daemon(socket: &Path) -> Command {
+    const DEVICES: &str =
+        "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && ln -s \"$0\" /dev/log && exec \"$@\"";
+    let mut command = tool("unshare");
+    command.args(["--mount", "sh", "-c", DEVICES]).arg(socket).arg(e2e::program());
+    command
+}
+
+/// A log daemon at this path.
+fn log_daemon(path: &Path) -> UnixDatagram {
+    _ = fs::remove_file(path);
+    let daemon = UnixDatagram::bind(path).expect("it is our folder");
+    fs::set_permissions(path, Permissions::from_mode(0o666)).expect("it is ours");
+    daemon.set_read_timeout(Some(Duration::from_millis(100))).expect("it is a socket");
+    daemon
+}
+
+/// The lines that the daemon has received, after those before.
+fn receive(daemon: &UnixDatagram, before: &mut String) {
+    let mut line = [0; 4096];
+    while let Ok(n) = daemon.recv(&mut line) {
+        before.push_str(&String::from_utf8_lossy(&line[..n]));
+    }
+}
+
 #[test]
-fn check_says_that_a_restarted_log_daemon_is_out_of_reach() {
+fn a_log_daemon_outside_of_the_chroot_may_be_restarted() {
     if !is_root() {
         return;
     }
-    let site = Site::new().config("chroot = \".\"\nuser = \"daemon\"\n[log]\naccess = \"syslog\"\n");
-    let config = site.write_config();
-    assert_eq!(lacks(&config), [Path::new("/dev/log")]);
-    fs::create_dir(site.home().join("dev")).expect("it is our folder");
-    let _daemon = UnixDatagram::bind(site.home().join("dev/log")).expect("it is our folder");
-    assert_eq!(lacks(&config), Vec::<PathBuf>::new());
+    let site = Site::new()
+        .file("a.txt", "a")
+        .config("chroot = \".\"\nuser = \"daemon\"\n[log]\naccess = \"syslog\"\nerror = \"syslog\"\n");
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is ours");
+    assert_eq!(lacks(&site.write_config()), Vec::<PathBuf>::new());
+    let outside = Folder::new();
+    let path = outside.path().join("log");
+    let mut daemon = log_daemon(&path);
+    let server = site.start_by(with_log_daemon(&path));
+    assert_eq!(server.get("/a.txt").status, 200);
+    let mut lines = String::new();
+    assert!(wait_until(TIMEOUT, || {
+        receive(&daemon, &mut lines);
+        lines.contains("\"GET /a.txt HTTP/1.1\" 200")
+    }));
+    for round in ["first", "second"] {
+        drop(daemon);
+        assert_eq!(server.get("/a.txt").status, 200);
+        daemon = log_daemon(&path);
+        let mut lines = String::new();
+        let mut has = |text: &str| {
+            wait_until(TIMEOUT, || {
+                assert_eq!(server.get("/a.txt").status, 200);
+                receive(&daemon, &mut lines);
+                lines.contains(text)
+            })
+        };
+        assert!(has("\"GET /a.txt HTTP/1.1\" 200"), "{round}");
+        assert!(has("log lines were dropped"), "{round}");
+        // The messages of the master, too.
+        server.reload();
+        assert!(has("info: control: uid 0"), "{round}");
+    }
+    assert!(server.stats()["log_lines_dropped"].as_u64().is_some_and(|lines| lines > 0));
+}
+
+#[test]
+fn a_log_daemon_that_stops_reading_delays_neither_requests_nor_reloads() {
+    if !is_root() {
+        return;
+    }
+    let site =
+        Site::new().file("a.txt", "a").config("[log]\naccess = \"syslog\"\nerror = \"syslog\"\nqueue = 2");
+    let outside = Folder::new();
+    let path = outside.path().join("log");
+    let daemon = log_daemon(&path);
+    let mut server = site.start_by(with_log_daemon(&path));
+    let mut client = server.connect();
+    // More than the kernel keeps for the daemon.
+    for _ in 0..1000 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    for _ in 0..5 {
+        server.reload();
+    }
+    assert_eq!(server.get("/a.txt").status, 200);
+    let mut lines = String::new();
+    receive(&daemon, &mut lines);
+    assert!(lines.contains("\"GET /a.txt HTTP/1.1\" 200"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
 }

@@ -458,8 +458,14 @@ fn reports_a_full_disk_and_keeps_serving() {
     for _ in 0..3 {
         assert_eq!(client.get("/a.txt").status, 200);
     }
-    let is_counted = || server.stats()["log_lines_dropped"] == 53;
-    assert!(wait_until(TIMEOUT, is_counted), "{}", server.stderr());
+    let is_counted = |lines: u64| wait_until(TIMEOUT, || server.stats()["log_lines_dropped"] == lines);
+    assert!(is_counted(53), "{}", server.stderr());
+    // A counter does not go back: neither with another process, nor when the earlier one has ended.
+    server.reload();
+    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+    assert!(is_counted(53), "{}", server.stats());
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(is_counted(54), "{}", server.stats());
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod process;
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use site::text::json_string;
@@ -296,6 +296,11 @@ impl Ledger {
         sum
     }
 
+    /// Where this process counts the log lines that it drops.
+    pub fn dropped_lines(&self) -> &'static AtomicU64 {
+        self.own.first().copied().unwrap_or_else(Block::private).dropped_lines()
+    }
+
     /// When the earlier processes began that still run, in seconds since 1970. Those of earlier programs are known if
     /// they say so.
     pub fn running(&self) -> Vec<i64> {
@@ -350,7 +355,6 @@ pub struct Report {
     pub counts: Values,
     pub process: u32,
     pub uptime: Duration,
-    pub dropped_lines: u64,
     /// `None`: stored responses have no files.
     pub files: Option<StoredFiles>,
     pub workers: Vec<Option<Snapshot>>,
@@ -413,7 +417,7 @@ impl Report {
             }
             out.push('\n');
         }
-        _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.dropped_lines);
+        _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.counts.dropped_lines());
         for (text, n) in self.state_rows() {
             _ = writeln!(out, "{text:<52}{n:>16}");
         }
@@ -534,7 +538,7 @@ impl Report {
             self.process,
             self.uptime.as_secs(),
             self.since,
-            self.dropped_lines
+            self.counts.dropped_lines()
         );
         self.push_state(&mut out);
         out
@@ -682,7 +686,9 @@ mod tests {
 
     #[test]
     fn text_and_json_have_every_counter_once() {
-        let counts = Counts::new();
+        let block = Block::private();
+        block.dropped_lines().store(2, Ordering::Relaxed);
+        let counts = Counts::over(block);
         counts.add(Count::Bytes, 7);
         counts.add_response(taipan_http::status::Status::NOT_FOUND, None);
         let endpoint = EndpointSnapshot {
@@ -711,7 +717,6 @@ mod tests {
             counts: sum,
             process: 1,
             uptime: Duration::from_secs(5),
-            dropped_lines: 2,
             files: Some(StoredFiles { bytes: 4096, evicted: 9, ..StoredFiles::default() }),
             workers: vec![Some(worker), None, Some(other)],
             zones: Vec::new(),

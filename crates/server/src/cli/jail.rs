@@ -13,10 +13,8 @@ use elf::abi::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, PT_INTERP, 
 use elf::endian::AnyEndian;
 use elf::string_table::StringTable;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-use site::model::{Action, Host, Interpreter, NamedRoot, Route, Sink, Site};
+use site::model::{Action, Host, Interpreter, NamedRoot, Route, Site};
 use taipan_http::target::SafePath;
-
-use crate::log::DAEMON;
 
 /// Bounds of what is examined. What is beyond them is not reported.
 const DEPTH: usize = 8;
@@ -72,10 +70,6 @@ impl Jail {
         let runs = site.program_routes().next().is_some();
         if runs || !self.queue.is_empty() {
             self.require(Path::new("/dev/null"), "programs that write to it or read from it");
-        }
-        if site.sinks().into_iter().any(|sink| *sink == Sink::Syslog) {
-            // The server is connected before it enters the chroot, and until the daemon ends.
-            self.require(Path::new(DAEMON), "log lines after a restart of the log daemon");
         }
         if site.has_scripts() {
             self.require(&site.scripts.spool, "request bodies of unknown length (`spool`)");

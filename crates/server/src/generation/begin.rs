@@ -15,6 +15,7 @@ use crate::files::folders;
 use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log;
+use crate::process::ipc::GenerationEvent;
 use crate::process::privilege;
 use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
 use crate::stats::ProcessFiles;
@@ -77,7 +78,10 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         socket.listen(site.limits.backlog).map_err(|e| line(format!("cannot listen: {e}")))?;
     }
     let active = sandbox::apply(&confinement(&site, &roots), site.sandbox).map_err(line)?;
-    log::start(&site.log, sinks).map_err(line)?;
+    let to_master = master.try_clone().map_err(|e| line(format!("cannot copy a channel: {e}")))?;
+    // The master may have ended.
+    let on_lost_daemon = move || _ = to_master.send(&GenerationEvent::LostLogDaemon);
+    log::start(&site.log, sinks, ledger.dropped_lines(), on_lost_daemon).map_err(line)?;
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }

@@ -107,7 +107,6 @@ impl MainThread {
                 counts: ledger.sum(),
                 process: std::process::id(),
                 uptime,
-                dropped_lines: log::dropped(),
                 files: disk::stats(),
                 workers,
                 zones: ledger.zones(),

@@ -11,7 +11,6 @@ pub mod stderr;
 pub mod upstream;
 
 use std::fmt::Arguments;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +32,7 @@ use crate::{clock, encoder};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
-/// Dropped lines are reported at most this often.
+/// Dropped lines are reported, and the log daemon is asked for, at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the end of the program waits for its logs.
@@ -65,10 +64,11 @@ struct Logs {
     level: Level,
     /// Dropped lines that are not reported yet.
     dropped: AtomicU64,
-    dropped_ever: AtomicU64,
+    /// All of them, for the statistics.
+    dropped_ever: &'static AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
-    /// New files for sinks.
-    replaced: Mutex<Vec<(usize, File)>>,
+    /// New files and sockets for sinks.
+    replaced: Mutex<Vec<(usize, OwnedFd)>>,
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
@@ -143,8 +143,14 @@ fn error_line(level: Level, text: &str) -> Vec<u8> {
     line
 }
 
-/// Starts the thread that writes the logs.
-pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
+/// Starts the thread that writes the logs. Lines that are dropped are counted in `dropped_ever`. `on_lost_daemon` asks
+/// for a connection to the log daemon, which this process cannot reach; `replace` receives it.
+pub fn start(
+    log: &Log,
+    open: Vec<OpenSink>,
+    dropped_ever: &'static AtomicU64,
+    on_lost_daemon: impl Fn() + Send + 'static,
+) -> Result<(), String> {
     write_as(&log.errors);
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let (queue, receiver) = sync_channel(log.queue);
@@ -155,14 +161,14 @@ pub fn start(log: &Log, open: Vec<OpenSink>) -> Result<(), String> {
         scripts: log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS),
         level: log.level,
         dropped: AtomicU64::new(0),
-        dropped_ever: AtomicU64::new(0),
+        dropped_ever,
         spare: Mutex::new(Vec::new()),
         replaced: Mutex::new(Vec::new()),
     };
     let spawned = std::thread::Builder::new()
         .name("log".into())
         .stack_size(128 * 1024)
-        .spawn(move || write(&receiver, open));
+        .spawn(move || write(&receiver, open, on_lost_daemon));
     spawned.map_err(|e| format!("cannot start the log thread: {e}"))?;
     _ = LOGS.set(logs);
     Ok(())
@@ -239,25 +245,21 @@ fn write_message(level: Level, least: Level, text: Arguments<'_>) {
     }
 }
 
-/// Replaces the file of a sink after a rotation. A process without a log thread has one sink.
-pub fn replace(sink: usize, file: OwnedFd) {
+/// Replaces the file of a sink after a rotation, or its connection to the log daemon. A process without a log thread
+/// has one sink.
+pub fn replace(sink: usize, to: OwnedFd) {
     match LOGS.get() {
         Some(logs) => {
-            logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, file.into()));
+            logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, to));
             // If the queue is full, the thread is awake.
             _ = logs.queue.try_send(Message::Wake);
         }
         None => {
             if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
-                sink.replace(file.into());
+                sink.replace(to);
             }
         }
     }
-}
-
-/// The lines that were dropped since the start.
-pub fn dropped() -> u64 {
-    LOGS.get().map_or(0, |logs| logs.dropped_ever.load(Ordering::Relaxed))
 }
 
 /// Waits until everything that was sent so far is written, but not for long: the reader of a log may have stopped.
@@ -305,7 +307,8 @@ impl Logs {
 }
 
 /// The log thread.
-fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
+fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: impl Fn()) {
+    let mut asked: Option<Instant> = None;
     let mut reported = SystemTime::UNIX_EPOCH;
     let mut has_unreported = false;
     loop {
@@ -321,7 +324,12 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
         };
         match message {
             Message::Block(block) => {
-                sinks[block.sink].write(&block.lines);
+                let sink = &mut sinks[block.sink];
+                sink.write(&block.lines);
+                if sink.lacks_daemon() && asked.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+                    asked = Some(Instant::now());
+                    on_lost_daemon();
+                }
                 if let Some(logs) = LOGS.get() {
                     logs.recycle(block.lines);
                 }
@@ -330,9 +338,9 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>) {
             Message::Flush(done) => _ = done.send(()),
         }
         let Some(logs) = LOGS.get() else { continue };
-        for (sink, file) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (sink, to) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if let Some(sink) = sinks.get_mut(sink) {
-                sink.replace(file);
+                sink.replace(to);
             }
         }
         let dropped = logs.dropped.load(Ordering::Relaxed);

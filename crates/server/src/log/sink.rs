@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use site::model::Sink;
 
 use crate::process::privileged_file;
@@ -32,6 +34,7 @@ enum To {
     File(File),
     /// A file, or a pipe to the logger, that `replace` gives. `None`: it has not come yet.
     Given(Option<File>),
+    /// `None`: the daemon could not be reached.
     Daemon(Option<UnixDatagram>),
 }
 
@@ -61,32 +64,42 @@ impl OpenSink {
         &self.sink
     }
 
-    /// Writes to `file` from now on.
-    pub fn replace(&mut self, file: File) {
+    /// Writes to this file, pipe or socket of the daemon from now on.
+    pub fn replace(&mut self, to: OwnedFd) {
         match &mut self.to {
-            To::File(old) => *old = file,
-            To::Given(old) => *old = Some(file),
-            To::Stdout | To::Stderr | To::Daemon(_) => {}
+            To::File(old) => *old = to.into(),
+            To::Given(old) => *old = Some(to.into()),
+            To::Daemon(old) => *old = Some(to.into()),
+            To::Stdout | To::Stderr => {}
         }
     }
 
-    /// The file, if it is one.
-    pub fn into_file(self) -> Option<File> {
+    /// What another process can write to in the place of this one.
+    pub fn into_fd(self) -> Option<OwnedFd> {
         match self.to {
-            To::File(file) => Some(file),
-            To::Given(file) => file,
-            To::Stdout | To::Stderr | To::Daemon(_) => None,
+            To::File(file) => Some(file.into()),
+            To::Given(file) => file.map(OwnedFd::from),
+            To::Daemon(socket) => socket.map(OwnedFd::from),
+            To::Stdout | To::Stderr => None,
         }
+    }
+
+    /// Whether the daemon could not be reached by the last line.
+    pub fn lacks_daemon(&self) -> bool {
+        matches!(self.to, To::Daemon(None))
     }
 
     /// Like `write`, but drops the lines instead of waiting for the reader.
     pub fn write_unless_full(&mut self, lines: &[u8]) {
-        let has_capacity = match &self.to {
+        let has_capacity = match &mut self.to {
             To::Stdout => takes_bytes(io::stdout()),
             To::Stderr => takes_bytes(io::stderr()),
             To::File(file) | To::Given(Some(file)) => takes_bytes(file),
             To::Given(None) => false,
-            To::Daemon(_) => true,
+            To::Daemon(socket) => {
+                send_lines(socket, lines, SendFlags::DONTWAIT);
+                return;
+            }
         };
         if has_capacity {
             self.write(lines);
@@ -99,7 +112,7 @@ impl OpenSink {
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
             To::File(file) | To::Given(Some(file)) => whole(file, lines, &mut self.torn),
             To::Given(None) => lines,
-            To::Daemon(socket) => send_lines(socket, lines),
+            To::Daemon(socket) => send_lines(socket, lines, SendFlags::empty()),
         };
         self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
     }
@@ -154,13 +167,13 @@ fn connect() -> io::Result<UnixDatagram> {
 }
 
 /// Sends one datagram per line, and reconnects to a restarted daemon. Returns the lines that could not be sent.
-fn send_lines<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8]) -> &'a [u8] {
+fn send_lines<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8], flags: SendFlags) -> &'a [u8] {
     let process = std::process::id();
     let mut left = lines;
     for line in lines.split_inclusive(|&b| b == b'\n') {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let datagram = [format!("<{PRIORITY}>taipan[{process}]: ").as_bytes(), text].concat();
-        if !text.is_empty() && send(socket, &datagram).is_err() {
+        if !text.is_empty() && send(socket, &datagram, flags).is_err() {
             return left;
         }
         left = &left[line.len()..];
@@ -168,11 +181,18 @@ fn send_lines<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8]) -> &'a [u8
     left
 }
 
-fn send(socket: &mut Option<UnixDatagram>, datagram: &[u8]) -> io::Result<()> {
-    if !matches!(socket.as_ref().map(|s| s.send(datagram)), Some(Ok(_))) {
-        let new = connect()?;
-        new.send(datagram)?;
-        *socket = Some(new);
+fn send(socket: &mut Option<UnixDatagram>, datagram: &[u8], flags: SendFlags) -> io::Result<()> {
+    let sent = |socket: &UnixDatagram| rustix::net::send(socket, datagram, flags).map(|_| ());
+    match socket.as_ref().map(sent) {
+        Some(Ok(())) => Ok(()),
+        // The daemon is slow, and another connection would not be faster.
+        Some(Err(Errno::AGAIN)) => Err(Errno::AGAIN.into()),
+        Some(Err(_)) | None => {
+            *socket = None;
+            let new = connect()?;
+            sent(&new)?;
+            *socket = Some(new);
+            Ok(())
+        }
     }
-    Ok(())
 }

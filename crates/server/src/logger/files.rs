@@ -188,7 +188,7 @@ impl RotatedFile {
         // A file of yesterday is due at once.
         let since = if self.size > 0 { found.st_mtime } else { now };
         self.due = self.rotation.next(since).filter(|_| self.is_regular);
-        self.sink.replace(copy);
+        self.sink.replace(copy.into());
         self.file = Some(file);
         Ok(())
     }

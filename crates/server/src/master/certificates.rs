@@ -262,8 +262,8 @@ impl Master {
     /// Sends the error log, as it is opened now.
     pub(super) fn send_log_to_acme(&self) {
         let Some(channel) = self.certificates.channel() else { return };
-        if let Ok(Some(file)) = self.open_error_log().map(OpenSink::into_file) {
-            _ = channel.send(&AcmeCommand::Log(file.into()));
+        if let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) {
+            _ = channel.send(&AcmeCommand::Log(log));
         }
     }
 

@@ -1,7 +1,6 @@
 //! The loggers: the processes that write logs which take more than appending to a file. A logger outlives a
 //! configuration if the next one has the same logs; one that has crashed is replaced, and the others go on.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -112,7 +111,7 @@ impl Master {
                 let (output, input) = pipe()?;
                 own = Some((index, output));
                 let mut errors = OpenSink::unopened(&plan.errors);
-                errors.replace(File::from(input));
+                errors.replace(input);
                 Ok(errors)
             }
             None => self.open_log(&plan.errors, plans),
@@ -145,7 +144,7 @@ impl Master {
         let mut opened = OpenSink::unopened(sink);
         let pipe =
             self.pipe_to(sink, plans).map_err(|error| format!("cannot use the log {sink}: {error}"))?;
-        opened.replace(File::from(pipe));
+        opened.replace(pipe);
         Ok(opened)
     }
 
@@ -160,7 +159,7 @@ impl Master {
         for sink in sinks {
             if plans.iter().any(|plan| plan.index(sink.sink()).is_some()) {
                 let pipe = self.pipe_to(sink.sink(), plans)?;
-                sink.replace(File::from(pipe));
+                sink.replace(pipe);
             }
         }
         Ok(())

@@ -45,7 +45,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
-use site::model::Site;
+use site::model::{Sink, Site};
 
 use crate::control::{Client, Control, DrainChange, Request};
 use crate::file_stamps::FileStamps;
@@ -501,6 +501,9 @@ impl Master {
                     self.on_challenge_set(number);
                 }
                 Ok(Received::Message(GenerationEvent::Retired)) => generation.on_retired(),
+                Ok(Received::Message(GenerationEvent::LostLogDaemon)) => {
+                    self.reopen(|sink| *sink == Sink::Syslog);
+                }
                 Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files, failed })) => {
                     self.on_purged(pid, number, in_memory, files, failed);
                 }
@@ -527,15 +530,17 @@ impl Master {
 
     fn reopen_logs(&mut self) {
         self.reopen_in_loggers();
+        self.reopen(|_| true);
+    }
+
+    /// Opens those logs again that no logger writes and that are among the selected ones, for every process.
+    fn reopen(&mut self, is_selected: impl Fn(&Sink) -> bool) {
+        let is_own = |sink: &Sink| !self.has_logger(sink) && is_selected(sink);
         for generation in &self.generations {
-            for (number, sink) in generation.sinks.iter().enumerate() {
-                if self.has_logger(sink) {
-                    continue;
-                }
-                match OpenSink::open(sink).map(OpenSink::into_file) {
+            for (number, sink) in generation.sinks.iter().enumerate().filter(|(_, sink)| is_own(sink)) {
+                match OpenSink::open(sink).map(OpenSink::into_fd) {
                     Ok(Some(file)) => {
-                        let command = MasterCommand::Log { sink: number as u32, file: file.into() };
-                        _ = generation.channel.send(&command);
+                        _ = generation.channel.send(&MasterCommand::Log { sink: number as u32, file });
                     }
                     Ok(None) => {}
                     Err(why) => {
@@ -544,13 +549,12 @@ impl Master {
                 }
             }
         }
-        let is_of_logger = |site: &Site| self.has_logger(&site.log.error);
-        if self.site.as_ref().is_some_and(|site| !is_of_logger(site)) {
+        if self.site.as_ref().is_some_and(|site| is_own(&site.log.error)) {
             self.take_error_log();
             self.send_log_to_pools();
             self.send_log_to_acme();
         }
-        if self.change.as_ref().is_some_and(|change| !is_of_logger(&change.site))
+        if self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error))
             && let Some(change) = &mut self.change
         {
             change.errors = OpenSink::open(&change.site.log.error).ok();

@@ -1,9 +1,7 @@
 //! The pools of applications: one process for each application, one for the forward proxy, and one for names of
 //! clients. A pool outlives a configuration if the next one has the same application.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Instant;
 
@@ -141,10 +139,10 @@ impl Master {
         if self.pools.is_empty() {
             return;
         }
-        let Ok(Some(file)) = self.open_error_log().map(OpenSink::into_file) else { return };
+        let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) else { return };
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
-            if let Ok(file) = file.as_fd().try_clone_to_owned().map(File::from) {
-                _ = channel.send(&PoolCommand::Log(file.into()));
+            if let Ok(log) = log.try_clone() {
+                _ = channel.send(&PoolCommand::Log(log));
             }
         }
     }

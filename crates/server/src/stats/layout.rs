@@ -133,8 +133,10 @@ const PRESENT: usize = SUMS + 3;
 /// In the first block of a process: 1, 1 when it has ended, and when it began, in seconds since 1970. The sums of the
 /// first two over all processes are the processes that were started, and those that have ended.
 const GENERATION: usize = PRESENT + 2;
+/// In the first block of a process: the log lines that it has dropped. Any of its threads counts them.
+const DROPPED_LINES: usize = GENERATION + 3;
 /// Numbers of a block.
-pub const BLOCK: usize = GENERATION + 3;
+pub const BLOCK: usize = DROPPED_LINES + 1;
 
 /// What is counted of a zone: its responses by the first digit of their status, their bytes, and their durations until
 /// the last byte, with the sum in microseconds.
@@ -155,6 +157,7 @@ pub fn parts() -> impl Iterator<Item = (&'static str, usize)> {
         ("micros", 3),
         ("present", 2),
         ("generation", 3),
+        ("dropped_lines", 1),
     ];
     NAMES.iter().map(|(key, _)| (*key, 1)).chain(behind)
 }
@@ -172,6 +175,11 @@ impl Block {
     pub fn private() -> Block {
         let counts = Box::leak(Box::new([const { AtomicU64::new(0) }; BLOCK]));
         Block { counts, zones: &[] }
+    }
+
+    /// The log lines that the process with this first block has dropped.
+    pub fn dropped_lines(self) -> &'static AtomicU64 {
+        &self.counts[DROPPED_LINES]
     }
 }
 
@@ -369,6 +377,10 @@ impl Values {
     /// The processes that were started, and those of them that have ended.
     pub fn generations(&self) -> (u64, u64) {
         (self.0[GENERATION], self.0[GENERATION + 1])
+    }
+
+    pub fn dropped_lines(&self) -> u64 {
+        self.0[DROPPED_LINES]
     }
 
     /// When the process began whose numbers these are. `None`: they are sums, or it has ended.

@@ -175,9 +175,9 @@ impl Report {
             "log_lines_dropped",
             Type::Counter,
             "",
-            "Log lines that were dropped because the queue was full.",
+            "Log lines that were dropped: the disk or the reader of a log was too slow, or full.",
         );
-        text.sample("log_lines_dropped_total", &[], self.dropped_lines);
+        text.sample("log_lines_dropped_total", &[], self.counts.dropped_lines());
     }
 
     fn push_generations(&self, text: &mut Text) {
@@ -510,15 +510,18 @@ impl Syntax {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use taipan_http::status::Status;
 
     use super::*;
-    use crate::stats::{BreakerSnapshot, Counts, Snapshot};
+    use crate::stats::{Block, BreakerSnapshot, Counts, Snapshot};
 
     fn report() -> Report {
-        let counts = Counts::new();
+        let block = Block::private();
+        block.dropped_lines().store(2, Ordering::Relaxed);
+        let counts = Counts::over(block);
         counts.add(Count::Bytes, 7);
         counts.add_response(Status::NOT_FOUND, None);
         counts.add_durations(0, None, 100);
@@ -543,7 +546,6 @@ mod tests {
             counts: worker.counts.clone(),
             process: 1,
             uptime: Duration::from_secs(5),
-            dropped_lines: 2,
             files: Some(StoredFiles::default()),
             workers: vec![Some(worker), None],
             zones: Vec::new(),

@@ -32,6 +32,7 @@ use crate::finding::Unusable;
 use crate::log;
 use crate::master::sockets::Sockets;
 use crate::services::Services;
+use crate::stats::Block;
 use crate::sys::faulty::plan::{self, CALLS, Call, Case, Which};
 use cases::Choice;
 use check::Harm;
@@ -115,7 +116,13 @@ fn all_cases() {
     }));
     let fixture = Fixture::new();
     let site = fixture.site();
-    log::start(&site.log, log::open(&site, Unusable::Rejected).unwrap()).unwrap();
+    log::start(
+        &site.log,
+        log::open(&site, Unusable::Rejected).unwrap(),
+        Block::private().dropped_lines(),
+        || {},
+    )
+    .unwrap();
     let began = Instant::now();
     // The first run opens descriptors that stay, such as those of the runtime.
     run(&fixture, &site, Transport::Tcp, None, &Vec::new());

@@ -19,7 +19,7 @@ pub enum MasterCommand {
     Stop,
     /// Pass idle connections to the successor through this channel, finish running requests, and end.
     HandOver(OwnedFd),
-    /// Write this sink to this log file from now on.
+    /// Write this sink to this log file, or to this socket of the log daemon, from now on.
     Log { sink: u32, file: OwnedFd },
     /// Write the statistics to this socket.
     Stats { form: Form, to: OwnedFd },
@@ -95,6 +95,8 @@ pub enum GenerationEvent {
     Alive,
     /// It has received the `Challenge` with this number.
     ChallengeSet(u32),
+    /// It cannot reach the log daemon, and awaits a `Log` for each sink that is written there.
+    LostLogDaemon,
     /// It has received `HandOver`, and receives no more requests.
     Retired,
     /// It has carried out the `Purge` with this number, and removed so many responses. `failed`: files and folders that
@@ -240,6 +242,7 @@ impl Message<'_> for GenerationEvent {
             }
             GenerationEvent::Alive => Encoder::new(b'A'),
             GenerationEvent::ChallengeSet(number) => Encoder::new(b'C').u32(*number),
+            GenerationEvent::LostLogDaemon => Encoder::new(b'L'),
             GenerationEvent::Retired => Encoder::new(b'O'),
             GenerationEvent::Act { text, to } => Encoder::new(b'T').bytes(text).fd(to),
             GenerationEvent::Disconnected { number, connections, streams, silent } => {
@@ -260,6 +263,7 @@ impl Message<'_> for GenerationEvent {
             }
             b'A' => GenerationEvent::Alive,
             b'C' => GenerationEvent::ChallengeSet(fields.u32()?),
+            b'L' => GenerationEvent::LostLogDaemon,
             b'O' => GenerationEvent::Retired,
             b'K' => GenerationEvent::Disconnected {
                 number: fields.u32()?,
@@ -367,6 +371,7 @@ mod tests {
             GenerationEvent::Alive,
             GenerationEvent::ChallengeSet(7),
             GenerationEvent::Retired,
+            GenerationEvent::LostLogDaemon,
             GenerationEvent::Disconnected { number: 7, connections: 1, streams: 2, silent: 3 },
             GenerationEvent::Act { text: b"ann\nreload".to_vec(), to: fd() },
             GenerationEvent::Purged { number: 7, in_memory: 1, files: 0x0102_0304_0506_0708, failed: 2 },
