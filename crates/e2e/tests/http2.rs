@@ -2,10 +2,12 @@
 //! clients cannot do to others.
 
 use std::fs;
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::http2::{Frame, Http2, Http2Error, Http2Request, append, flag, frame};
+use e2e::upstream::upstream;
 use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, output_of, output_within, runs, tool, wait_until};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
@@ -322,6 +324,43 @@ fn refuses_a_large_file_without_a_head_while_too_many_streams_wait() {
     let frame = next_frame(&mut client);
     assert_eq!((frame.kind, frame.stream, code(&frame, 0)), (frame::RST_STREAM, refused, 7));
     server.wait_for_output("/large too many streams wait", TIMEOUT);
+}
+
+#[test]
+fn a_client_that_takes_nothing_gets_no_more_interim_responses() {
+    // More than the kernel takes for one connection.
+    const REQUESTS: usize = 600;
+    let hint = format!("HTTP/1.1 103 Early Hints\r\nLink: </{}>\r\n\r\n", "a".repeat(15_000));
+    let response = format!("{hint}HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let peer = upstream(move |mut stream, _| stream.write_all(response.as_bytes()));
+    let server = site()
+        .config(PATIENT)
+        .config(&format!(
+            "[http2]\nstreams = 1000\n[[route]]\npath = \"/app/\"\nproxy = \"http://app\"\n[[application]]\nname = \"app\"\n\
+             protocol = \"http\"\naddress = \"{}\"\nqueue = 1000\n",
+            peer.trim_start_matches("http://")
+        ))
+        .start();
+    let mut client = Client::tcp(server.addr());
+    client.set_receive_buffer(4096);
+    let mut client = Http2::over(client).expect("the server accepts");
+    let requests: Vec<u32> =
+        (0..REQUESTS).map(|_| client.open(&Http2Request::get("/app/")).expect("it is open")).collect();
+    let responded = || server.count("status_2xx") >= REQUESTS as u64;
+    assert!(wait_until(TIMEOUT, responded), "{}", server.stats());
+    client.client().set_receive_buffer(1024 * 1024);
+    let (mut hints, mut ended) = (0, Vec::new());
+    while ended.len() < REQUESTS {
+        let frame = next_frame(&mut client);
+        assert_eq!(frame.kind, frame::HEADERS);
+        match frame.flags & flag::END_STREAM {
+            0 => hints += 1,
+            _ => ended.push(frame.stream),
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, requests);
+    assert!((1..REQUESTS).contains(&hints), "{hints} hints");
 }
 
 #[test]

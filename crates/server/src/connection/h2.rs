@@ -290,8 +290,11 @@ impl Http2 {
         self.frames.headers(stream, block::CONTINUE, false, &mut self.out);
     }
 
-    /// Sends an interim response ahead of the response.
+    /// Sends an interim response ahead of the response. A client that takes nothing gets no more of them.
     pub fn send_interim(&mut self, stream: StreamId, status: Status, fields: &[Field<'_>]) {
+        if space(&self.out) == 0 {
+            return;
+        }
         let mut block = Vec::new();
         write_head(status.code(), fields.iter().map(|field| (field.name, field.value)), &mut block);
         self.frames.headers(stream, &block, false, &mut self.out);
