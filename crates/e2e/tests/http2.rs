@@ -732,6 +732,25 @@ fn a_client_that_is_silent_within_its_body_ends_a_response_that_has_begun() {
 }
 
 #[test]
+fn an_idle_connection_that_is_closed_gets_goaway() {
+    let mut rows = Rows::new();
+    for (why, config) in
+        [("the timeout", "[timeouts]\nidle = \"1s\"\n"), ("another client", "[limits]\nconnections = 1\n")]
+    {
+        let server = site().config("workers = 1\n").config(config).start();
+        let mut client = connect(&server);
+        client.get("/a.txt");
+        // It waits for the place of one that has been idle for a second.
+        let _other = (why == "another client").then(|| server.connect());
+        let is_closed = || server.count("evicted") + server.count("timeout_idle") == 1;
+        rows.check(why, wait_until(TIMEOUT, is_closed), true);
+        let frame = next_frame(&mut client);
+        rows.check(why, (frame.kind, code(&frame, 0), code(&frame, 4)), (frame::GOAWAY, 1, NO_ERROR));
+        rows.check(why, client.client().is_finished(), true);
+    }
+}
+
+#[test]
 fn serves_many_connections_at_the_same_time() {
     let server = site().file("large", vec![b'x'; 500_000]).config(PATIENT).start();
     thread::scope(|scope| {

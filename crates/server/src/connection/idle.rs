@@ -156,13 +156,18 @@ impl IdleConnection {
         self.unsent = None;
     }
 
-    /// Tells the client that the connection ends. What it has not taken by now is dropped.
-    fn disconnect(&mut self) {
+    /// Tells the client that the connection ends, and one that speaks HTTP/2, which of its requests have been read.
+    fn say_goodbye(&mut self) {
         if let Some(http2) = &mut self.http2 {
             let goodbye = http2.goodbye();
             _ = self.socket.try_send(&goodbye, More::Nothing).and_then(|_| self.socket.try_flush());
         }
         self.socket.close_session();
+    }
+
+    /// As `say_goodbye`. What the client has not taken by now is dropped.
+    fn disconnect(&mut self) {
+        self.say_goodbye();
         if self.state == State::Draining {
             self.socket.reset_when_closed();
         }
@@ -252,7 +257,7 @@ impl IdleSet {
                 if connection.unsent.is_some() {
                     connection.socket.reset_when_closed();
                 }
-                connection.socket.close_session();
+                connection.say_goodbye();
             }
             stays
         });
@@ -271,7 +276,7 @@ impl IdleSet {
             .filter(|(_, connection)| idle(connection) >= EVICT_AFTER)
             .max_by_key(|(_, connection)| idle(connection));
         oldest.map(|(key, _)| key).is_some_and(|key| {
-            entries.remove(key).socket.close_session();
+            entries.remove(key).say_goodbye();
             true
         })
     }
