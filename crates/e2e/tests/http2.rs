@@ -705,6 +705,7 @@ fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     // The first has got its response, and the other is no error of the server.
     assert_eq!(resets, [(slow, NO_ERROR), (stalled, CANCEL)]);
     server.wait_for_output("/large client too slow", TIMEOUT);
+    server.wait_for_output("/read.cgi request too slow", TIMEOUT);
     let next = client.open(&Http2Request::get("/a.txt")).expect("the connection goes on");
     while next_frame(&mut client).stream != next {}
 }

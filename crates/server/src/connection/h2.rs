@@ -805,6 +805,13 @@ impl Http2 {
         self.finish(stream);
     }
 
+    /// Notes why a whole response is what it is, for the log.
+    pub fn note_reason(&mut self, stream: StreamId, why: EndReason) {
+        if let Some(outgoing) = self.outgoing(stream) {
+            outgoing.note_reason(why);
+        }
+    }
+
     /// Adds bytes of a file that the stream's task has read.
     pub fn put_from_disk(&mut self, stream: StreamId, bytes: Vec<u8>) {
         let Some(outgoing) = self.outgoing(stream) else { return };

@@ -89,6 +89,11 @@ impl Outgoing {
         &self.records
     }
 
+    /// Notes why a whole response is what it is, for the log.
+    pub fn note_reason(&mut self, why: EndReason) {
+        self.records.end_early(why);
+    }
+
     /// From now on the stream's task makes the content. `chunk` is the first, perhaps empty.
     pub fn begin_stream(&mut self, chunk: Vec<u8>) {
         self.stream = Stream::Open;

@@ -128,10 +128,11 @@ impl StreamTask {
         };
         let with_head = Request { head: &head, connection, interim: Some(self) };
         let response = Box::pin(connections.responder.respond(with_head, body, None));
-        let response = match self.unless_too_slow(response).await {
-            Ok(response) => response,
-            Err(_) => {
-                exchange::error_response(&connections.services, head.method, Status::REQUEST_TIMEOUT, None)
+        let (response, too_slow) = match self.unless_too_slow(response).await {
+            Ok(response) => (response, None),
+            Err(why) => {
+                let (services, status) = (&connections.services, Status::REQUEST_TIMEOUT);
+                (exchange::error_response(services, head.method, status, None), Some(why))
             }
         };
         let response = match is_tunnel {
@@ -139,7 +140,11 @@ impl StreamTask {
             false => response,
         };
         std::mem::forget(guard);
-        self.begin(&sent, origin, response)
+        let body = self.begin(&sent, origin, response);
+        if let Some(why) = too_slow {
+            self.shared.http2.borrow_mut().note_reason(self.stream, why);
+        }
+        body
     }
 
     /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a
