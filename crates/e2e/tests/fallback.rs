@@ -1,8 +1,10 @@
 //! Fallbacks: front controllers in PHP as in WordPress, Symfony and Laravel, a built single-page application,
-//! scripts, and applications by all three protocols.
+//! scripts, and applications by all three protocols. Rewrites that set a query.
 
+use std::io::Write;
 use std::process::Command;
 
+use e2e::upstream::upstream;
 use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, path_of};
 
 const WORDPRESS: &str = include_str!("programs/front/wordpress.php");
@@ -459,5 +461,182 @@ fn explain_names_the_fallback() {
         for line in lines {
             rows.holds(format!("{target}\n{text}"), line, text.contains(line));
         }
+    }
+}
+
+/// What PHP finds in its variables, as JSON.
+const QUERY: &str = "<?php echo basename(__FILE__), ' ', json_encode($_GET), ' ', $_SERVER['QUERY_STRING'] ?? 'none', \
+                     ' of ', $_SERVER['REQUEST_URI'];";
+
+#[test]
+fn a_rewrite_sets_the_query_of_a_script() {
+    let site = Site::new()
+        .every_protocol()
+        .file("wiki/doku.php", QUERY)
+        .file("wiki/lib/exe/fetch.php", QUERY)
+        .file("wiki/_media/here.txt", "a file")
+        .file("wiki/secret/x.txt", "secret");
+    let rewrites = r#"
+rewrites."/_media/" = "/lib/exe/fetch.php?media=$rest"
+rewrites."/_export/*/**" = "/doku.php?do=export_$1&id=$2"
+rewrites."/only/" = "/doku.php?id=$rest?"
+rewrites."/own/" = "/doku.php?$query&id=$rest"
+rewrites."/none" = "/doku.php?"
+rewrites."/twice/" = "/only/$rest?x=$rest"
+rewrites."/long/" = "/doku.php?$rest$rest$rest$rest$rest"
+rule = [{ path = "/secret/", then = "deny" }, { path = "/lib/", method = "POST", then = "deny" }]
+fallback = "/doku.php?id=$rest"
+fallback_for = "all"
+"#;
+    let (server, _fpm) = with_php(site, &host("wiki", rewrites));
+    let mut rows = Rows::new();
+    for (method, target, expected) in [
+        ("GET", "/_media/a.png", r#"200 fetch.php {"media":"a.png"} media=a.png of /_media/a.png"#),
+        (
+            "GET",
+            "/_media/here.txt?w=2",
+            r#"200 fetch.php {"media":"here.txt","w":"2"} media=here.txt&w=2 of /_media/here.txt?w=2"#,
+        ),
+        (
+            "GET",
+            "/_export/x%20y/a:b/c?do=edit",
+            r#"200 doku.php {"do":"edit","id":"a:b\/c"} do=export_x%20y&id=a:b/c&do=edit of /_export/x%20y/a:b/c?do=edit"#,
+        ),
+        // A client's path is a value, and no further parameter.
+        (
+            "GET",
+            "/_media/a%26media=b%23c+d%2541%3De",
+            r#"200 fetch.php {"media":"a&media=b#c+d%41=e"} media=a%26media%3Db%23c%2Bd%2541%3De of /_media/a%26media=b%23c+d%2541%3De"#,
+        ),
+        ("GET", "/_media/%C3%A4", r#"200 fetch.php {"media":"\u00e4"} media=%C3%A4 of /_media/%C3%A4"#),
+        ("GET", "/_media/a%0Ab", "400 page"),
+        ("GET", "/only/a?id=b", r#"200 doku.php {"id":"a"} id=a of /only/a?id=b"#),
+        ("GET", "/own/a?id=b&c", r#"200 doku.php {"id":"a","c":""} id=b&c&id=a of /own/a?id=b&c"#),
+        ("GET", "/own/a", r#"200 doku.php {"id":"a"} id=a of /own/a"#),
+        ("GET", "/none?id=b", "200 doku.php []  of /none?id=b"),
+        ("GET", "/twice/a?b", r#"200 doku.php {"id":"a"} id=a of /twice/a?b"#),
+        ("GET", "/page?x", r#"200 doku.php {"id":"page","x":""} id=page&x of /page?x"#),
+        // The path alone decides what is served, and who may have it.
+        ("GET", "/secret/x.txt?/public", "403 page"),
+        ("POST", "/_media/a", "403 page"),
+        ("HEAD", "/_media/a.png", "200 "),
+    ] {
+        // Twice: the second time from the cache.
+        for _ in 0..2 {
+            let found = request(&server, "wiki", method, target, "");
+            rows.check(format!("{method} {target}"), found, expected.to_owned());
+        }
+    }
+    // The target has less than 8 KiB, and the query more than 32.
+    let long = format!("/long/{}", "%C3%A4".repeat(1300));
+    rows.check("a long path", request(&server, "wiki", "GET", &long, ""), "414 page".to_owned());
+    let file = server.home().join("site.toml");
+    let output =
+        output_of(command().args(["explain", "-c"]).arg(&file).args(["GET", "http://wiki/_media/a%26b?c"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in ["rewritten /lib/exe/fetch.php\n", "          QUERY_STRING media=a%26b&c\n"] {
+        rows.holds(text.clone(), line, text.contains(line));
+    }
+}
+
+/// An upstream that responds with the first line of each request, and may be cached.
+fn first_lines() -> String {
+    upstream(|mut stream, head| {
+        let line = head.lines().next().unwrap_or_default();
+        let fields = "Cache-Control: max-age=60\r\nConnection: close\r\n";
+        write!(stream, "HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{line}", line.len())
+    })
+}
+
+#[test]
+fn an_application_gets_the_target_of_a_rewrite_with_a_query() {
+    let url = first_lines();
+    let site = Site::new().every_protocol().config(&format!(
+        r#"
+rewrites."/p/*" = "/app/show?id=$1"
+rewrites."/q/*" = "/app/show?id=$1?"
+rewrites."/dots/*" = "/app/.$1?x"
+rewrites."/kept/" = "/app/$rest"
+[[route]]
+path = "/app/"
+proxy = "{url}/api/"
+[[route]]
+path = "/f/"
+fallback = "/app/x?id=$rest"
+"#
+    ));
+    let server = site.start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/p/1", "GET /api/show?id=1 HTTP/1.1"),
+        ("/p/2?x=y", "GET /api/show?id=2&x=y HTTP/1.1"),
+        ("/p/a%26b%20c", "GET /api/show?id=a%26b%20c HTTP/1.1"),
+        ("/q/1?x=y", "GET /api/show?id=1 HTTP/1.1"),
+        ("/dots/a", "GET /api/.a?x HTTP/1.1"),
+        // Without a query of its own, a rewrite leaves the target as it was sent.
+        ("/kept/x?id=1", "GET /api/kept/x?id=1 HTTP/1.1"),
+        ("/f/a%26b?y", "GET /api/f/a%26b?id=a%26b&y HTTP/1.1"),
+    ] {
+        rows.check(target, server.get(target).text(), expected.to_owned());
+    }
+    rows.check("dots put together", server.get("/dots/.;x").status, 400);
+    let file = server.home().join("site.toml");
+    let output = output_of(command().args(["explain", "-c"]).arg(file).args(["GET", "/p/a%26b?c"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = "as        GET /api/show?id=a%26b&c\n";
+    rows.holds(text.clone(), line, text.contains(line));
+}
+
+#[test]
+fn the_cache_tells_the_queries_of_rewrites_apart() {
+    let url = first_lines();
+    let server = Site::new()
+        .config(&format!(
+            r#"
+workers = 1
+rewrites."/p/*" = "/app/show?id=$1"
+rewrites."/q/*" = "/app/show?id=$1?"
+[[route]]
+path = "/app/"
+proxy = "{url}"
+response_cache = true
+response_cache_query = ["id"]
+"#
+        ))
+        .start();
+    let mut rows = Rows::new();
+    for (target, expected) in [
+        ("/p/1", "stored GET /app/show?id=1 HTTP/1.1"),
+        ("/p/1", "hit GET /app/show?id=1 HTTP/1.1"),
+        ("/p/2", "stored GET /app/show?id=2 HTTP/1.1"),
+        ("/p/2?id=9", "stored GET /app/show?id=2&id=9 HTTP/1.1"),
+        // This parameter does not count, as without a rewrite.
+        ("/p/2?x=y", "hit GET /app/show?id=2 HTTP/1.1"),
+        ("/q/2", "stored GET /app/show?id=2 HTTP/1.1"),
+        ("/app/show?id=2", "stored GET /app/show?id=2 HTTP/1.1"),
+        ("/app/show?id=1", "stored GET /app/show?id=1 HTTP/1.1"),
+    ] {
+        let response = server.get(target);
+        let status = response.field("cache-status").unwrap_or_default();
+        let did = if status.contains("hit") { "hit" } else { "stored" };
+        rows.check(target, format!("{did} {}", response.text()), expected.to_owned());
+    }
+}
+
+#[test]
+fn refuses_a_rewrite_whose_query_names_what_is_not_there() {
+    let mut rows = Rows::new();
+    for (rewrite, expected) in [
+        (r#""/a/*" = "/b?c=$2""#, "$2 stands for nothing: the wildcards of \"/a/*\" are 1"),
+        (r#""/a/" = "/b?c=$1""#, "$1 needs a pattern with wildcards; a prefix has $rest"),
+        (r#""/a" = "/b?c=$rest""#, "$rest needs a prefix as pattern; use $path"),
+        (r#""/a" = "/b?c=$host""#, "its query knows only $path, $rest, $1 to $9 and $query"),
+        (r#""/a" = "/b?c=50%""#, "write a percent sign as %25"),
+        (r#""/a" = "/b?c#d""#, "write a number sign as %23"),
+    ] {
+        let site = Site::new().config(&format!("rewrites = {{ {rewrite} }}\n"));
+        let output = output_of(command().args(["check", "-c"]).arg(site.write_config()));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.holds(text.clone(), expected, text.contains(expected) && !output.status.success());
     }
 }

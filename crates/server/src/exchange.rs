@@ -432,7 +432,7 @@ impl<'a> Exchange<'a> {
             return on_heap(|| self.status(route, status)).await;
         };
         loop {
-            let next = fallback.next(self.host());
+            let next = fallback.next(self.host(), self.head.target.query());
             let FallbackPlan { path, plan, variables, .. } = fallback;
             match (on_heap(|| self.follow(request, &path, plan, Some(&variables))).await, next) {
                 (Ok(response), _) => return response,
@@ -506,6 +506,7 @@ impl<'a> Exchange<'a> {
             return Ok(on_heap(|| self.publish(request, path, plan.route, method)).await);
         }
         let mut plan = plan;
+        let query = plan.query.take();
         loop {
             return Ok(match self.resolve(path, plan, fallback).await {
                 Resolution::Response(response) => response,
@@ -522,7 +523,7 @@ impl<'a> Exchange<'a> {
                 }
                 // On the heap, because the internal redirects of a script nest.
                 Resolution::Forward(route, kind) => {
-                    on_heap(|| self.forward(request, route, *kind, fallback)).await
+                    on_heap(|| self.forward(request, route, *kind, query)).await
                 }
                 // A file that stands for the path, such as an index file.
                 Resolution::Refused(refused) => match on_heap(|| self.satisfy(request, refused)).await {
@@ -555,7 +556,7 @@ impl<'a> Exchange<'a> {
         plan: Plan<'a, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Resolution<'a> {
-        let Plan { route, walk, action } = plan;
+        let Plan { route, walk, action, .. } = plan;
         if let Some(walk) = walk
             && let Some(resolution) = self.walk(path, route, &walk, fallback).await
         {
@@ -765,7 +766,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
-        plan(self.host(), path)
+        plan(self.host(), path, self.head.target.query())
     }
 
     fn redirect(&self, route: &Route, redirect: &RedirectPlan<'_, '_>) -> Response {

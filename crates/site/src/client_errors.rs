@@ -20,7 +20,7 @@ pub fn file(hosts: &Hosts, host: usize, head: &Head<'_>, address: Option<IpAddr>
     let host = hosts.get(host)?;
     let path = SafePath::parse(head.target.path()?).ok()?;
     let is_folder = path.is_folder();
-    let plan = plan(host, path);
+    let plan = plan(host, path, None);
     let named = |folder: &HostFolder| folder.path(&folder.names(head.authority, address).next()?);
     let mut file = script(host, &plan, &named).or_else(|| {
         let files = plan.files()?;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, Scheme};
+use taipan_http::target::{SafePath, Scheme, encode_path};
 
 use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
@@ -18,7 +18,7 @@ use crate::model::{
 use crate::monitor::Monitor;
 use crate::published::Text;
 use crate::route::{Pattern, RouteId, is_folder};
-use crate::template::{Template, Variables};
+use crate::template::{QueryTemplate, QueryTooLong, Template, Variables};
 use crate::upstream::UpstreamId;
 use crate::walk::{Walk, is_script, walk};
 
@@ -42,6 +42,8 @@ pub struct Plan<'s, 'p> {
     /// Finds a script. If it does, the script responds and the action is void.
     pub walk: Option<Box<Walk>>,
     pub action: PlannedAction<'s, 'p>,
+    /// What a script or an upstream gets in place of the query of the request, by a rewrite or a fallback.
+    pub query: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,8 @@ pub struct RedirectPlan<'s, 'p> {
     to: &'s Template,
     pattern: &'s Pattern,
     path: SafePath<'p>,
+    /// As in [`Plan`].
+    query: Option<Box<str>>,
 }
 
 /// The plan for the path of a fallback.
@@ -108,14 +112,20 @@ pub struct FallbackPlan<'s> {
 
 impl<'s> FallbackPlan<'s> {
     /// The fallback to `path`, which lacks a language of the request. `next`: the path that lacks its other one, too.
-    fn without_language(host: &'s Host, path: SafePath<'static>, next: Option<SafePath<'static>>) -> Self {
-        let variables = FallbackVariables { path_info: String::new(), query: None };
-        FallbackPlan { plan: plan(host, path.clone()), path, variables, next }
+    fn without_language(
+        host: &'s Host,
+        path: SafePath<'static>,
+        next: Option<SafePath<'static>>,
+        query: Query<'_>,
+    ) -> Self {
+        let variables = FallbackVariables { path_info: String::new() };
+        FallbackPlan { plan: plan_with(host, path.clone(), query), path, variables, next }
     }
 
-    /// The plan to try where this one leads to nothing.
-    pub fn next(&mut self, host: &'s Host) -> Option<FallbackPlan<'s>> {
-        self.next.take().map(|path| FallbackPlan::without_language(host, path, None))
+    /// The plan to try where this one leads to nothing. `sent`: the query of the request.
+    pub fn next(&mut self, host: &'s Host, sent: Option<&str>) -> Option<FallbackPlan<'s>> {
+        let query = Query { sent, replaced: self.plan.query.clone() };
+        self.next.take().map(|path| FallbackPlan::without_language(host, path, None, query))
     }
 }
 
@@ -124,8 +134,27 @@ impl<'s> FallbackPlan<'s> {
 pub struct FallbackVariables {
     /// PATH_INFO: the path of the request, or what follows the fallback's folder in it.
     pub path_info: String,
-    /// QUERY_STRING. `None`: the query of the request.
-    pub query: Option<String>,
+}
+
+/// The query of a request on its way through rewrites.
+#[derive(Default)]
+struct Query<'a> {
+    /// As it was sent.
+    sent: Option<&'a str>,
+    /// What stands in its place.
+    replaced: Option<Box<str>>,
+}
+
+impl<'a> Query<'a> {
+    fn sent(sent: Option<&'a str>) -> Query<'a> {
+        Query { sent, replaced: None }
+    }
+
+    fn replace(&mut self, by: &QueryTemplate, path: &str, pattern: &Pattern) -> Result<(), QueryTooLong> {
+        let query = by.query(path, pattern, self.replaced.as_deref().or(self.sent))?;
+        self.replaced = Some(query);
+        Ok(())
+    }
 }
 
 /// The cause of a status.
@@ -141,6 +170,8 @@ pub enum Cause {
     NoScript,
     /// More than [`MAX_REWRITES`], or one that results in an invalid path.
     Rewrite,
+    /// A rewrite or a fallback makes it longer than [`crate::template::MAX_QUERY`].
+    Query,
 }
 
 impl fmt::Display for Cause {
@@ -151,6 +182,7 @@ impl fmt::Display for Cause {
             Cause::Private => "the configuration reads this file, so it is never served",
             Cause::NoScript => "there is no such script",
             Cause::Rewrite => "rewritten too often, or to something that is not a path",
+            Cause::Query => "the query of a rewrite or a fallback would be longer than 32 KiB",
         })
     }
 }
@@ -196,6 +228,13 @@ impl<'s, 'p> Plan<'s, 'p> {
 }
 
 impl UpstreamPlan<'_, '_> {
+    /// SCRIPT_NAME and PATH_INFO together, percent-encoded.
+    pub fn whole_path(&self) -> String {
+        let mut path = String::from("/");
+        encode_path(self.path.as_str(), &mut path);
+        path
+    }
+
     /// SCRIPT_NAME: empty, or with a slash in front and none at the end; and PATH_INFO: empty, or with a slash in front.
     pub fn script_name_and_path_info(&self) -> (String, String) {
         let path = self.path.as_str();
@@ -222,16 +261,22 @@ impl RedirectPlan<'_, '_> {
     /// The value of `Location`. `query` and `authority` are those of the request, as they were sent.
     pub fn location(&self, query: Option<&str>, authority: &[u8], scheme: Scheme) -> String {
         let RedirectPlan { host, pattern, path, .. } = self;
+        let query = self.query.as_deref().or(query);
         self.to.location(&Variables { host, authority, scheme, query, path: path.as_str(), pattern })
     }
 }
 
-/// Allocates only for a rewrite, a script or an upstream.
-pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
-    let (id, path) = follow_rewrites(host, path);
+/// `query` is that of the request. Allocates only for a rewrite, a script or an upstream.
+pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>, query: Option<&str>) -> Plan<'s, 'p> {
+    plan_with(host, path, Query::sent(query))
+}
+
+fn plan_with<'s, 'p>(host: &'s Host, path: SafePath<'p>, mut query: Query<'_>) -> Plan<'s, 'p> {
+    let (id, path, followed) = follow_rewrites(host, path, &mut query);
     let route = host.routes.get(id);
     let (mut scripts, pattern) = (None, route.base());
     let action = match &route.action {
+        _ if followed == Err(QueryTooLong) => PlannedAction::Status(Status::URI_TOO_LONG, Cause::Query),
         Action::Files { root, strip } => {
             scripts = walk(host, &path).map(Box::new);
             plan_files(host, route, PlannedRoot::Path(root), *strip, path)
@@ -252,69 +297,81 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>) -> Plan<'s, 'p> {
             PlannedAction::Upstream(UpstreamPlan { route: id, upstream: *upstream, path, base: pattern })
         }
         Action::Redirect { status, to } => {
-            PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path })
+            let query = query.replaced.take();
+            PlannedAction::Redirect(RedirectPlan { status: *status, host, to, pattern, path, query })
         }
         Action::Rewrite { .. } => PlannedAction::Status(Status::INTERNAL_SERVER_ERROR, Cause::Rewrite),
         Action::Return(status) => PlannedAction::Status(*status, Cause::Route),
         Action::Publish(text) => PlannedAction::Publish(text),
         Action::Monitor(monitor) => PlannedAction::Monitor(*monitor),
     };
-    Plan { route, walk: scripts, action }
+    Plan { route, walk: scripts, action, query: query.replaced }
 }
 
 /// The route of the plan for `path`.
 pub fn planned_route<'s>(host: &'s Host, path: SafePath) -> &'s Route {
-    host.routes.get(follow_rewrites(host, path).0)
+    host.routes.get(follow_rewrites(host, path, &mut Query::default()).0)
 }
 
 /// The path that rewrites lead to. `None`: there is no rewrite for `path`.
 pub fn rewritten(host: &Host, path: &SafePath) -> Option<SafePath<'static>> {
     let route = host.routes.get(host.routes.find(path));
     let is_rewrite = matches!(route.action, Action::Rewrite { .. });
-    is_rewrite.then(|| follow_rewrites(host, path.clone()).1.into_owned())
+    is_rewrite.then(|| follow_rewrites(host, path.clone(), &mut Query::default()).1.into_owned())
 }
 
-/// The path that rewrites lead to, and its route: that of a rewrite where the rewrites do not come to an end.
-fn follow_rewrites<'p>(host: &Host, mut path: SafePath<'p>) -> (RouteId, SafePath<'p>) {
+/// The path that rewrites lead to, and its route: that of a rewrite where the rewrites do not come to an end. The path
+/// alone decides both.
+fn follow_rewrites<'p>(
+    host: &Host,
+    mut path: SafePath<'p>,
+    query: &mut Query<'_>,
+) -> (RouteId, SafePath<'p>, Result<(), QueryTooLong>) {
+    let mut followed = Ok(());
     let mut id = host.routes.find(&path);
     for _ in 0..MAX_REWRITES {
         let route = host.routes.get(id);
         let Action::Rewrite { to } = &route.action else { break };
         let Some(next) = to.path(path.as_str(), route.base()) else { break };
+        if let Some(own) = &to.query {
+            followed = followed.and(query.replace(own, path.as_str(), route.base()));
+        }
         path = next;
         id = host.routes.find(&path);
     }
-    (id, path)
+    (id, path, followed)
 }
 
-/// The fallback of `route`, for a path without a file. `None`: there is none for this path. `query` is as it was
-/// sent.
+/// The fallback of `route`, for a path without a file. `None`: there is none for this path. `sent` is the query of the
+/// request.
 pub fn plan_fallback<'s>(
     host: &'s Host,
     route: &'s Route,
     requested: &SafePath,
-    query: Option<&str>,
+    sent: Option<&str>,
 ) -> Option<FallbackPlan<'s>> {
+    // A rewrite may have led to the route.
+    let mut query = Query::sent(sent);
+    let (.., mut followed) = follow_rewrites(host, requested.clone(), &mut query);
     if let Some((path, next)) = without_language(route.language_fallback, requested) {
-        return Some(FallbackPlan::without_language(host, path, next));
+        return Some(FallbackPlan::without_language(host, path, next, query));
     }
     let fallback = route.fallback.as_ref()?;
     if route.fallback_for == FallbackFor::Pages && is_asset(route, requested) {
         return None;
     }
     let path = fallback.path.clone();
-    let mut plan = plan(host, path.clone());
+    if let Some(own) = &fallback.query {
+        followed = followed.and(query.replace(own, requested.as_str(), &fallback.base));
+    }
+    let mut plan = plan_with(host, path.clone(), query);
     if let PlannedAction::Upstream(planned) = &mut plan.action {
         (planned.path, planned.base) = (requested.clone().into_owned(), &fallback.base);
     }
-    let query = fallback.query.as_ref().map(|template| {
-        let own = template.query(requested.as_str(), &fallback.base);
-        match query.filter(|query| !query.is_empty()) {
-            Some(query) => [&own, "&", query].concat(),
-            None => own,
-        }
-    });
-    let variables = FallbackVariables { path_info: fallback_path_info(requested, &path), query };
+    if followed == Err(QueryTooLong) {
+        (plan.walk, plan.action) = (None, PlannedAction::Status(Status::URI_TOO_LONG, Cause::Query));
+    }
+    let variables = FallbackVariables { path_info: fallback_path_info(requested, &path) };
     Some(FallbackPlan { path, plan, variables, next: None })
 }
 
@@ -455,7 +512,7 @@ mod tests {
     use crate::host::Hosts;
     use crate::model::Site;
     use crate::route::Routes;
-    use crate::template::Template;
+    use crate::template::{Rewrite, Template};
 
     fn files_in(root: &str, strip: usize) -> Action {
         Action::Files { root: PathBuf::from(root), strip }
@@ -466,7 +523,7 @@ mod tests {
     }
 
     fn rewrite(to: &str) -> Action {
-        Action::Rewrite { to: Template::rewrite(to).unwrap() }
+        Action::Rewrite { to: Box::new(Rewrite::parse(to).unwrap()) }
     }
 
     /// `/srv`, and these routes.
@@ -491,7 +548,7 @@ mod tests {
             None => (target, None),
         };
         let path = SafePath::parse(path).unwrap();
-        match plan(site.hosts.at(0), path).action {
+        match plan(site.hosts.at(0), path, query).action {
             PlannedAction::Files(files) => {
                 format!("{} {} {}", files.root, files.path.as_str(), files.below().as_str())
             }
@@ -545,6 +602,77 @@ mod tests {
         }
     }
 
+    #[test]
+    fn carries_the_query_through_rewrites() {
+        let site = site(vec![
+            ("/doku/", rewrite("/doku.php?id=$rest")),
+            ("/one/", rewrite("/two/$rest?a=$rest")),
+            ("/two/", rewrite("/three?b=$rest")),
+            ("/kept/", rewrite("/three")),
+            ("/none", rewrite("/three?")),
+            ("/*-*", rewrite("/three?x=$1&y=$2?")),
+            ("/to-redirect/", rewrite("/redirect?a=$rest")),
+            ("/redirect", redirect("/three$query")),
+            ("/long/", rewrite("/three?$path$path$path$path$path$path")),
+            ("/long-redirect/", rewrite("/redirect?$path$path$path$path$path$path")),
+        ]);
+        let query = |target: &str| {
+            let (path, query) =
+                target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+            let plan = plan(site.hosts.at(0), SafePath::parse(path).unwrap(), query);
+            match (plan.action, plan.query) {
+                (PlannedAction::Files(files), query) => {
+                    format!("{} {}", files.path, query.as_deref().unwrap_or("as sent"))
+                }
+                (PlannedAction::Redirect(redirect), None) => redirect.location(query, b"", Scheme::Http),
+                (PlannedAction::Status(status, cause), _) => format!("{} {cause:?}", status.code()),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (target, expected) in [
+            ("/x?y", "/x as sent"),
+            ("/doku/a:b", "/doku.php id=a:b"),
+            ("/doku/a&b?do=edit", "/doku.php id=a%26b&do=edit"),
+            ("/one/x?y=z", "/three b=x&a=x&y=z"),
+            ("/kept/x?y=z", "/three as sent"),
+            ("/none?y=z", "/three "),
+            ("/p-q?y=z", "/three x=p&y=q"),
+            ("/to-redirect/x?y=z", "/three?a=x&y=z"),
+        ] {
+            assert_eq!(query(target), expected, "{target}");
+        }
+        for prefix in ["/long/", "/long-redirect/"] {
+            assert_eq!(query(&format!("{prefix}{}", "%C3%A4".repeat(1000))), "414 Query", "{prefix}");
+        }
+    }
+
+    #[test]
+    fn carries_the_query_of_a_rewrite_to_a_fallback() {
+        let mut site = site(vec![("/a/", rewrite("/b?x=$rest"))]);
+        for (fallback, language, target, expected) in [
+            ("/f.php", false, "/a/y?z", "/f.php x=y&z"),
+            ("/f.php?id=$rest", false, "/a/y?z", "/f.php id=a/y&x=y&z"),
+            ("/f.php?", false, "/a/y?z", "/f.php "),
+            ("/a/f?q=1", false, "/c?z", "/a/f x=f&q=1&z"),
+            ("/f", true, "/a/y.de.html?z", "/a/y.html x=y.html&x=y.de.html&z"),
+        ] {
+            let (path, query) = Template::fallback(fallback).unwrap();
+            let mut host = site.hosts[0].clone();
+            for route in host.routes.iter_mut() {
+                let (path, query) = (path.clone(), query.clone());
+                route.fallback =
+                    Some(Box::new(crate::model::Fallback { path, query, base: Pattern::EVERYTHING }));
+                route.language_fallback.suffix = language;
+            }
+            site.hosts = Hosts::new(vec![host]).unwrap();
+            let (path, sent) = target.split_once('?').unwrap();
+            let (host, path) = (site.hosts.at(0), SafePath::parse(path).unwrap());
+            let found = plan_fallback(host, planned_route(host, path.clone()), &path, Some(sent)).unwrap();
+            let query = found.plan.query.as_deref().unwrap_or("as sent");
+            assert_eq!(format!("{} {query}", found.path), expected, "{fallback} {target}");
+        }
+    }
+
     /// The fallback of `/` and its variables, or else `none`.
     fn fallback_outcome(fallback: &str, types: FallbackFor, target: &str) -> String {
         let mut site = site(vec![("/app/", files_in("/srv", 0))]);
@@ -563,7 +691,7 @@ mod tests {
         let host = site.hosts.at(0);
         match plan_fallback(host, planned_route(host, requested.clone()), &requested, query) {
             Some(fallback) => {
-                let FallbackVariables { path_info, query } = fallback.variables;
+                let (path_info, query) = (fallback.variables.path_info, fallback.plan.query);
                 format!("{} {path_info} {}", fallback.path, query.as_deref().unwrap_or("as sent"))
             }
             None => "none".to_owned(),
@@ -630,7 +758,7 @@ mod tests {
                 "/d.php /a&b=c#+ä% id=/a%26b%3Dc%23%2B%C3%A4%25&s=%20",
             ),
             ("/d.php?id=x y", "/a", "/d.php /a id=x%20y"),
-            ("/d.php?", "/a?b", "/d.php /a as sent"),
+            ("/d.php?", "/a?b", "/d.php /a "),
         ] {
             assert_eq!(
                 fallback_outcome(fallback, FallbackFor::Pages, target),
@@ -692,6 +820,12 @@ mod tests {
         check("/a", "/b$query", "/a?x=1&y=%20", "/b?x=1&y=%20");
         check("/a", "/b$query", "/a", "/b");
         check("/a", "/b$query", "/a?", "/b");
+        check("/a", "/b?c$query", "/a?x=1", "/b?c&x=1");
+        check("/a", "/b?c$query", "/a", "/b?c");
+        check("/a", "/b?$query&c", "/a?x", "/b?x&c");
+        check("/a", "/b?$query&c", "/a", "/b?c");
+        check("/a/", "/b?c=$rest#$rest", "/a/x&y%20=%2B@", "/b?c=x%26y%20%3D%2B%40#x&y%20=+@");
+        check("/a/*-*", "/$2/$1?$2", "/a/x-y%26z", "/y&z/x?y%26z");
         check("/a", "/ä b?c#d", "/a", "/%C3%A4%20b?c#d");
         check("/a/", "/b/$rest", "/a/x%20y/%C3%A4/", "/b/x%20y/%C3%A4/");
         check("/a/", "/b/$rest", "/a", "/b/");
@@ -709,7 +843,8 @@ mod tests {
     fn redirects_to_the_name_of_the_host_if_the_request_has_none() {
         let mut site = site(vec![("/", redirect("https://$host/"))]);
         let location =
-            |site: &Site, authority: &str| match plan(site.hosts.at(0), SafePath::parse("/").unwrap()).action
+            |site: &Site, authority: &str| match plan(site.hosts.at(0), SafePath::parse("/").unwrap(), None)
+                .action
             {
                 PlannedAction::Redirect(redirect) => {
                     redirect.location(None, authority.as_bytes(), Scheme::Http)
@@ -731,7 +866,7 @@ mod tests {
         ) {
             let site = site(vec![("/", redirect("$path$query")), ("/s/", redirect("https://$host/$rest"))]);
             let Ok(path) = SafePath::parse(&path) else { return Ok(()) };
-            if let PlannedAction::Redirect(redirect) = plan(site.hosts.at(0), path).action {
+            if let PlannedAction::Redirect(redirect) = plan(site.hosts.at(0), path, None).action {
                 let location = redirect.location(Some(&query), authority.as_bytes(), Scheme::Https);
                 prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{location:?}");
                 let local = location.starts_with('/') && !location.starts_with("//");

@@ -125,6 +125,23 @@ impl Pattern {
         SafePath::from_decoded(&["/", &text].concat()).ok().filter(|path| self.matches(path))
     }
 
+    /// The parts of a path that have numbers: those that the wildcards of a glob match.
+    pub fn wildcards(&self) -> usize {
+        match self {
+            Pattern::Glob(glob) => glob.wildcards(),
+            Pattern::Exact(_) | Pattern::Prefix(_) => 0,
+        }
+    }
+
+    /// What each wildcard matches, in their order: the first as much as it can, then the next one. None if the pattern
+    /// does not match.
+    pub fn captures<'p>(&self, path: &'p str) -> Vec<&'p str> {
+        match self {
+            Pattern::Glob(glob) => glob.captures(path),
+            Pattern::Exact(_) | Pattern::Prefix(_) => Vec::new(),
+        }
+    }
+
     /// What follows the prefix, without a leading slash. Empty for other patterns.
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
         match self {
@@ -220,6 +237,20 @@ impl Token {
         }
     }
 
+    /// How many tokens it leads forward without a character.
+    fn skip(self) -> Option<usize> {
+        match self {
+            Token::Many | Token::Any => Some(1),
+            Token::Between | Token::Below => Some(2),
+            Token::Char(_) | Token::Letter(_) | Token::One | Token::Within => None,
+        }
+    }
+
+    /// Whether it is, or begins, a part of a path that has a number.
+    fn is_wildcard(self) -> bool {
+        matches!(self, Token::One | Token::Many | Token::Any | Token::Between)
+    }
+
     fn literal(&self) -> Option<char> {
         match self {
             Token::Char(own) => Some(*own),
@@ -266,13 +297,93 @@ impl Glob {
     }
 
     pub fn matches(&self, path: &SafePath) -> bool {
-        let path = path.as_str();
+        self.matches_text(self.subject_of(path.as_str()))
+    }
+
+    /// The part of a path that is compared.
+    fn subject_of<'p>(&self, path: &'p str) -> &'p str {
         let path = path.strip_suffix('/').unwrap_or(path);
-        let subject = match self.subject {
+        match self.subject {
             Subject::Path => path,
             Subject::Name => path.rsplit('/').next().unwrap_or(path),
+        }
+    }
+
+    fn wildcards(&self) -> usize {
+        // `Between` and `Within`, and `Below` and `Any`, are one.
+        self.tokens.iter().filter(|token| token.is_wildcard()).count()
+    }
+
+    /// As [`Pattern::captures`]. `**/` has no slash at its end, and `**` at the end has that of a folder.
+    fn captures<'p>(&self, path: &'p str) -> Vec<&'p str> {
+        let text = self.subject_of(path);
+        let characters: Vec<(usize, char)> = text.char_indices().collect();
+        let fitting = self.fitting(&characters);
+        let fits = |token: usize, at: usize| fitting.get(at).is_some_and(|states| states >> token & 1 == 1);
+        if !fits(0, 0) {
+            return Vec::new();
+        }
+        let mut found = Vec::with_capacity(self.wildcards());
+        let mut at = 0;
+        for (token, kind) in self.tokens.iter().enumerate() {
+            let begin = at;
+            let next = |at: usize| characters.get(at).map(|(_, character)| *character);
+            match kind {
+                Token::Char(_) | Token::Letter(_) | Token::One => at += 1,
+                Token::Many => {
+                    while next(at).is_some_and(|character| character != '/') && fits(token, at + 1) {
+                        at += 1;
+                    }
+                }
+                Token::Any => {
+                    while fits(token, at + 1) {
+                        at += 1;
+                    }
+                }
+                Token::Between => {
+                    let segment = |at| characters.iter().skip(at).position(|(_, c)| *c == '/');
+                    while let Some(length) = segment(at).filter(|length| fits(token, at + length + 1)) {
+                        at += length + 1;
+                    }
+                }
+                Token::Below => at += usize::from(next(at).is_some()),
+                Token::Within => {}
+            }
+            if kind.is_wildcard() {
+                found.push((begin, at, *kind));
+            }
+        }
+        // The text is the end of the path, apart from a slash.
+        let begin = path.strip_suffix('/').unwrap_or(path).len() - text.len();
+        let offset = |at: usize| begin + characters.get(at).map_or(text.len(), |(offset, _)| *offset);
+        let is_last = |at: usize| at + 1 == found.len() && self.tokens.last() == Some(&Token::Any);
+        let part = |(at, &(first, end, kind)): (usize, &(usize, usize, Token))| match kind {
+            Token::Between => path[offset(first)..offset(end)].trim_end_matches('/'),
+            _ if is_last(at) && end > first => &path[offset(first)..],
+            _ => &path[offset(first)..offset(end)],
         };
-        self.matches_text(subject)
+        found.iter().enumerate().map(part).collect()
+    }
+
+    /// For each place in a text, and for its end, the tokens from which on the glob matches the rest of it.
+    fn fitting(&self, characters: &[(usize, char)]) -> Vec<States> {
+        let mut all = vec![0; characters.len() + 1];
+        let mut after: States = 0;
+        for at in (0..=characters.len()).rev() {
+            let next = characters.get(at).map(|(_, character)| *character);
+            let mut states: States = if next.is_none() { 1 << self.tokens.len() } else { 0 };
+            // Each token leads forward, apart from `Within`, which needs a character.
+            for token in (0..self.tokens.len()).rev() {
+                let one = 1 << token;
+                let leads = next.is_some_and(|character| self.step(one, character) & after != 0);
+                let skips = self.tokens[token].skip().is_some_and(|skip| states >> (token + skip) & 1 == 1);
+                if leads || skips {
+                    states |= one;
+                }
+            }
+            (all[at], after) = (states, states);
+        }
+        all
     }
 
     fn matches_text(&self, text: &str) -> bool {
@@ -311,11 +422,7 @@ impl Glob {
     fn with_skipped(&self, states: States) -> States {
         let mut all = states;
         for (at, token) in self.tokens.iter().enumerate() {
-            let skip = match token {
-                Token::Many | Token::Any => 1,
-                Token::Between | Token::Below => 2,
-                Token::Char(_) | Token::Letter(_) | Token::One | Token::Within => continue,
-            };
+            let Some(skip) = token.skip() else { continue };
             if all >> at & 1 == 1 {
                 all |= 1 << (at + skip);
             }
@@ -600,6 +707,36 @@ mod tests {
     }
 
     #[test]
+    fn finds_what_each_wildcard_matches() {
+        for (pattern, path, expected) in [
+            ("/a/*", "a/b", "b"),
+            ("/a/*", "a/", "none"),
+            ("/a/*-?.html", "a/b-c-d.html", "b-c d"),
+            ("/*/*", "ä ö/ü", "ä ö ü"),
+            ("/a/**", "a/b/c/", "b/c/"),
+            ("/a/**", "a/", ""),
+            ("/a/**", "a", ""),
+            ("/a**", "ab/c/", "b/c/"),
+            ("/**-**", "a-b-c", "a-b c"),
+            ("/a/**/*.php", "a/x/y/b.php", "x/y b"),
+            ("/a/**/*.php", "a/b.php", " b"),
+            ("/?*/**", "abc/d", "a bc d"),
+            ("*.php", "a/b/c.php", "c"),
+            ("*.php", "ä/ö.php/", "ö"),
+            ("(?i)/A/*.x", "a/B.X", "B"),
+            ("/a/*", "b", "none"),
+            ("/a/", "a/b", "none"),
+            ("/a", "a", "none"),
+        ] {
+            let parsed = Pattern::parse(pattern).unwrap();
+            let captures = parsed.captures(path);
+            let found = if captures.is_empty() { "none".to_owned() } else { captures.join(" ") };
+            assert_eq!(found, expected, "{pattern} {path}");
+            assert!(captures.is_empty() || captures.len() == parsed.wildcards(), "{pattern}");
+        }
+    }
+
+    #[test]
     fn matches_paths_by_the_kind_of_pattern() {
         fn check(pattern: &str, yes: &[&str], no: &[&str]) {
             let parsed = Pattern::parse(pattern).unwrap();
@@ -733,7 +870,9 @@ mod tests {
             let subject = text.strip_suffix('/').unwrap_or(&text);
             let characters: Vec<char> = subject.chars().collect();
             let body: Vec<char> = pattern[1..].chars().collect();
-            prop_assert_eq!(glob.matches_text(subject), naive(&body, &characters, '/'));
+            let matches = naive(&body, &characters, '/');
+            prop_assert_eq!(glob.matches_text(subject), matches);
+            prop_assert_eq!(glob.captures(&text).len(), if matches { glob.wildcards() } else { 0 });
         }
 
         #[test]

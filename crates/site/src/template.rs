@@ -1,5 +1,5 @@
 //! Templates: the targets of redirects and rewrites, and the queries of fallbacks. Variables stand for parts of the
-//! request: `$path`, `$rest`, `$query`, `$host`, `$scheme`.
+//! request: `$path`, `$rest`, `$1` to `$9`, `$query`, `$host`, `$scheme`.
 //!
 //! Knows nothing of which route a template belongs to.
 
@@ -15,6 +15,8 @@ use crate::route::Pattern;
 pub const MAX_VARIABLES: usize = 8;
 /// Bytes of a path after a rewrite.
 const MAX_REWRITTEN: usize = 16 * 1024;
+/// Bytes of a query of a rewrite or a fallback.
+pub const MAX_QUERY: usize = 32 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -34,7 +36,9 @@ pub enum Variable {
     Path,
     /// What follows the pattern's prefix, without a leading slash.
     Rest,
-    /// The query with a `?` in front. Empty if there is none.
+    /// What the wildcard of this number matches. The first is 1.
+    Capture(u8),
+    /// The query, with the `?` or `&` that joins it to what is before it. Empty if there is none.
     Query,
     /// The name of the host in the request, without the port.
     Host,
@@ -59,7 +63,10 @@ pub enum TemplateError {
     RewriteStart,
     FallbackStart,
     FallbackPath,
-    FallbackQuery,
+    /// A variable that the query of a rewrite or a fallback does not have.
+    InQuery,
+    /// `#`, which would end the query.
+    Hash,
     Control,
     Percent,
     UnknownVariable,
@@ -83,18 +90,19 @@ impl fmt::Display for TemplateError {
             TemplateError::FallbackPath => {
                 "variables can only stand in its query, behind a question mark; a dollar sign is $$"
             }
-            TemplateError::FallbackQuery => {
-                "its query knows only $path and $rest; that of the request follows"
-            }
+            TemplateError::InQuery => "its query knows only $path, $rest, $1 to $9 and $query",
+            TemplateError::Hash => "write a number sign as %23",
             TemplateError::Control => "leave out the control character",
             TemplateError::Percent => "write a percent sign as %25",
             TemplateError::UnknownVariable => {
-                "the variables are $path, $rest, $query, $host and $scheme; a dollar sign is $$"
+                "the variables are $path, $rest, $1 to $9, $query, $host and $scheme; a dollar sign is $$"
             }
-            TemplateError::OnlyInRedirect => "a rewrite knows only $path and $rest",
+            TemplateError::OnlyInRedirect => {
+                "a rewrite knows only $path, $rest and $1 to $9, and $query behind a question mark"
+            }
             TemplateError::TooManyVariables => "use at most eight variables",
             TemplateError::RestInAuthority => {
-                "put a slash before $rest, or a client could redirect to another host"
+                "put a slash before the variable, or a client could redirect to another host"
             }
             TemplateError::NoPath => "the path must not lead above the root",
         })
@@ -117,7 +125,7 @@ impl Template {
     }
 
     /// A decoded path of the same host.
-    pub fn rewrite(text: &str) -> Result<Template, TemplateError> {
+    fn rewritten_path(text: &str) -> Result<Template, TemplateError> {
         let template = Template::parse(text)?;
         if !template.starts_as_path() {
             return Err(TemplateError::RewriteStart);
@@ -132,8 +140,8 @@ impl Template {
     }
 
     /// A decoded path of the same host without variables, and the template of a query, if there is one.
-    pub fn fallback(text: &str) -> Result<(SafePath<'static>, Option<Template>), TemplateError> {
-        let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    pub fn fallback(text: &str) -> Result<(SafePath<'static>, Option<QueryTemplate>), TemplateError> {
+        let (path, query) = path_and_query(text);
         let path = Template::parse(path)?;
         if !path.is_constant() {
             return Err(TemplateError::FallbackPath);
@@ -142,29 +150,41 @@ impl Template {
             return Err(TemplateError::FallbackStart);
         }
         let path = path.path("", &Pattern::EVERYTHING).ok_or(TemplateError::NoPath)?;
-        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok((path, None)) };
-        let query = Template::parse(query)?;
-        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| query.uses(*name)) {
-            return Err(TemplateError::FallbackQuery);
-        }
-        if query.has_bare_percent() {
-            return Err(TemplateError::Percent);
-        }
-        Ok((path, Some(query)))
+        Ok((path, query.map(QueryTemplate::parse).transpose()?))
     }
 
-    /// The query of a fallback for `path`. The values of variables are percent-encoded.
-    pub fn query(&self, path: &str, pattern: &Pattern) -> String {
-        let mut query = String::with_capacity(self.text.len() + path.len());
-        for part in &self.parts {
-            match part {
-                Part::Literal(text) => encode_url(text, &mut query),
-                Part::Variable(Variable::Path) => encode_value(&["/", path].concat(), &mut query),
-                Part::Variable(Variable::Rest) => encode_value(pattern.rest(path), &mut query),
-                Part::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
-            }
+    /// Checks that the paths of a pattern have what the variables stand for. Errors say what to do.
+    pub fn check(&self, pattern: &Pattern) -> Result<(), String> {
+        if self.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) {
+            return Err("$rest needs a prefix as pattern; use $path".to_owned());
         }
-        query
+        let wildcards = pattern.wildcards();
+        match self.captures().max() {
+            Some(last) if wildcards == 0 => {
+                Err(format!("${last} needs a pattern with wildcards; a prefix has $rest"))
+            }
+            Some(last) if usize::from(last) > wildcards => {
+                Err(format!("${last} stands for nothing: the wildcards of \"{pattern}\" are {wildcards}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The numbers of the wildcards that it uses.
+    fn captures(&self) -> impl Iterator<Item = u8> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable(Variable::Capture(number)) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// What its variables for parts of a path stand for.
+    fn values<'v>(&self, path: &'v str, pattern: &'v Pattern) -> PathValues<'v> {
+        let captures = match self.captures().next() {
+            Some(_) => pattern.captures(path),
+            None => Vec::new(),
+        };
+        PathValues { path, rest: pattern.rest(path), captures }
     }
 
     fn has_bare_percent(&self) -> bool {
@@ -181,14 +201,13 @@ impl Template {
     }
 
     /// The path that replaces `path` in a rewrite. `None`: it is invalid.
-    pub fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
+    fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
+        let values = self.values(path, pattern);
         let mut decoded = String::new();
         for part in &self.parts {
             match part {
                 Part::Literal(text) => decoded.push_str(text),
-                Part::Variable(Variable::Path) => decoded.extend(["/", path]),
-                Part::Variable(Variable::Rest) => decoded.push_str(pattern.rest(path)),
-                Part::Variable(Variable::Query | Variable::Host | Variable::Scheme) => {}
+                Part::Variable(variable) => decoded.extend(values.of(*variable)),
             }
         }
         if decoded.len() > MAX_REWRITTEN {
@@ -200,12 +219,8 @@ impl Template {
     /// The value of `Location`.
     pub fn location(&self, values: &Variables) -> String {
         let mut location = String::with_capacity(self.text.len() + values.path.len() + 16);
-        for part in &self.parts {
-            match part {
-                Part::Literal(text) => encode_url(text, &mut location),
-                Part::Variable(variable) => values.write(*variable, &mut location),
-            }
-        }
+        let of_path = self.values(values.path, values.pattern);
+        self.write(&of_path, values.query, |variable| values.of_origin(variable), &mut location);
         // Two slashes in front would make the first segment a host (RFC 3986 §4.2).
         if self.starts_as_path() {
             let path = location.trim_start_matches('/').len();
@@ -213,6 +228,50 @@ impl Template {
             location.insert(0, '/');
         }
         location
+    }
+
+    /// Appends the text with the values of its variables, percent-encoded: behind a question mark so that none of them
+    /// can end a parameter. `query` is that of the request, as it was sent.
+    fn write<'o>(
+        &self,
+        values: &PathValues<'_>,
+        query: Option<&str>,
+        of_origin: impl Fn(Variable) -> &'o str,
+        out: &mut String,
+    ) {
+        let query = query.filter(|query| !query.is_empty());
+        for part in &self.parts {
+            let is_query = is_in_query(out);
+            match part {
+                // An ampersand that joins something to an empty query.
+                Part::Literal(text) if is_query && out.ends_with(['?', '&']) => {
+                    encode_url(text.strip_prefix('&').unwrap_or(text), out);
+                }
+                Part::Literal(text) => encode_url(text, out),
+                Part::Variable(Variable::Query) => {
+                    let Some(query) = query else { continue };
+                    match (is_query, out.ends_with(['?', '&'])) {
+                        (true, true) => {}
+                        (true, false) => out.push('&'),
+                        (false, _) => out.push('?'),
+                    }
+                    encode_url(query, out);
+                }
+                Part::Variable(variable @ (Variable::Host | Variable::Scheme)) => {
+                    out.push_str(of_origin(*variable));
+                }
+                Part::Variable(variable) if is_query => {
+                    values.of(*variable).into_iter().for_each(|text| encode_value(text, out));
+                }
+                Part::Variable(Variable::Path) => {
+                    out.push('/');
+                    encode_path(values.path, out);
+                }
+                Part::Variable(variable) => {
+                    values.of(*variable).into_iter().for_each(|text| encode_path(text, out));
+                }
+            }
+        }
     }
 
     fn parse(text: &str) -> Result<Template, TemplateError> {
@@ -273,7 +332,7 @@ impl Template {
                 Part::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
                 Part::Literal(_) | Part::Variable(Variable::Host) => has_host = true,
                 Part::Variable(Variable::Path | Variable::Query) => break,
-                Part::Variable(Variable::Rest | Variable::Scheme) => {
+                Part::Variable(Variable::Rest | Variable::Capture(_) | Variable::Scheme) => {
                     return Err(TemplateError::RestInAuthority);
                 }
             }
@@ -289,6 +348,139 @@ impl fmt::Display for Template {
     }
 }
 
+/// The target of a rewrite: a decoded path of the same host, perhaps with a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    path: Template,
+    /// `None`: that of the request stays.
+    pub query: Option<QueryTemplate>,
+}
+
+impl Rewrite {
+    pub fn parse(text: &str) -> Result<Rewrite, TemplateError> {
+        let (path, query) = path_and_query(text);
+        let path = Template::rewritten_path(path)?;
+        Ok(Rewrite { path, query: query.map(QueryTemplate::parse).transpose()? })
+    }
+
+    /// As [`Template::check`].
+    pub fn check(&self, pattern: &Pattern) -> Result<(), String> {
+        self.path.check(pattern)?;
+        self.query.as_ref().map_or(Ok(()), |query| query.template.check(pattern))
+    }
+
+    /// The path that replaces `path`. `None`: it is invalid.
+    pub fn path(&self, path: &str, pattern: &Pattern) -> Option<SafePath<'static>> {
+        self.path.path(path, pattern)
+    }
+
+    /// Whether its path has no variables.
+    pub fn is_constant(&self) -> bool {
+        self.path.is_constant()
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.query {
+            Some(query) => write!(f, "{}?{}", self.path, query.text),
+            None => write!(f, "{}", self.path),
+        }
+    }
+}
+
+/// The query of a rewrite or of a fallback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryTemplate {
+    text: String,
+    template: Template,
+    rest: RestOfQuery,
+}
+
+/// Where the query of the request is in another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RestOfQuery {
+    Behind,
+    /// Nowhere, or where the template has it.
+    AsWritten,
+}
+
+/// It has more than [`MAX_QUERY`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryTooLong;
+
+impl QueryTemplate {
+    /// `text` is what follows the question mark. Another one at its end leaves out the query of the request.
+    fn parse(text: &str) -> Result<QueryTemplate, TemplateError> {
+        let own = text.strip_suffix('?').unwrap_or(text);
+        // The mark is in front, so that the text is one of a query.
+        let template = Template::parse(&["?", own].concat())?;
+        if [Variable::Host, Variable::Scheme].iter().any(|name| template.uses(*name)) {
+            return Err(TemplateError::InQuery);
+        }
+        if own.contains('#') {
+            return Err(TemplateError::Hash);
+        }
+        if template.has_bare_percent() {
+            return Err(TemplateError::Percent);
+        }
+        let is_behind = !text.is_empty() && own.len() == text.len() && !template.uses(Variable::Query);
+        let rest = if is_behind { RestOfQuery::Behind } else { RestOfQuery::AsWritten };
+        Ok(QueryTemplate { text: text.to_owned(), template, rest })
+    }
+
+    /// As [`Template::check`].
+    pub fn check(&self, pattern: &Pattern) -> Result<(), String> {
+        self.template.check(pattern)
+    }
+
+    /// The query for `path`, where `sent` is that of the request. The values of variables are percent-encoded.
+    pub fn query(&self, path: &str, pattern: &Pattern, sent: Option<&str>) -> Result<Box<str>, QueryTooLong> {
+        let mut query = String::with_capacity(self.text.len() + path.len());
+        self.template.write(&self.template.values(path, pattern), sent, |_| "", &mut query);
+        if let (RestOfQuery::Behind, Some(sent)) = (self.rest, sent.filter(|sent| !sent.is_empty())) {
+            query.push('&');
+            encode_url(sent, &mut query);
+        }
+        match query.len() > MAX_QUERY {
+            true => Err(QueryTooLong),
+            false => Ok(query[1..].into()),
+        }
+    }
+}
+
+/// The query is what follows the first question mark, if there is one.
+fn path_and_query(text: &str) -> (&str, Option<&str>) {
+    text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)))
+}
+
+/// Whether what is appended to a URL belongs to its query.
+fn is_in_query(url: &str) -> bool {
+    url.find(['?', '#']).is_some_and(|at| url[at..].starts_with('?')) && !url.contains('#')
+}
+
+/// The values of the variables for parts of a path.
+struct PathValues<'a> {
+    path: &'a str,
+    rest: &'a str,
+    captures: Vec<&'a str>,
+}
+
+impl<'a> PathValues<'a> {
+    fn of(&self, variable: Variable) -> [&'a str; 2] {
+        match variable {
+            Variable::Path => ["/", self.path],
+            Variable::Rest => [self.rest, ""],
+            Variable::Capture(number) => {
+                let found = self.captures.get(usize::from(number).wrapping_sub(1));
+                [found.copied().unwrap_or_default(), ""]
+            }
+            Variable::Query | Variable::Host | Variable::Scheme => ["", ""],
+        }
+    }
+}
+
 fn push_literal(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
@@ -297,14 +489,21 @@ fn push_literal(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// `name` or `{name}` at the start, and what follows.
+/// `name`, `{name}` or the digit of a wildcard at the start, and what follows.
 fn variable(text: &str) -> Option<(Variable, &str)> {
+    let digit = |text: &str| text.chars().next()?.to_digit(10).filter(|digit| *digit > 0);
+    if let Some(number) = digit(text) {
+        return Some((Variable::Capture(number as u8), &text[1..]));
+    }
     let (name, after) = match text.strip_prefix('{') {
         Some(braced) => braced.split_once('}')?,
         None => {
             text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len()))
         }
     };
+    if let Some(number) = digit(name).filter(|_| name.len() == 1) {
+        return Some((Variable::Capture(number as u8), after));
+    }
     Variable::ALL.iter().find(|(own, _)| *own == name).map(|(_, variable)| (*variable, after))
 }
 
@@ -337,21 +536,11 @@ pub struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    fn write(&self, variable: Variable, out: &mut String) {
+    fn of_origin(&self, variable: Variable) -> &str {
         match variable {
-            Variable::Path => {
-                out.push('/');
-                encode_path(self.path, out);
-            }
-            Variable::Rest => encode_path(self.pattern.rest(self.path), out),
-            Variable::Query => {
-                if let Some(query) = self.query.filter(|query| !query.is_empty()) {
-                    out.push('?');
-                    encode_url(query, out);
-                }
-            }
-            Variable::Host => out.push_str(self.host_name()),
-            Variable::Scheme => out.push_str(self.scheme.as_str()),
+            Variable::Host => self.host_name(),
+            Variable::Scheme => self.scheme.as_str(),
+            Variable::Path | Variable::Rest | Variable::Capture(_) | Variable::Query => "",
         }
     }
 
@@ -389,19 +578,29 @@ mod tests {
         }
         check(Template::redirect("https://example.org$rest"), RestInAuthority);
         check(Template::redirect("https://$rest/"), RestInAuthority);
+        check(Template::redirect("https://$1/"), RestInAuthority);
+        check(Template::redirect("https://a.example$1"), RestInAuthority);
         check(Template::redirect(&"/$path".repeat(9)), TooManyVariables);
-        check(Template::rewrite("x"), RewriteStart);
-        check(Template::rewrite("https://x/"), RewriteStart);
-        check(Template::rewrite("/x$query"), OnlyInRedirect);
-        check(Template::rewrite("/$host/x"), OnlyInRedirect);
-        check(Template::rewrite("/../x"), NoPath);
-        let fallback = |text: &str| Template::fallback(text).map(|_| Template::rewrite("/").unwrap());
+        let rewrite = |text: &str| Rewrite::parse(text).map(|rewrite| rewrite.path);
+        check(rewrite("x"), RewriteStart);
+        check(rewrite("?x"), RewriteStart);
+        check(rewrite("https://x/"), RewriteStart);
+        check(rewrite("/x$query"), OnlyInRedirect);
+        check(rewrite("/$host/x"), OnlyInRedirect);
+        check(rewrite("/../x"), NoPath);
+        check(rewrite("/x?$host"), InQuery);
+        check(rewrite("/x?$scheme"), InQuery);
+        check(rewrite("/x?a#b"), Hash);
+        check(rewrite("/x?a%b"), Percent);
+        check(rewrite("/x?$0"), UnknownVariable);
+        check(rewrite("/x?a\nb"), Control);
+        check(rewrite(&format!("/x?{}", "$1".repeat(9))), TooManyVariables);
+        let fallback = |text: &str| Template::fallback(text).map(|_| Template::redirect("/").unwrap());
         check(fallback("index.php"), FallbackStart);
         check(fallback("https://x/"), FallbackStart);
         check(fallback("//x"), FallbackStart);
         check(fallback("/$rest"), FallbackPath);
-        check(fallback("/x?$query"), FallbackQuery);
-        check(fallback("/x?$host"), FallbackQuery);
+        check(fallback("/x?$host"), InQuery);
         check(fallback("/x?%"), Percent);
         check(fallback("/x?$nothing"), UnknownVariable);
         check(fallback("/x?a\n"), Control);
@@ -410,6 +609,86 @@ mod tests {
             ["https://$host/$rest", "https://a.example$path", "http://$host", "$scheme://a.example/$rest"]
         {
             assert!(Template::redirect(to).is_ok(), "{to}");
+        }
+    }
+    #[test]
+    fn rejects_variables_that_stand_for_nothing() {
+        for (pattern, to, expected) in [
+            ("/a/", "/b?c=$rest", None),
+            ("/a/*", "/b?c=$1", None),
+            ("/a/*/**", "/b/$2?c=$1", None),
+            ("/a", "/b?c=$rest", Some("$rest needs a prefix as pattern; use $path")),
+            ("/a/*", "/$rest", Some("$rest needs a prefix as pattern; use $path")),
+            ("/a/", "/b?c=$1", Some("$1 needs a pattern with wildcards; a prefix has $rest")),
+            ("/a/", "/$1", Some("$1 needs a pattern with wildcards; a prefix has $rest")),
+            ("/a/*", "/b?c=$1$2", Some("$2 stands for nothing: the wildcards of \"/a/*\" are 1")),
+            ("/a/*", "/b/$9", Some("$9 stands for nothing: the wildcards of \"/a/*\" are 1")),
+        ] {
+            let checked = Rewrite::parse(to).unwrap().check(&Pattern::parse(pattern).unwrap());
+            assert_eq!(checked.err().as_deref(), expected, "{pattern} {to}");
+        }
+    }
+
+    #[test]
+    fn composes_the_query_of_a_rewrite() {
+        for (pattern, to, path, sent, expected) in [
+            // The query of the request follows, or is left out, or stands where `$query` does.
+            ("/a/", "/b?id=$rest", "a/x", None, "id=x"),
+            ("/a/", "/b?id=$rest", "a/x", Some(""), "id=x"),
+            ("/a/", "/b?id=$rest", "a/x", Some("do=edit&y"), "id=x&do=edit&y"),
+            ("/a/", "/b?id=$rest?", "a/x", Some("do=edit"), "id=x"),
+            ("/a/", "/b?", "a/x", Some("do=edit"), ""),
+            ("/a/", "/b??", "a/x", Some("do=edit"), ""),
+            ("/a/", "/b?$query&id=$rest", "a/x", Some("do=edit"), "do=edit&id=x"),
+            ("/a/", "/b?$query&id=$rest", "a/x", None, "id=x"),
+            ("/a/", "/b?$query&id=$rest", "a/x", Some(""), "id=x"),
+            ("/a/", "/b?id=$rest&$query", "a/x", Some("do=edit"), "id=x&do=edit"),
+            ("/a/", "/b?id=$rest$query", "a/x", Some("do=edit"), "id=x&do=edit"),
+            ("/a/", "/b?id=$rest&$query&end", "a/x", None, "id=x&end"),
+            ("/a/", "/b?$query", "a/x", Some("do=edit"), "do=edit"),
+            ("/a/", "/b?$query?", "a/x", Some("do=edit"), "do=edit"),
+            // A value stays a value.
+            ("/a/", "/b?id=$rest", "a/x&id=1=2", None, "id=x%26id%3D1%3D2"),
+            ("/a/", "/b?id=$rest", "a/ä b+c#d%41;e?f", None, "id=%C3%A4%20b%2Bc%23d%2541%3Be%3Ff"),
+            ("/a/", "/b?id=$rest", "a/x/y/", None, "id=x/y/"),
+            ("/a/", "/b?id=$rest", "a", None, "id="),
+            ("/a", "/b?id=$path", "a", None, "id=/a"),
+            ("/a/*/**", "/b?do=export_$1&id=$2", "a/x y/b&c/d", None, "do=export_x%20y&id=b%26c/d"),
+            ("/a/*/**", "/b?id=${2}1$12", "a/x/y", None, "id=y1x2"),
+            ("/a", "/b?x=ä y%20$$&z", "a", None, "x=%C3%A4%20y%20$&z"),
+        ] {
+            let rewrite = Rewrite::parse(to).unwrap();
+            assert_eq!(rewrite.to_string(), to);
+            let query = rewrite.query.unwrap().query(path, &Pattern::parse(pattern).unwrap(), sent);
+            assert_eq!(query.as_deref(), Ok(expected), "{pattern} {to} {path} {sent:?}");
+        }
+    }
+
+    #[test]
+    fn rejects_a_query_that_becomes_too_long() {
+        let rewrite = Rewrite::parse("/b?$rest$rest").unwrap();
+        let query = |length: usize| {
+            let path = format!("a/{}", "x".repeat(length));
+            rewrite.query.as_ref().unwrap().query(&path, &Pattern::parse("/a/").unwrap(), None)
+        };
+        // The question mark counts.
+        assert!(query(MAX_QUERY / 2 - 1).is_ok());
+        assert_eq!(query(MAX_QUERY / 2), Err(QueryTooLong));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_lets_a_path_add_a_parameter(path in "\\PC{0,30}", sent in "[ -~]{0,20}") {
+            let rewrite = Rewrite::parse("/b?a=$1&b=$2?").unwrap();
+            let pattern = Pattern::parse("/**-**").unwrap();
+            let query = rewrite.query.unwrap().query(&path, &pattern, Some(&sent)).unwrap();
+            let parameters: Vec<&str> = query.split('&').collect();
+            let is_value = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-./:_~%".contains(&b));
+            proptest::prop_assert!(
+                matches!(&parameters[..], [a, b] if a.strip_prefix("a=").is_some_and(is_value)
+                    && b.strip_prefix("b=").is_some_and(is_value)),
+                "{}", query,
+            );
         }
     }
 }

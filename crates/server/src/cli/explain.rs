@@ -300,7 +300,7 @@ impl Explanation<'_> {
     /// Prints what a method that publishes would do: explain changes nothing. `false`: the request does not publish.
     fn print_publishing(&self) -> bool {
         let Some(Ok(path)) = self.head.target.path().map(SafePath::parse) else { return false };
-        let found = plan(self.host, path.clone());
+        let found = plan(self.host, path.clone(), None);
         let publishing = &found.route.publishing;
         let method = dav::method::Method::of(self.head.method, self.head.token);
         let (Some(method), true) = (method, publishing.mode != Mode::Off) else { return false };

@@ -171,7 +171,7 @@ struct Search {
 /// `None`: the folder was searched not long ago.
 fn search(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, hash: Hash) -> Option<Search> {
     let now = files.services.clock.now();
-    let plan = site::plan::plan(files.services.site.hosts.at(host.host()), path.clone());
+    let plan = site::plan::plan(files.services.site.hosts.at(host.host()), path.clone(), None);
     let planned = plan.files()?;
     let below = planned.below();
     let folders = below.segments().count().saturating_sub(usize::from(!below.is_folder()));

@@ -33,7 +33,7 @@ impl<'a> Exchange<'a> {
             return self.status_fast(route, status);
         };
         loop {
-            let next = fallback.next(self.host());
+            let next = fallback.next(self.host(), self.head.target.query());
             let FallbackPlan { path, plan, variables, .. } = fallback;
             if self.responder.needs.rules
                 && let Err(refused) = self.check_access(&path)

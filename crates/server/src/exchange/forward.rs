@@ -10,6 +10,7 @@ use site::route::RouteId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::status::Status;
+use taipan_http::target::{PathError, has_dots_with_parameters};
 
 use super::{Exchange, Sending, Way, on_heap};
 use crate::content::{compress, fixed};
@@ -42,6 +43,7 @@ impl Exchange<'_> {
         };
         let route = self.route_at(planned.route);
         let needs_driver = fallback.is_some()
+            || plan.query.is_some()
             || plan.walk.is_some()
             || self.responder.limits.is_some()
             || self.names_origin()
@@ -73,12 +75,13 @@ impl Exchange<'_> {
         SentRequest::send(upstreams, &Outgoing { head: &head, trace: Some(trace), ..outgoing })
     }
 
+    /// `query`: what the upstream gets in place of the query of the request.
     pub(super) async fn forward(
         &mut self,
         request: Request<'_>,
         id: RouteId,
         kind: HandlerKind,
-        fallback: Option<&FallbackVariables>,
+        query: Option<Box<str>>,
     ) -> Response {
         let route = self.route_at(id);
         self.cors = route.cors.as_deref();
@@ -105,9 +108,13 @@ impl Exchange<'_> {
             true => Spelling::Raw,
             false => Spelling::Normalized,
         };
-        if let HandlerKind::Application { .. } = kind {
+        if let HandlerKind::Application { name, path_info } = &kind {
             if let Err(response) = self.check_forwarded() {
                 return response;
+            }
+            // A rewrite may have put a path together.
+            if query.is_some() && has_dots_with_parameters(&[name.as_str(), path_info].concat()) {
+                return self.reject_path(PathError::DotSegment);
             }
             if Forwards::of(self.head) == Forwards::None {
                 return fixed::options(self.services, Some(route));
@@ -120,7 +127,6 @@ impl Exchange<'_> {
         if let Some(response) = self.withhold() {
             return response;
         }
-        let query = fallback.and_then(|variables| variables.query.clone());
         let (host, folder, max_body) = (self.host, self.folder_path(), route.max_body);
         let form = Form::Response;
         let handler = Handler { host, folder, route: id, kind, query, max_body, spelling, form };

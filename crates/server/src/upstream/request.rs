@@ -24,7 +24,7 @@ use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Head, Method, Persistence, Version};
 use taipan_http::known::KnownField;
 use taipan_http::status::Status;
-use taipan_http::target::SafePath;
+use taipan_http::target::{SafePath, Target, encode_path};
 
 use self::variables::additions;
 use super::http::Accepts;
@@ -53,7 +53,7 @@ pub struct Handler {
     pub route: RouteId,
     pub kind: HandlerKind,
     /// In place of the query of the request.
-    pub query: Option<String>,
+    pub query: Option<Box<str>>,
     /// Bytes of the request's body. A larger one is rejected with 413.
     pub max_body: u64,
     /// How an upstream that speaks HTTP gets the path.
@@ -365,6 +365,11 @@ impl Handler {
 
     fn http_head(&self, parts: &Parts<'_>, upstream: &Upstream, upgrade: Option<&Upgrade>) -> Vec<u8> {
         let &Parts { head, connection, length, variables, asserted, script, .. } = parts;
+        let path = self.replaced_path();
+        let target = match &path {
+            Some(path) => Target::Origin { path, query: self.query(head).filter(|query| !query.is_empty()) },
+            None => head.target,
+        };
         let persistence = if upstream.keep.is_zero() { Persistence::Close } else { Persistence::KeepAlive };
         if let Some(subrequest) = self.subrequest() {
             return http::subrequest_head(head, connection.client, subrequest, persistence);
@@ -381,8 +386,20 @@ impl Handler {
         let client = (connection.client, connection.via);
         let mut out = Vec::new();
         let forwarding = (forwarding, self.spelling);
+        let head = &Head { target, ..*head };
         http::write_request_head(head, client, length, forwarding, &asserted, next, &mut out);
         out
+    }
+
+    /// The path that an upstream that speaks HTTP gets beside another query than that of the request: the one that
+    /// rewrites have led to, or that of a fallback, which is the path of the request.
+    fn replaced_path(&self) -> Option<String> {
+        let (Some(_), HandlerKind::Application { name, path_info }) = (&self.query, &self.kind) else {
+            return None;
+        };
+        let mut path = String::with_capacity(1 + name.len() + path_info.len());
+        encode_path(&[name, path_info.as_str()].concat(), &mut path);
+        Some(path)
     }
 
     /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.

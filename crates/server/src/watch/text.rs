@@ -110,7 +110,7 @@ impl Lines {
             self.add_steps(steps::access(host, &path, facts, asked.client));
         }
         self.add_steps(steps::limits(site, host, &path, facts));
-        let found = plan(host, path.clone());
+        let found = plan(host, path.clone(), head.target.query());
         self.add_steps([steps::route(site, head, found.route, &found.action)]);
         self.add_steps(steps::target(site, &found));
     }

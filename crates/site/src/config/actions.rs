@@ -14,7 +14,7 @@ use crate::model::{Action, Route};
 use crate::monitor::Monitor;
 use crate::published::Text;
 use crate::route::Pattern;
-use crate::template::{Template, TemplateError, Variable};
+use crate::template::{Rewrite, Template};
 
 /// The keys of which a route has at most one.
 const ACTIONS: [&str; 9] =
@@ -120,32 +120,23 @@ fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Opti
 }
 
 fn redirect(section: &Section, pattern: &Pattern, to: &str, place: &Place, status: Status) -> Option<Action> {
-    let to = template(section, pattern, to, place, Template::redirect)?;
-    Some(Action::Redirect { status, to })
+    let parsed = Template::redirect(to).map_err(|error| error.to_string());
+    let checked = parsed.and_then(|template| template.check(pattern).map(|()| template));
+    Some(Action::Redirect { status, to: target(section, to, place, checked)? })
 }
 
 fn rewrite(section: &Section, pattern: &Pattern, to: &str, place: &Place) -> Option<Action> {
-    Some(Action::Rewrite { to: template(section, pattern, to, place, Template::rewrite)? })
+    let parsed = Rewrite::parse(to).map_err(|error| error.to_string());
+    let checked = parsed.and_then(|rewrite| rewrite.check(pattern).map(|()| rewrite));
+    Some(Action::Rewrite { to: Box::new(target(section, to, place, checked)?) })
 }
 
-fn template(
-    section: &Section,
-    pattern: &Pattern,
-    text: &str,
-    place: &Place,
-    parse: fn(&str) -> Result<Template, TemplateError>,
-) -> Option<Template> {
-    let reject = |what_to_do: String| {
+/// What was read of `text`, or else its mistake.
+fn target<T>(section: &Section, text: &str, place: &Place, read: Result<T, String>) -> Option<T> {
+    let report = |what_to_do: String| {
         section.errors.add(place, format!("\"{}\" is not a valid target", text.escape_debug()), what_to_do);
-        None
     };
-    match parse(text) {
-        Err(error) => reject(error.to_string()),
-        Ok(template) if template.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
-            reject("$rest needs a prefix as pattern; use $path".to_owned())
-        }
-        Ok(template) => Some(template),
-    }
+    read.map_err(report).ok()
 }
 
 /// Reads the action of one entry of `redirects` or `rewrites`.

@@ -20,7 +20,7 @@ use super::section::Section;
 use super::toml::Entry;
 use crate::model::{Dotfiles, Fallback, FallbackFor, LanguageFallback, Route, Scripts, Symlinks};
 use crate::route::Pattern;
-use crate::template::{Template, Variable};
+use crate::template::Template;
 use crate::upstream::Upstream;
 
 /// A route for this pattern, with the action and the settings of `inherited` unless `section` has others.
@@ -114,10 +114,10 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
     };
     match Template::fallback(text) {
         Err(error) => reject(error.to_string()),
-        Ok((_, Some(query))) if query.uses(Variable::Rest) && !matches!(pattern, Pattern::Prefix(_)) => {
-            reject("$rest needs a prefix as pattern; use $path".to_owned())
-        }
-        Ok((path, query)) => Some(Fallback { path, query, base: pattern.clone() }),
+        Ok((path, query)) => match query.as_ref().map_or(Ok(()), |query| query.check(pattern)) {
+            Err(what_to_do) => reject(what_to_do),
+            Ok(()) => Some(Fallback { path, query, base: pattern.clone() }),
+        },
     }
 }
 

@@ -787,7 +787,7 @@ fn rejects_a_host_without_names_or_content() {
 /// The root and the path of a file, or another action.
 fn planned(site: &Site, authority: &str, path: &str) -> String {
     let path = taipan_http::target::SafePath::parse(path).unwrap();
-    let plan = plan(site.hosts.at(site.hosts.find(authority.as_bytes())), path);
+    let plan = plan(site.hosts.at(site.hosts.find(authority.as_bytes())), path, None);
     if plan.walk.is_some() {
         return "scripts".to_owned();
     }
@@ -823,7 +823,7 @@ fn leaves_out_index_files_whose_route_responds() {
         // A redirect leads from the name to the folder.
         ("/to/", "a.x b.y"),
     ] {
-        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap());
+        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap(), None);
         let PlannedAction::Files(files) = plan.action else { panic!("{path} has files") };
         assert_eq!(files.index.join(" "), expected, "{path}");
     }
@@ -1993,7 +1993,7 @@ fn reads_applications() {
 
     let planned = |target: &str| {
         let path = SafePath::parse(target).unwrap();
-        match plan(site.hosts.at(0), path).action {
+        match plan(site.hosts.at(0), path, None).action {
             PlannedAction::Upstream(planned) => {
                 let (script_name, path_info) = planned.script_name_and_path_info();
                 format!("{script_name} {path_info}")
@@ -2289,7 +2289,7 @@ fn reads_how_a_route_is_published() {
     use crate::publishing::{DeepListing, MissingFolders, Mode, Publishers, Publishing, Sync};
     let of = |text: &str, path: &str| {
         let site = site(text);
-        plan(site.hosts.at(0), SafePath::parse(path).unwrap()).route.publishing.clone()
+        plan(site.hosts.at(0), SafePath::parse(path).unwrap(), None).route.publishing.clone()
     };
     assert_eq!(*of("", "/a"), Publishing::default());
     let all = "[[route]]\npath = \"/up/\"\npublish = \"webdav\"\npublish_anonymous = true\npublish_quota = \"1GiB\"\n\
@@ -2419,7 +2419,7 @@ fn rejects_publishing_where_scripts_run() {
         format!("{up}[[route]]\npath = \"*.cgi\"\ncgi = true"),
     ] {
         let site = site(&format!("publish_anonymous = true\n{text}"));
-        let plan = plan(site.hosts.at(0), SafePath::parse("/up/x.cgi").unwrap());
+        let plan = plan(site.hosts.at(0), SafePath::parse("/up/x.cgi").unwrap(), None);
         assert!(plan.walk.is_none() && plan.route.script.is_none() && plan.route.publishes(), "{text}");
     }
 }

@@ -28,7 +28,7 @@ use crate::published::Text;
 use crate::publishing::Publishing;
 use crate::route::Pattern;
 use crate::security_headers::Preset;
-use crate::template::Template;
+use crate::template::{QueryTemplate, Rewrite, Template};
 use crate::upstream::UpstreamId;
 
 /// The action and all settings of the paths that a pattern matches.
@@ -88,8 +88,8 @@ pub struct Route {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
     pub path: SafePath<'static>,
-    /// The query for a script, in front of the query of the request.
-    pub query: Option<Template>,
+    /// `None`: the query of the request stays.
+    pub query: Option<QueryTemplate>,
     /// The pattern of the route that sets it.
     pub base: Pattern,
 }
@@ -148,7 +148,7 @@ pub enum Action {
     /// `status` is 301, 302, 303, 307 or 308.
     Redirect { status: Status, to: Template },
     /// Another path of the same host, at most [`crate::plan::MAX_REWRITES`] times.
-    Rewrite { to: Template },
+    Rewrite { to: Box<Rewrite> },
     /// A status with its error page.
     Return(Status),
     /// A text of the configuration.

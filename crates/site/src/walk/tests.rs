@@ -37,7 +37,7 @@ impl Disk {
 /// The plan for `target`, in one line.
 fn outcome(site: &Site, disk: &Disk, target: &str) -> String {
     let path = SafePath::parse(target).unwrap();
-    let Plan { walk, action, .. } = plan(site.hosts.at(0), path);
+    let Plan { walk, action, .. } = plan(site.hosts.at(0), path, None);
     if let Some(walk) = walk {
         match walk.verdict(|step| Ok::<_, ()>(disk.file_kind(step))).unwrap() {
             Verdict::Run(at) => {
@@ -318,7 +318,7 @@ fn never_sends_a_script_as_an_index_file() {
     let site = site("index = [\"a.php\", \"b.html\", \"c.php\"]\n[[route]]\npath = \"*.php\"\ncgi = true");
     let index = |target: &str| {
         let path = SafePath::parse(target).unwrap();
-        let files = plan(site.hosts.at(0), path).files();
+        let files = plan(site.hosts.at(0), path, None).files();
         files.map(|files| files.index.into_owned())
     };
     assert_eq!(index("/"), Some(vec!["b.html".to_owned()]));
@@ -326,7 +326,7 @@ fn never_sends_a_script_as_an_index_file() {
     assert_eq!(index("/a.php"), None);
     let alias = "[[route]]\npath = \"*.php\"\ncgi = true\n[[route]]\npath = \"/a/\"\nalias = \"/b\"\nindex = \"a.php\"";
     let site = self::site(alias);
-    let files = plan(site.hosts.at(0), SafePath::parse("/a").unwrap()).files().unwrap();
+    let files = plan(site.hosts.at(0), SafePath::parse("/a").unwrap(), None).files().unwrap();
     assert_eq!((files.below().as_str(), files.index.len()), ("", 0), "the folder needs the slash at its end");
 }
 

@@ -41,7 +41,7 @@ impl Explanation<'_> {
             }
         };
         row("path", format_args!("/{}", path.as_str()));
-        let plan = plan(self.host, path.clone());
+        let plan = plan(self.host, path.clone(), self.head.target.query());
         let route = plan.route;
         let responding = self.print_planned(&path, plan, None);
         if responding != Responding::Nothing {
@@ -50,7 +50,7 @@ impl Explanation<'_> {
         let fallback = plan_fallback(self.host, route, &path, self.head.target.query());
         let Some(mut fallback) = fallback else { return responding };
         loop {
-            let next = fallback.next(self.host);
+            let next = fallback.next(self.host, self.head.target.query());
             let FallbackPlan { path, plan, variables, .. } = fallback;
             row("fallback", format_args!("{path}"));
             match (self.print_planned(&path, plan, Some(&variables)), next) {
@@ -67,9 +67,9 @@ impl Explanation<'_> {
         plan: Plan<'_, '_>,
         fallback: Option<&FallbackVariables>,
     ) -> Responding {
-        let Plan { route, walk, action } = plan;
+        let Plan { route, walk, action, query } = plan;
         if let Some(walk) = walk {
-            match self.print_walk(requested, &walk, fallback) {
+            match self.print_walk(requested, &walk, fallback, query.as_deref()) {
                 Some(Verdict::Run(_)) => return Responding::Script,
                 Some(Verdict::NoScript) => {}
                 Some(Verdict::Folder) => return Responding::Nothing,
@@ -84,12 +84,14 @@ impl Explanation<'_> {
                 self.print_cache(self.host.routes.get(planned.route));
                 print_pages(&route.files.includes);
                 match self.site().upstreams.get(planned.upstream) {
-                    Some(upstream) if upstream.protocol == Protocol::Http => self.print_forwarding(route),
+                    Some(upstream) if upstream.protocol == Protocol::Http => {
+                        self.print_forwarding(route, query.map(|query| (planned.whole_path(), query)));
+                    }
                     _ => {
                         let (script_name, path_info) = planned.script_name_and_path_info();
                         row("as", format_args!("SCRIPT_NAME {script_name}"));
                         row("", format_args!("PATH_INFO {path_info}"));
-                        print_query(fallback);
+                        print_query(query.as_deref());
                     }
                 }
                 Responding::Application
@@ -117,6 +119,7 @@ impl Explanation<'_> {
         requested: &SafePath,
         walk: &Walk,
         fallback: Option<&FallbackVariables>,
+        query: Option<&str>,
     ) -> Option<Verdict> {
         let now = self.responder.services.clock.now();
         let folder = self.host.folder.as_ref();
@@ -127,8 +130,8 @@ impl Explanation<'_> {
         }
         let root = found.as_ref().and_then(|(_, wanted)| wanted.open().ok());
         let of_host = found.as_ref().and_then(|(_, wanted)| wanted.path());
-        let query = script::Query::new(&self.responder.files, walk, root.as_ref(), now).ok()?;
-        let verdict = query.verdict(Wait::Allowed).ok()?;
+        let scripts = script::Query::new(&self.responder.files, walk, root.as_ref(), now).ok()?;
+        let verdict = scripts.verdict(Wait::Allowed).ok()?;
         if walk.path != *requested && verdict != Verdict::NoScript {
             row("rewritten", format_args!("{}", walk.path));
         }
@@ -144,7 +147,7 @@ impl Explanation<'_> {
                 self.print_run(step, of_host);
                 self.print_cache(self.host.routes.get(step.route));
                 print_pages(&self.host.routes.get(step.route).files.includes);
-                print_query(fallback);
+                print_query(query);
             }
             Verdict::Denied(at) => {
                 let step = &walk.steps[at];

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use cache::request::{self, ClientIdentity};
 use cache::settings::{Cookies, Settings};
-use site::forwarding::UNCHANGED;
+use site::forwarding::{Spelling, UNCHANGED};
 use site::includes::Includes;
 use site::model::{Account, HeaderRule, Interpreter, Route};
-use site::plan::FallbackVariables;
 use site::upstream::{UpstreamId, UpstreamTls, Verification};
 use site::walk::Step;
 use taipan_http::head::Method;
@@ -115,12 +114,21 @@ impl Explanation<'_> {
     }
 
     /// The request that an upstream gets by HTTP.
-    pub(super) fn print_forwarding(&self, route: &Route) {
+    /// `replaced`: the path and the query in place of those of the request.
+    pub(super) fn print_forwarding(&self, route: &Route, replaced: Option<(String, Box<str>)>) {
         let forwarding = route.script.as_ref().map(|script| &script.forwarding);
         let forwarding = forwarding.unwrap_or(&UNCHANGED);
-        let sent = self.head.target.path().unwrap_or("/");
-        let path = forwarding.path(sent, forwarding.spelling);
-        let query = self.head.target.query().map_or(String::new(), |query| format!("?{query}"));
+        let (path, query) = match &replaced {
+            Some((path, query)) => (
+                forwarding.path(path, Spelling::Normalized),
+                Some(&**query).filter(|query| !query.is_empty()),
+            ),
+            None => {
+                let sent = self.head.target.path().unwrap_or("/");
+                (forwarding.path(sent, forwarding.spelling), self.head.target.query())
+            }
+        };
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
         row("as", format_args!("{} {path}{query}", self.head.token));
         let requested = std::str::from_utf8(self.head.authority).unwrap_or_default();
         row("", format_args!("Host: {}", forwarding.host.as_deref().unwrap_or(requested)));
@@ -154,8 +162,9 @@ fn print_tls(tls: &UpstreamTls) {
     row("with TLS", format_args!("{verified}"));
 }
 
-pub(super) fn print_query(fallback: Option<&FallbackVariables>) {
-    if let Some(query) = fallback.and_then(|variables| variables.query.as_ref()) {
+/// The query that a script gets in place of that of the request.
+pub(super) fn print_query(query: Option<&str>) {
+    if let Some(query) = query {
         row("", format_args!("QUERY_STRING {query}"));
     }
 }

@@ -68,7 +68,7 @@ async fn a_file(files: &Rc<Files>, case: Case) {
 /// Looks up the file in the cache.
 async fn find(files: &Rc<Files>) -> Option<Rc<Entry>> {
     let path = SafePath::parse("/small").unwrap();
-    let planned = site::plan::plan(files.services.site.hosts.at(0), path.clone()).files()?;
+    let planned = site::plan::plan(files.services.site.hosts.at(0), path.clone(), None).files()?;
     match files.probe(0.into(), &path, &planned, files.services.clock.read()) {
         Probe::Hit(entry) => Some(entry),
         Probe::WouldWait(lookup) => lookup.find().await.ok(),

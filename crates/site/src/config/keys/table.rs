@@ -346,7 +346,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 name: "rewrites",
                 kind: Kind::Pairs("a table of `pattern = path`"),
                 default: Words("none"),
-                example: "{ \"/favicon.ico\" = \"/images/icon.ico\" }",
+                example: "{ \"/favicon.ico\" = \"/images/icon.ico\", \"/wiki/\" = \"/doku.php?id=$rest\" }",
                 text: "Rewrites in short form: see `rewrite`. Not inherited.",
             },
             Key {
@@ -542,10 +542,12 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("none"),
                 example: "\"https://example.org$path$query\"",
                 text: "The URL or path to which the client is redirected. `$path` is the whole path with its slash. \
-                       `$rest` is the path behind the pattern's prefix, without a slash in front. `$query` is the query \
-                       with its question mark, or empty. `$host` is the requested host without port. `$scheme` is `http` or \
-                       `https`. `$$` is a dollar sign, and `${rest}x` separates a name from the letters behind it. Values \
-                       are percent-encoded.",
+                       `$rest` is the path behind the pattern's prefix, without a slash in front. `$1` to `$9` are what \
+                       the wildcards of the pattern match, in their order: each as much as it can, and `**/` without its \
+                       last slash. `$query` is the query with the `?` or `&` that joins it to what is before it, or empty. \
+                       `$host` is the requested host without port. `$scheme` is `http` or `https`. `$$` is a dollar sign, \
+                       and `${rest}x` separates a name from the letters behind it. Values are percent-encoded; behind a \
+                       question mark so that none of them ends a parameter.",
             },
             Key {
                 name: "status",
@@ -561,7 +563,10 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("none"),
                 example: "\"/releases/latest/$rest\"",
                 text: "Another path of the same host, whose route decides the response. It is written decoded, with \
-                       `$path` and `$rest` as in `redirect`. After ten rewrites of one request the response is 500.",
+                       `$path`, `$rest` and `$1` to `$9` as in `redirect`. A query for a script or an application may follow \
+                       a question mark: see [Scripts](scripts.md#rewrites). That of the request is added to it, unless it \
+                       ends with another `?` or says by `$query` where. After ten rewrites of one request the response is \
+                       500.",
             },
             Key {
                 name: "return",
@@ -1098,8 +1103,8 @@ pub static CHAPTERS: &[Chapter] = &[
                        an inherited one. It is a file, a script or a path of an application, and responds with its own \
                        status; it is made for front controllers and single-page applications. It also responds for folders \
                        without index file or listing. A script finds the requested path in `REQUEST_URI` and `PATH_INFO`. A \
-                       query for the script may follow a question mark, with `$path` and `$rest` as in `redirect`, \
-                       percent-encoded; the query of the request follows it. The name of the file is added to `index`, \
+                       query for the script may follow a question mark, as that of a `rewrite`; the query of the request \
+                       follows it. The name of the file is added to `index`, \
                        unless `index` stands beside `fallback`. If the fallback does not exist either, the response is 404. \
                        See [Files](files.md#fallbacks).",
             },
