@@ -575,7 +575,7 @@ fallback = "/app/x?id=$rest"
         ("/dots/a", "GET /api/.a?x HTTP/1.1"),
         // Without a query of its own, a rewrite leaves the target as it was sent.
         ("/kept/x?id=1", "GET /api/kept/x?id=1 HTTP/1.1"),
-        ("/f/a%26b?y", "GET /api/f/a%26b?id=a%26b&y HTTP/1.1"),
+        ("/f/a%26b?y", "GET /api/f/a&b?id=a%26b&y HTTP/1.1"),
     ] {
         rows.check(target, server.get(target).text(), expected.to_owned());
     }

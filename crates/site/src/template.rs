@@ -30,6 +30,13 @@ enum Part {
     Variable(Variable),
 }
 
+impl Part {
+    /// Whether it stands for a part of a path.
+    fn is_of_path(&self) -> bool {
+        matches!(self, Part::Variable(Variable::Path | Variable::Rest | Variable::Capture(_)))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// The whole path, with its leading slash.
@@ -38,7 +45,8 @@ pub enum Variable {
     Rest,
     /// What the wildcard of this number matches. The first is 1.
     Capture(u8),
-    /// The query, with the `?` or `&` that joins it to what is before it. Empty if there is none.
+    /// The query, with the `?` or `&` that joins it to what is before it. Empty if there is none. In another query,
+    /// directly behind a part of a path, it belongs to the same value.
     Query,
     /// The name of the host in the request, without the port.
     Host,
@@ -240,6 +248,7 @@ impl Template {
         out: &mut String,
     ) {
         let query = query.filter(|query| !query.is_empty());
+        let mut previous = None;
         for part in &self.parts {
             let is_query = is_in_query(out);
             match part {
@@ -248,15 +257,22 @@ impl Template {
                     encode_url(text.strip_prefix('&').unwrap_or(text), out);
                 }
                 Part::Literal(text) => encode_url(text, out),
-                Part::Variable(Variable::Query) => {
-                    let Some(query) = query else { continue };
-                    match (is_query, out.ends_with(['?', '&'])) {
-                        (true, true) => {}
-                        (true, false) => out.push('&'),
-                        (false, _) => out.push('?'),
+                Part::Variable(Variable::Query) => match query {
+                    Some(query) if is_query && previous.is_some_and(Part::is_of_path) => {
+                        encode_value("?", out);
+                        encode_value(query, out);
                     }
-                    encode_url(query, out);
-                }
+                    Some(query) => {
+                        match (is_query, out.ends_with(['?', '&'])) {
+                            (true, true) => {}
+                            (true, false) => out.push('&'),
+                            (false, _) => out.push('?'),
+                        }
+                        encode_url(query, out);
+                    }
+                    None if is_query && out.ends_with('&') => _ = out.pop(),
+                    None => {}
+                },
                 Part::Variable(variable @ (Variable::Host | Variable::Scheme)) => {
                     out.push_str(of_origin(*variable));
                 }
@@ -271,6 +287,7 @@ impl Template {
                     values.of(*variable).into_iter().for_each(|text| encode_path(text, out));
                 }
             }
+            previous = Some(part);
         }
     }
 
@@ -643,7 +660,10 @@ mod tests {
             ("/a/", "/b?$query&id=$rest", "a/x", None, "id=x"),
             ("/a/", "/b?$query&id=$rest", "a/x", Some(""), "id=x"),
             ("/a/", "/b?id=$rest&$query", "a/x", Some("do=edit"), "id=x&do=edit"),
-            ("/a/", "/b?id=$rest$query", "a/x", Some("do=edit"), "id=x&do=edit"),
+            ("/a/", "/b?id=$rest&$query", "a/x", None, "id=x"),
+            ("/a", "/b?id$query", "a", Some("do=edit"), "id&do=edit"),
+            ("/a/", "/b?id=$rest$query", "a/x", Some("do=edit&c=%20"), "id=x%3Fdo%3Dedit%26c%3D%2520"),
+            ("/a/", "/b?id=$rest$query", "a/x", None, "id=x"),
             ("/a/", "/b?id=$rest&$query&end", "a/x", None, "id=x&end"),
             ("/a/", "/b?$query", "a/x", Some("do=edit"), "do=edit"),
             ("/a/", "/b?$query?", "a/x", Some("do=edit"), "do=edit"),
