@@ -1023,7 +1023,7 @@ fn converts_apache() {
                  RewriteRule ^/a$ /b [L]\nRewriteRule \\.sql$ - [F]\nRedirectMatch 404 /\\.git\nRedirect /x http://y.example/z\n\
                  <Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php?q=$1 [L]\n</Directory>\n",
                 &[
-                    "fallback = \"/index.php?q=$rest\"",
+                    "fallback = \"/index.php?q=$rest?\"",
                     "path = \"/**/.git**\"",
                     "return = 404",
                     "path = \"/x/\"",
@@ -2966,4 +2966,221 @@ fn settings_of_some_scripts_leave_them_scripts() {
     let cases =
         ["path = \"*.php\"", "interpreter = \"fastcgi\"", "path = \"*.PHP\"", "interpreter = \"fastcgi\""];
     check(Web::Nginx, &[(&nginx("", "~*"), &cases)]);
+}
+
+/// A configuration of nginx that keeps its pages in DokuWiki, as its manual says.
+const DOKUWIKI: &str = "server { root /srv; index doku.php;
+location / { try_files $uri $uri/ @dokuwiki; }
+location @dokuwiki {
+rewrite ^/_media/(.*) /lib/exe/fetch.php?media=$1 last;
+rewrite ^/_detail/(.*) /lib/exe/detail.php?media=$1 last;
+rewrite ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 last;
+rewrite ^/(.*) /doku.php?id=$1&$args last; }
+location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; } }";
+
+#[test]
+fn rewrites_of_nginx_set_a_query() {
+    check(
+        Web::Nginx,
+        &[(
+            DOKUWIKI,
+            &[
+                "path = \"/_media/\"",
+                "fallback = \"/lib/exe/fetch.php?media=${rest}\"",
+                "path = \"/_detail/\"",
+                "fallback = \"/lib/exe/detail.php?media=${rest}\"",
+                "path = \"/_export/?*/**\"",
+                "fallback = \"/doku.php?do=export_$1$2&id=$3\"",
+                "path = \"/\"",
+                "fallback = \"/doku.php?id=$rest\"",
+            ],
+        )],
+    );
+    for (rewrite, expected) in [
+        (
+            "rewrite ^/wiki/(.*)$ /w/index.php?title=$1&$args last;",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?title=${rest}&$query\""][..],
+        ),
+        (
+            "rewrite ^/user/([^/]+)/?$ /user.php?name=$1? last;",
+            &["path = \"/user/?*\"", "rewrite = \"/user.php?name=$1$2?\""],
+        ),
+        (
+            "rewrite ^/(a|b)/(.*)$ /$2?kind=$1 break;",
+            &[
+                "path = \"/a/\"",
+                "rewrite = \"/${rest}?kind=a\"",
+                "path = \"/b/\"",
+                "rewrite = \"/${rest}?kind=b\"",
+            ],
+        ),
+        ("rewrite ^/a$ /b? last;", &["path = \"/a\"", "rewrite = \"/b?\""]),
+        ("rewrite ^/a$ /b?$args last;", &["path = \"/a\"", "rewrite = \"/b\""]),
+        ("rewrite ^/a$ /b?$query_string&c=d last;", &["rewrite = \"/b?$query&c=d\""]),
+        (
+            "rewrite ^/p/([^/]+)-([^/]+)$ /b/$2?x=$1 permanent;",
+            &["path = \"/p/?*-?*\"", "redirect = \"/b/$3$4?x=$1$2&$query\"", "status = 301"],
+        ),
+        ("rewrite ^/a/(.*)$ /b?x=$1? redirect;", &["redirect = \"/b?x=${rest}\"", "status = 302"]),
+        (
+            "rewrite ^/a/(.*)$ http://b.example/?x=$1 redirect;",
+            &["redirect = \"http://b.example/?x=${rest}&$query\""],
+        ),
+        (
+            "location / { rewrite ^/(.*)$ /index.php?q=$1 last; }\n\
+             location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }",
+            &["path = \"/\"", "rewrite = \"/index.php?q=${rest}\""],
+        ),
+        (
+            "if (!-e $request_filename) { rewrite ^/api/(.*)$ /api.php?p=$1 last; rewrite ^(.*)$ /index.php?q=$1 last; }",
+            &["fallback = \"/index.php?q=$path\"", "path = \"/api/\"", "fallback = \"/api.php?p=${rest}\""],
+        ),
+        (
+            "location /app/ { if (!-f $request_filename) { rewrite ^/app/(.*)$ /app/index.php?r=$1&$args last; break; } }",
+            &["path = \"/app/\"", "fallback = \"/app/index.php?r=${rest}&$query\""],
+        ),
+    ] {
+        check(Web::Nginx, &[(&format!("server {{ root /srv; {rewrite} }}"), expected)]);
+    }
+    for (rewrite, part) in [
+        ("rewrite ^/(.*)$ /index.php?q=$1 last;", "rewrite ^/(.*)$"),
+        ("rewrite ^/a/([0-9]+)$ /b.php?id=$1 last;", "rewrite ^/a/([0-9]+)$"),
+        ("rewrite ^/a/(.*)$ /b.php?id=$2 last;", "rewrite ^/a/(.*)$"),
+        ("rewrite ^/a/(.*)$ /b.php?id=$arg_x last;", "rewrite ^/a/(.*)$"),
+        ("rewrite ^/a/(.*)$ /b/$args last;", "rewrite ^/a/(.*)$"),
+        ("if (!-e $request_filename) { return 404; }", "if (!-e $request_filename)"),
+        ("if (!-e $request_filename) {\nrewrite ^/([0-9]+)$ /i.php?q=$1 last; }", "rewrite ^/([0-9]+)$"),
+        (
+            "location /b/ { if (!-e $request_filename) {\nrewrite ^/a/(.*)$ /i.php?q=$1 last; } }",
+            "rewrite ^/a/(.*)$",
+        ),
+    ] {
+        let line = 2 + rewrite.lines().count() as u32 - 1;
+        refuse(Web::Nginx, &[(&format!("server {{ root /srv;\n{rewrite} }}"), line, part)]);
+    }
+}
+
+#[test]
+fn rewrites_of_apache_set_a_query() {
+    let site = |rules: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine On\n{rules}\n");
+    for (rules, expected) in [
+        (
+            "RewriteRule ^/_media/(.*) /fetch.php?media=$1 [QSA,L]",
+            &["path = \"/_media/\"", "rewrite = \"/fetch.php?media=${rest}\""][..],
+        ),
+        (
+            "RewriteRule ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 [QSA,L]",
+            &["path = \"/_export/?*/**\"", "rewrite = \"/doku.php?do=export_$1$2&id=$3\""],
+        ),
+        // Without QSA, the query of the request is left out.
+        ("RewriteRule ^/a/(.*)$ /b.php?c=$1 [L]", &["rewrite = \"/b.php?c=${rest}?\""]),
+        ("RewriteRule ^/a$ /b? [L]", &["rewrite = \"/b?\""]),
+        ("RewriteRule ^/a$ /b [L,QSD]", &["rewrite = \"/b?\""]),
+        ("RewriteRule ^/a$ /b [L]", &["rewrite = \"/b\""]),
+        ("RewriteRule ^/a$ /b?%{QUERY_STRING}&c [L]", &["rewrite = \"/b?$query&c\""]),
+        ("RewriteRule ^/index.php$ /doku.php [L]", &["path = \"/index?php\"", "rewrite = \"/doku.php\""]),
+        ("RewriteRule ^/a/(.*)$ /b?c=$1 [R=301,L]", &["redirect = \"/b?c=${rest}\"", "status = 301"]),
+        ("RewriteRule ^/a/(.*)$ /b?c=$1 [R,QSA]", &["redirect = \"/b?c=${rest}&$query\""]),
+        ("RewriteRule ^/a$ /b? [R]", &["redirect = \"/b\""]),
+        ("RewriteRule ^/a$ /b [R]", &["redirect = \"/b$query\""]),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^/(.*)$ /doku.php?id=$1 [QSA,L]",
+            &["fallback = \"/doku.php?id=$rest\""],
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^/api/([^/]+)$ /api.php?p=$1 [L]",
+            &["path = \"/api/?*\"", "fallback = \"/api.php?p=$1$2?\""],
+        ),
+    ] {
+        check(Web::Apache, &[(&site(rules), expected)]);
+    }
+    for rule in [
+        "RewriteRule ^/(.*)$ /index.php?q=$1 [QSA,L]",
+        "RewriteRule ^/a/([0-9]+)$ /b.php?c=$1 [L]",
+        "RewriteRule ^/a/(.*)$ /b.php?c=$2 [L]",
+        "RewriteRule ^/a/(.*)$ /b.php?c=%1 [L]",
+        "RewriteCond %{QUERY_STRING} ^c=(.*)$\nRewriteRule ^/a$ /b? [L]",
+    ] {
+        let line = 3 + rule.lines().count() as u32;
+        refuse(Web::Apache, &[(&site(rule), line, "rewriterule ^")]);
+    }
+}
+
+#[test]
+fn rewrites_of_lighttpd_set_a_query() {
+    let site = |name: &str, expression: &str, to: &str| {
+        let text = expression.replace('\\', "\\\\");
+        format!("server.document-root = \"/srv\"\n{name} = ( \"{text}\" => \"{to}\" )\n")
+    };
+    for (expression, to, expected) in [
+        (
+            r"^/wiki/([^?]*)(?:\?(.*))?$",
+            "/w/index.php?title=$1&$2",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?title=${rest}&$query\""][..],
+        ),
+        (r"^/a/([^?]*)(\?.*)?$", "/b.php$2", &["path = \"/a/\"", "rewrite = \"/b.php\""]),
+        (
+            r"^/cgit/([^?/]+/[^?]*)?(?:\?(.*))?$",
+            "/cgit.cgi?url=$1&$2",
+            &[
+                "path = \"/cgit/?*/**\"",
+                "rewrite = \"/cgit.cgi?url=$1$2/$3&$query\"",
+                "path = \"/cgit/.\"",
+                "rewrite = \"/cgit.cgi?url=&$query\"",
+            ],
+        ),
+        (r"^/a/([^/]+)$", "/b.php?c=$1", &["path = \"/a/?*\"", "rewrite = \"/b.php?c=$1$2?\""]),
+        (r"^/a/([^/]+)$", "/b.php?c=$1${qsa}", &["rewrite = \"/b.php?c=$1$2&$query\""]),
+        (r"^/a/(.*)$", "/b/$1", &["path = \"/a/\"", "rewrite = \"/b/${rest}\""]),
+    ] {
+        check(Web::Lighttpd, &[(&site("url.rewrite-once", expression, to), expected)]);
+    }
+    let open = site("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$1");
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &open)]);
+    assert!(conversion.text.contains("rewrite = \"/b.php?c=${rest}\"\n"), "{}", conversion.text);
+    assert!(conversion.findings.iter().any(|one| one.what.contains("finds the query of the request, too")));
+    for (expression, to, expected) in [
+        ("^/(.*)$", "/index.php?page=$1", &["fallback = \"/index.php?page=${rest}\""][..]),
+        (r"^/([^?]*)(?:\?(.*))?$", "/doku.php?id=$1&$2", &["fallback = \"/doku.php?id=${rest}&$query\""]),
+        ("", "/index.php${qsa}", &["fallback = \"/index.php\""]),
+        ("^/api/([^/]+)$", "/api.php?p=$1", &["path = \"/api/?*\"", "fallback = \"/api.php?p=$1$2?\""]),
+    ] {
+        check(Web::Lighttpd, &[(&site("url.rewrite-if-not-file", expression, to), expected)]);
+    }
+    for (name, expression, to) in [
+        ("url.rewrite-once", "^/(.*)$", "/index.php?page=$1"),
+        ("url.rewrite-once", "^/a/([0-9]+)$", "/b.php?c=$1"),
+        ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$2"),
+        ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=%1"),
+        ("url.rewrite-if-not-file", "^/(.*)$", "/$1.php?x"),
+    ] {
+        refuse(Web::Lighttpd, &[(&site(name, expression, to), 2, "cannot be converted")]);
+    }
+}
+
+#[test]
+fn rewrites_of_caddy_set_a_query() {
+    let site = |line: &str| format!(":80 {{\n root * /srv\n {line}\n file_server\n}}");
+    for (line, expected) in [
+        (
+            "rewrite /wiki/* /w/index.php?{query}&title={path}",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?$query&title=$path\""][..],
+        ),
+        ("rewrite /a /b.php?c={path}", &["path = \"/a\"", "rewrite = \"/b.php?c=$path?\""]),
+        ("rewrite /a /b.php?{query}", &["rewrite = \"/b.php\""]),
+        ("rewrite /a /b.php?", &["rewrite = \"/b.php?\""]),
+        ("redir /a /b?c={path}", &["redirect = \"/b?c=$path\""]),
+        (
+            "try_files {path} {path}/ /index.php?{query}&p={path}",
+            &["fallback = \"/index.php?$query&p=$path\""],
+        ),
+        ("try_files {path} /index.php?p={path}", &["fallback = \"/index.php?p=$path?\""]),
+    ] {
+        check(Web::Caddy, &[(&site(line), expected)]);
+    }
+    for line in
+        ["rewrite * /index.php?{query}&p={path}", "rewrite /a /b?c={re.x.1}", "rewrite /a /b?c={host}"]
+    {
+        refuse(Web::Caddy, &[(&site(line), 3, "rewrite")]);
+    }
 }

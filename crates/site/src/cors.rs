@@ -14,6 +14,8 @@ const MAX_AGE: &str = "Access-Control-Max-Age";
 const VARY: &str = "Vary";
 /// Stands for everything.
 pub const ANY: &str = "*";
+/// A browser keeps no preflight longer than this.
+pub const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The settings of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]

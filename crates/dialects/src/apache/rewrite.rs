@@ -2,7 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
-use crate::regex;
+use crate::regex::{self, Captured};
 use crate::tree::{Directive, Place};
 use crate::within::covers;
 
@@ -267,9 +267,21 @@ fn apply(
     }
     match conditions {
         Conditions::Missing(excepted, below) if is_everything || expression == "!^index\\.php$" => {
-            let script = fallback(target, base, below.as_deref(), place, host)?;
+            let script = fallback(target, base, below.as_deref(), (place, Query::of(&flag)), host)?;
             for path in excepted.iter().filter(|path| **path != script) {
                 host.route(path, place).set(place, "fallback", false);
+            }
+            Some(())
+        }
+        Conditions::Missing(excepted, None) if excepted.is_empty() && flag("R", "redirect").is_none() => {
+            let all = targets(rule, &whole(target, base), base)?.all;
+            if all.iter().any(|(_, to)| to.split('?').next().is_none_or(|path| path.contains('$'))) {
+                return None;
+            }
+            for (pattern, to) in all {
+                let route = host.route(&pattern, place);
+                route.set(place, "fallback", Query::of(&flag).rewritten(to));
+                route.set(place, "fallback_for", "all");
             }
             Some(())
         }
@@ -354,7 +366,7 @@ fn fallback(
     target: &str,
     base: Option<&str>,
     below: Option<&str>,
-    place: &Place,
+    (place, of_request): (&Place, Query),
     host: &mut Host,
 ) -> Option<String> {
     let target = target.strip_prefix("%{ENV:BASE}/").unwrap_or(target);
@@ -362,11 +374,13 @@ fn fallback(
     let path = path.trim_end_matches("/$1");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", base.unwrap_or("/")) };
     let query = query.replace("%{REQUEST_URI}", "$path").replace("$1", "$rest");
-    let names = query.replace("$path", "").replace("$rest", "");
+    let query = query.replace("%{QUERY_STRING}", "$query");
+    let names = query.replace("$path", "").replace("$rest", "").replace("$query", "");
     if path.contains(['$', '%']) || names.contains(['$', '%']) {
         return None;
     }
-    let fallback = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
+    let fallback = if target.contains('?') { format!("{path}?{query}") } else { path.clone() };
+    let fallback = of_request.rewritten(fallback);
     let set = |scope: &mut Scope| {
         scope.set(place, "fallback", fallback.as_str());
         scope.set(place, "fallback_for", "all");
@@ -391,56 +405,149 @@ fn plain<'f>(
     // The rules of a server may have files as their targets.
     let target = target.strip_prefix("%{DOCUMENT_ROOT}").filter(|_| base.is_none()).unwrap_or(target);
     let is_url = target.starts_with("http://") || target.starts_with("https://");
-    let whole = target.starts_with('/') || is_url;
-    let target = if whole { target.to_owned() } else { format!("{}{target}", base.unwrap_or("/")) };
-    let to =
-        target.replace("$1", "${rest}").replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
-    let rest = to.replace("${rest}", "").replace("$host", "").replace("$path", "");
-    if rest.contains(['$', '%']) {
-        return None;
-    }
-    let expression = Some(rule.argument(0)).filter(|text| !text.starts_with('!'))?;
-    let expression = anchored(expression, base);
-    let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
+    let target = whole(target, base);
+    let redirect = flag("R", "redirect");
     if flag("P", "proxy").is_some() {
+        let expression = anchored(Some(rule.argument(0)).filter(|text| !text.starts_with('!'))?, base);
+        let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
         let url = target.strip_suffix("$1").filter(|url| url.ends_with('/'))?;
         let route = host.route(&path.filter(|path| path.ends_with('/'))?, place);
         return super::proxy::pass(url, &[], place, route, draft);
     }
-    let redirect = flag("R", "redirect");
-    let (patterns, excepted) = match path {
-        Some(path) => (vec![path], Vec::new()),
-        // What is not captured has no place in the target.
-        None if !to.contains("${rest}") => found(rule, base)?,
-        None => return None,
+    let Targets { all, excepted } = targets(rule, &target, base)?;
+    let query = Query::of(flag);
+    let redirects = redirect.is_some() || is_url;
+    let status: Option<i64> = match redirect.unwrap_or("302") {
+        "" | "temp" => Some(302),
+        "permanent" => Some(301),
+        "seeother" => Some(303),
+        text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)),
     };
-    let (key, to, status) = match redirect.is_some() || is_url {
-        true => {
-            let status: i64 = match redirect.unwrap_or("302") {
-                "" | "temp" => 302,
-                "permanent" => 301,
-                "seeother" => 303,
-                text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))?,
-            };
-            let discards = flag("QSD", "qsdiscard").is_some() || to.contains('?');
-            let to = to.trim_end_matches('?').to_owned() + if discards { "" } else { "$query" };
-            ("redirect", to, Some(status))
-        }
-        // It would lead to itself.
-        false if to.contains('?') || patterns.iter().any(|pattern| covers(pattern, &to)) => return None,
-        false => ("rewrite", to, None),
-    };
-    for pattern in patterns {
+    let status = status.or_else(|| (!redirects).then_some(302))?;
+    let path = |to: &str| to.split('?').next().unwrap_or_default().to_owned();
+    // It would lead to itself.
+    if !redirects && all.iter().any(|(pattern, to)| covers(pattern, &path(to))) {
+        return None;
+    }
+    for (pattern, to) in all {
         let route = host.route(&pattern, place);
-        route.set(place, key, to.as_str());
-        if let Some(status) = status {
-            route.set(place, "status", status);
+        match redirects {
+            true => {
+                route.set(place, "redirect", query.redirected(&to));
+                route.set(place, "status", status);
+            }
+            false => route.set(place, "rewrite", query.rewritten(to)),
         }
     }
     for folder in excepted {
         host.route(&folder, place);
     }
     Some(())
+}
+
+/// The whole path of a target.
+fn whole(target: &str, base: Option<&str>) -> String {
+    match target.starts_with('/') || target.starts_with("http://") || target.starts_with("https://") {
+        true => target.to_owned(),
+        false => format!("{}{target}", base.unwrap_or("/")),
+    }
+}
+
+/// What becomes of the query of a request, where a target has one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Query {
+    /// It is replaced, or stays if there is no other one.
+    Replaced,
+    /// QSA.
+    Added,
+    /// QSD.
+    Discarded,
+}
+
+impl Query {
+    fn of<'f>(flag: &dyn Fn(&str, &str) -> Option<&'f str>) -> Query {
+        match (flag("QSD", "qsdiscard"), flag("QSA", "qsappend")) {
+            (Some(_), _) => Query::Discarded,
+            (None, Some(_)) => Query::Added,
+            (None, None) => Query::Replaced,
+        }
+    }
+
+    /// The target of a redirect, to which nothing is added here.
+    fn redirected(self, to: &str) -> String {
+        let bare = to.trim_end_matches('?');
+        match (to.contains('?'), self) {
+            (true, Query::Added) if bare.contains('?') => format!("{bare}&$query"),
+            (_, Query::Added) | (false, Query::Replaced) => format!("{bare}$query"),
+            (true, Query::Replaced) | (_, Query::Discarded) => bare.to_owned(),
+        }
+    }
+
+    /// The target of a rewrite or a fallback, to which the query of the request is added unless `?` ends it.
+    fn rewritten(self, to: String) -> String {
+        match (to.contains('?'), self) {
+            (false, Query::Discarded) => to + "?",
+            (true, Query::Replaced | Query::Discarded) if !to.ends_with('?') && !to.contains("$query") => {
+                to + "?"
+            }
+            _ => to,
+        }
+    }
+}
+
+/// What a rule leads to.
+struct Targets {
+    /// Patterns, each with its target.
+    all: Vec<(String, String)>,
+    /// Folders that it excepts.
+    excepted: Vec<String>,
+}
+
+impl Targets {
+    fn of(all: Vec<(String, String)>) -> Targets {
+        Targets { all, excepted: Vec::new() }
+    }
+}
+
+/// `None`: patterns or targets cannot say it.
+fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Targets> {
+    let to = target.replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
+    let to = match to.split_once('?') {
+        Some((path, query)) => format!("{path}?{}", query.replace("%{QUERY_STRING}", "$query")),
+        None => to,
+    };
+    let names = to.replace("$host", "").replace("$path", "").replace("$query", "");
+    let has_groups = names.contains('$');
+    if names.contains('%') {
+        return None;
+    }
+    let expression = Some(rule.argument(0)).filter(|text| !text.starts_with('!'))?;
+    let expression = anchored(expression, base);
+    let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
+    let one = |path: String| Captured { pattern: path, groups: vec!["${rest}".to_owned()] };
+    let of_path = path.and_then(|path| {
+        let one = one(path);
+        Some((one.pattern.clone(), one.target(&to)?))
+    });
+    if let Some(pair) = of_path {
+        return Some(Targets::of(vec![pair]));
+    }
+    // What is not captured has no place in the target.
+    if let Some((patterns, excepted)) = found(rule, base).filter(|_| !has_groups) {
+        let all = patterns.into_iter().map(|pattern| (pattern, to.clone())).collect();
+        return Some(Targets { all, excepted });
+    }
+    let any_case = conditions::has_flag(rule, "NC", "nocase");
+    let pair = |one: &Captured| {
+        let is_glob = one.pattern.contains(['*', '?']);
+        let pattern = match any_case && is_glob {
+            true => regex::ignoring_case(&one.pattern)?,
+            false => one.pattern.clone(),
+        };
+        Some((pattern, one.target(&to)?))
+    };
+    let all: Option<Vec<_>> = regex::captured(&expression)?.iter().map(pair).collect();
+    all.map(Targets::of)
 }
 
 /// The patterns of an expression without a capture, and the folders that it excepts.

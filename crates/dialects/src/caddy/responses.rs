@@ -30,7 +30,7 @@ impl Site<'_> {
 
     pub(super) fn rewrite(&mut self, child: &Directive, paths: &[String], to: &str, host: &mut Host) {
         let place = &child.place;
-        match template(to).filter(|target| !target.contains('?') && !target.contains("$query")) {
+        match template(to).and_then(|target| rewritten(&target)) {
             Some(target) if !paths.is_empty() => {
                 self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
             }
@@ -89,13 +89,32 @@ fn text<'d>(child: &Directive, arguments: &'d [String]) -> Option<&'d str> {
     (!has_placeholder).then_some(text)
 }
 
+/// The target of a rewrite or a fallback. A query replaces that of the request, unless it names it. `None`: it has
+/// variables that there are not.
+pub(super) fn rewritten(target: &str) -> Option<String> {
+    let target = target.strip_suffix("$query").filter(|path| !path.contains('?')).unwrap_or(target);
+    match target.split_once('?') {
+        None => (!target.contains("$query") && !target.contains("$host")).then(|| target.to_owned()),
+        Some((path, query))
+            if path.contains("$query") || query.contains("$host") || query.contains("$scheme") =>
+        {
+            None
+        }
+        Some((_, query)) if query.contains("$query") || query.is_empty() => Some(target.to_owned()),
+        Some(_) => Some(format!("{target}?")),
+    }
+}
+
 /// `{uri}` and the like. `None`: there is no such variable.
-fn template(text: &str) -> Option<String> {
-    const VARIABLES: [(&str, &str); 8] = [
+pub(super) fn template(text: &str) -> Option<String> {
+    const VARIABLES: [(&str, &str); 11] = [
         ("{uri}", "$path$query"),
         ("{path}", "$path"),
         ("{host}", "$host"),
         ("{scheme}", "$scheme"),
+        ("{http.request.uri.path}", "$path"),
+        ("{http.request.uri.query}", "{query}"),
+        ("?{query}&", "?$query&"),
         ("?{query}", "$query"),
         ("{http.request.uri}", "$path$query"),
         ("{http.request.host}", "$host"),
@@ -104,6 +123,9 @@ fn template(text: &str) -> Option<String> {
     let mut out = text.replace('$', "$$");
     for (name, value) in VARIABLES {
         out = out.replace(name, value);
+    }
+    if out.contains('?') {
+        out = out.replace("{query}", "$query");
     }
     (!out.contains(['{', '}']) && !out.is_empty()).then_some(out)
 }

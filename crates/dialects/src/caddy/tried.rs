@@ -1,5 +1,7 @@
 //! What `try_files` looks for.
 
+use super::responses::{rewritten, template};
+
 /// The parts of `try_files`.
 pub struct Tried {
     /// As in `try_suffixes`.
@@ -20,7 +22,7 @@ pub fn tried(arguments: &[String]) -> Option<Tried> {
             ("{path}/index.html", _) => {}
             (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),
             ("=404", _) if at + 1 == arguments.len() => {}
-            (target, _) if at + 1 == arguments.len() => tried.target = Some(file(target)?.to_owned()),
+            (target, _) if at + 1 == arguments.len() => tried.target = Some(fallback(target)?),
             _ => return None,
         }
     }
@@ -35,9 +37,9 @@ fn is_suffix(end: &str) -> bool {
     end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) && !end.starts_with(".php")
 }
 
-/// A path of the host. Its query is that of the request in any case.
-fn file(target: &str) -> Option<&str> {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let is_usable = path.starts_with('/') && !path.contains('{') && matches!(query, "" | "{query}");
-    is_usable.then_some(path)
+/// A path of the host, and perhaps a query.
+fn fallback(target: &str) -> Option<String> {
+    let has_plain_path =
+        |to: &String| to.starts_with('/') && to.split('?').next().is_some_and(|path| !path.contains('$'));
+    template(target).and_then(|to| rewritten(&to)).filter(has_plain_path)
 }

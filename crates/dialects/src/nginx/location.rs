@@ -8,7 +8,7 @@ use super::around::{all, around};
 use super::cache;
 use super::cross_origin::shared;
 use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
-use super::missing::{is_script_name, missing, try_files};
+use super::missing::{self, is_condition, is_script_name, missing, try_files};
 use super::named;
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{
@@ -133,9 +133,10 @@ pub fn location(
     for inner in rewrites {
         match scope.responds() || scope.get("interpreter").is_some() {
             true => rewritten_url(inner, &patterns, &mut scope, draft),
-            false => rewrite(inner, host, context, draft),
+            false => rewrite(inner, Some(&patterns), host, context, draft),
         }
     }
+    missing::rewrites(&directives, &patterns, &mut scope, host, (named, context), draft);
     if is_internal {
         internal(child, &patterns, &mut scope, host, context, draft);
     }
@@ -223,6 +224,7 @@ fn apply<'d>(
             "error_page" if named::leads_to(inner).is_some() => {
                 missing(inner, child, scope, named, draft);
             }
+            "if" if is_condition(inner) => {}
             "return" => respond(inner, scope, context, draft),
             "rewrite" => apart.rewrites.push(inner),
             "proxy_pass" => proxy_pass(inner, scope, context, draft),

@@ -1,10 +1,11 @@
 //! What responds where no file is found.
 
-use crate::draft::{Draft, Scope};
+use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place};
 
-use super::named;
+use super::settings::Context;
 use super::upstreams::unconverted;
+use super::{named, returns};
 
 /// The files that `try_files` names, here and in locations.
 pub fn fallbacks(directive: &Directive) -> Vec<String> {
@@ -41,7 +42,7 @@ pub fn try_files(
     }
     let target = if last.starts_with('@') {
         let inner =
-            location.and_then(|location| location.children().iter().find(|inner| inner.name == "rewrite"));
+            location.and_then(|location| rewrites_of(location.children()).find(|inner| is_for_all(inner)));
         match inner.map(|inner| (inner.argument(0), inner.argument(1))) {
             _ if is_passed => {
                 scope.set(place, "fallback", named::path(owner, last));
@@ -49,8 +50,8 @@ pub fn try_files(
                 return no_folders(before, place, scope);
             }
             Some(("^(.*)$" | "^(.*)", target)) => target.replace("$1", "$uri"),
-            Some(("^/(.*)$", target)) => with_rest(target),
-            Some(("^" | ".*", target)) => target.to_owned(),
+            Some(("^/(.*)$" | "^/(.*)", target)) => with_rest(target),
+            Some(("^" | ".*" | "^.*$" | "^/", target)) => target.to_owned(),
             _ => {
                 let what = format!("{}: {last} passes no requests on", child.text());
                 return draft.error(place, what, "name a file, or a location with proxy_pass");
@@ -149,6 +150,84 @@ fn with_rest(target: &str) -> String {
 /// The name in `$uri/index.html`.
 fn index_file(part: &str) -> Option<&str> {
     part.strip_prefix("$uri/").filter(|name| !name.is_empty() && !name.contains(['$', '/']))
+}
+
+/// Whether a `rewrite` is for every path.
+fn is_for_all(inner: &Directive) -> bool {
+    const ALL: [&str; 8] = ["^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "^", ".*", "^.*$", "^/"];
+    ALL.contains(&inner.argument(0))
+}
+
+fn rewrites_of(block: &[Directive]) -> impl Iterator<Item = &Directive> {
+    block.iter().filter(|inner| inner.name == "rewrite")
+}
+
+/// Whether it is `if (!-e $request_filename)`, whose block only rewrites.
+pub fn is_condition(child: &Directive) -> bool {
+    let text = child.arguments.join(" ");
+    let condition = text.trim_matches(['(', ')', ' ']);
+    child.name == "if"
+        && matches!(condition, "!-e $request_filename" | "!-f $request_filename")
+        && child.children().iter().all(|inner| matches!(inner.name.as_str(), "rewrite" | "break"))
+}
+
+/// What is rewritten where no file is found, as fallbacks of the paths. `patterns` are those of the location; without
+/// them, it is a server.
+pub fn rewrites(
+    directives: &[&Directive],
+    patterns: &[String],
+    scope: &mut Scope,
+    host: &mut Host,
+    (named, context): (&[&Directive], &Context),
+    draft: &mut Draft,
+) {
+    for child in directives {
+        let name = child.arguments.last().filter(|last| last.starts_with('@') && child.name == "try_files");
+        let location = name.and_then(|name| named.iter().find(|location| location.argument(0) == name));
+        let (block, is_named) = match location.filter(|location| !named::passes(location)) {
+            Some(location) => (location.children(), true),
+            None if is_condition(child) => (child.children(), false),
+            None => continue,
+        };
+        // That for all paths is the one of `try_files` itself.
+        for inner in rewrites_of(block).filter(|inner| !is_named || !is_for_all(inner)) {
+            let all = returns::targets(inner, context)
+                .filter(|_| matches!(inner.argument(2), "last" | "break" | ""));
+            let all: Option<Vec<_>> = all
+                .and_then(|all| all.into_iter().map(|(path, to)| Some((path, fallback_to(&to)?))).collect());
+            let is_within = |path: &str| match patterns {
+                [prefix, ..] => prefix.ends_with('/') && path.starts_with(prefix.as_str()),
+                [] => true,
+            };
+            let Some(all) = all.filter(|all| all.iter().all(|(path, _)| is_within(path))) else {
+                draft.error(&inner.place, unconverted(inner), "see fallback, which may have a query");
+                continue;
+            };
+            for (path, to) in all {
+                let own = match patterns {
+                    _ if patterns.contains(&path) => &mut *scope,
+                    [] if path == "/" => &mut *scope,
+                    _ => host.route(&path, &inner.place),
+                };
+                if own.get("fallback").is_none() {
+                    own.set(&inner.place, "fallback", to);
+                    own.set(&inner.place, "fallback_for", "all");
+                }
+            }
+        }
+    }
+}
+
+/// A fallback has a path without variables. A script has the requested path in PATH_INFO.
+fn fallback_to(to: &str) -> Option<String> {
+    let to = returns::rewritten(to);
+    let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
+    let path = ["/${rest}", "$path"]
+        .iter()
+        .find_map(|rest| path.strip_suffix(rest).filter(|script| is_script_name(script)))
+        .unwrap_or(path);
+    (path.starts_with('/') && !path.contains('$'))
+        .then(|| query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
 }
 
 /// `error_page 404 = @app` where files are sent.

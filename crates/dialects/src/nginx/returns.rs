@@ -1,10 +1,10 @@
 //! `return`, `rewrite` and `if`: responses without files, and the way to HTTPS.
 
 use crate::draft::{Draft, Host, Scope};
-use crate::regex;
+use crate::regex::{self, Captured};
 use crate::tree::Directive;
 
-use super::settings::{Context, template};
+use super::settings::{self, Context, template};
 use super::upstreams::unconverted;
 
 /// The host of a URL that has `https`, and the path and the query of the request. `None`: it is another URL.
@@ -136,33 +136,69 @@ pub fn is_type_of_text(inner: &Directive, location: &Directive) -> bool {
         && location.children().iter().any(has_text)
 }
 
-pub fn rewrite(child: &Directive, host: &mut Host, context: &Context, draft: &mut Draft) {
+/// `rewrite` of a server, or of a location with these patterns.
+pub fn rewrite(
+    child: &Directive,
+    location: Option<&[String]>,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
     let place = &child.place;
+    let Some(all) = targets(child, context) else {
+        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no classes of characters";
+        return draft.error(place, unconverted(child), what_to_do);
+    };
+    let flag = child.argument(2);
+    let target = child.argument(1);
+    let is_url = ["http://", "https://", "$scheme"].iter().any(|scheme| target.starts_with(scheme));
+    let redirects = is_url || flag == "permanent" || flag == "redirect";
+    // A server rewrites paths that have a location, too, such as those of scripts.
+    let is_of_all = |path: &str| path == "/" && location.is_none_or(|patterns| patterns != ["/"]);
+    if !redirects && all.iter().any(|(path, _)| is_of_all(path)) {
+        return draft.error(place, unconverted(child), "write it in location /, or see fallback");
+    }
+    for (path, to) in all {
+        let route = host.route(&path, place);
+        match redirects {
+            true => {
+                route.set(place, "redirect", redirected(&to));
+                route.set(place, "status", if flag == "permanent" { 301 } else { 302 });
+            }
+            false => route.set(place, "rewrite", rewritten(&to)),
+        }
+    }
+}
+
+/// The paths of a `rewrite`, each with its target.
+pub fn targets(child: &Directive, context: &Context) -> Option<Vec<(String, String)>> {
     let (expression, target) = (child.argument(0), child.argument(1));
     let path = regex::prefix(expression).or_else(|| regex::exact(expression));
-    let path = path.or_else(|| (expression == "^" || expression == "^/").then(|| "/".to_owned()));
-    let path = path.or_else(|| (expression == "^(.*)$" || expression == "^(.*)").then(|| "/".to_owned()));
-    let target =
-        if expression.starts_with("^(.*)") { target.replace("$1", "$uri") } else { target.to_owned() };
-    let (Some(path), Some(to)) = (path, template(&target, &context.server_name)) else {
-        return draft.error(place, unconverted(child), "see redirects and rewrites");
-    };
-    let is_url = ["http://", "https://", "$scheme"].iter().any(|scheme| target.starts_with(scheme));
-    let flag = child.argument(2);
-    let route = host.route(&path, place);
-    if is_url || flag == "permanent" || flag == "redirect" {
-        let has_query = to.contains('?') || to.contains("$query");
-        route.set(
-            place,
-            "redirect",
-            if has_query { to.trim_end_matches('?').to_owned() } else { format!("{to}$query") },
-        );
-        route.set(place, "status", if flag == "permanent" { 301 } else { 302 });
-    } else if to.contains('?') || to.contains("$query") || path == "/" {
-        draft.error(place, unconverted(child), "see fallback, which can have a query");
-    } else {
-        route.set(place, "rewrite", to);
+    let path = path.or_else(|| matches!(expression, "^" | "^/" | "^.*" | ".*").then(|| "/".to_owned()));
+    if let (Some(path), Some(to)) = (path, template(target, &context.server_name)) {
+        return Some(vec![(path, to)]);
     }
+    if matches!(expression, "^(.*)$" | "^(.*)" | "(.*)") {
+        return template(&target.replace("$1", "$uri"), &context.server_name)
+            .map(|to| vec![("/".to_owned(), to)]);
+    }
+    let target = |one: &Captured| settings::target(target, &context.server_name, &one.groups);
+    regex::captured(expression)?.iter().map(|one| Some((one.pattern.clone(), target(one)?))).collect()
+}
+
+/// The target of a redirect. nginx adds the query of the request, unless a question mark ends the target.
+fn redirected(to: &str) -> String {
+    match to.strip_suffix('?') {
+        Some(to) => to.to_owned(),
+        None if to.contains("$query") => to.to_owned(),
+        None if to.contains('?') => format!("{to}&$query"),
+        None => format!("{to}$query"),
+    }
+}
+
+/// The target of a rewrite, to which the query of the request is added here, too.
+pub fn rewritten(to: &str) -> &str {
+    to.strip_suffix("$query").filter(|path| !path.contains('?')).unwrap_or(to)
 }
 
 /// `rewrite ^/a/(.*)$ /b/$1 break` in front of `proxy_pass`, which replaces the location by the path of a URL.

@@ -8,7 +8,7 @@ use super::cross_origin::shared;
 use super::early;
 use super::inherit::has_any;
 use super::location::{location, with_slash};
-use super::missing::{fallbacks, missing, try_files};
+use super::missing::{self, fallbacks, is_condition, missing, try_files};
 use super::named;
 use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
 use super::passing::{hidden_fields, hide};
@@ -57,7 +57,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                 returns = true;
                 server_return(child, directive, &mut host, &context, draft);
             }
-            "rewrite" => rewrite(child, &mut host, &context, draft),
+            "rewrite" => rewrite(child, None, &mut host, &context, draft),
+            "if" if is_condition(child) => {}
             "if" => match early::rule(child, draft) {
                 Some(rule) => {
                     rules.push(rule);
@@ -84,6 +85,13 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
         }
     }
+    let (conditions_of_all, directives): (Vec<&Directive>, Vec<&Directive>) =
+        directive.children().iter().partition(|child| is_condition(child));
+    missing::rewrites(&directives, &[], &mut without_location, &mut host, (&named, &context), draft);
+    // They precede locations.
+    let mut of_all = Scope::new(directive.place.line);
+    missing::rewrites(&conditions_of_all, &[], &mut of_all, &mut host, (&named, &context), draft);
+    host.scope.inherit(&of_all);
     hidden_fields(&mut host.scope);
     if returns {
         for child in locations.drain(..) {

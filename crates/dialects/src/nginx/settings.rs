@@ -410,12 +410,17 @@ fn error_page(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     }
 }
 
-/// A target with `$path` and the like. `None`: it has variables that there are not.
+/// A target with `$path` and the like, where `$1` is the rest of a path. `None`: it has variables that there are not.
 pub fn template(text: &str, server_name: &str) -> Option<String> {
-    const VARIABLES: [(&str, &str); 13] = [
+    target(text, server_name, &["${rest}".to_owned()])
+}
+
+/// As `template`, with these values of `$1` and so on.
+pub fn target(text: &str, server_name: &str, groups: &[String]) -> Option<String> {
+    const VARIABLES: [(&str, &str); 12] = [
         ("$is_args$args", "$query"),
-        ("?$query_string", "$query"),
-        ("?$args", "$query"),
+        ("$query_string", "?"),
+        ("$args", "?"),
         ("$request_uri", "$path$query"),
         ("$document_uri", "$path"),
         ("$uri", "$path"),
@@ -424,15 +429,29 @@ pub fn template(text: &str, server_name: &str) -> Option<String> {
         ("$host", "$host"),
         ("$scheme", "$scheme"),
         ("$server_name", ""),
-        ("$1", "${rest}"),
-        ("$query_string", ""),
+        ("$is_args", ""),
     ];
     let mut out = String::new();
     let text = text.replace("${", "\u{1}{");
     let mut rest = text.as_str();
     while let Some(c) = rest.chars().next() {
+        let digit = rest[c.len_utf8()..].chars().next().and_then(|digit| digit.to_digit(10));
+        if let (Some(number), '$') = (digit, c) {
+            out.push_str(groups.get((number as usize).checked_sub(1)?)?);
+            rest = &rest[2..];
+            continue;
+        }
         let found = VARIABLES.iter().find(|(name, _)| rest.starts_with(name));
         match (found, c) {
+            // The query of the request is a part of one.
+            (Some((name, "?")), _) if !out.contains('?') || is_longer(&rest[name.len()..]) => return None,
+            (Some((name, "?")), _) => {
+                rest = &rest[name.len()..];
+                if rest.is_empty() && out.ends_with('?') {
+                    out.pop();
+                }
+                out.push_str("$query");
+            }
             (Some(("$server_name", _)), _) if !server_name.is_empty() => {
                 out.push_str(server_name);
                 rest = &rest["$server_name".len()..];
@@ -440,8 +459,7 @@ pub fn template(text: &str, server_name: &str) -> Option<String> {
             (Some((_, "")), _) | (None, '$' | '\u{1}') => return None,
             (Some((name, value)), _) => {
                 rest = &rest[name.len()..];
-                if rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') && !value.ends_with('}')
-                {
+                if is_longer(rest) {
                     return None;
                 }
                 out.push_str(value);
@@ -453,4 +471,9 @@ pub fn template(text: &str, server_name: &str) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// Whether a variable has a longer name.
+fn is_longer(rest: &str) -> bool {
+    rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
 }
