@@ -77,6 +77,7 @@ fn the_first_rule_that_matches_decides() {
          [[rule]]\npath = \"/private/\"\nthen = \"deny\"\n\
          [[rule]]\npath = \"/docs/a.html\"\nmethod = \"GET\"\nthen = \"deny\"\nstatus = 410\n\
          [[rule]]\nuser_agent = \"*bot*\"\nthen = \"deny\"\nstatus = 429\n\
+         [[rule]]\npath = \"/docs/\"\nquery = [\"*<script*\", \"debug=*\", \"!debug=0\"]\nthen = \"deny\"\nstatus = 404\n\
          [[rule]]\nfield = { X-Key = \"!good\" }\npath = \"/list/\"\nthen = \"deny\"\n\
          [[rule]]\nhost = \"evil.*\"\nthen = \"deny\"\n",
     )
@@ -94,6 +95,14 @@ fn the_first_rule_that_matches_decides() {
         ("192.0.2.1", "/docs/a.html", "", 410),
         ("10.9.9.9", "/docs/a.html", "", 200),
         ("192.0.2.1", "/", "User-Agent: SomeBot/1.0\r\n", 429),
+        ("192.0.2.1", "/docs/?a=b", "", 200),
+        ("192.0.2.1", "/docs/?debug=1", "", 404),
+        ("192.0.2.1", "/docs/?DE%62UG=", "", 404),
+        ("192.0.2.1", "/docs/?debug=0", "", 200),
+        ("192.0.2.1", "/docs/?a=%3Cscript+x%3E", "", 404),
+        ("192.0.2.1", "/docs/?a=%3cScript%", "", 404),
+        ("192.0.2.1", "/docs/debug=1", "", 404),
+        ("192.0.2.1", "/?debug=1", "", 200),
         ("192.0.2.1", "/list/open.txt", "", 403),
         ("192.0.2.1", "/list/open.txt", "X-Key: bad\r\n", 403),
         ("192.0.2.1", "/list/open.txt", "X-Key: good\r\n", 200),

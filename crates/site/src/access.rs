@@ -65,6 +65,8 @@ pub enum Condition {
     /// The name of the host, without its port.
     Host(Selection<Wildcard>),
     Path(Selection<Pattern>),
+    /// The query, as it was sent or decoded. Empty if there is none.
+    Query(Selection<Wildcard>),
     Referer(Selection<Referer>),
     UserAgent(Selection<Wildcard>),
     /// Any value of this field. The name is in lower case.
@@ -284,6 +286,24 @@ impl Rule {
     }
 }
 
+/// A query as applications read it. `None`: it has no escapes.
+fn decoded(query: &[u8]) -> Option<Vec<u8>> {
+    if !query.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return None;
+    }
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let mut decoded = Vec::with_capacity(query.len());
+    let mut rest = query;
+    while let [first, behind @ ..] = rest {
+        (rest, _) = match (first, digit(behind.first()), digit(behind.get(1))) {
+            (b'%', Some(high), Some(low)) => (&behind[2..], decoded.push((high << 4 | low) as u8)),
+            (b'+', ..) => (behind, decoded.push(b' ')),
+            (byte, ..) => (behind, decoded.push(*byte)),
+        };
+    }
+    Some(decoded)
+}
+
 impl Condition {
     fn holds(&self, path: &SafePath<'_>, facts: Facts<'_>) -> bool {
         let head = facts.head;
@@ -299,6 +319,14 @@ impl Condition {
             Condition::Method(methods) => methods.matches(|own| own == facts.method),
             Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
+            Condition::Query(queries) => {
+                let sent = head.target.query().unwrap_or_default().as_bytes();
+                let decoded = decoded(sent);
+                let matches = |own: &Wildcard| {
+                    own.matches(sent) || decoded.as_ref().is_some_and(|decoded| own.matches(decoded))
+                };
+                queries.matches(matches)
+            }
             Condition::Referer(referers) => {
                 let value = head.value("referer").unwrap_or_default();
                 referers.matches(|own| own.matches(value, head))

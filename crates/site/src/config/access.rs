@@ -49,6 +49,7 @@ fn rule(section: &Section, limits: &LimitReader<'_>) -> Option<Rule> {
     conditions.extend(selection(section, "method", method).map(Condition::Method));
     conditions.extend(selection(section, "host", wildcard).map(Condition::Host));
     conditions.extend(selection(section, "path", path).map(Condition::Path));
+    conditions.extend(selection(section, "query", wildcard).map(Condition::Query));
     conditions.extend(selection(section, "referer", referer).map(Condition::Referer));
     conditions.extend(selection(section, "user_agent", wildcard).map(Condition::UserAgent));
     conditions.extend(fields(section));

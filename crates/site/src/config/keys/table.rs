@@ -834,6 +834,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "Patterns, as in the `path` of a route. A pattern for a file is for its precompressed copies, too.",
             },
             Key {
+                name: "query",
+                kind: Kind::Texts,
+                default: Words("every query"),
+                example: "[\"*<script*\", \"debug=*\", \"*&debug=*\"]",
+                text: "The query of the request, without its question mark, as it was sent or decoded. It may have `*` and \
+                       `?`, and case does not matter. An empty string stands for none. What rewrites add does not count.",
+            },
+            Key {
                 name: "referer",
                 kind: Kind::Texts,
                 default: Words("every value"),
