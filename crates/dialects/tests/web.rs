@@ -3184,3 +3184,86 @@ fn rewrites_of_caddy_set_a_query() {
         refuse(Web::Caddy, &[(&site(line), 3, "rewrite")]);
     }
 }
+
+#[test]
+fn rules_of_queries_deny_what_other_servers_deny() {
+    for (condition, expected) in [
+        ("if ($query_string ~ \"union.*select\") { return 403; }", "query = [\"*union*select*\"]"),
+        ("if ($args ~* (a|b)=c) { return 403; }", "query = [\"*a=c*\", \"*b=c*\"]"),
+        ("if ($args = \"x=1\") { return 403; }", "query = [\"x=1\"]"),
+        ("if ($args !~* ^id=) { return 403; }", "query = [\"!id=*\"]"),
+        ("if ($args) { return 403; }", "query = [\"?*\"]"),
+        (
+            "if ($arg_debug = 1) { return 403; }",
+            "query = [\"debug=1\", \"*&debug=1\", \"debug=1&*\", \"*&debug=1&*\"]",
+        ),
+        (
+            "if ($arg_debug) { return 403; }",
+            "query = [\"debug=?*\", \"*&debug=?*\", \"debug=?*&*\", \"*&debug=?*&*\"]",
+        ),
+    ] {
+        check(
+            Web::Nginx,
+            &[(&format!("server {{ root /srv; {condition} }}"), &[expected, "then = \"deny\""])],
+        );
+    }
+    for condition in [
+        "if ($args ~ [0-9]) { return 403; }",
+        "if ($args !~ ^id=) { return 403; }",
+        "if ($arg_token != secret) { return 403; }",
+        "if ($arg_token = \"\") { return 403; }",
+        "if ($arg_x = 1) { return 301 /b; }",
+    ] {
+        refuse(Web::Nginx, &[(&format!("server {{ root /srv;\n{condition} }}"), 2, "cannot be converted")]);
+    }
+    let site = |rules: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine On\n{rules}\n");
+    check(
+        Web::Apache,
+        &[(
+            &site(
+                "RewriteCond %{QUERY_STRING} (<|%3C).*script [NC,OR]\nRewriteCond %{QUERY_STRING} GLOBALS=\nRewriteRule ^ - [F]",
+            ),
+            &[
+                "query = [\"*<*script*\", \"*%3C*script*\"]",
+                "then = \"deny\"",
+                "query = [\"*GLOBALS=*\"]",
+                "then = \"deny\"",
+            ],
+        )],
+    );
+    let lighttpd = |condition: &str, block: &str| {
+        format!("server.document-root = \"/srv\"\n$HTTP[\"querystring\"] {condition} {{ {block} }}\n")
+    };
+    let all = "url.access-deny = ( \"\" )";
+    for (condition, block, expected) in [
+        ("=~ \"(a|b)=c\"", all, &["query = [\"*a=c*\", \"*b=c*\"]", "then = \"deny\""][..]),
+        ("== \"x=1\"", all, &["query = [\"x=1\"]", "then = \"deny\""]),
+        ("!= \"\"", all, &["query = [\"!\"]", "then = \"deny\""]),
+        (
+            "=~ \"^x\"",
+            "$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }",
+            &["query = [\"x*\"]", "path = [\"/a/\"]", "then = \"deny\""],
+        ),
+    ] {
+        check(Web::Lighttpd, &[(&lighttpd(condition, block), expected)]);
+    }
+    for (condition, block) in [
+        ("=~ \"[0-9]\"", all),
+        ("!= \"token=secret\"", all),
+        ("== \"x=1\"", "url.redirect = ( \"\" => \"/new\" )"),
+    ] {
+        refuse(Web::Lighttpd, &[(&lighttpd(condition, block), 2, "querystring")]);
+    }
+    let caddy =
+        |matcher: &str| format!(":80 {{\n root * /srv\n {matcher}\n respond @x 403\n file_server\n}}");
+    check(
+        Web::Caddy,
+        &[(
+            &caddy("@x query debug=1"),
+            &["query = [\"debug=1\", \"*&debug=1\", \"debug=1&*\", \"*&debug=1&*\"]", "then = \"deny\""],
+        )],
+    );
+    for matcher in ["@x query debug", "@x query a={b}", "@x not query token=secret"] {
+        refuse(Web::Caddy, &[(&caddy(matcher), 4, "its matcher cannot be converted")]);
+    }
+}

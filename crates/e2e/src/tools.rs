@@ -13,10 +13,26 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{TIMEOUT, command, program};
+use crate::{BackgroundProcess, Site, TIMEOUT, command, program};
 
 /// The user `nobody`, without any special permission.
 const NOBODY: &str = "65534";
+
+/// php-fpm for files below the folder of a test, at `fpm.sock` in there.
+pub fn php_fpm(site: &Site) -> BackgroundProcess {
+    let home = site.home().display().to_string();
+    let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
+    let conf = format!(
+        "[global]\nerror_log = {home}/fpm.log\n[www]\nlisten = {home}/fpm.sock\npm = static\npm.max_children = 4\n{user}"
+    );
+    fs::write(site.home().join("fpm.conf"), conf).expect("it is our folder");
+    let mut fpm = Command::new(path_of("php-fpm"));
+    fpm.args(["-n", "-F", "-y"]).arg(site.home().join("fpm.conf"));
+    if is_root() {
+        fpm.arg("-R");
+    }
+    BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
+}
 
 /// A program of the system, or one that `tests/run` has installed. Panics with its name if it is not installed.
 pub fn tool(name: &str) -> Command {

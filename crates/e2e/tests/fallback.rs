@@ -2,10 +2,9 @@
 //! scripts, and applications by all three protocols. Rewrites that set a query.
 
 use std::io::Write;
-use std::process::Command;
 
 use e2e::upstream::upstream;
-use e2e::{BackgroundProcess, Rows, Server, Site, command, is_root, output_of, path_of};
+use e2e::{BackgroundProcess, Rows, Server, Site, command, output_of, path_of, php_fpm};
 
 const WORDPRESS: &str = include_str!("programs/front/wordpress.php");
 const SYMFONY: &str = include_str!("programs/front/symfony.php");
@@ -14,25 +13,9 @@ const HTTP_APP: &str = include_str!("programs/http_app.py");
 const SCGI_APP: &str = include_str!("programs/scgi_app.py");
 const WRAPPER: &str = include_str!("../../../contrib/python/taipan.py");
 
-/// php-fpm for files below the test's own folder.
-fn fpm(site: &Site) -> BackgroundProcess {
-    let home = site.home().display().to_string();
-    let user = if is_root() { "user = root\ngroup = root\n" } else { "" };
-    let conf = format!(
-        "[global]\nerror_log = {home}/fpm.log\n[www]\nlisten = {home}/fpm.sock\npm = static\npm.max_children = 4\n{user}"
-    );
-    std::fs::write(site.home().join("fpm.conf"), conf).expect("it is our folder");
-    let mut fpm = Command::new(path_of("php-fpm"));
-    fpm.args(["-n", "-F", "-y"]).arg(site.home().join("fpm.conf"));
-    if is_root() {
-        fpm.arg("-R");
-    }
-    BackgroundProcess::listening(&mut fpm, &site.home().join("fpm.sock"))
-}
-
 /// A server for the hosts of `config`, with php-fpm as the application `php`.
 fn with_php(site: Site, config: &str) -> (Server, BackgroundProcess) {
-    let fpm = fpm(&site);
+    let fpm = php_fpm(&site);
     let home = site.home().display().to_string();
     let application =
         format!("[[application]]\nname = \"php\"\naddress = \"unix:{home}/fpm.sock\"\nconnections = 4\n");

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use e2e::upstream::upstream;
 use e2e::{
-    BackgroundProcess, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root, wait_until,
+    BackgroundProcess, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root, php_fpm,
+    wait_until,
 };
 
 /// Of `ann` with the password `myPassword`.
@@ -36,8 +37,36 @@ location /stored/ { proxy_cache stored; proxy_pass http://back; }
 location /unstored/ { proxy_cache stored; proxy_cache_bypass $arg_a; proxy_no_cache $arg_a; proxy_pass http://back; }
 ";
 
+/// DokuWiki and cgit as their manuals say, with scripts that tell their query; and rewrites of all kinds.
+const QUERIES: &str = "root HOME/www;
+index doku.php;
+location / { try_files $uri $uri/ @dokuwiki; }
+location @dokuwiki {
+rewrite ^/_media/(.*) /lib/exe/fetch.php?media=$1 last;
+rewrite ^/_detail/(.*) /lib/exe/detail.php?media=$1 last;
+rewrite ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 last;
+rewrite ^/(.*) /doku.php?id=$1&$args last;
+}
+rewrite ^/cgit/([^/]+)/(.*)$ /cgit.php?url=$1/$2 last;
+rewrite ^/user/([^/]+)$ /doku.php?name=$1? last;
+rewrite ^/first$ /doku.php?$args&own=1? last;
+rewrite ^/bare$ /doku.php last;
+rewrite ^/none$ /doku.php? last;
+rewrite ^/moved/([^/]+)-([^/]+)$ /new/$2?x=$1 permanent;
+rewrite ^/gone/(.*)$ /new?x=$1? redirect;
+location /old/ { if (!-e $request_filename) { rewrite ^/old/(.*)$ /doku.php?old=$1 last; } }
+location /all/ { rewrite ^/all/(.*)$ /doku.php?all=$1 last; }
+location ~ \\.php$ {
+fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+fastcgi_param QUERY_STRING $query_string;
+fastcgi_param REQUEST_URI $request_uri;
+fastcgi_param REQUEST_METHOD $request_method;
+fastcgi_pass unix:HOME/fpm.sock;
+}
+";
+
 /// nginx with the directives of a server, and with one port.
-fn configuration(port: &str, back: &str, home: &str) -> String {
+fn configuration(server: &str, port: &str, back: &str, home: &str) -> String {
     let of_main = "daemon off;\nmaster_process off;\nworker_processes 1;\npid HOME/pid;\nerror_log HOME/error.log;\nevents { }\n";
     let temporary: String = ["client_body", "proxy", "fastcgi"]
         .map(|name| format!("{name}_temp_path HOME/temporary;\n"))
@@ -46,7 +75,7 @@ fn configuration(port: &str, back: &str, home: &str) -> String {
                    proxy_cache_valid 200 1h;\nproxy_set_header X-Own http;\nproxy_set_header Host $host;\n";
     format!(
         "{of_main}http {{\n{temporary}{of_http}upstream back {{ server {back} fail_timeout=0; }}\n\
-         server {{\nlisten 127.0.0.1:{port};\nserver_name a.example;\n{SERVER}}}\n}}\n"
+         server {{\nlisten 127.0.0.1:{port};\nserver_name a.example;\n{server}}}\n}}\n"
     )
     .replace("HOME", home)
 }
@@ -110,7 +139,7 @@ fn port_of(server: &Server) -> u16 {
     url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port")
 }
 
-/// nginx at a port, and the server that its configuration becomes.
+/// Files, and nginx with its conversion.
 fn both() -> (BackgroundProcess, u16, Server) {
     let site = Site::new()
         .file("index.html", "page")
@@ -131,12 +160,17 @@ fn both() -> (BackgroundProcess, u16, Server) {
         .file("dump.sql", "secret")
         .file("x/uploads/a.php", "secret")
         .file_beside_root("users", USERS);
+    beside(site, SERVER)
+}
+
+/// nginx at a port with the directives of a server, and the server that its configuration becomes.
+fn beside(site: Site, directives: &str) -> (BackgroundProcess, u16, Server) {
     let home = site.home().display().to_string();
     let (port, back) = (free_port(), application());
     let of_root = if is_root() { "user root;\n" } else { "" };
     fs::write(
         site.home().join("nginx.conf"),
-        of_root.to_owned() + &configuration(&port.to_string(), &back, &home),
+        of_root.to_owned() + &configuration(directives, &port.to_string(), &back, &home),
     )
     .expect("it is our folder");
     let mut nginx = Command::new(debian_package("nginx").join("usr/sbin/nginx"));
@@ -144,7 +178,7 @@ fn both() -> (BackgroundProcess, u16, Server) {
         BackgroundProcess::start(nginx.args(["-e", "stderr", "-c"]).arg(site.home().join("nginx.conf")));
     let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
     assert!(wait_until(TIMEOUT, listens), "it does not listen:\n{}", process.errors().text());
-    fs::write(site.home().join("converted.conf"), configuration("0", &back, &home))
+    fs::write(site.home().join("converted.conf"), configuration(directives, "0", &back, &home))
         .expect("it is our folder");
     let output =
         command().args(["convert", "converted.conf", "--from", "nginx"]).current_dir(site.home()).output();
@@ -238,5 +272,59 @@ fn debian_nginx_responds_as_its_conversion_does() {
             let numbers = responses.each_ref().map(|response| field(response, "x-number"));
             rows.check(format!("{name} {path}"), numbers[0].is_some() && numbers[0] == numbers[1], is_stored);
         }
+    }
+}
+
+#[test]
+fn rewrites_set_the_query_that_nginx_sets() {
+    // nginx adds the query of the request also where `$args` has put it: PHP finds the same twice.
+    let told = "<?php $get = $_GET; ksort($get); echo basename(__FILE__), ' ', json_encode($get), ' ', $_SERVER['REQUEST_URI'];";
+    let site = Site::new()
+        .file("doku.php", told)
+        .file("cgit.php", told)
+        .file("lib/exe/fetch.php", told)
+        .file("lib/exe/detail.php", told)
+        .file("a.txt", "text")
+        .file("_media/here.txt", "a file")
+        .file("old/here.txt", "a file");
+    let _fpm = php_fpm(&site);
+    let (_nginx, port, server) = beside(site, QUERIES);
+    let own = port_of(&server);
+    let mut rows = Rows::new();
+    for target in [
+        "/a.txt",
+        "/wiki:start",
+        "/wiki:start?do=edit&rev=1",
+        "/wiki/a%20b",
+        "/_media/wiki/logo.png",
+        "/_media/logo.png?w=20",
+        "/_media/here.txt",
+        "/_media/a%26media=b%23c%2Bd",
+        "/_media/%C3%A4",
+        "/_detail/a.png?id=x",
+        "/_export/xhtml/wiki:start",
+        "/_export/x%26y/a/b?z",
+        "/_export/x/",
+        "/cgit/taipan/tree/src?h=main",
+        "/cgit/taipan/",
+        "/user/ann?name=eve",
+        "/user/ann/x",
+        "/first?own=2&x",
+        "/first",
+        "/bare?x=1",
+        "/none?x=1",
+        "/moved/a-b",
+        "/moved/a-b?y=1",
+        "/gone/a?y=1",
+        "/old/here.txt",
+        "/old/x?y",
+        "/all/x?y",
+        "/doku.php?id=a",
+    ] {
+        // Without chunks.
+        let request = format!("GET {target} HTTP/1.0\r\nHost: a.example\r\n\r\n");
+        // nginx writes the port into the URL of a redirect.
+        let of_nginx = facts(&sent(port, &request)).replace(&format!(":{port}"), "");
+        rows.check(target, facts(&sent(own, &request)), of_nginx);
     }
 }

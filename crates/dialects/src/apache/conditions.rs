@@ -76,6 +76,15 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
         "REQUEST_METHOD" => ("method", methods(test)?),
         "REQUEST_URI" => ("path", paths(test, has_flag(condition, "NC", "nocase"))?),
         "HTTP_HOST" => ("host", values(test)?),
+        // A rule knows no case, so that it would except more.
+        "QUERY_STRING" if is_not && !has_flag(condition, "NC", "nocase") => {
+            let is_plain = |text: &String| !text.contains(|c: char| c.is_ascii_alphabetic());
+            (
+                "query",
+                values(test)?.into_iter().map(Some).map(|one| one.filter(is_plain)).collect::<Option<_>>()?,
+            )
+        }
+        "QUERY_STRING" => ("query", values(test)?),
         "HTTP_USER_AGENT" => ("user_agent", values(test)?),
         "HTTP_REFERER" => ("referer", values(test)?.into_iter().map(url).collect::<Option<_>>()?),
         "HTTP_COOKIE" => return field("Cookie", &values(test)?, is_not, place, rule),
@@ -181,7 +190,7 @@ mod tests {
     fn said(texts: &[&str]) -> Option<Vec<String>> {
         let conditions: Vec<Directive> = texts.iter().map(|text| condition(text)).collect();
         let all = rules(&conditions, &Place::at(1))?;
-        let keys = ["address", "method", "path", "host", "user_agent", "referer", "field", "tls"];
+        let keys = ["address", "method", "path", "query", "host", "user_agent", "referer", "field", "tls"];
         let text = |rule: &Scope| {
             let given = keys.iter().filter_map(|key| Some(format!("{key} {:?}", rule.get(key)?)));
             given.collect::<Vec<_>>().join(" ").replace("Texts", "").replace("Table", "")
@@ -209,13 +218,19 @@ mod tests {
                     "field ([(\"X-A\", Text(\"b\"))]) tls Flag(false)",
                 ],
             ),
+            (
+                vec!["%{QUERY_STRING} (a|b)= [NC,OR]", "%{QUERY_STRING} ^$"],
+                vec!["query ([\"*a=*\", \"*b=*\"])", "query ([\"\"])"],
+            ),
+            (vec!["%{QUERY_STRING} !^id= [NC]"], vec!["query ([\"!id=*\"])"]),
             (vec!["%{REQUEST_URI} ^/a/", "%{REQUEST_URI} !=/a/b"], vec!["path ([\"/a/\", \"!/a/b\"])"]),
         ] {
             let expected = expected.into_iter().map(str::to_owned).collect();
             assert_eq!(said(&conditions), Some(expected), "{conditions:?}");
         }
         for conditions in [
-            vec!["%{QUERY_STRING} a"],
+            vec!["%{QUERY_STRING} [0-9]"],
+            vec!["%{QUERY_STRING} !^id="],
             vec!["%{REQUEST_FILENAME} !-f"],
             vec!["%{REMOTE_ADDR} ^10\\.1"],
             vec!["%{REMOTE_ADDR} ^192\\.0\\.2\\.1"],

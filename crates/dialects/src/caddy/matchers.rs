@@ -55,6 +55,16 @@ impl Site<'_> {
                 rule.set(place, "address", all.map(|range| format!("{negation}{range}")).collect::<Vec<_>>());
             }
             "method" => rule.set(place, "method", given(negation)),
+            "query" if rule.get("query").is_some() => return None,
+            "query" => {
+                let all: Option<Vec<_>> = condition.arguments.iter().map(|text| parameter(text)).collect();
+                // A rule knows no case, so that it would except more.
+                if !negation.is_empty() && condition.arguments.iter().any(|text| has_letters(text)) {
+                    return None;
+                }
+                let all = all?.concat().into_iter().map(|one| format!("{negation}{one}"));
+                rule.set(place, "query", all.collect::<Vec<_>>());
+            }
             "host" if negation.is_empty() => rule.set(place, "host", given("")),
             // The presence of a field, or its absence.
             "header" if condition.argument(1).is_empty() || condition.argument(0).starts_with('!') => {
@@ -118,8 +128,9 @@ impl Site<'_> {
                     );
                     return None;
                 };
-                let has_rule =
-                    ["address", "method", "host", "field"].iter().any(|name| rule.get(name).is_some());
+                let has_rule = ["address", "method", "host", "query", "field"]
+                    .iter()
+                    .any(|name| rule.get(name).is_some());
                 (matcher.paths.clone(), has_rule.then(|| rule.clone()), rest())
             }
             _ => (Vec::new(), None, child.arguments.clone()),
@@ -137,6 +148,20 @@ impl Site<'_> {
         }
         Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
     }
+}
+
+fn has_letters(text: &str) -> bool {
+    text.split_once('=').is_none_or(|(_, value)| value.contains(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The queries that have a parameter. `None`: it has no value, or a placeholder.
+fn parameter(text: &str) -> Option<Vec<String>> {
+    let (name, value) = text.split_once('=')?;
+    let is_plain = !name.is_empty() && !text.contains(['{', '?', '!']) && !name.contains('*');
+    let is_usable = is_plain && !value.is_empty() && (value == "*" || !value.contains('*'));
+    let all = [format!("{name}={value}"), format!("*&{name}={value}")];
+    let longer = all.each_ref().map(|one| format!("{one}&*"));
+    is_usable.then(|| if value == "*" { all.to_vec() } else { all.into_iter().chain(longer).collect() })
 }
 
 /// A pattern of a path. `None`: there is no such one.

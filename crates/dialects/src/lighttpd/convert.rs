@@ -269,6 +269,23 @@ fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut D
                         }
                     }
                 }
+                ("$HTTP[\"querystring\"]" | "$HTTP[\"query-string\"]", operator) => {
+                    let Some((queries, all)) = queries(operator, operand).zip(denied_paths(block, paths))
+                    else {
+                        let what_to_do =
+                            "only url.access-deny for everything can depend on it; see query of [[rule]]";
+                        return draft.error(place, unconverted(&whole), what_to_do);
+                    };
+                    for denied in all {
+                        let mut rule = Scope::new(place.line);
+                        rule.set(place, "query", queries.clone());
+                        if !denied.is_empty() {
+                            rule.set(place, "path", denied);
+                        }
+                        rule.set(place, "then", "deny");
+                        host.scope.rules.push(rule);
+                    }
+                }
                 _ => draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]"),
             }
         }
@@ -341,6 +358,20 @@ fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], pla
     }
     rule.set(place, "then", "deny");
     Some(rule)
+}
+
+/// The queries of a condition. `None`: a rule, which knows no case, would deny fewer.
+fn queries(operator: &str, operand: &str) -> Option<Vec<String>> {
+    let found = match operator {
+        "=~" | "!~" => regex::values(operand)?,
+        "==" | "!=" if !operand.contains(['*', '?']) && !operand.starts_with('!') => vec![operand.to_owned()],
+        _ => return None,
+    };
+    match operator.starts_with('!') {
+        true if found.iter().any(|one| one.contains(|c: char| c.is_ascii_alphabetic())) => None,
+        true => Some(found.into_iter().map(|one| format!("!{one}")).collect()),
+        false => Some(found),
+    }
 }
 
 /// A host responds on all addresses, so that one of them has nothing of its own but TLS.

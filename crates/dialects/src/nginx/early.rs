@@ -13,11 +13,22 @@ pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
     let status = status(only).filter(|status| only.name == "return" && *status >= 400)?;
     let text = child.arguments.join(" ");
     let text = text.strip_prefix('(')?.strip_suffix(')')?.trim();
-    let (variable, rest) = text.split_once(' ')?;
-    let (operator, value) = rest.split_once(' ')?;
     let place = &child.place;
     let mut rule = Scope::new(place.line);
+    // A variable alone: it is neither empty nor 0.
+    let (variable, operator, value) = match text.split_once(' ') {
+        Some((variable, rest)) => {
+            let (operator, value) = rest.split_once(' ')?;
+            (variable, operator, value)
+        }
+        None => (text, "", ""),
+    };
     match (variable, operator) {
+        ("$query_string" | "$args", "") => rule.set(place, "query", vec!["?*".to_owned()]),
+        (variable, "") => {
+            let name = variable.strip_prefix("$arg_")?;
+            rule.set(place, "query", parameter(name, "?*")?);
+        }
         ("$request_method", _) => {
             let methods: Option<Vec<String>> = match operator {
                 "=" | "!=" => Some(vec![value.to_owned()]),
@@ -33,6 +44,26 @@ pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
             let agents = words(value)?.into_iter().map(|word| format!("*{word}*"));
             rule.set(place, "user_agent", agents.collect::<Vec<_>>());
         }
+        // nor does it for queries.
+        ("$query_string" | "$args", "~" | "~*" | "!~" | "!~*" | "=" | "!=") => {
+            let found = match operator.contains('~') {
+                true => regex::values(unquoted(value))?,
+                false => vec![plain_query(unquoted(value))?],
+            };
+            // It would except more than `!~` does.
+            if operator.starts_with('!') && operator != "!~*" && found.iter().any(|one| has_letters(one)) {
+                return None;
+            }
+            rule.set(place, "query", with_sign(operator, found));
+        }
+        (variable, "=" | "!=") => {
+            let name = variable.strip_prefix("$arg_")?;
+            let value = plain_query(unquoted(value)).filter(|value| !value.is_empty())?;
+            if operator == "!=" && has_letters(&value) {
+                return None;
+            }
+            rule.set(place, "query", with_sign(operator, parameter(name, &value)?));
+        }
         _ => return None,
     }
     rule.set(place, "then", "deny");
@@ -42,6 +73,32 @@ pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
         _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
     }
     Some(rule)
+}
+
+fn has_letters(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+fn unquoted(text: &str) -> &str {
+    text.trim_matches('"').trim_matches('\'')
+}
+
+/// A query without wildcards.
+fn plain_query(text: &str) -> Option<String> {
+    (!text.contains(['*', '?']) && !text.starts_with('!')).then(|| text.to_owned())
+}
+
+/// The queries that have a parameter.
+fn parameter(name: &str, value: &str) -> Option<Vec<String>> {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let all = [format!("{name}={value}"), format!("*&{name}={value}")];
+    let longer = all.each_ref().map(|one| format!("{one}&*"));
+    is_plain.then(|| all.into_iter().chain(longer).collect())
+}
+
+fn with_sign(operator: &str, all: Vec<String>) -> Vec<String> {
+    let sign = if operator.starts_with('!') { "!" } else { "" };
+    all.into_iter().map(|one| format!("{sign}{one}")).collect()
 }
 
 /// `(a|b)` or `a|b`, each a text without operators.

@@ -51,7 +51,7 @@ const APACHE: Table = Table {
                    <Directory HOME/www/run.d>\nOptions +ExecCGI\n</Directory>\n\
                    <Location /cgi-bin>\nSetHandler cgi-script\nOptions +ExecCGI\n</Location>\n\
                    LimitRequestBody 10\nProxyPass /up/ balancer://back/\nProxyPreserveHost On\nRequestHeader set X-Own yes\n\
-                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\n",
+                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\nRewriteRule ^/queried/(.*)$ /scripts/env.sh?id=$1 [QSA,L]\n",
             rows: &[
                 ("pidfile", File("pid"), "PID"),
                 ("errorlog", Exists("error_log"), "there"),
@@ -112,6 +112,7 @@ const APACHE: Table = Table {
                 ("requestheader", Told("/up/a"), "x-own: yes"),
                 ("rewriteengine", Get("/rewritten"), "200 plain"),
                 ("rewriterule", Get("/rewritten"), "200 plain"),
+                ("rewriterule", Told("/queried/a%26b?c"), "QUERY_STRING=id=a%26b&c"),
                 ("fallbackresource", Get("/sub/none"), "200 other"),
                 ("customlog", File("access_log"), "\"GET /plain HTTP/1.1\" 200"),
                 ("customlog", Line, "timezone = \"local\""),

@@ -30,7 +30,7 @@ const CADDY: Table = Table {
             flags: &[],
             conf: "{\n debug\n log {\n output file HOME/access_log\n format console\n level INFO\n }\n servers {\n trusted_proxies static 192.0.2.7\n }\n}\n\
                    http://:0 {\n bind 127.0.0.1\n root * HOME/www\n encode gzip\n request_body {\n max_size 10\n }\n header X-Own yes\n\
-                   redir /old /new 301\n rewrite /rewritten /plain\n respond /gone 410\n respond /text `a text` 200\n respond /alive 200\n respond /json `{\"ok\":true}`\n error /broken 500\n abort /aborted\n\
+                   redir /old /new 301\n rewrite /rewritten /plain\n rewrite /queried /up/x?{query}&p={path}\n respond /gone 410\n respond /text `a text` 200\n respond /alive 200\n respond /json `{\"ok\":true}`\n error /broken 500\n abort /aborted\n\
                    basic_auth /private/* {\n ann $2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n }\n\
                    basicauth /locked/* {\n ann $2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n }\n\
                    handle_path /docs/* {\n root * HOME/docs\n file_server browse\n }\n\
@@ -54,6 +54,7 @@ const CADDY: Table = Table {
                 ("site header", Field("/plain", "x-own"), "yes"),
                 ("site redir", Get("/old"), "301 /new"),
                 ("site rewrite", Get("/rewritten"), "200 plain"),
+                ("site rewrite", Part("/queried?c"), "GET /x?c&p=/queried HTTP/1.1"),
                 ("site respond", Get("/gone"), "410"),
                 ("site respond", Get("/text"), "200 a text"),
                 ("site respond", Get("/alive"), "200 "),

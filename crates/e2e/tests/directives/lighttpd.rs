@@ -35,7 +35,7 @@ const LIGHTTPD: Table = Table {
                    setenv.add-response-header = ( \"X-Own\" => \"yes\" )\nsetenv.add-environment = ( \"COLOR\" => \"blue\" )\n\
                    expire.url = ( \"/near/\" => \"access plus 2 hours\" )\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"HOME/users\"\n\
                    auth.require = ( \"/private\" => ( \"method\" => \"basic\", \"realm\" => \"Own\", \"require\" => \"valid-user\" ) )\n\
-                   url.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\nurl.redirect-code = 307\nurl.rewrite-once = ( \"^/rewritten$\" => \"/plain\" )\n\
+                   url.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\nurl.redirect-code = 307\nurl.rewrite-once = ( \"^/rewritten$\" => \"/plain\", \"^/queried/([^/]+)$\" => \"/scgi/x?id=$1\" )\n\
                    $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n\
                    fastcgi.server = ( \".cgi\" => (( \"socket\" => \"HOME/fcgi.sock\" )) )\n\
                    scgi.server = ( \"/scgi/\" => (( \"socket\" => \"HOME/scgi.sock\" )) )\nvar.up = \"UPSTREAM\"\n",
@@ -72,6 +72,7 @@ const LIGHTTPD: Table = Table {
                 ("url.redirect", Get("/old/a"), "307 /new/a"),
                 ("url.redirect-code", Get("/old/a"), "307 /new/a"),
                 ("url.rewrite-once", Get("/rewritten"), "200 plain"),
+                ("url.rewrite-once", Told("/queried/a?c"), "QUERY_STRING=id=a"),
                 ("cgi.assign", Told("/cgi-bin/env"), "SCRIPT_NAME=/cgi-bin/env"),
                 ("fastcgi.server", Told("/run.cgi"), "SCRIPT_NAME=/run.cgi"),
                 ("scgi.server", Told("/scgi/a"), "REQUEST_URI=/scgi/a"),

@@ -37,7 +37,7 @@ const NGINX: Table = Table {
                    keepalive_requests 5;\n large_client_header_buffers 2 4k;\n\
                    server {\n listen 127.0.0.1:0;\n server_name a.example;\n root HOME/www;\n index other.html;\n charset koi8-r;\n\
                    etag off;\n disable_symlinks on;\n client_max_body_size 10;\n add_header X-Own yes always;\n expires 1h;\n\
-                   error_page 404 /missing.html;\n rewrite ^/old/(.*)$ /new/$1 permanent;\n\
+                   error_page 404 /missing.html;\n rewrite ^/old/(.*)$ /new/$1 permanent;\n rewrite ^/queried/([^/]+)$ /up/x?id=$1 last;\n\
                    location = /gone { return 410; }\n location /docs/ { alias HOME/docs/; }\n location /sub/ { autoindex on; }\n\
                    location /try/ { try_files $uri /other.html; }\n location /near/ { limit_req zone=one; limit_req_status 429; }\n\
                    location /counted/ { limit_conn two 5; limit_conn_status 429; limit_rate 1m; limit_rate_after 500k; }\n\
@@ -64,6 +64,7 @@ const NGINX: Table = Table {
                 ("location", Get("/gone"), "410"),
                 ("return", Get("/gone"), "410"),
                 ("rewrite", Get("/old/a"), "301 /new/a"),
+                ("rewrite", Part("/queried/a%26b?c"), "GET /x?id=a%26b&c HTTP/1.1"),
                 ("try_files", Get("/try/none"), "200 other"),
                 ("index", Get("/"), "200 other"),
                 ("autoindex", Part("/sub/"), "page.html"),
