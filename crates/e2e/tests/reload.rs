@@ -651,6 +651,24 @@ fn a_killed_serving_process_is_reported_without_the_processes_that_end_with_it()
 }
 
 #[test]
+fn a_killed_spawner_is_replaced_without_loss_to_other_requests() {
+    let (site, content) = with_long_file("[[route]]\npath = \"*.cgi\"\ncgi = true");
+    let server = site.script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\nscript'\n").start();
+    assert_eq!(server.get("/a.cgi").text(), "script");
+    let mut download = server.begin_download("/long");
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/a.txt").status, 200);
+    signal_process(server.processes("spawner")[0], Signal::KILL);
+    server.wait_for_line("error: the process that starts scripts has ended: killed by SIGKILL", TIMEOUT);
+    assert_eq!(idle.get("/a.txt").status, 200);
+    let has_scripts = || server.get("/a.cgi").status == 200;
+    assert!(wait_until(TIMEOUT, has_scripts), "{}", server.stderr());
+    server.wait_for_line("a new serving process has taken over", TIMEOUT);
+    assert!(download.read_response().body == content, "{}", server.stderr());
+    assert_eq!(idle.get("/a.txt").status, 200);
+}
+
+#[test]
 fn a_root_that_is_missing_does_not_stop_the_hosts_that_have_others() {
     let site = site("[[host]]\nnames = \"other\"\nroot = \"other\"\n").file_beside_root("other/a.txt", "b");
     let server = site.start();

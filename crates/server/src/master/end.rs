@@ -170,17 +170,28 @@ impl Master {
         }
     }
 
-    /// Returns `false` if the process was no spawner. A generation cannot serve without its spawner, and both are
-    /// replaced.
+    /// Returns `false` if the process was no spawner. A generation that serves is replaced with it, and finishes the
+    /// requests that need no script.
     fn spawner_ended(&mut self, status: WaitStatus) -> bool {
         let is_its = |g: &&mut Generation| g.spawner.is_some_and(|spawner| Some(spawner.pid) == status.pid());
         let Some(generation) = self.generations.iter_mut().find(is_its) else { return false };
         generation.spawner = None;
         // With this code, its workers have ended before it.
-        let is_expected = matches!(status, WaitStatus::Exited(_, 0));
-        if !is_expected && matches!(generation.state, State::Starting | State::Serving) {
-            log::error(format_args!("the process that starts scripts has ended: {}", exit_text(status)));
-            generation.kill();
+        if matches!(status, WaitStatus::Exited(_, 0)) {
+            return true;
+        }
+        let say =
+            || log::error(format_args!("the process that starts scripts has ended: {}", exit_text(status)));
+        match generation.state {
+            State::Starting => {
+                say();
+                generation.kill();
+            }
+            State::Serving => {
+                say();
+                self.schedule_restart();
+            }
+            State::Leaving(_) | State::Killed(_) => {}
         }
         true
     }
