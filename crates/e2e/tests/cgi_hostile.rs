@@ -526,6 +526,37 @@ fn a_new_start_cleans_up_control_groups_of_a_killed_server() {
 }
 
 #[test]
+fn scripts_run_after_a_crash_although_the_folder_of_their_control_groups_is_missing() {
+    let Some(folder) = ControlGroup::new("gone", &[]) else { return };
+    let config = format!("{CGI}cgroup = \"{}\"\n", folder.path().display());
+    let text = "print \"X-A: b\\n\\nhello\";";
+    let server = Site::new().script("a.cgi", perl(text)).config(&config).start();
+    assert_eq!(server.get("/a.cgi").text(), "hello");
+    let groups = || {
+        folder.folders().into_iter().flat_map(|of_spawner| {
+            let inside = fs::read_dir(&of_spawner).expect("it is there").flatten().map(|entry| entry.path());
+            inside.filter(|path| path.is_dir()).chain([of_spawner]).collect::<Vec<_>>()
+        })
+    };
+    // The group of a script that has just ended may still have its process.
+    let is_removed = || {
+        groups().for_each(|group| _ = fs::remove_dir(group));
+        fs::remove_dir(folder.path()).is_ok()
+    };
+    assert!(wait_until(TIMEOUT, is_removed));
+    let error = server.reload_error();
+    assert!(error.contains(&folder.path().display().to_string()), "{error}");
+    server.replace_workers();
+    assert_eq!(server.get("/a.cgi").text(), "hello");
+    server.wait_for_line("warn: scripts have no control groups of their own: cannot ", TIMEOUT);
+    fs::create_dir(folder.path()).expect("it was there");
+    server.reload();
+    assert_eq!(server.get("/a.cgi").text(), "hello");
+    assert_eq!(folder.folders().len(), 1);
+    end_with_groups(server, &folder);
+}
+
+#[test]
 fn scripts_run_without_control_groups() {
     // The server's own group holds other processes, this one among them.
     let server =

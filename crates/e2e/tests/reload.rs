@@ -669,6 +669,33 @@ fn a_killed_spawner_is_replaced_without_loss_to_other_requests() {
 }
 
 #[test]
+fn a_reload_starts_an_application_again_whose_pool_has_just_ended() {
+    let application = Folder::new();
+    let address = format!("unix:{}", application.path().join("none").display());
+    let config = format!(
+        "[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{address}\"\n\
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n[log]\nlevel = \"info\""
+    );
+    let server = site(&config).start();
+    let known = [server.processes("worker"), server.processes("spawner")].concat();
+    let pool = server.serving_pids().into_iter().find(|pid| !known.contains(pid)).expect("there is a pool");
+    // So that the master learns of both at the same time.
+    stop_process(server.pid());
+    signal_process(pool, Signal::KILL);
+    assert!(wait_until(TIMEOUT, || !runs(pool)));
+    server.signal(Signal::HUP);
+    server.signal(Signal::CONT);
+    server.wait_for_line(
+        "the process that manages the application \"app\" has ended: killed by SIGKILL",
+        TIMEOUT,
+    );
+    server.wait_for_line("the configuration has been reloaded", TIMEOUT);
+    assert!(!server.stderr().contains("nothing was changed"), "{}", server.stderr());
+    // The pool says what it cannot reach.
+    assert_eq!(server.get("/app/").status, 503);
+}
+
+#[test]
 fn a_root_that_is_missing_does_not_stop_the_hosts_that_have_others() {
     let site = site("[[host]]\nnames = \"other\"\nroot = \"other\"\n").file_beside_root("other/a.txt", "b");
     let server = site.start();

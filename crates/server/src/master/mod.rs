@@ -324,7 +324,12 @@ impl Master {
 
     /// Waits for events and handles them. Returns the exit code when the program ends.
     fn wait_and_handle(&mut self) -> Option<ExitCode> {
-        for source in self.wait() {
+        let sources = self.wait();
+        // First, so that no change is based on a child that has ended.
+        if let Some(code) = self.reap() {
+            return Some(code);
+        }
+        for source in sources {
             match source {
                 Source::Signals => self.on_signals(),
                 Source::Control => self.on_control(),
@@ -338,6 +343,7 @@ impl Master {
                 Source::Certificates => self.on_acme(),
             }
         }
+        // Again: the signal of a child that has ended meanwhile may have been read.
         if let Some(code) = self.reap() {
             return Some(code);
         }
