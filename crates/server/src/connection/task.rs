@@ -520,9 +520,7 @@ impl Task {
                 }
                 None | Some(Event::Park | Event::CheckRate | Event::TimeOut | Event::Measure) => {}
             }
-            if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
-                _ = transport.poll_discard(cx);
-            }
+            read_request_body(cx, transport, output);
             timer.as_mut().poll(cx).map(Ok)
         })
         .await
@@ -539,15 +537,11 @@ impl Task {
         }
     }
 
-    /// Sends what the stream takes. The rest of the request's body is read meanwhile: a client may read only when it
-    /// has sent all.
+    /// Sends what the stream takes.
     async fn send_some(&mut self, output: &mut Output) -> Result<Sent, Broken> {
         let Task { transport, connections, waited, .. } = self;
         poll_fn(|cx| {
-            // The response is sent even where the body cannot be read.
-            if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
-                _ = transport.poll_discard(cx);
-            }
+            read_request_body(cx, transport, output);
             poll_send(cx, transport, connections, waited, output)
         })
         .await
@@ -720,6 +714,14 @@ impl Task {
             }
             connections.keep(socket, client, http.requests, since);
         }
+    }
+}
+
+/// Reads the rest of the request's body while the response is sent: a client may read only when it has sent all. The
+/// response is sent even where the body cannot be read.
+fn read_request_body(cx: &mut Context<'_>, transport: &Transport, output: &mut Output) {
+    if !transport.is_body_read() && output.poll_request_body(cx).is_ready() {
+        _ = transport.poll_discard(cx);
     }
 }
 

@@ -28,6 +28,7 @@ use crate::request::body::RequestBody;
 use crate::request::interim::SendInterim;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{Body, BodyStream, Response};
+use crate::services::Services;
 use crate::stats::Count;
 
 pub struct StreamTask {
@@ -121,10 +122,9 @@ impl StreamTask {
         let guard = Unanswered { task: self, head: &sent, origin };
         let Shared { local, ref tls, .. } = *self.shared;
         let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
-        let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
-        let body = match body.has_content() && !is_tunnel {
-            true => RequestBody::Stream(Rc::new(body)),
-            false => RequestBody::None,
+        let body = match is_tunnel {
+            true => RequestBody::None,
+            false => self.request_body(),
         };
         let with_head = Request { head: &head, connection, interim: Some(self) };
         let response = Box::pin(connections.responder.respond(with_head, body, None));
@@ -147,15 +147,30 @@ impl StreamTask {
         body
     }
 
+    fn services(&self) -> &Services {
+        &self.shared.connections.services
+    }
+
+    fn request_body(&self) -> RequestBody {
+        let body = self.stream_body();
+        match body.has_content() {
+            true => RequestBody::Stream(Rc::new(body)),
+            false => RequestBody::None,
+        }
+    }
+
+    fn stream_body(&self) -> StreamBody {
+        StreamBody { shared: self.shared.clone(), stream: self.stream }
+    }
+
     /// The response to CONNECT. Only a destination, or an upstream that has switched the protocol, may make it a
     /// success.
     fn switch(&self, response: Response) -> Response {
-        let services = &self.shared.connections.services;
+        let services = self.services();
         match response {
             Response { body: Body::Tunnel(tunnel), .. } => {
                 services.counts.add(Count::Upgraded, 1);
-                let body = StreamBody { shared: self.shared.clone(), stream: self.stream };
-                let stream = TunnelStream::new(tunnel, body, services.site.timeouts.upgraded);
+                let stream = TunnelStream::new(tunnel, self.stream_body(), services.site.timeouts.upgraded);
                 Response { body: Body::Stream(Box::new(stream)), ..response }
             }
             response if response.status().is_successful() => {
@@ -226,10 +241,7 @@ impl StreamTask {
         cx: &mut Context<'_>,
         body: Option<&mut (dyn BodyStream + '_)>,
     ) -> Poll<Result<Next, EndReason>> {
-        // The rest of the request's body is read meanwhile: a client may read only when it has sent all.
-        if body.is_none_or(|body| body.poll_request_body(cx).is_ready()) {
-            self.shared.http2.borrow_mut().abandon_body(self.stream);
-        }
+        self.read_request_body(cx, body);
         let mut http2 = self.shared.http2.borrow_mut();
         let next = match http2.streams.get_mut(&self.stream) {
             None => return Poll::Ready(Ok(Next::End)),
@@ -253,15 +265,21 @@ impl StreamTask {
         self.poll_deadline(cx).map(Err)
     }
 
+    /// Reads the rest of the request's body while the response, of which `body` makes more, is sent: a client may read
+    /// only when it has sent all.
+    fn read_request_body(&self, cx: &mut Context<'_>, body: Option<&mut (dyn BodyStream + '_)>) {
+        if body.is_none_or(|body| body.poll_request_body(cx).is_ready()) {
+            self.shared.http2.borrow_mut().abandon_body(self.stream);
+        }
+    }
+
     /// Waits until the limits of the response grant more. The client is not awaited meanwhile.
     async fn pause(&self, until: Instant, mut body: Option<&mut (dyn BodyStream + '_)>) {
         self.enter(Phase::Respond);
-        self.shared.connections.services.counts.add(Count::ThrottlePauses, 1);
+        self.services().counts.add(Count::ThrottlePauses, 1);
         let mut timer = Box::pin(tokio::time::sleep_until(until));
         poll_fn(|cx| {
-            if body.as_deref_mut().is_none_or(|body| body.poll_request_body(cx).is_ready()) {
-                self.shared.http2.borrow_mut().abandon_body(self.stream);
-            }
+            self.read_request_body(cx, body.as_deref_mut());
             timer.as_mut().poll(cx)
         })
         .await;
@@ -270,7 +288,7 @@ impl StreamTask {
 
     async fn make_chunk(&self, body: &mut dyn BodyStream) -> Result<(), EndReason> {
         self.enter(Phase::Respond);
-        let chunk = self.unless_too_slow(body.next(&self.shared.connections.services)).await?;
+        let chunk = self.unless_too_slow(body.next(self.services())).await?;
         let chunk = chunk.map_err(|_| body.abort_reason())?;
         let trailers = if chunk.is_none() { body.take_trailers() } else { Vec::new() };
         let mut http2 = self.shared.http2.borrow_mut();
@@ -289,7 +307,7 @@ impl StreamTask {
             outgoing.and_then(|outgoing| outgoing.file().cloned())
         };
         if let Some(part) = part {
-            let bytes = part.read(&self.shared.connections.services).await?;
+            let bytes = part.read(self.services()).await?;
             self.shared.http2.borrow_mut().put_from_disk(self.stream, bytes);
         }
         Ok(())
@@ -310,7 +328,7 @@ impl StreamTask {
     }
 
     fn enter(&self, phase: Phase) {
-        self.entry.state.enter(phase, self.shared.connections.services.clock.ticks());
+        self.entry.state.enter(phase, self.services().clock.ticks());
     }
 
     /// Ready when the deadline of the present phase has passed.
@@ -339,7 +357,7 @@ impl StreamTask {
             | Phase::Linger
             | Phase::Rejected => (Count::TimeoutBody, EndReason::RequestTooSlow),
         };
-        self.shared.connections.services.counts.add(count, 1);
+        self.services().counts.add(count, 1);
         why
     }
 
