@@ -538,6 +538,13 @@ fn lighttpd_conditions_may_have_an_else_or_a_not() {
             ],
         )],
     );
+    check(
+        Web::Lighttpd,
+        &[(
+            &host("else $HTTP[\"host\"] =~ \"^(www\\.)?b\\.x$\" { server.document-root = \"/b\" }"),
+            &["root = \"/b\"", "names = [\"b.x\", \"www.b.x\"]"],
+        )],
+    );
     rule(
         "$HTTP[\"url\"] !~ \"^/open/\" { url.access-deny = ( \"\" ) }",
         &["[[host.rule]]", "path = [\"!/open/\"]", "then = \"deny\""],

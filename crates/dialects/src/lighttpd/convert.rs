@@ -183,9 +183,9 @@ fn names(operator: &str, operand: &str) -> Option<Vec<String>> {
                 let name = regex::literal(rest)?;
                 return Some(vec![name.clone(), format!("*.{name}")]);
             }
-            let all = regex::patterns(operand)?;
             let is_name = |name: &String| !name.trim_start_matches("*.").contains(['*', '?', '/']);
-            all.iter().all(is_name).then_some(all)
+            let names = |all: Option<Vec<String>>| all.filter(|all| all.iter().all(is_name));
+            names(regex::values(operand)).or_else(|| names(regex::patterns(operand)))
         }
         _ => None,
     }
