@@ -160,12 +160,21 @@ fn branch(expression: &str) -> Option<Vec<String>> {
 
 /// An expression whose dots are no operators, and stand for a character of a name.
 pub fn with_any_character(expression: &str) -> String {
+    with_dots(expression, "[^/]")
+}
+
+/// An expression whose dots stand for any character: one of a name, or a slash.
+pub fn with_any_character_or_slash(expression: &str) -> String {
+    with_dots(expression, "([^/]|/)")
+}
+
+fn with_dots(expression: &str, dot: &str) -> String {
     let mut out = String::new();
     let mut rest = expression.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '\\' => out.extend(std::iter::once(c).chain(rest.next())),
-            '.' if !matches!(rest.peek(), Some('*' | '+' | '?' | '{')) => out.push_str("[^/]"),
+            '.' if !matches!(rest.peek(), Some('*' | '+' | '?' | '{')) => out.push_str(dot),
             c => out.push(c),
         }
     }

@@ -2590,10 +2590,25 @@ fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
             &["path = \"(?i)*?css\"", "path = \"(?i)*?js\""],
         )],
     );
+    // What is denied is found with a slash in its place, too.
+    for (expression, expected) in [
+        ("~ ^/(README.md|INSTALL)$", &["/README?md", "/README/md", "/INSTALL"][..]),
+        ("~ .(?:sql)$", &["*?sql", "/**/sql"]),
+        ("~ /(.ht|conf)", &[]),
+    ] {
+        let text = format!("server {{ root /srv; location {expression} {{ deny all; }} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let paths: Vec<&str> = conversion
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'))
+            .collect();
+        assert_eq!(paths, expected, "{expression}");
+    }
     refuse(
         Web::Nginx,
         &[
-            ("server { root /srv;\nlocation ~* .(?:sql)$ { deny all; } }", 2, "location ~*"),
+            ("server { root /srv;\nlocation ~* .(?:sql)$ { allow 192.0.2.1; deny all; } }", 2, "location ~*"),
             ("server { root /srv;\nlocation ~ .css$ { proxy_pass http://a; } }", 2, "location ~"),
         ],
     );

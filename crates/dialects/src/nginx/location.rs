@@ -31,6 +31,18 @@ fn sets_only(child: &Directive) -> bool {
     child.children().iter().all(|inner| SETS.contains(&inner.name.as_str()))
 }
 
+/// Whether a location only denies, so that what it finds has to be found exactly.
+pub fn denies_only(child: &Directive) -> bool {
+    let denies = |inner: &Directive| match inner.name.as_str() {
+        "deny" => inner.arguments == ["all"],
+        "return" => matches!(inner.argument(0), "403" | "404") && inner.arguments.len() == 1,
+        _ => false,
+    };
+    let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
+    child.children().iter().any(denies)
+        && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
+}
+
 /// The location around another one.
 pub struct Outer<'o> {
     /// `None`: it is an expression, or one path.
@@ -69,7 +81,11 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
                 let text = regex::with_any_character(&text);
                 sets_only(child).then(|| regex::patterns(&text)).flatten()
             };
-            let found = regex::patterns(&text).or_else(loosely);
+            let denied = || {
+                let text = regex::with_any_character_or_slash(&text);
+                denies_only(child).then(|| regex::patterns(&text)).flatten()
+            };
+            let found = regex::patterns(&text).or_else(loosely).or_else(denied);
             let found = match outer {
                 Some(outer) => found.and_then(|all| nested(outer, &all)),
                 None => found,

@@ -7,7 +7,7 @@ use super::around::{around, is_for_locations};
 use super::cross_origin::shared;
 use super::early;
 use super::inherit::has_any;
-use super::location::{location, with_slash};
+use super::location::{denies_only, location, with_slash};
 use super::missing::{self, fallbacks, is_condition, missing, try_files};
 use super::named;
 use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
@@ -144,16 +144,9 @@ fn denies_hidden_files(child: &Directive) -> bool {
         "/\\.(?!well-known/)",
         "/\\.(?!well-known\\/).*",
     ];
-    let denies = |inner: &Directive| match inner.name.as_str() {
-        "deny" => inner.arguments == ["all"],
-        "return" => inner.arguments == ["403"] || inner.arguments == ["404"],
-        _ => false,
-    };
-    let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
     child.argument(0).starts_with('~')
         && EXPRESSIONS.contains(&&*with_slash(child.argument(1)))
-        && child.children().iter().any(denies)
-        && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
+        && denies_only(child)
 }
 
 /// Hidden files are never sent or run. Whether there are other upstreams than those of scripts, which would still have
