@@ -8,6 +8,8 @@ use site::route::{ANY_CASE, Pattern};
 const MAX_ALTERNATIVES: usize = 128;
 /// Patterns that one becomes in all ways to write its letters.
 const MAX_CASES: usize = 64;
+/// Places of a text at which a pattern may begin.
+const MAX_OVERLAPS: usize = 64;
 /// Characters of a class, such as `[op]`.
 const MAX_CLASS: usize = 8;
 /// Stands in front of the wildcard of `.+`, until it is known what precedes it.
@@ -264,8 +266,8 @@ pub fn all_beginning(text: &str, pattern: &str) -> Vec<String> {
     }
     let mut all: Vec<String> = beginning(text, pattern).into_iter().collect();
     let Some(rest) = pattern.strip_prefix("/**") else { return all };
-    let may_begin = |c: char| c == '/' || !rest.starts_with('/');
-    for (at, _) in text.char_indices().filter(|(_, c)| may_begin(*c)) {
+    let may_begin = |(_, c): &(usize, char)| rest.starts_with(*c);
+    for (at, _) in text.char_indices().filter(may_begin).take(MAX_OVERLAPS) {
         let (before, end) = text.split_at(at);
         let found = match rest.starts_with(end) {
             true if end == "/" => None,
@@ -831,5 +833,21 @@ mod tests {
         assert_eq!(exact("^/$").as_deref(), Some("/."));
         assert_eq!(exact("^old/$").as_deref(), Some("/old/."));
         assert_eq!(exact("^/old"), None);
+    }
+
+    #[test]
+    fn finds_what_a_text_has_of_a_pattern_itself() {
+        for (text, pattern, expected) in [
+            ("/b/", "/**/b/?**.php", &["/b/**/b/?**.php", "/b/?**.php"][..]),
+            ("/a/b/", "/**/b/**.php", &["/a/b/**/b/**.php", "/a/b/**.php"]),
+            ("/a/b/c/", "/**/b/**.php", &["/a/b/c/**/b/**.php", "/a/b/c/**.php"]),
+            ("/.well-known/x/", "/**/.**", &["/.well-known/x/**/.**", "/.well-known/x/**"]),
+            ("/a.b/", "/**.**/**.php", &["/a.b/**.**/**.php", "/a.b/**/**.php"]),
+            ("/B/", "(?i)/**/b/**.php", &["(?i)/b/**/b/**.php", "(?i)/b/**.php"]),
+            ("/a/", "*.php", &["/a/**/*.php"]),
+            ("/a/", "/b/", &[]),
+        ] {
+            assert_eq!(all_beginning(text, pattern), expected, "{text} {pattern}");
+        }
     }
 }
