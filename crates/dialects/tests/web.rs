@@ -569,6 +569,7 @@ fn lighttpd_conditions_may_have_an_else_or_a_not() {
         host("else $HTTP[\"host\"] =~ \"^(a|c)\\.x$\" { server.tag = \"c\" }"),
         host("$HTTP[\"host\"] == \"b.x\" { }\nelse { server.tag = \"c\" }")
             .replace(" == \"b.x\" { }\nelse", " == \"b.x\" { } else"),
+        host("else { url.access-deny = ( \"\" ) } $HTTP[\"host\"] == \"c.x\" { server.tag = \"c\" }"),
         format!("{root}\n$HTTP[\"url\"] !~ \"a\" {{ url.access-deny = ( \"\" ) }}"),
         format!("{root}\n$HTTP[\"url\"] !~ \"^/a/\" {{ server.document-root = \"/a\" }}"),
         format!("{root}\n$HTTP[\"url\"] =~ \"^/a/\" {{ }} else {{ url.access-deny = ( \"\" ) }}"),

@@ -67,17 +67,24 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     let common = host.clone();
     // The names of the conditions that an `else` is for the rest of.
     let mut before: Vec<String> = Vec::new();
+    let mut has_rest = false;
     for statement in statements {
         let Statement::When { field, operator, operand, is_else, block, place } = statement else { continue };
         if !is_host(statement) {
             if *is_else && field.is_empty() && !before.is_empty() {
                 others(block, place, &hosts, &before, &mut host, draft);
+                has_rest = true;
             }
             before.clear();
             continue;
         }
         if !*is_else {
             before.clear();
+        }
+        // Hosts of other conditions would have what the rest has, too.
+        if has_rest {
+            draft.error(place, unconverted(&format!("{field} {operator} {operand}")), ONE_CHAIN);
+            continue;
         }
         let own_names = names(operator, operand);
         let Some(own_names) = own_names.filter(|own| before.iter().all(|name| are_apart(name, own))) else {
@@ -103,6 +110,8 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     draft.hosts = hosts;
 }
 
+const ONE_CHAIN: &str = "write one chain of conditions on the host";
+
 /// An `else` without a condition, behind those of hosts: what it says is for the default host. Hosts of other conditions
 /// would have it, too.
 fn others(
@@ -114,11 +123,7 @@ fn others(
     draft: &mut Draft,
 ) {
     if hosts.iter().any(|own| own.names.iter().any(|name| !before.contains(name))) {
-        return draft.error(
-            place,
-            "an else cannot be converted",
-            "write one chain of conditions on the host",
-        );
+        return draft.error(place, "an else cannot be converted", ONE_CHAIN);
     }
     block.iter().for_each(|inner| apply(inner, &[], host, draft));
 }
