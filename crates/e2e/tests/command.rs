@@ -116,7 +116,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
     let others = other.addr().to_string();
     let table: &[(&[&str], &[&str])] = &[
         (&["missing"], &["no folder missing", "create it"]),
-        (&["page.html"], &["page.html is not a folder", "name the folder"]),
+        (&["page.html"], &["page.html is not a folder", "name the folder", "taipan -c page.html"]),
         (&["page.html/below"], &["page.html/below"]),
         (&["www", "--listen", &taken], &[&taken, "in use", "--listen"]),
         (&["www", "--listen", &others], &[&others, "in use", "--listen"]),
@@ -138,7 +138,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
             &["www", "--listen", "8080"],
             &["8080 is not an address", "write \"127.0.0.1:8080\" for this machine"],
         ),
-        (&["www", "-s", "reload"], &["-s is not a flag"]),
+        (&["www", "-s", "reload"], &["unknown flag -s", "taipan reload -c FILE"]),
         (&["www", "-l", "0.0.0.0:8123", "-l", "127.0.0.1:8123"], &["0.0.0.0:8123", "127.0.0.1:8123 overlap"]),
         (&["www", "-w", "many"], &["-w takes a number", "many"]),
         (&["chek"], &["no folder chek", "did you mean taipan check?"]),

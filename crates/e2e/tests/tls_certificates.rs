@@ -304,6 +304,16 @@ fn lists_the_certificates_that_can_be_read() {
 }
 
 #[test]
+fn the_list_of_certificates_of_a_site_without_any_says_so() {
+    let site = Site::new().config("listen = [\"127.0.0.1:0\"]\n");
+    let config = site.write_config();
+    let listed = e2e::run(["certificates".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let errors = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert!(listed.status.success() && listed.stdout.is_empty());
+    assert!(errors.starts_with("taipan: no host in ") && errors.contains(" has a certificate"), "{errors}");
+}
+
+#[test]
 fn check_shows_certificates_and_names_the_line_of_a_mistake() {
     let server = Site::new()
         .file_beside_root("a.pem", pair(&authority().server(&["localhost", "a.example"])))

@@ -206,9 +206,9 @@ pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     })?;
     match fs::read_dir(&root) {
         Ok(_) => Ok(root),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            Err(format!("{shown} is not a folder; name the folder that it is in"))
-        }
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(format!(
+            "{shown} is not a folder; name the folder that it is in, or write taipan -c {shown} if it is a configuration"
+        )),
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             Err(format!("no permission to read {shown}; run as a user who may, or change its mode"))
         }

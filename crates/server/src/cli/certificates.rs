@@ -15,7 +15,7 @@ use crate::tls::inspect::CertificateFacts;
 use crate::tls::material::Keys;
 use crate::{clock, config, terminal};
 
-/// Prints those that can be read. Fails if one of them cannot.
+/// Prints those that can be read, and says so where there are none. Fails if one of them cannot be read.
 pub fn list(path: &Path) -> ExitCode {
     let mut site = match config::load(path) {
         Ok(site) => site,
@@ -24,6 +24,11 @@ pub fn list(path: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let has_any = |host: &Host| host.tls.acme || !host.tls.certificates.is_empty();
+    if !site.hosts.iter().any(has_any) {
+        terminal::err(format_args!("taipan: no host in {} has a certificate", path.display()));
+        return ExitCode::SUCCESS;
+    }
     let mut code = ExitCode::SUCCESS;
     for host in site.hosts.iter().filter(|host| host.tls.acme) {
         if let Err(why) = show_acme(&site, host) {

@@ -453,7 +453,11 @@ impl Given {
     }
 
     fn drain(self, change: DrainChange) -> Result<Command, UsageError> {
-        self.exactly(2, "name an application and one of its addresses: taipan drain NAME ADDRESS -c FILE")?;
+        let name = self.command.name();
+        let usage = format!(
+            "{name} takes an application and one of its addresses: taipan {name} NAME ADDRESS -c FILE"
+        );
+        self.exactly(2, &usage)?;
         let source = source(self.config, self.root, self.dialect)?;
         let [application, endpoint] = texts(self.arguments)?;
         let request = Request::Drain(Drain { application, endpoint, change });
@@ -556,7 +560,7 @@ impl Given {
     }
 
     fn control(self, request: Request) -> Result<Command, UsageError> {
-        self.exactly(0, "name the configuration that the program was started with by -c FILE")?;
+        self.exactly(0, &format!("{} takes no argument but -c FILE", self.command.name()))?;
         Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
     }
 

@@ -219,6 +219,7 @@ pub(super) const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--bind", "-b", "--address", "--addr", "--host"], "write --listen ADDRESS:PORT"),
     (&["--directory", "--dir", "-d"], "name the folder alone: taipan DIR"),
     (&["--test", "-t"], "write taipan check -c FILE"),
+    (&["--signal", "-s"], "write taipan reload -c FILE, or send a signal to the program"),
     (&["-v"], "write -V or --version"),
     (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
     (
