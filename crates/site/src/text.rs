@@ -53,20 +53,18 @@ pub fn word(text: &[u8], out: &mut Vec<u8>) {
     runs(text, &WORD, out, escape_byte);
 }
 
-/// `text` on one line for people: `\`, controls, line separators and characters that change the direction of writing
-/// become `\u{h}`.
+/// `text` on one line for people: controls, line separators and characters that change the direction of writing become
+/// `\u{h}`, and so does a `\` in front of `u{`, which would look like one of them.
 pub fn line(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
-    while let Some(at) = rest.find(breaks_line) {
+    let is_escaped = |rest: &str, at: usize, char| breaks_line(char) || rest[at..].starts_with("\\u{");
+    while let Some((at, char)) = rest.char_indices().find(|(at, char)| is_escaped(rest, *at, *char)) {
         let (plain, tail) = rest.split_at(at);
         out.extend_from_slice(plain.as_bytes());
-        let mut chars = tail.chars();
-        if let Some(char) = chars.next() {
-            out.extend_from_slice(b"\\u{");
-            hex(u32::from(char), out);
-            out.push(b'}');
-        }
-        rest = chars.as_str();
+        out.extend_from_slice(b"\\u{");
+        hex(u32::from(char), out);
+        out.push(b'}');
+        rest = &tail[char.len_utf8()..];
     }
     out.extend_from_slice(rest.as_bytes());
 }
@@ -202,7 +200,7 @@ fn hex(value: u32, out: &mut Vec<u8>) {
 }
 
 fn breaks_line(char: char) -> bool {
-    char.is_control() || matches!(char, '\\' | '\u{2028}' | '\u{2029}') || turns_direction(char)
+    char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') || turns_direction(char)
 }
 
 #[cfg(test)]
@@ -260,7 +258,9 @@ mod tests {
         for (text, expected) in [
             ("site.toml:14: \"lisen\" é", "site.toml:14: \"lisen\" é"),
             ("a\nb\r\u{1b}[2J", "a\\u{a}b\\u{d}\\u{1b}[2J"),
-            ("\u{9b}\u{2028}\u{202e}\0\\", "\\u{9b}\\u{2028}\\u{202e}\\u{0}\\u{5c}"),
+            ("\u{9b}\u{2028}\u{202e}\0", "\\u{9b}\\u{2028}\\u{202e}\\u{0}"),
+            ("App\\User \\xff \\u \\", "App\\User \\xff \\u \\"),
+            ("a\\u{a}b", "a\\u{5c}u{a}b"),
         ] {
             check(|out| line(text, out), expected);
         }
