@@ -280,17 +280,20 @@ pub fn suggest(scope: Scope, name: &str, value: &toml::Value) -> String {
     if let Some((_, instead)) = ABSENT.iter().find(|(names, _)| names.contains(&name)) {
         return (*instead).to_owned();
     }
+    let distance = |key: &&ReadKey| strsim::osa_distance(key.name, &name.to_lowercase());
+    // A section is no misspelled string.
+    let fits = |key: &&ReadKey| !value.is_section() || key.kind.is_section();
+    let nearest =
+        of(scope).filter(fits).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
+    if let Some(plural) = nearest.filter(|key| key.name.strip_suffix('s') == Some(name)) {
+        return format!("did you mean \"{}\"?", plural.name);
+    }
     let elsewhere: Vec<&str> =
         Scope::ALL.into_iter().filter(|scope| find(*scope, name).is_some()).map(Scope::name).collect();
     if !elsewhere.is_empty() {
         let before = if elsewhere[0] == Scope::Top.name() { ", before the first section" } else { "" };
         return format!("it belongs to {}{before}", elsewhere.join(" or "));
     }
-    let distance = |key: &&ReadKey| strsim::osa_distance(key.name, &name.to_lowercase());
-    // A section is no misspelled string.
-    let fits = |key: &&ReadKey| !value.is_section() || key.kind.is_section();
-    let nearest =
-        of(scope).filter(fits).min_by_key(distance).filter(|key| distance(key) <= 1 + name.len().min(12) / 4);
     match nearest {
         Some(key) => format!("did you mean \"{}\"?", key.name),
         None => "remove it; the manual lists every key".to_owned(),

@@ -53,7 +53,7 @@ const NEVER_WRITTEN: [&str; 14] = [
     "error",
     "pid_file",
 ];
-const WHAT_TO_DO: &str = "move it out of the folder that is served; requests for it get 404";
+const WHAT_TO_DO: &str = "move it elsewhere; requests for it get 404";
 
 /// By root, the paths beneath it.
 type Hidden = HashMap<PathBuf, Vec<SafePath<'static>>>;

@@ -336,6 +336,10 @@ fn suggests_the_nearest_key_for_an_unknown_one() {
         ],
     );
     check_after(
+        "[[limit]]\npath = \"/a/\"\ndownload = 1",
+        &["site.toml:4: unknown key \"path\"; did you mean \"paths\"?"],
+    );
+    check_after(
         "[[route]]\npath = \"/a/\"\nhandler = \"x\"",
         &["site.toml:5: unknown key \"handler\"; use \"interpreter\""],
     );
