@@ -277,6 +277,39 @@ fn ends_a_child_that_keeps_the_output_open() {
     wait_for("the child is ended", || group(leader).is_empty());
 }
 
+/// Leaves a job in the background, which has the output and the errors of the script, and writes when `go` is there.
+const JOB: &str = "print \"X-A: b\\n\\nhello\"; sleep 1 and exit 0 if fork; chdir $ENV{DOCUMENT_ROOT}; \
+                   select(undef, undef, undef, 0.02) until -e 'go'; print 'more'; print STDERR \"of the job\\n\"; \
+                   print 'yet more'; open(my $done, '>', 'done');";
+
+#[test]
+fn keeps_jobs_in_the_background_where_a_key_says_so() {
+    // The second response is complete before its script has exited.
+    for text in [JOB, &JOB.replace("X-A: b", "Content-Length: 5")] {
+        let server = start(&format!("{CGI}background_jobs = true\n"), text);
+        let mut client = server.connect();
+        assert_eq!(client.get("/a.cgi").text(), "hello");
+        let leader = pid(&server);
+        assert_eq!(client.get("/static").text(), "still here");
+        wait_for("the script exits, and the job lives on", || group(leader).len() == 1);
+        fs::write(server.root().join("go"), "").unwrap();
+        wait_for("the job ends by itself", || server.root().join("done").exists());
+        server.wait_for_line("of the job", TIMEOUT);
+    }
+}
+
+#[test]
+fn ends_all_processes_of_a_script_whose_client_leaves_whatever_becomes_of_jobs() {
+    let text = "print \"X-A: b\\n\\nhello\"; fork; sleep 100;";
+    let server = start(&format!("{CGI}background_jobs = true\n"), text);
+    let mut client = server.connect();
+    client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+    let leader = pid(&server);
+    wait_for("it has a child", || group(leader).len() == 2);
+    drop(client);
+    wait_for("both are ended", || group(leader).is_empty());
+}
+
 #[test]
 fn streams_output_byte_by_byte() {
     let text =

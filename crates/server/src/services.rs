@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use site::memory;
 use site::model::{Route, Site};
 use taipan_http::target::SafePath;
 
@@ -43,6 +44,8 @@ pub struct Services {
     pub reporter: Option<Reporter>,
     /// Clients of the page that receive events.
     pub events: Semaphore,
+    /// Readers of what jobs in the background write.
+    pub job_readers: Semaphore,
     /// Whether the worker accepts no more.
     pub is_leaving: Cell<bool>,
     /// When the present turn of the loop began, of `clock::micros`.
@@ -76,6 +79,7 @@ impl Services {
             counts,
             reporter,
             events: Semaphore::new(EVENT_STREAMS),
+            job_readers: Semaphore::new(memory::JOB_READERS),
             is_leaving: Cell::new(false),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),

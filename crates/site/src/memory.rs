@@ -10,7 +10,7 @@ use std::path::Path;
 
 use auth::hash::MAX_MEMORY;
 
-pub use self::descriptors::{descriptors, fit, least_descriptors};
+pub use self::descriptors::{JOB_READERS, descriptors, fit, least_descriptors};
 use crate::alternates::MAX_ALTERNATES;
 use crate::authentication::{FolderPasswords, Scheme};
 use crate::authorizer::{MAX_ANSWER, MAX_ANSWERS};
@@ -579,7 +579,7 @@ mod tests {
     use auth::hash::PlainText;
     use auth::users::Users;
 
-    use super::descriptors::SCRIPT_DESCRIPTORS;
+    use super::descriptors::{JOB_DESCRIPTORS, SCRIPT_DESCRIPTORS};
     use super::*;
     use crate::authentication::Authentication;
     use crate::compress::{Codings, CompressRules};
@@ -678,6 +678,15 @@ mod tests {
         assert_eq!(total(&worst_case(&site, 2)), memory + 10 * SCRIPT + queue);
         assert_eq!(total(&descriptors(&site, 2)), open + 10 * SCRIPT_DESCRIPTORS + 2 * 2);
         assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 176 + SCRIPT_DESCRIPTORS);
+        let keeping = Site {
+            scripts: crate::model::Scripts {
+                background_jobs: crate::model::BackgroundJobs::Kept,
+                ..site.scripts.clone()
+            },
+            ..site.clone()
+        };
+        let readers = 2 * JOB_READERS as u64 * JOB_DESCRIPTORS;
+        assert_eq!(total(&descriptors(&keeping, 2)), open + 10 * SCRIPT_DESCRIPTORS + 2 * 2 + readers);
         for allowed in [100, 256, 1000, 20_000] {
             let mut fitted = site.clone();
             fit(&mut fitted, 2, allowed);

@@ -39,7 +39,7 @@ pub use route::{
     Action, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
     Listing, MetaFiles, NamedRoot, Route, Script, Special, SpecialFiles, Suffixes, Symlinks,
 };
-pub use scripts::{Account, ControlGroups, QueryArguments, Resources, Scripts};
+pub use scripts::{Account, BackgroundJobs, ControlGroups, QueryArguments, Resources, Scripts};
 
 #[derive(Debug, Clone)]
 pub struct Site {

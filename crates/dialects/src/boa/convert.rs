@@ -521,6 +521,7 @@ impl Reading<'_> {
                 "Of the whole address space, not of the data alone.",
             );
         }
+        keys.set(None, "background_jobs", true);
         self.document.section(None, "[scripts]", keys);
     }
 

@@ -506,6 +506,9 @@ impl Reading<'_> {
         let mut keys = Keys::default();
         keys.set(None, "head", HEAD_TIME);
         self.document.section(None, "[timeouts]", keys);
+        let mut keys = Keys::default();
+        keys.set(None, "background_jobs", true);
+        self.document.section(None, "[scripts]", keys);
         let sink = if self.flags.foreground { "stderr" } else { "syslog" };
         let mut keys = Keys::default();
         if self.flags.verbose {

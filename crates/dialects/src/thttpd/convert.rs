@@ -249,6 +249,7 @@ impl Reading<'_> {
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);
         keys.set(None, "nice", SCRIPT_NICE);
+        keys.set(None, "background_jobs", true);
         if let Some(limit) = limit.filter(|limit| limit.value > 0) {
             keys.set(limit.line, "processes", limit.value);
             keys.set(limit.line, "queue", 0);

@@ -503,6 +503,7 @@ impl<'r> Reading<'r> {
         if processes > 0 {
             scripts.set(line, "processes", processes);
         }
+        scripts.set(None, "background_jobs", true);
         self.document.section(None, "[scripts]", scripts);
     }
 

@@ -79,6 +79,10 @@ impl Errors {
         self.finish();
     }
 
+    pub fn is_open(&self) -> bool {
+        !matches!(self.pipe, Pipe::Closed)
+    }
+
     fn watch(&mut self) {
         if let Pipe::Unwatched(pipe) = std::mem::replace(&mut self.pipe, Pipe::Closed)
             && let Ok(pipe) = sys::watch(pipe, Interest::READABLE)

@@ -19,7 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::{FileType, Mode, fchmod, fstat};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use site::model::{Log, Scripts};
+use site::model::{BackgroundJobs, Log, Scripts};
 
 use super::allowlist::{Allowlist, Forbidden};
 use super::cgroup::Cgroup;
@@ -46,6 +46,7 @@ pub struct Settings {
     pub resources: site::model::Resources,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
+    pub background_jobs: BackgroundJobs,
     pub spool: PathBuf,
     /// Whether the worker learns of the process of each program.
     pub reports_starts: bool,
@@ -53,8 +54,13 @@ pub struct Settings {
 
 impl Settings {
     pub fn of(scripts: &Scripts, log: &Log) -> Settings {
-        let (spool, reports_starts) = (scripts.spool.clone(), log.script_starts);
-        Settings { resources: scripts.resources, grace: scripts.grace, spool, reports_starts }
+        Settings {
+            resources: scripts.resources,
+            grace: scripts.grace,
+            background_jobs: scripts.background_jobs,
+            spool: scripts.spool.clone(),
+            reports_starts: log.script_starts,
+        }
     }
 }
 
@@ -313,7 +319,10 @@ impl Groups {
             Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => {
                 Descendants::None
             }
-            _ => Descendants::Alive,
+            _ => match (self.settings.background_jobs, group.state) {
+                (BackgroundJobs::Kept, State::Running) => Descendants::Kept,
+                _ => Descendants::Alive,
+            },
         };
         if exit == Exit::Signal(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
             exit = Exit::OutOfMemory;
@@ -323,7 +332,10 @@ impl Groups {
         if is_over {
             self.remove(number);
         }
-        let descendants = if is_over { Descendants::None } else { descendants };
+        let descendants = match descendants {
+            Descendants::Alive if is_over => Descendants::None,
+            descendants => descendants,
+        };
         self.send(Event::Exited { number, exit, descendants });
     }
 
@@ -455,9 +467,11 @@ mod tests {
         use State::*;
         let alone = Step::LeaderExited(Descendants::None);
         let behind = Step::LeaderExited(Descendants::Alive);
+        let kept = Step::LeaderExited(Descendants::Kept);
         for (steps, expected) in [
             (&[alone] as &[Step], Over),
             (&[behind], LeaderExited),
+            (&[kept], Over),
             (&[Step::Terminate], Terminating),
             (&[Step::Terminate, Step::Terminate], Terminating),
             (&[Step::Terminate, alone], Over),

@@ -146,7 +146,11 @@ impl Message<'_> for Event {
         };
         let event = Encoder::new(kind).u64(self.number()).u32(value);
         match self {
-            Event::Exited { descendants, .. } => event.u32((*descendants == Descendants::Alive).into()),
+            Event::Exited { descendants, .. } => event.u32(match descendants {
+                Descendants::None => 0,
+                Descendants::Alive => 1,
+                Descendants::Kept => 2,
+            }),
             Event::SpoolOpened { file: Ok(file), .. } => event.fd(file),
             Event::Started { .. } | Event::SpoolOpened { file: Err(_), .. } => event,
         }
@@ -171,6 +175,7 @@ impl Message<'_> for Event {
         let descendants = match fields.u32()? {
             0 => Descendants::None,
             1 => Descendants::Alive,
+            2 => Descendants::Kept,
             _ => return None,
         };
         Some(Event::Exited { number, exit, descendants })
@@ -206,7 +211,7 @@ mod tests {
         let exits = [Exit::Code(0), Exit::Code(255), Exit::Signal(9), Exit::OutOfMemory, Exit::Lost];
         for exit in exits.into_iter().chain([Exit::NotStarted(libc::ENOENT)]) {
             let exited = |descendants| Event::Exited { number: 7, exit, descendants };
-            check_codec([exited(Descendants::None), exited(Descendants::Alive)]);
+            check_codec([Descendants::None, Descendants::Alive, Descendants::Kept].map(exited));
         }
         check_codec([Event::Started { number: 7, pid: 4711 }]);
         let failed = io::Error::from_raw_os_error(libc::ENOSPC);

@@ -104,6 +104,8 @@ impl fmt::Display for Exit {
 pub enum Descendants {
     None,
     Alive,
+    /// They are alive, and are left alone: jobs in the background.
+    Kept,
 }
 
 /// The worker's end. When it is dropped, the spawner ends everything that was started here.
@@ -237,10 +239,16 @@ impl Child {
         exit
     }
 
+    /// Whether it has exited, and has left jobs in the background that live on.
+    pub fn left_jobs(&self) -> bool {
+        matches!(self.exit, Some((_, Descendants::Kept)))
+    }
+
     /// Has the spawner send SIGTERM to the group, and SIGKILL after the grace.
     pub fn terminate(&self) {
         let is_first = self.termination.replace(Termination::Requested) == Termination::NotRequested;
-        if is_first && !matches!(self.exit, Some((_, Descendants::None))) {
+        let ends_more = !matches!(self.exit, Some((_, Descendants::None | Descendants::Kept)));
+        if is_first && ends_more {
             self.spawner.channel.send(Command::Terminate(self.number));
         }
     }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
-use site::model::{ControlGroups, Resources, Scripts};
+use site::model::{BackgroundJobs, ControlGroups, Resources, Scripts};
 
 use super::cgroup::{self, Cgroup};
 use super::groups::{self, Settings};
@@ -39,6 +39,7 @@ fn settings() -> Settings {
     Settings {
         resources,
         grace: Duration::from_millis(200),
+        background_jobs: BackgroundJobs::Ended,
         spool: std::env::temp_dir(),
         reports_starts: false,
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use script::environment::{Additions, Credentials};
-use site::model::{Action, Resources, Route, Script, Site};
+use site::model::{Action, BackgroundJobs, Resources, Route, Script, Site};
 use site::route::{Pattern, Routes};
 
 use crate::connection::Connections;
@@ -88,6 +88,7 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
         let settings = Settings {
             resources: Resources { files: None, ..Resources::default() },
             grace: Duration::from_millis(200),
+            background_jobs: BackgroundJobs::Ended,
             spool: site.scripts.spool.clone(),
             reports_starts: false,
         };

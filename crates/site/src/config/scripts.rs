@@ -10,7 +10,9 @@ use super::keys::Scope;
 use super::proxies;
 use super::section::Section;
 use crate::forwarding::Forwarding;
-use crate::model::{Action, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts};
+use crate::model::{
+    Action, BackgroundJobs, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts,
+};
 use crate::route::Pattern;
 use crate::upstream::Upstream;
 
@@ -27,6 +29,7 @@ pub fn scripts(top: &Section) -> Scripts {
     let Some(section) = top.section("scripts", Scope::Scripts) else { return defaults };
     let count = |name, default| section.count(name).unwrap_or(default);
     let time = |name, default: Duration| section.duration(name).unwrap_or(default);
+    let cgroups = cgroups(&section);
     Scripts {
         processes: count("processes", defaults.processes),
         queue: count("queue", defaults.queue),
@@ -36,7 +39,8 @@ pub fn scripts(top: &Section) -> Scripts {
         total: time("total", defaults.total),
         grace: time("grace", defaults.grace),
         resources: resources(&section),
-        cgroups: cgroups(&section),
+        background_jobs: background_jobs(&section, cgroups.as_ref()),
+        cgroups,
         account: account(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
         spool_bytes: section.size("spool_bytes").unwrap_or(defaults.spool_bytes),
@@ -48,6 +52,17 @@ pub fn scripts(top: &Section) -> Scripts {
         stderr_line: section.size("stderr_line").unwrap_or(defaults.stderr_line),
         sendfile: section.paths("sendfile").unwrap_or(defaults.sendfile),
     }
+}
+
+fn background_jobs(section: &Section, cgroups: Option<&ControlGroups>) -> BackgroundJobs {
+    if section.flag("background_jobs") != Some(true) {
+        return BackgroundJobs::Ended;
+    }
+    if cgroups.is_some() {
+        let what = "and \"cgroup\" exclude each other: a control group ends with its script";
+        section.reject_keys(&["background_jobs"], what, "remove one of them");
+    }
+    BackgroundJobs::Kept
 }
 
 fn resources(section: &Section) -> Resources {

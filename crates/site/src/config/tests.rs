@@ -841,7 +841,7 @@ fn leaves_out_suffixes_of_files_whose_route_responds() {
          [[route]]\npath = \"/last/\"\ntry_suffixes = [\"/\", \".d\"]",
     );
     for (path, expected) in [("/x", ".a .b, "), ("/gone", ".a, "), ("/none/x", ", "), ("/last/x", ", .d")] {
-        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap());
+        let plan = plan(&site.hosts[0], taipan_http::target::SafePath::parse(path).unwrap(), None);
         let PlannedAction::Files(files) = plan.action else { panic!("{path} has files") };
         let Suffixes { before_folder, without_folder } = &*files.suffixes;
         assert_eq!(format!("{}, {}", before_folder.join(" "), without_folder.join(" ")), expected, "{path}");
@@ -1250,6 +1250,11 @@ fn rejects_settings_with_which_a_script_cannot_run() {
     section(
         "cgroup = \"scripts\"",
         "site.toml:4: \"cgroup\" cannot be \"scripts\"; write \"auto\", or a whole path such as \"/sys/fs/cgroup/scripts.slice\"",
+    );
+    section(
+        "background_jobs = true\ncgroup = \"auto\"",
+        "site.toml:4: \"background_jobs\" and \"cgroup\" exclude each other: a control group ends with its script; \
+         remove one of them",
     );
     for (text, name) in
         [("cgroup_tasks = 9", "cgroup_tasks"), ("cgroup_memory = \"1MiB\"\ncgroup = false", "cgroup_memory")]

@@ -2,7 +2,7 @@
 
 use super::{CACHE_WRITES, Use, logs, multiplexed_requests, scripts, total, upgraded, upstream_connections};
 use crate::forward_proxy::ForwardProxy;
-use crate::model::Site;
+use crate::model::{BackgroundJobs, Site};
 use crate::tls::PrivateKeys;
 
 /// The two nested epoll instances of a worker and a copy, its eventfd, its end of the runtime's signals, and the channel
@@ -12,6 +12,10 @@ const WORKER_DESCRIPTORS: u64 = 6;
 const CHANNEL_DESCRIPTORS: u64 = 2;
 /// The three ends of a script's pipes, a spooled body, and a file that is sent in place of its output.
 pub(super) const SCRIPT_DESCRIPTORS: u64 = 5;
+/// Scripts of one worker whose jobs in the background have a reader at the same time.
+pub const JOB_READERS: usize = 16;
+/// The output of a job in the background, and its errors.
+pub(super) const JOB_DESCRIPTORS: u64 = 2;
 /// A connection, a copy of it while its socket is full, and a spooled body or a file that is sent in place of the
 /// response body.
 const UPSTREAM_DESCRIPTORS: u64 = 3;
@@ -45,6 +49,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             each: SCRIPT_DESCRIPTORS,
             count: scripts(site, workers),
         },
+        line("scripts: pipes of jobs in the background", JOB_DESCRIPTORS, job_readers(site)),
         Use {
             what: "applications: connections, a copy of each, and a body or a file",
             each: UPSTREAM_DESCRIPTORS,
@@ -71,6 +76,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
     ];
     uses.retain(|line| line.sum() > 0);
     uses
+}
+
+fn job_readers(site: &Site) -> usize {
+    let are_kept = site.has_scripts() && site.scripts.background_jobs == BackgroundJobs::Kept;
+    if are_kept { JOB_READERS } else { 0 }
 }
 
 /// The processes that each worker has a channel to.

@@ -47,6 +47,7 @@ pub struct Scripts {
     pub spool_bytes: u64,
     /// Whether the words of a query without `=` become arguments (RFC 3875 §4.4).
     pub query_arguments: QueryArguments,
+    pub background_jobs: BackgroundJobs,
     /// Lines per second of a script's standard error that are logged.
     pub stderr_lines: u32,
     /// Bytes of such a line.
@@ -89,6 +90,14 @@ pub enum QueryArguments {
     Withheld,
 }
 
+/// What becomes of processes that a script leaves behind when it exits by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundJobs {
+    /// They end with the response.
+    Ended,
+    Kept,
+}
+
 impl Default for Scripts {
     fn default() -> Scripts {
         Scripts {
@@ -105,6 +114,7 @@ impl Default for Scripts {
             spool: "/var/tmp".into(),
             spool_bytes: 256 * 1024 * 1024,
             query_arguments: QueryArguments::Withheld,
+            background_jobs: BackgroundJobs::Ended,
             stderr_lines: 10,
             stderr_line: 1024,
             sendfile: Vec::new(),

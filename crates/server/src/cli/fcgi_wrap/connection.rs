@@ -11,7 +11,7 @@ use rustix::io::{Errno, read, write};
 use rustix::net::{Shutdown, shutdown};
 use script::fastcgi::application::{Application, ApplicationError, Event, Limits, Parameters};
 use script::fastcgi::{Persistence, RequestId, Role};
-use site::model::Resources;
+use site::model::{BackgroundJobs, Resources};
 use taipan_http::status::Status;
 
 use super::program::{Program, Rejection};
@@ -79,7 +79,13 @@ pub fn serve(shared: &Shared, socket: OwnedFd) {
         let (ours, theirs) = Channel::pair()?;
         message::set_send_buffer(&ours)?;
         let (resources, spool) = (Resources::default(), std::env::temp_dir());
-        let settings = Settings { resources, grace: GRACE, spool, reports_starts: false };
+        let settings = Settings {
+            resources,
+            grace: GRACE,
+            background_jobs: BackgroundJobs::Ended,
+            spool,
+            reports_starts: false,
+        };
         // If it fails, it closes its end of the channel, which a script exchange takes for the end of the script.
         Ok((ours, spawn(Box::new(move || _ = groups::serve(theirs, settings, None, None)))?))
     };

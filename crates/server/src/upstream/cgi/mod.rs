@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use site::model::BackgroundJobs;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
 use tokio::io::Interest;
@@ -37,6 +38,8 @@ use crate::{log, sys};
 /// How long to wait for the exit of a script behind the end of its output: the output of a script that was killed is
 /// incomplete.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Bytes of a read whose output nothing needs.
+const DISCARDED: usize = 4096;
 
 /// The source of a script's standard input.
 pub enum Stdin {
@@ -242,7 +245,11 @@ impl Drop for Script {
     fn drop(&mut self) {
         self.shared.set_goal(Goal::End);
         let mut io = self.shared.io.borrow_mut();
-        io.stdout = None;
+        // For jobs that the script leaves in the background, or will leave, the monitor reads on.
+        let may_leave_jobs = io.exit.is_some() || self.shared.goal.get() == Goal::Finish;
+        if !(may_leave_jobs && keeps_jobs(&self.services)) {
+            io.stdout = None;
+        }
         // A script that is terminated would take the end of its input for that of a body that was cut. The monitor has
         // its input until it has exited.
         if self.shared.goal.get() == Goal::Finish {
@@ -266,6 +273,8 @@ impl Monitor {
     async fn run(mut self) {
         let Monitor { services, shared, child, errors, label, held } = &mut self;
         let mut expiry = pin!(sleep_until(Instant::now() + services.site.scripts.total));
+        // Output that the exchange does not need.
+        let mut rest = None;
         loop {
             let change = shared.changed.notified();
             let (goal, runs) = (shared.goal.get(), shared.exit().is_none());
@@ -274,6 +283,9 @@ impl Monitor {
             }
             if matches!(goal, Goal::End | Goal::Expire) {
                 child.terminate();
+            }
+            if goal == Goal::Finish && keeps_jobs(services) {
+                rest = rest.or_else(|| shared.io.borrow_mut().stdout.take());
             }
             tokio::select! {
                 exit = child.wait(), if runs => {
@@ -285,6 +297,7 @@ impl Monitor {
                     shared.wake_reader();
                 }
                 () = errors.take() => {}
+                output = discard(&rest) => if output == Output::Ended { rest = None },
                 () = change => {}
                 () = &mut expiry, if matches!(goal, Goal::Respond | Goal::Finish) => {
                     services.counts.add(Count::ScriptsTimeout, 1);
@@ -297,5 +310,42 @@ impl Monitor {
                 }
             }
         }
+        let rest = rest.or_else(|| shared.io.borrow_mut().stdout.take());
+        if child.left_jobs()
+            && let Some(_permit) = services.job_readers.take()
+        {
+            drain(rest, errors, expiry).await;
+        }
+    }
+}
+
+fn keeps_jobs(services: &Services) -> bool {
+    services.site.scripts.background_jobs == BackgroundJobs::Kept
+}
+
+/// Reads what jobs in the background still write, which the end of a reader would end. Their errors are logged.
+async fn drain(mut stdout: Option<AsyncFd<OwnedFd>>, errors: &mut Errors, mut expiry: Pin<&mut Sleep>) {
+    while stdout.is_some() || errors.is_open() {
+        tokio::select! {
+            output = discard(&stdout) => if output == Output::Ended { stdout = None },
+            () = errors.take() => {}
+            () = &mut expiry => return,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    More,
+    Ended,
+}
+
+/// Waits for output, and drops it. Without a pipe, the future is pending for ever.
+async fn discard(stdout: &Option<AsyncFd<OwnedFd>>) -> Output {
+    let Some(stdout) = stdout else { return std::future::pending().await };
+    let Ok(mut ready) = stdout.readable().await else { return Output::Ended };
+    match ready.try_io(|stdout| stdout.get_ref().read(&mut [0; DISCARDED])) {
+        Ok(Ok(0) | Err(_)) => Output::Ended,
+        Ok(Ok(_)) | Err(_) => Output::More,
     }
 }

@@ -2508,6 +2508,16 @@ pub static CHAPTERS: &[Chapter] = &[
                        separately.",
             },
             Key {
+                name: "background_jobs",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether processes that a script leaves behind when it has exited outlive its response, such as \
+                       `(sleep 3; reboot) &`, as with Boa, thttpd, BusyBox and most servers. Without it, they get SIGTERM. \
+                       A script that takes too long, or whose client disconnects, is ended with all its processes in \
+                       either case. Excludes `cgroup`.",
+            },
+            Key {
                 name: "query_arguments",
                 kind: Kind::Flag,
                 default: Value("false"),
