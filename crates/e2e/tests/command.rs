@@ -354,43 +354,45 @@ fn completions_work_in_their_shells() {
         assert!(output.status.success());
         home.file(&format!("taipan.{shell}"), output.stdout)
     };
-    let bash =
-        r#"source "$1"; COMP_WORDS=(taipan --li); COMP_CWORD=1; _taipan; printf '%s\n' "${COMPREPLY[@]}""#;
-    // zsh completes only in a terminal, so the test runs the completion function with a `compadd` that
-    // prints.
-    let zsh = r#"_arguments() { printf '%s\n' "$@" }; source "$1""#;
-    let fish = "source $argv[1]; complete -C 'taipan --li'";
-    for (shell, program, listed) in [
-        ("bash", bash, "--listen"),
-        (
-            "zsh",
-            zsh,
-            "*--listen[Listen on ADDRESS, such as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, \\[::\\]:8080",
-        ),
-        ("fish", fish, "--listen"),
-    ] {
+    let bash = r#"source "$1"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); _taipan; printf '%s\n' "${COMPREPLY[@]}""#;
+    // zsh completes only in a terminal, so the test runs the completion function with an `_arguments` that prints what
+    // it may complete.
+    let zsh = r#"_arguments() { printf '%s\n' "$@" }; words=("${@:2}"); source "$1""#;
+    let fish = "source $argv[1]; complete -C \"$argv[2..]\"";
+    for shell in ["bash", "zsh", "fish"] {
         let path = script(shell);
         let mut checked = tool(shell);
-        if shell == "fish" {
-            checked.arg("--no-execute").arg(&path)
-        } else {
-            checked.arg("-n").arg(&path)
-        };
-        let checked = output_of(&mut checked);
+        let checked = output_of(checked.arg(if shell == "fish" { "--no-execute" } else { "-n" }).arg(&path));
         assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {}", text(&checked.stderr));
+    }
+    let complete = |shell: &str, program: &str, typed: &[&str]| {
         let mut completed = tool(shell);
         completed.arg("-c").arg(program);
         if shell != "fish" {
             completed.arg(shell);
         }
-        let completed = output_of(completed.arg(&path).env("HOME", home.path()));
-        let found = text(&completed.stdout);
-        assert!(
-            found.lines().any(|line| line.starts_with(listed)),
-            "{shell}: {found} {}",
-            text(&completed.stderr)
-        );
+        completed.arg(home.path().join(format!("taipan.{shell}"))).args(typed);
+        let completed = output_of(completed.env("HOME", home.path()));
+        format!("{}{}", text(&completed.stdout), text(&completed.stderr))
+    };
+    let mut rows = Rows::new();
+    for (typed, offered, left_out) in [
+        (&["taipan", "--"][..], "--listen", "--rounds"),
+        (&["taipan", "check", "--"], "--config", "--listen"),
+        (&["taipan", "watch", "--"], "--client", "--json"),
+        (&["taipan", "generate", ""], "zsh", "--config"),
+        (&["taipan", "log-level", ""], "debug", "reload"),
+    ] {
+        for (shell, program) in [("bash", bash), ("zsh", zsh), ("fish", fish)] {
+            let found = complete(shell, program, typed);
+            let times = found.lines().filter(|line| line.contains(offered)).count();
+            rows.check(format!("{shell}: {typed:?}: {offered}"), times, 1);
+            rows.holds(format!("{shell}: {typed:?}"), &found, !found.contains(left_out));
+        }
     }
+    let help =
+        "*--listen[Listen on ADDRESS, such as 127.0.0.1:8080, 0.0.0.0:8080 for all of IPv4, \\[::\\]:8080";
+    rows.holds("zsh", "the help is escaped", complete("zsh", zsh, &["taipan", "--"]).contains(help));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Document;
-use super::table::{COMMANDS, EXAMPLES, FILES, FLAGS, FlagRow};
+use super::table::{COMMANDS, CommandKey, CommandRow, EXAMPLES, FILES, FLAGS, FlagRow};
 
 /// `--help`.
 pub fn help() -> String {
@@ -80,28 +80,81 @@ pub fn document(document: Document) -> String {
     }
 }
 
+/// What stands behind a command and is no file.
+const WORDS: [(CommandKey, &str); 2] =
+    [(CommandKey::Generate, "man bash zsh fish"), (CommandKey::LogLevel, "error warn info debug")];
+
+fn words_of(command: CommandKey) -> &'static str {
+    WORDS.iter().find(|(key, _)| *key == command).map_or("", |(_, words)| words)
+}
+
+/// The commands with names.
+fn named() -> impl Iterator<Item = &'static CommandRow> {
+    COMMANDS.iter().filter(|row| !row.name.is_empty())
+}
+
+fn names() -> String {
+    named().map(|row| row.name).collect::<Vec<_>>().join(" ")
+}
+
+fn flags_of(command: CommandKey) -> impl Iterator<Item = &'static FlagRow> {
+    FLAGS.iter().filter(move |flag| flag.commands.is_empty() || flag.commands.contains(&command))
+}
+
 pub(super) fn bash() -> String {
-    let mut words: Vec<String> =
-        COMMANDS.iter().map(|c| c.name.to_owned()).filter(|n| !n.is_empty()).collect();
-    for flag in FLAGS {
-        words.push(format!("--{}", flag.long));
-        words.extend(flag.short.map(|c| format!("-{c}")));
-    }
-    format!(
-        "_taipan() {{\n    COMPREPLY=($(compgen -W '{}' -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n}}\n\
-         complete -o default -F _taipan taipan\n",
-        words.join(" ")
-    )
+    let joined = |flags: &mut dyn Iterator<Item = &FlagRow>| {
+        let spellings = flags.map(|flag| match flag.short {
+            Some(short) => format!("--{} -{short}", flag.long),
+            None => format!("--{}", flag.long),
+        });
+        spellings.collect::<Vec<_>>().join(" ")
+    };
+    let case = |name: &str, command| {
+        let flags = joined(&mut flags_of(command));
+        let values = joined(&mut flags_of(command).filter(|flag| flag.value().is_some()));
+        format!("    {name}) flags='{flags}' values='{values}' words='{}' ;;\n", words_of(command))
+    };
+    let mut out = String::from(
+        "_taipan() {\n    local current=${COMP_WORDS[COMP_CWORD]} flags values words\n    case ${COMP_WORDS[1]} in\n",
+    );
+    named().for_each(|row| out.push_str(&case(row.name, row.key)));
+    out.push_str(&case("*", CommandKey::Serve));
+    _ = write!(
+        out,
+        "    esac\n    [[ $COMP_CWORD == 1 ]] && words='{}'\n    COMPREPLY=()\n    \
+         # Files are completed for values of flags, and where nothing fits.\n    \
+         [[ \" $values \" == *\" ${{COMP_WORDS[COMP_CWORD-1]}} \"* ]] && return\n    \
+         [[ $current == -* ]] && words=$flags\n    \
+         COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}}\ncomplete -o default -F _taipan taipan\n",
+        names()
+    );
+    out
 }
 
 pub(super) fn zsh() -> String {
     let mut out =
         String::from("#compdef taipan\n_taipan_commands() {\n    local -a commands\n    commands=(\n");
-    for row in COMMANDS.iter().filter(|row| !row.name.is_empty()) {
+    for row in named() {
         _ = writeln!(out, "        '{}:{}'", row.name, row.help.replace('\'', "'\\''"));
     }
-    out.push_str("    )\n    _describe -t commands command commands\n    _files -/\n}\n_arguments -s \\\n");
-    for flag in FLAGS {
+    out.push_str(
+        "    )\n    _describe -t commands command commands\n    _files -/\n}\ncase ${words[2]} in\n",
+    );
+    for row in named() {
+        let behind = match words_of(row.key) {
+            "" => "'*:argument:_files'".to_owned(),
+            words => format!("'2:argument:({words})'"),
+        };
+        zsh_case(&mut out, row.name, row.key, &format!("'1:command:_taipan_commands' {behind}"));
+    }
+    zsh_case(&mut out, "*", CommandKey::Serve, "'1:command or folder:_taipan_commands' '*:argument:_files'");
+    out.push_str("esac\n");
+    out
+}
+
+fn zsh_case(out: &mut String, name: &str, command: CommandKey, arguments: &str) {
+    _ = writeln!(out, "{name})\n    _arguments -s \\");
+    for flag in flags_of(command) {
         // A colon needs no escape between brackets.
         let help = flag.help.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]");
         let help = help.replace('\'', "'\\''");
@@ -110,27 +163,36 @@ pub(super) fn zsh() -> String {
             Some(short) => format!("{{-{short},--{}}}", flag.long),
             None => format!("--{}", flag.long),
         };
-        _ = writeln!(out, "    '*'{names}'[{help}]{value}' \\");
+        _ = writeln!(out, "        '*'{names}'[{help}]{value}' \\");
     }
-    out.push_str("    '1:command or folder:_taipan_commands' \\\n    '*:argument:_files'\n");
-    out
+    _ = writeln!(out, "        {arguments} ;;");
 }
 
 pub(super) fn fish() -> String {
     let mut out = String::new();
-    for row in COMMANDS.iter().filter(|c| !c.name.is_empty()) {
+    for row in named() {
         let help = row.help.replace('\'', "\\'");
         _ = writeln!(out, "complete -c taipan -n __fish_use_subcommand -a {} -d '{help}'", row.name);
     }
-    for flag in FLAGS {
-        let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
-        let value = if flag.value().is_some() { " -r" } else { "" };
-        _ = writeln!(
-            out,
-            "complete -c taipan -l {}{short}{value} -d '{}'",
-            flag.long,
-            flag.help.replace('\'', "\\'")
-        );
+    for row in COMMANDS {
+        let condition = match row.name {
+            "" => format!("not __fish_seen_subcommand_from {}", names()),
+            name => format!("__fish_seen_subcommand_from {name}"),
+        };
+        for flag in flags_of(row.key) {
+            let short = flag.short.map_or(String::new(), |c| format!(" -s {c}"));
+            let value = if flag.value().is_some() { " -r" } else { "" };
+            let help = flag.help.replace('\'', "\\'");
+            _ = writeln!(
+                out,
+                "complete -c taipan -n '{condition}' -l {}{short}{value} -d '{help}'",
+                flag.long
+            );
+        }
+        match words_of(row.key) {
+            "" => {}
+            words => _ = writeln!(out, "complete -c taipan -n '{condition}' -f -a '{words}'"),
+        }
     }
     out
 }
