@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port, runs,
-    stop_process,
+    Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port, output_of,
+    runs, stop_process, tool,
 };
 
 const LONG: usize = 32 * 1024 * 1024;
@@ -181,5 +181,42 @@ fn the_port_is_free_at_once_after_every_kind_of_end() {
         assert!(
             matches!(&server.addresses()[1], Address::Unix(path) if Client::unix(path).get("/a.txt").status == 200)
         );
+    }
+}
+
+/// Runs a program on a terminal of its own, closes that when the program serves, and prints how the program has ended.
+/// With `nohup` in front, SIGHUP is ignored at its start. The program then reloads, and gets SIGTERM.
+const ON_A_TERMINAL: &str = r#"
+import os, pty, signal, sys, time
+ignores, program = sys.argv[1] == "nohup", sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    if ignores:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.execv(program[0], program)
+signal.alarm(60)
+output = b""
+while b"from this machine" not in output:
+    output += os.read(terminal, 4096)
+children = lambda: open(f"/proc/{pid}/task/{pid}/children").read()
+before = children()
+os.close(terminal)
+if ignores:
+    while children() == before:
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[test]
+fn the_end_of_its_terminal_ends_the_program_unless_nohup_keeps_it() {
+    let folder = Folder::new();
+    for keeps in ["", "nohup"] {
+        let mut on_a_terminal = tool("python3");
+        on_a_terminal.args(["-c", ON_A_TERMINAL, keeps]).arg(command().get_program()).arg(folder.path());
+        let output = output_of(on_a_terminal.args(["--listen", "127.0.0.1:0"]));
+        let [printed, errors] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert_eq!(printed.trim(), "0", "{keeps}: {errors}");
     }
 }

@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
@@ -408,6 +409,15 @@ pub fn keep_from_programs(first: libc::c_uint) -> io::Result<()> {
     // SAFETY: nothing is closed, and numbers that are not open are skipped.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether a signal is ignored, as after nohup(1).
+pub fn is_ignored(signal: c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: `action` is valid for writes, and the action of the signal stays as it is.
+    let read = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: the call has succeeded, and has written it.
+    read == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Restores the default action of a signal.

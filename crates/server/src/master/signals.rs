@@ -8,6 +8,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use site::model::SignalSet;
 
 use crate::generation::INTERRUPTED;
+use crate::{sys, terminal};
 
 /// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,19 @@ const fn meaning(set: SignalSet, signal: Signal) -> Option<SignalEvent> {
     })
 }
 
-pub struct Signals(SignalFd);
+pub struct Signals {
+    descriptor: SignalFd,
+    terminal: Terminal,
+}
+
+/// What the end of the controlling terminal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Terminal {
+    /// The program ends: its window or its connection is closed.
+    EndsProgram,
+    /// Nothing: there was none, or SIGHUP was ignored, as by nohup(1).
+    Ignored,
+}
 
 impl Signals {
     /// Blocks these signals, so that they can only be read here. Children inherit the mask: when a terminal signals all
@@ -63,23 +76,36 @@ impl Signals {
         let mut set = SigSet::empty();
         SIGNALS.iter().for_each(|signal| set.add(*signal));
         set.thread_block()?;
-        Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        let terminal = match terminal::is_there() && !sys::is_ignored(Signal::SIGHUP as i32) {
+            true => Terminal::EndsProgram,
+            false => Terminal::Ignored,
+        };
+        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Signals { descriptor, terminal })
     }
 
     /// What the next pending signals mean, up to the first one that has a meaning.
     pub fn next(&self, set: SignalSet) -> Option<SignalEvent> {
         loop {
-            let signal = self.0.read_signal().ok()??.ssi_signo as i32;
+            let signal = self.descriptor.read_signal().ok()??.ssi_signo as i32;
             let signal = SIGNALS.into_iter().find(|known| *known as i32 == signal);
+            if signal == Some(Signal::SIGHUP) && self.has_lost_terminal() {
+                return Some(SignalEvent::Leave);
+            }
             if let Some(event) = signal.and_then(|signal| meaning(set, signal)) {
                 return Some(event);
             }
         }
     }
+
+    /// A shell passes its SIGHUP on, so that the sender does not tell.
+    fn has_lost_terminal(&self) -> bool {
+        self.terminal == Terminal::EndsProgram && !terminal::is_there()
+    }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
