@@ -2,13 +2,7 @@
 //! end the program.
 
 use std::fmt::Arguments;
-use std::fs::File;
 use std::io::{self, Write};
-
-/// Whether the process has a controlling terminal (tty(4)). It loses it when the terminal hangs up.
-pub fn is_there() -> bool {
-    File::open("/dev/tty").is_ok()
-}
 
 /// Writes a line to standard output.
 pub fn out(line: Arguments<'_>) {

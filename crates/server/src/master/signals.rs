@@ -8,7 +8,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use site::model::SignalSet;
 
 use crate::generation::INTERRUPTED;
-use crate::{sys, terminal};
+use crate::sys;
 
 /// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Signals {
 enum Terminal {
     /// The program ends: its window or its connection is closed.
     EndsProgram,
-    /// Nothing: there was none, or SIGHUP was ignored, as by nohup(1).
+    /// Nothing: SIGHUP was ignored, as by nohup(1).
     Ignored,
 }
 
@@ -76,9 +76,9 @@ impl Signals {
         let mut set = SigSet::empty();
         SIGNALS.iter().for_each(|signal| set.add(*signal));
         set.thread_block()?;
-        let terminal = match terminal::is_there() && !sys::is_ignored(Signal::SIGHUP as i32) {
-            true => Terminal::EndsProgram,
-            false => Terminal::Ignored,
+        let terminal = match sys::is_ignored(Signal::SIGHUP as i32) {
+            true => Terminal::Ignored,
+            false => Terminal::EndsProgram,
         };
         let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Signals { descriptor, terminal })
@@ -87,20 +87,17 @@ impl Signals {
     /// What the next pending signals mean, up to the first one that has a meaning.
     pub fn next(&self, set: SignalSet) -> Option<SignalEvent> {
         loop {
-            let signal = self.descriptor.read_signal().ok()??.ssi_signo as i32;
-            let signal = SIGNALS.into_iter().find(|known| *known as i32 == signal);
-            if signal == Some(Signal::SIGHUP) && self.has_lost_terminal() {
+            let received = self.descriptor.read_signal().ok()??;
+            let signal = SIGNALS.into_iter().find(|known| *known as u32 == received.ssi_signo);
+            // The kernel sends it when the terminal hangs up; one for a reload comes from a process.
+            let is_hangup = signal == Some(Signal::SIGHUP) && received.ssi_code == libc::SI_KERNEL;
+            if is_hangup && self.terminal == Terminal::EndsProgram {
                 return Some(SignalEvent::Leave);
             }
             if let Some(event) = signal.and_then(|signal| meaning(set, signal)) {
                 return Some(event);
             }
         }
-    }
-
-    /// A shell passes its SIGHUP on, so that the sender does not tell.
-    fn has_lost_terminal(&self) -> bool {
-        self.terminal == Terminal::EndsProgram && !terminal::is_there()
     }
 }
 
