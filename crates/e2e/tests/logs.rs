@@ -435,6 +435,25 @@ fn keeps_writing_to_a_log_that_cannot_be_reopened() {
 }
 
 #[test]
+fn reopen_says_which_log_cannot_be_opened() {
+    let server = site("access = \"./access.log\"").start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    let path = server.home().join("access.log");
+    assert!(wait_until(TIMEOUT, || path.exists()));
+    fs::rename(&path, server.home().join("old")).unwrap();
+    fs::create_dir(&path).unwrap();
+    let reopen = server.run_command(&["reopen"]);
+    let stderr = String::from_utf8_lossy(&reopen.stderr);
+    assert_eq!(reopen.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("access.log: Is a directory"), "{stderr}");
+    assert!(stderr.contains("the server continues to write to the old file"), "{stderr}");
+    fs::remove_dir(&path).unwrap();
+    assert_eq!(server.run_command(&["reopen"]).status.code(), Some(0));
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(wait_until(TIMEOUT, || fs::read_to_string(&path).is_ok_and(|log| log.contains("/a.txt"))));
+}
+
+#[test]
 fn keeps_serving_without_a_syslog_daemon() {
     let server = site("access = \"syslog\"\nerror = \"syslog\"").start();
     let mut client = server.connect();

@@ -357,7 +357,8 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
 /// Reports `dropped` lines, for which the queue was full, and `lost` lines, which could not be written.
 fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     let all = dropped + lost;
-    let text = format!("{all} log lines were dropped: the disk or the reader of a log is too slow, or full");
+    let text =
+        format!("{all} log lines were dropped: the disk or the reader of a log is too slow, full or gone");
     let line = error_line(Level::Error, &text);
     let errors = &mut sinks[ERRORS];
     let before = errors.lost();

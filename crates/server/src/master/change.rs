@@ -544,6 +544,7 @@ impl Master {
             program: _,
             descriptors: _,
             site: _,
+            pid_file: _,
             accounts: _,
             loggers_in_use: _,
             lost_loggers: _,
@@ -668,17 +669,22 @@ impl Master {
 
     /// At the start, and when its path changes: writes the PID file of the new configuration, and removes the earlier
     /// one. Errors: the file could not be written.
-    fn replace_pid_file(&self, site: &Site, cause: &Cause) -> Result<(), String> {
-        let before = self.site.as_ref().and_then(|site| site.pid_file.as_ref());
-        let now = site.pid_file.as_ref();
-        if before == now && !matches!(cause, Cause::Start) {
+    fn replace_pid_file(&mut self, site: &Site, cause: &Cause) -> Result<(), String> {
+        if self.pid_file == site.pid_file && !matches!(cause, Cause::Start) {
             return Ok(());
         }
-        let written = now.map_or(Ok(()), |path| privileged_file::write_pid_file(path));
-        if let Some(path) = before.filter(|before| Some(*before) != now) {
-            privileged_file::remove(path);
+        let before = std::mem::replace(&mut self.pid_file, site.pid_file.clone());
+        if let Some(path) = before.filter(|before| Some(before) != site.pid_file.as_ref()) {
+            privileged_file::remove(&path);
         }
-        written
+        let Some(path) = &site.pid_file else { return Ok(()) };
+        if self.control.is_none() && control::is_served(&self.options.source) {
+            let path = path.display();
+            log::warn(format_args!("the pid file {path} stays that of the taipan that serves this already"));
+            self.pid_file = None;
+            return Ok(());
+        }
+        privileged_file::write_pid_file(path)
     }
 
     /// Tells the administrator that the new generation serves.

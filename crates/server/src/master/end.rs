@@ -388,7 +388,7 @@ impl Master {
     /// Removes the sockets and the pid file.
     fn clean_up(&self) {
         self.sockets.remove_files(&Sockets::default());
-        if let Some(path) = self.site.as_ref().and_then(|site| site.pid_file.as_ref()) {
+        if let Some(path) = &self.pid_file {
             privileged_file::remove(path);
         }
     }

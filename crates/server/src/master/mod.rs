@@ -135,6 +135,8 @@ struct Master {
     starter: Option<Starter>,
     /// `None` until the first generation serves.
     site: Option<Site>,
+    /// The pid file that this program has written.
+    pid_file: Option<PathBuf>,
     /// The ids of its processes and scripts.
     accounts: Option<Accounts>,
     /// Its certificates.
@@ -283,6 +285,7 @@ impl Master {
             notify: Notify::from_environment(),
             starter,
             site: None,
+            pid_file: None,
             accounts: None,
             tls: Tls { tickets, ..Tls::default() },
             certificates: CertificateKeeper::new(),
@@ -409,7 +412,7 @@ impl Master {
                 SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
                 SignalEvent::Stop(code) => self.end_all(&MasterCommand::Stop, code),
                 SignalEvent::Reload => self.reload(Vec::new()),
-                SignalEvent::ReopenLogs => self.reopen_logs(),
+                SignalEvent::ReopenLogs => _ = self.reopen_logs(),
                 SignalEvent::Upgrade => self.upgrade(None),
                 SignalEvent::LogStats => {
                     if let Some(generation) = self.serving() {
@@ -465,8 +468,11 @@ impl Master {
                 self.drain(client, drain);
             }
             Request::Reopen => {
-                self.reopen_logs();
-                client.done("");
+                let problems = self.reopen_logs();
+                match problems.is_empty() {
+                    true => client.done(""),
+                    false => client.failed(problems.iter().map(String::as_str)),
+                }
             }
             Request::Level(level, time) => self.change_level(client, level, time),
             Request::Disconnect(selection) => self.disconnect(selection, client),
@@ -534,13 +540,16 @@ impl Master {
         self.generations.iter().find(|generation| generation.state == State::Serving)
     }
 
-    fn reopen_logs(&mut self) {
+    /// Returns the logs that cannot be opened, and why, as far as no logger writes them.
+    fn reopen_logs(&mut self) -> Vec<String> {
         self.reopen_in_loggers();
-        self.reopen(|_| true);
+        self.reopen(|_| true)
     }
 
-    /// Opens those logs again that no logger writes and that are among the selected ones, for every process.
-    fn reopen(&mut self, is_selected: impl Fn(&Sink) -> bool) {
+    /// Opens those logs again that no logger writes and that are among the selected ones, for every process. Returns
+    /// those that cannot be opened, and why.
+    fn reopen(&mut self, is_selected: impl Fn(&Sink) -> bool) -> Vec<String> {
+        let mut problems = Vec::new();
         let is_own = |sink: &Sink| !self.has_logger(sink) && is_selected(sink);
         for generation in &self.generations {
             for (number, sink) in generation.sinks.iter().enumerate().filter(|(_, sink)| is_own(sink)) {
@@ -550,11 +559,15 @@ impl Master {
                     }
                     Ok(None) => {}
                     Err(why) => {
-                        log::error(format_args!("{why}; the server continues to write to the old file"))
+                        problems.push(format!("{why}; the server continues to write to the old file"))
                     }
                 }
             }
         }
+        // Each generation has them.
+        problems.sort_unstable();
+        problems.dedup();
+        problems.iter().for_each(|why| log::error(format_args!("{why}")));
         if self.site.as_ref().is_some_and(|site| is_own(&site.log.error)) {
             self.take_error_log();
             self.send_log_to_pools();
@@ -565,5 +578,6 @@ impl Master {
         {
             change.errors = OpenSink::open(&change.site.log.error).ok();
         }
+        problems
     }
 }

@@ -175,7 +175,7 @@ impl Report {
             "log_lines_dropped",
             Type::Counter,
             "",
-            "Log lines that were dropped: the disk or the reader of a log was too slow, or full.",
+            "Log lines that were dropped: the disk or the reader of a log was too slow, full or gone.",
         );
         text.sample("log_lines_dropped_total", &[], self.counts.dropped_lines());
     }
