@@ -373,6 +373,18 @@ fn converts_caddy() {
 }
 
 #[test]
+fn the_type_of_a_text_of_caddy_is_kept() {
+    let of = |rest: &str| {
+        format!(
+            "http://a {{\nhandle /.well-known/matrix/server {{\nheader Content-Type text/own\n{rest}\n}}\n}}\n"
+        )
+    };
+    check(Web::Caddy, &[(&of("respond `{}`"), &["default_type = \"text/own\"", "respond = \"{}\""])]);
+    lacks(Web::Caddy, &[(&of("reverse_proxy b:81"), &["default_type = \"text/own\""])]);
+    refuse(Web::Caddy, &[("http://a {\nheader Content-Type text/own\nfile_server\n}\n", 2, "text/own")]);
+}
+
+#[test]
 fn paths_of_caddy_without_the_extension_of_their_file_are_converted() {
     for (tries, expected) in [
         ("{path} {path}.html", "try_suffixes = [\".html\"]"),

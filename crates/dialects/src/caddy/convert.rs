@@ -703,6 +703,13 @@ impl Site<'_> {
         host.deny_paths(|_| false);
         host.respond_without_root();
         host.redirect_to_folders(308);
+        for route in host.routes.iter_mut().filter(|route| route.get("proxy").is_some()) {
+            if route.get("default_type").is_some() {
+                let what = "the Content-Type of an upstream is not replaced";
+                self.draft.warn(&route.place(), what, "let the upstream send it");
+                route.remove("default_type");
+            }
+        }
         for route in host.routes.iter_mut().filter(|route| route.responds()) {
             ["root", "alias", "index", "listing", "fallback", "fallback_for", "try_suffixes"]
                 .iter()
