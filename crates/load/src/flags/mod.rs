@@ -281,7 +281,10 @@ fn usage(error: lexopt::Error) -> UsageError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::plan::{Arrivals, Think};
 
     fn parsed(line: &str) -> Result<Command, UsageError> {
         parse(line.split_whitespace().map(OsString::from))
