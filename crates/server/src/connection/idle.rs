@@ -8,22 +8,18 @@
 //! over stays here, too, while its client has yet to take the last response.
 
 mod http2;
+mod set;
 
-use std::cell::RefCell;
 use std::io;
 use std::mem::take;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use slab::Slab;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
+pub use self::set::IdleSet;
 use super::client::Client;
 use super::h1::{Answered, Http1, Next};
 use super::h2::{self, Http2};
@@ -32,37 +28,18 @@ use super::output::{Output, Persistence, SendError, Sent};
 use super::stream::{More, ReceivedBytes, SendStream, Socket};
 use super::task::Start;
 use super::tls::Failure;
-use super::{Deadline, Deadlines, EVICT_AFTER, PARK_AFTER, Phase};
+use super::{Deadline, Deadlines, Phase};
 use crate::clock::Ticks;
 use crate::connection::Connections;
-use crate::peer::Peer;
 use crate::services::ScratchInput;
 use crate::stats::Count;
-use crate::sys::{self, calls};
 
-/// Connections that are visited in one turn of the loop, before tasks have theirs.
-const EVENTS_PER_TURN: usize = 256;
 /// Full buffers that are read from a connection in one visit. Then it gets a task, and others have their turn.
 const READS_PER_VISIT: usize = 4;
 
 /// Bytes that the kernel may hold for a client whose connection is closed. It resets some of these connections when its
 /// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
-
-/// How long a connection must be unused for another generation to have no use of it, if it cannot be handed off: a
-/// client that has just received a response is likely to send the next request.
-const UNUSED_AFTER: Ticks = 8;
-
-/// A full table of `FEW` entries or more grows by `MANY` at once. An allocation of this size has its own mapping, uses
-/// only the pages that are written, and leaves no hole in the heap when it grows.
-const FEW: usize = 512;
-const MANY: usize = 16 * 1024;
-
-pub struct IdleSet {
-    epoll: AsyncFd<OwnedFd>,
-    entries: RefCell<Slab<IdleConnection>>,
-    events: RefCell<Vec<Event>>,
-}
 
 struct IdleConnection {
     socket: Socket,
@@ -182,177 +159,6 @@ impl IdleConnection {
         self.since = now;
         self.unsent = NonZeroU32::new(unsent);
         unsent > 0 && taken.is_none_or(|taken| deadline.is_extended_by(taken.into()))
-    }
-}
-
-impl IdleSet {
-    /// To be called within the worker's runtime.
-    pub fn open() -> io::Result<IdleSet> {
-        let epoll = sys::watch(epoll::create(CreateFlags::CLOEXEC)?, Interest::READABLE)?;
-        Ok(IdleSet { epoll, entries: RefCell::default(), events: RefCell::default() })
-    }
-
-    /// Adds a connection, until its next request comes or its deadline passes.
-    pub fn insert(&self, socket: Socket, client: Client, requests: u32, since: Ticks) -> io::Result<()> {
-        self.register(IdleConnection::new(socket, client, requests, since))
-    }
-
-    /// As `insert`, for a connection that speaks HTTP/2.
-    pub fn insert_http2(
-        &self,
-        socket: Socket,
-        client: Client,
-        http2: Box<Http2>,
-        since: Ticks,
-    ) -> io::Result<()> {
-        let requests = http2.requests();
-        self.register(IdleConnection {
-            http2: Some(http2),
-            ..IdleConnection::new(socket, client, requests, since)
-        })
-    }
-
-    /// Adds a connection after its last response, until the client closes it or receives too slowly.
-    pub fn drain(&self, socket: Socket, client: Client, now: Ticks) -> io::Result<()> {
-        let mut connection = IdleConnection::new(socket, client, 0, now);
-        connection.drain(now);
-        self.register(connection)
-    }
-
-    fn register(&self, connection: IdleConnection) -> io::Result<()> {
-        let mut entries = self.entries.borrow_mut();
-        if entries.len() == entries.capacity() && entries.len() >= FEW {
-            entries.reserve(MANY);
-        }
-        let entry = entries.vacant_entry();
-        let data = EventData::new_u64(entry.key() as u64);
-        // Edge-triggered: a visit reads all there is, and what comes later is a new edge. What has already come is
-        // reported at once.
-        let events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
-        calls::epoll_add(self.epoll.get_ref(), &connection.socket, data, events)?;
-        entry.insert(connection);
-        Ok(())
-    }
-
-    /// Closes the connections whose deadline has passed.
-    pub fn sweep(&self, connections: &Connections, now: Ticks) {
-        let (deadlines, counts) = (&connections.deadlines, &connections.services.counts);
-        let mut entries = self.entries.borrow_mut();
-        entries.retain(|_, connection| {
-            let (deadline, count) = connection.deadline(deadlines);
-            let stays =
-                now.wrapping_sub(connection.since) < deadline.ticks || connection.is_taking(deadline, now);
-            // Once, when nothing has come for a while.
-            if let Some(http2) = &mut connection.http2
-                && now.wrapping_sub(connection.since) == PARK_AFTER
-            {
-                http2.trim();
-            }
-            if !stays {
-                counts.add(count, 1);
-                if count == Count::TimeoutHandshake && !connection.socket.can_be_handed_off() {
-                    connections.log_failed_session(connection.client.peer(), &Failure::TimedOut);
-                }
-                // The kernel is not to hold what the client did not take in time.
-                if connection.unsent.is_some() {
-                    connection.socket.reset_when_closed();
-                }
-                connection.say_goodbye();
-            }
-            stays
-        });
-        if entries.is_empty() && entries.capacity() > 0 {
-            *entries = Slab::new();
-        }
-    }
-
-    /// Closes the connection that has been idle longest. `false`: none has been idle for long. A client that has just
-    /// sent a request is likely to send the next one, and must not find its connection closed.
-    pub fn evict(&self, now: Ticks) -> bool {
-        let mut entries = self.entries.borrow_mut();
-        let idle = |connection: &IdleConnection| now.wrapping_sub(connection.since);
-        let oldest = entries
-            .iter()
-            .filter(|(_, connection)| idle(connection) >= EVICT_AFTER)
-            .max_by_key(|(_, connection)| idle(connection));
-        oldest.map(|(key, _)| key).is_some_and(|key| {
-            entries.remove(key).say_goodbye();
-            true
-        })
-    }
-
-    /// Takes out all connections that may have another request. The others are closed.
-    pub fn take_all(&self) -> Vec<(Socket, Client, u32, Option<Box<Http2>>)> {
-        let entries = std::mem::take(&mut *self.entries.borrow_mut());
-        let out = |(_, connection): (usize, IdleConnection)| {
-            self.unregister(&connection.socket);
-            (connection.socket, connection.client, connection.requests, connection.http2)
-        };
-        entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
-    }
-
-    /// Closes connections that have not been used for a moment. One that awaits its first request, or the rest of a
-    /// record, is in use until its deadline: its client may be slow.
-    pub fn close_unused(&self, now: Ticks) {
-        self.entries.borrow_mut().retain(|_, connection| {
-            let is_used = connection.requests == 0
-                || connection.socket.is_within_record()
-                || now.wrapping_sub(connection.since) < UNUSED_AFTER;
-            if !is_used {
-                connection.socket.close_session();
-            }
-            is_used
-        });
-    }
-
-    /// Closes the connections that are selected by their sockets and peers. Returns how many there were.
-    pub fn disconnect(&self, is_selected: impl Fn(BorrowedFd<'_>, Peer) -> bool) -> u64 {
-        let mut ended = 0;
-        self.entries.borrow_mut().retain(|_, connection| {
-            let stays = !is_selected(connection.socket.as_fd(), connection.client.peer());
-            if !stays {
-                connection.disconnect();
-                ended += 1;
-            }
-            stays
-        });
-        ended
-    }
-
-    fn unregister(&self, socket: &Socket) {
-        // Fails only for a descriptor that is not registered.
-        _ = epoll::delete(self.epoll.get_ref(), socket);
-    }
-
-    pub fn close_all(&self) {
-        for (_, connection) in std::mem::take(&mut *self.entries.borrow_mut()) {
-            connection.socket.close_session();
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.borrow().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.borrow().is_empty()
-    }
-
-    /// Waits for events of connections, and notes them.
-    async fn poll_events(&self) -> io::Result<()> {
-        let mut ready = sys::readable(&self.epoll).await?;
-        let mut events = self.events.borrow_mut();
-        events.clear();
-        events.reserve(EVENTS_PER_TURN);
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match calls::epoll_wait(self.epoll.get_ref(), &mut events, &at_once) {
-            // As many as fit: there may be more.
-            Ok(n) if n == EVENTS_PER_TURN => {}
-            Ok(_) => ready.clear_ready(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
     }
 }
 
@@ -633,7 +439,7 @@ mod tests {
 
     use super::*;
     use crate::exchange::Responder;
-    use crate::peer::Family;
+    use crate::peer::{Family, Peer};
     use crate::services::Services;
 
     /// The client's side of a connection in the idle set.
