@@ -4,12 +4,14 @@
 //!
 //! Knows nothing of sockets: the caller passes functions that read and send.
 
+mod failure;
+mod in_kernel;
 mod signing;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::{fmt, io, mem};
+use std::{io, mem};
 
 use rustix::io::Errno;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -17,7 +19,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{Error, ExtractedSecrets, HandshakeKind, InvalidMessage};
+use rustls::{Error, HandshakeKind, InvalidMessage};
 use site::tls::PrivateKeys;
 
 use crate::background::Background;
@@ -26,17 +28,14 @@ use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::signer;
 use crate::stats::Count;
-use crate::tls::kernel::Control;
 use crate::tls::lifetime::with_end;
 use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
+pub use failure::Failure;
+use in_kernel::{KernelSession, Peer};
 use signing::{Beginning, Signing};
 
 /// The largest record: header, content, and what TLS 1.2 may add (RFC 5246 §6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
-/// Content of a record.
-const CONTENT: u64 = 16 * 1024;
-/// What is left of the largest file for which the kernel gets the keys. They suffice for eight times as much.
-const MAX_FILE: u64 = 16 << 30;
 /// Bytes that are read from a socket at once, behind an incomplete record.
 const READ: usize = 2 * MAX_RECORD;
 /// Reads in one call that bring no plaintext. Records may have no content.
@@ -89,44 +88,6 @@ impl Acceptor {
     }
 }
 
-/// Why a session has ended.
-#[derive(Debug)]
-pub enum Failure {
-    /// The client has sent these bytes, which are not TLS.
-    NotTls(Vec<u8>),
-    UnknownName,
-    /// The client has begun a handshake.
-    TimedOut,
-    /// The client has sent content on a connection that is there for a challenge.
-    NoChallenge,
-    Protocol(Error),
-    /// The server has ended it within a response.
-    Cut,
-    /// Of a session in the kernel.
-    Kernel(&'static str),
-}
-
-impl Failure {
-    /// Whether the client has been sent an alert, as a rule.
-    pub fn has_alert(&self) -> bool {
-        matches!(self, Failure::UnknownName | Failure::Protocol(_))
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::NotTls(_) => out.write_str("the client does not speak TLS"),
-            Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
-            Failure::TimedOut => out.write_str("the handshake is not complete in time"),
-            Failure::NoChallenge => out.write_str("the client sends content behind a challenge of ACME"),
-            Failure::Protocol(error) => write!(out, "{error}"),
-            Failure::Cut => out.write_str("a response is incomplete"),
-            Failure::Kernel(why) => out.write_str(why),
-        }
-    }
-}
-
 pub struct Session {
     state: State,
     shared: Rc<Shared>,
@@ -155,20 +116,6 @@ enum State {
     /// The kernel has the keys, and the socket encrypts.
     Kernel(Box<KernelSession>),
     Failed(Failure),
-}
-
-/// A session whose keys are in the kernel.
-struct KernelSession {
-    peer: Peer,
-    /// Records that were sent, and how many may be sent with the same keys (RFC 8446 §5.5).
-    records: u64,
-    limit: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Peer {
-    Open,
-    Closed,
 }
 
 struct Connection {
@@ -257,89 +204,6 @@ impl Session {
                 false
             }
         }
-    }
-
-    /// The socket encrypts and decrypts. Then what is sent and received is given to the functions for such a session.
-    pub fn is_in_kernel(&self) -> bool {
-        matches!(self.state, State::Kernel(_))
-    }
-
-    /// Whether the kernel may get the keys now, to send `left` bytes of a file. HTTP/2 has many small frames in turn,
-    /// and stays here; so does a session that has received a part of a record, or has so much to send that its keys
-    /// might have to change.
-    pub fn can_move_to_kernel(&self, left: u64) -> bool {
-        let State::Open(Connection { rustls, .. }) = &self.state else { return false };
-        let suite = rustls.negotiated_cipher_suite().map(|suite| suite.suite());
-        suite.is_some_and(|suite| self.shared.tls.kernel().has(suite))
-            && rustls.alpn_protocol() != Some(HTTP2)
-            && self.received.is_empty()
-            && left < MAX_FILE
-    }
-
-    /// Gives the keys to `set_keys`. If that fails, the session has failed, because nothing else has them.
-    pub fn move_to_kernel(
-        &mut self,
-        set_keys: impl FnOnce(&ExtractedSecrets) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let failed = State::Failed(Failure::Kernel("the kernel has not taken its keys"));
-        let connection = match mem::replace(&mut self.state, failed) {
-            State::Open(Connection { rustls, .. }) => rustls,
-            other => {
-                self.state = other;
-                return Ok(());
-            }
-        };
-        let limit = connection.negotiated_cipher_suite().and_then(|suite| suite.tls13());
-        let limit = limit.map_or(0, |suite| suite.common.confidentiality_limit);
-        let (secrets, _) = connection.dangerous_into_kernel_connection().map_err(io::Error::other)?;
-        set_keys(&secrets)?;
-        let session = KernelSession { peer: Peer::Open, records: secrets.tx.0, limit };
-        self.state = State::Kernel(Box::new(session));
-        Ok(())
-    }
-
-    /// As `receive`, of a session in the kernel. `control` receives a record that is no content. Returns 0 also when
-    /// the keys have sent so much that the connection should not continue.
-    pub fn receive_from_kernel(
-        &mut self,
-        out: &mut [u8],
-        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-        control: impl FnOnce() -> Result<Control, Errno>,
-    ) -> Result<usize, Errno> {
-        if self.has_plaintext() {
-            return Ok(self.take_plaintext(out));
-        }
-        let State::Kernel(session) = &mut self.state else { return Err(Errno::PROTO) };
-        if session.records > session.limit / 2 {
-            return Ok(0);
-        }
-        let failed = match read(out) {
-            // The next record is no content.
-            Err(Errno::IO) => match control()? {
-                Control::Ignored => return Err(Errno::INTR),
-                Control::CloseNotify => {
-                    session.peer = Peer::Closed;
-                    return Ok(0);
-                }
-                Control::Fatal(why) => why,
-            },
-            Err(Errno::BADMSG) => "the kernel cannot decrypt a record",
-            Err(Errno::MSGSIZE) => "the client has sent a record that is too large",
-            received => return received,
-        };
-        self.state = State::Failed(Failure::Kernel(failed));
-        Err(Errno::PROTO)
-    }
-
-    /// As `send`, of a session in the kernel.
-    pub fn send_by_kernel(&mut self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-        let State::Kernel(session) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
-        if session.records >= session.limit {
-            return Err(Errno::KEYEXPIRED.into());
-        }
-        let sent = send()?;
-        session.records += 1 + sent as u64 / CONTENT;
-        Ok(sent)
     }
 
     /// Bytes of records that the socket has not taken.
