@@ -1,28 +1,26 @@
 //! The entries of the cache: what a lookup has found, prepared so that it can be sent. A file has representations, each
 //! with the head of its full response.
 
+mod representation;
+mod special;
+
 use std::cell::Cell;
-use std::io::Read;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
 use site::alternates::{AlternateRules, Differences, Label};
 use site::compress::{Codings, Kept, forbids_transform};
-use site::decide::{Offer, Representation, Resource};
-use site::field_file::{self, AsIs};
-use site::image_map::ImageMap;
-use site::memory;
-use site::mime;
-use site::model::{EtagFrom, HeaderRule, Route, Special};
-use site::plan;
-use taipan_http::digits::write_hex;
-use taipan_http::etag::is_entity_tag;
+use site::decide::{Offer, Resource};
+use site::field_file;
+use site::model::{HeaderRule, Route, Special};
 use taipan_http::head::Head;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
+pub use self::representation::stat_etag;
+use self::representation::{Description, Shared, Source};
+use self::special::{prepare_as_is, prepare_image_map};
 use super::HostKey;
 use super::beneath::OpenError;
 use super::deltas::Deltas;
@@ -32,7 +30,7 @@ use super::page::{PageFile, PageOrFile, page};
 use super::{Cached, Files, is_shortage};
 use crate::encoder;
 use crate::log;
-use crate::response_head::{DatedHead, HeadWriter};
+use crate::response_head::DatedHead;
 use crate::services::Services;
 
 /// What is at a path, ready to be sent.
@@ -350,65 +348,6 @@ struct Prepared {
     deltas: Option<Rc<Deltas>>,
 }
 
-/// A file that is a whole response. Errors: what is wrong with it.
-fn prepare_as_is(
-    services: &Services,
-    host: HostKey,
-    path: &SafePath<'_>,
-    found: &Found,
-    selected: &[SelectedField],
-) -> Result<Prepared, String> {
-    let route = services.route(host.host(), path);
-    let content = found.variants.first().and_then(|plain| plain.body.as_deref());
-    let content = content.ok_or_else(|| format!("{} is larger than 1 MiB", found.name))?;
-    let AsIs { status, fields, content } =
-        field_file::as_is(content).map_err(|mistake| format!("{}, {mistake}", found.name))?;
-    let value = |name: &str| {
-        fields.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
-    };
-    let mut head = HeadWriter::new(services, Some(route), status);
-    for (name, value) in &fields {
-        head = head.field(name, value);
-    }
-    if value("content-type").is_none() && !content.is_empty() {
-        let plain = found.name.strip_suffix(".asis").unwrap_or(&found.name);
-        head = head.field("Content-Type", route.files.types.lookup(plain));
-    }
-    if value("cache-control").is_none() {
-        head = head.optional("Cache-Control", services.cache_control(host.host(), path));
-    }
-    for (name, own) in selected {
-        // A list: other values remain.
-        if *name == "Vary" || value(&name.to_ascii_lowercase()).is_none() {
-            head = head.field(name, own);
-        }
-    }
-    let size = content.len() as u64;
-    let head = if status.allows_body() { head.length(size) } else { head };
-    let (head, resource) = match status {
-        Status::OK => {
-            let etag = value("etag").filter(|tag| is_entity_tag(tag)).map(Box::from);
-            let modified =
-                value("last-modified").and_then(|date| taipan_http::date::parse(date, services.clock.now()));
-            let representation =
-                Representation { coding: Coding::Identity, size: Some(size), etag, modified };
-            (head.field("Accept-Ranges", "bytes"), Resource::File(vec![representation], Offer::Nothing))
-        }
-        _ => (head, Resource::Fixed),
-    };
-    let response = DatedHead::new(head.finish_with(content), &services.clock);
-    let prepared = vec![PreparedRepresentation { response, content: Content::Inline }];
-    Ok(Prepared { resource, prepared, deltas: None })
-}
-
-/// Errors: what is wrong with the file.
-fn prepare_image_map(found: &Found) -> Result<Prepared, String> {
-    let content = found.variants.first().and_then(|plain| plain.body.as_deref());
-    let content = content.ok_or_else(|| format!("{} is larger than 64 KiB", found.name))?;
-    let map = ImageMap::parse(content).map_err(|mistake| format!("{}, {mistake}", found.name))?;
-    Ok(Prepared { resource: Resource::ImageMap(Arc::new(map)), prepared: Vec::new(), deltas: None })
-}
-
 /// `path` is the path of the request. Errors: what is wrong with the metafile.
 fn prepare(
     services: &Services,
@@ -491,67 +430,6 @@ fn selected(
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// What the name of a file says.
-struct Description {
-    content_type: String,
-    content_language: Option<String>,
-    /// The URL of an alternate, which is always the same one.
-    content_location: Option<String>,
-    /// The fields of its metafile.
-    further: Vec<(String, Vec<u8>)>,
-}
-
-impl Description {
-    /// `name` is that of the file that stands for `path`.
-    fn new(services: &Services, host: HostKey, path: &SafePath<'_>, name: &str, label: Label) -> Description {
-        let files = &services.route(host.host(), path).files;
-        let content_language = files.alternates.language(label).map(str::to_owned);
-        let Some((_, plain)) = files.alternates.parse(name) else {
-            let content_type = files.types.lookup(name).to_owned();
-            return Description {
-                content_type,
-                content_language,
-                content_location: None,
-                further: Vec::new(),
-            };
-        };
-        let content_type = match files.alternates.charset(label) {
-            Some(charset) => mime::with_charset(files.types.lookup(&plain), charset),
-            None => files.types.lookup(&plain).to_owned(),
-        };
-        let rewritten = plan::rewritten(services.site.hosts.at(host.host()), path);
-        let content_location = file_at(rewritten.as_ref().unwrap_or(path), name).map(|file| {
-            let mut location = String::from("/");
-            encode_path(file.as_str(), &mut location);
-            location
-        });
-        Description { content_type, content_language, content_location, further: Vec::new() }
-    }
-
-    /// With the type that the metafile says.
-    fn with_type(mut self) -> Description {
-        let own =
-            self.further("content-type").and_then(|value| std::str::from_utf8(value).ok()).map(str::to_owned);
-        if let Some(own) = own {
-            self.content_type = own;
-        }
-        self
-    }
-
-    /// The value of a field of the metafile.
-    fn further(&self, name: &str) -> Option<&[u8]> {
-        self.further
-            .iter()
-            .find(|(other, _)| other.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_slice())
-    }
-
-    /// A value that the metafile does not replace.
-    fn own<'v>(&self, name: &str, value: Option<&'v str>) -> Option<&'v str> {
-        value.filter(|_| self.further(name).is_none())
-    }
-}
-
 /// The largest file of which compressed copies are kept: what a strong level makes of it takes a second.
 const LARGEST_KEPT: u64 = 8 * 1024 * 1024;
 /// Such a file takes at most this fraction of the cache.
@@ -578,131 +456,4 @@ fn forbids(route: &Route, cache_control: Option<&str>) -> bool {
     let fields = route.headers.iter().filter_map(HeaderRule::field);
     let set = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cache-control")).map(|(_, value)| value);
     set.chain(cache_control).any(|value| forbids_transform(value.as_bytes()))
-}
-
-/// The file of one or two representations.
-struct Source {
-    stamp: Stamp,
-    file: Option<Rc<OpenFile>>,
-    body: Option<Vec<u8>>,
-}
-
-/// What the representations of one file have in common.
-struct Shared<'a> {
-    services: &'a Services,
-    route: &'a Route,
-    described: &'a Description,
-    cache_control: Option<&'a str>,
-    vary: Option<String>,
-    /// The value of `Use-As-Dictionary` (RFC 9842 §2.1).
-    dictionary: Option<String>,
-}
-
-impl Shared<'_> {
-    /// The file as it is.
-    fn unchanged(&self, source: Source, coding: Coding) -> (Representation, PreparedRepresentation) {
-        let representation = self.representation(&source, coding, Some(source.stamp.size), "");
-        let limit = self.services.site.cache.file;
-        let body = source.body.as_deref().filter(|body| body.len() as u64 <= limit);
-        let content = match (body, source.file) {
-            (None, Some(file)) => Content::File(file),
-            _ => Content::Inline,
-        };
-        let prepared = self.finish(&representation, body.unwrap_or_default(), content);
-        (representation, prepared)
-    }
-
-    /// The representation without coding of a file that exists only as gzip.
-    fn inflated(&self, gzip: &Source) -> (Representation, PreparedRepresentation) {
-        let limit = memory::RESPONSE.max(self.services.site.cache.file);
-        let plain = gzip.body.as_ref().and_then(|body| inflate(body, limit));
-        let size = plain.as_ref().map(|body| body.len() as u64);
-        let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
-        let content = match (&plain, &gzip.file) {
-            (None, Some(file)) => Content::Inflated(file.clone()),
-            _ => Content::Inline,
-        };
-        let prepared = self.finish(&representation, &plain.unwrap_or_default(), content);
-        (representation, prepared)
-    }
-
-    /// `suffix` ends the entity tag.
-    fn representation(
-        &self,
-        source: &Source,
-        coding: Coding,
-        size: Option<u64>,
-        suffix: &str,
-    ) -> Representation {
-        let stamp = &source.stamp;
-        let etag = match (self.route.files.etag, &source.body) {
-            (EtagFrom::Off, _) => None,
-            (EtagFrom::Content, Some(body)) => Some(content_etag(body, suffix).into_bytes()),
-            (EtagFrom::Stat | EtagFrom::Content, _) => Some(stat_etag(stamp, suffix)),
-        };
-        Representation {
-            coding,
-            size,
-            etag: etag.map(Vec::into_boxed_slice),
-            modified: Some(stamp.modified_seconds()),
-        }
-    }
-
-    fn finish(
-        &self,
-        representation: &Representation,
-        body: &[u8],
-        content: Content,
-    ) -> PreparedRepresentation {
-        let Representation { coding, size, etag, modified } = representation;
-        let Description { content_language, content_location, .. } = self.described;
-        let (language, location) = (content_language.as_deref(), content_location.as_deref());
-        let head = HeadWriter::new(self.services, Some(self.route), Status::OK)
-            .field("Content-Type", &self.described.content_type)
-            .optional("Content-Language", self.described.own("content-language", language))
-            .optional("Content-Location", self.described.own("content-location", location))
-            .optional("Last-Modified", modified.map(|t| self.services.past(t)).map(taipan_http::date::format))
-            .optional("ETag", etag.as_deref())
-            .optional("Cache-Control", self.cache_control)
-            .optional("Content-Encoding", (*coding != Coding::Identity).then(|| coding.as_str()))
-            .optional("Vary", self.vary.as_deref())
-            .optional("Use-As-Dictionary", self.dictionary.as_deref());
-        let is_applied =
-            |name: &str| ["content-type", "cache-control"].iter().any(|a| a.eq_ignore_ascii_case(name));
-        let further = self.described.further.iter().filter(|(name, _)| !is_applied(name));
-        let head = further.fold(head, |head, (name, value)| head.field(name, value));
-        let head = match *size {
-            Some(size) => head.field("Accept-Ranges", "bytes").length(size),
-            None => head,
-        };
-        let response = DatedHead::new(head.finish_with(body), &self.services.clock);
-        PreparedRepresentation { response, content }
-    }
-}
-
-/// `None`: it inflates to more than `limit` bytes, or is not gzip.
-fn inflate(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
-    let mut plain = Vec::new();
-    let read = MultiGzDecoder::new(gzip).take(limit + 1).read_to_end(&mut plain);
-    (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
-}
-
-/// The entity tag by the attributes of a file.
-pub fn stat_etag(stamp: &Stamp, suffix: &str) -> Vec<u8> {
-    let mut tag = Vec::with_capacity(64);
-    tag.push(b'"');
-    write_hex(stamp.inode, &mut tag);
-    tag.push(b'-');
-    write_hex(stamp.size, &mut tag);
-    tag.push(b'-');
-    // All of the nanoseconds from 1970 to 2554.
-    write_hex(stamp.modified as u64, &mut tag);
-    tag.extend_from_slice(suffix.as_bytes());
-    tag.push(b'"');
-    tag
-}
-
-/// A hash of 128 bits, so that machines with the same files have the same entity tags.
-fn content_etag(body: &[u8], suffix: &str) -> String {
-    format!("\"{:032x}{suffix}\"", twox_hash::XxHash3_128::oneshot(body))
 }
