@@ -1,9 +1,9 @@
 //! The parser: arguments → command, or the mistake in them.
 
+mod values;
+
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ use site::host::HostAddress;
 use site::model::Level;
 use site::watch::Filter;
 
+use self::values::{
+    dialect, dialects, host_name, ip_address, number, server_address, socket_address, text, texts, time,
+    url_path,
+};
 use super::table::{
     BCRYPT_COST, COMMANDS, CommandKey, FLAGS, FOREIGN_COMMANDS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME,
     PERSONALITIES, RETRY_AFTER, SHA_CRYPT_ROUNDS, Switch, Value,
@@ -24,7 +28,7 @@ use super::{
     Command, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Report, Resolve,
     Scripts, Serve, TopMode, UsageError, Wrap,
 };
-use crate::control::{Drain, DrainChange, MAX_LEVEL_TIME, MaintenanceAct, Request, SiteSource};
+use crate::control::{Drain, DrainChange, MaintenanceAct, Request, SiteSource};
 use crate::process::ipc::{Form, Syntax};
 
 /// The arguments, before they are checked.
@@ -245,19 +249,6 @@ fn inputs(arguments: Vec<OsString>) -> Vec<PathBuf> {
         true => vec![PathBuf::from("-")],
         false => arguments.into_iter().map(PathBuf::from).collect(),
     }
-}
-
-/// At least a second, and at most a day.
-fn time(value: OsString, typed: &str) -> Result<Duration, UsageError> {
-    let text = text(value)?;
-    let time = site::config::duration(&text)
-        .filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LEVEL_TIME);
-    time.ok_or_else(|| UsageError(format!("{typed} needs a time from 1s to 24h, such as 10m, not {text}")))
-}
-
-fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
-    let text = text(value)?;
-    text.parse().map_err(|_| UsageError(format!("{text} is no address with a port, such as 127.0.0.1:53")))
 }
 
 /// The only one of flags that exclude one another.
@@ -603,17 +594,6 @@ fn configuration(file: PathBuf, dialect: Option<Dialect>) -> Result<SiteSource, 
     })
 }
 
-/// The names of the dialects, for a message.
-fn dialects() -> String {
-    Dialect::ALL.map(Dialect::name).join(", ")
-}
-
-fn dialect(value: OsString) -> Result<Dialect, UsageError> {
-    let name = text(value)?;
-    Dialect::from_name(&name)
-        .ok_or_else(|| UsageError(format!("there is no dialect \"{name}\"; there are: {}", dialects())))
-}
-
 /// What to write instead of `name`, if `name` resembles a command.
 pub fn advice(name: &str) -> Option<String> {
     let foreign = FOREIGN_COMMANDS.iter().find(|(names, _)| names.contains(&name));
@@ -624,77 +604,6 @@ pub fn advice(name: &str) -> Option<String> {
     let commands = COMMANDS.iter().map(|command| command.name).filter(|command| !command.is_empty());
     let nearest = commands.min_by_key(|command| distance(command))?;
     (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
-}
-
-/// The first `N` arguments. An absent one is empty.
-fn texts<const N: usize>(arguments: Vec<OsString>) -> Result<[String; N], UsageError> {
-    let mut texts = [const { String::new() }; N];
-    for (own, argument) in texts.iter_mut().zip(arguments) {
-        *own = text(argument)?;
-    }
-    Ok(texts)
-}
-
-fn text(value: OsString) -> Result<String, UsageError> {
-    value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
-}
-
-/// A path of a URL in the form in which stored responses have it: normalized, and with what is not ASCII encoded.
-fn url_path(given: &str) -> Result<String, UsageError> {
-    let mut path = String::new();
-    for c in given.chars() {
-        match c {
-            '!'..='~' => path.push(c),
-            ' ' => path.push_str("%20"),
-            _ => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| _ = write!(path, "%{byte:02X}")),
-        }
-    }
-    if !path.starts_with('/') {
-        return Err(UsageError(format!(
-            "\"{}\" is not a path: it does not begin with a slash",
-            given.escape_debug()
-        )));
-    }
-    let (name, query) = path.split_once('?').map_or((&*path, None), |(name, query)| (name, Some(query)));
-    let name = taipan_http::target::normalized(name);
-    Ok(query.map_or_else(|| name.clone().into_owned(), |query| format!("{name}?{query}")))
-}
-
-fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
-    let address = text(value)?;
-    let wrong = |_| UsageError(format!("\"{}\" is not an IP address", address.escape_debug()));
-    address.parse().map_err(wrong)
-}
-
-/// An address, perhaps with a port.
-fn server_address(value: OsString) -> Result<HostAddress, UsageError> {
-    let address = text(value)?;
-    let wrong = || UsageError(format!("\"{}\" is not the address of a server", address.escape_debug()));
-    HostAddress::parse(&address).ok_or_else(wrong)
-}
-
-/// The name of a host, without a port.
-fn host_name(value: OsString) -> Result<String, UsageError> {
-    let name = text(value)?;
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    match name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.len() <= 253
-        && name.chars().all(is_of_name)
-        && name.split('.').all(|label| (1..=63).contains(&label.len()))
-    {
-        true => Ok(name),
-        false => {
-            Err(UsageError(format!("--tls takes the name of a host, such as example.org, not \"{name}\"")))
-        }
-    }
-}
-
-fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<usize, UsageError> {
-    let value = text(value)?;
-    value.parse().ok().filter(|n| among.contains(n)).ok_or_else(|| {
-        let (least, most) = (among.start(), among.end());
-        UsageError(format!("{flag} takes a number from {least} to {most}, not \"{value}\""))
-    })
 }
 
 fn unknown(flag: &str) -> UsageError {
