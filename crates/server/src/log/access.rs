@@ -1,33 +1,31 @@
 //! The access log of a worker. The fields of a line are copied when the response is made, and the line is written when
 //! the response has been sent or has failed. Once the buffers have grown, a line allocates nothing.
 
+mod client_errors;
+mod records;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::rc::Rc;
 
-use site::client_errors;
 use site::disconnect::ConnectionId;
-use site::host::Hosts;
 use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
 use site::log_selection::LogSelection;
-use site::memory;
-use site::model::{ErrorFormat, Level, LogFormat, LoggedClients, LoggedHost, Site};
+use site::model::{LogFormat, LoggedClients, LoggedHost, Site};
 use site::span;
 use site::zones::{Zones, ZonesOf};
-use taipan_http::digits::write_ip;
-use taipan_http::fields::is_name;
-use taipan_http::head::{Head, Version};
+use taipan_http::head::Head;
 use taipan_http::response::ResponseHead;
-use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use tokio::sync::Notify;
 
+use self::client_errors::ClientErrors;
+pub use self::records::Records;
+use self::records::{Delivered, Item, Kept, PendingResponse};
 use super::recent::Recent;
 use super::upstream::UpstreamLog;
 use super::{Block, EndReason, LOGS};
-use crate::buffer::append;
 use crate::client_names::ClientNames;
 use crate::clock;
 use crate::destination::DestinationId;
@@ -35,7 +33,7 @@ use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 use crate::stats::{Count, Counts, Exemplar, Exemplars};
 use crate::trace::{Trace, Tracer};
-use crate::watch::{Answered, Ended, Watched, Watches};
+use crate::watch::{Watched, Watches};
 
 /// Lines are sent to the log thread when they have this many bytes, or after `FLUSH_AFTER`.
 const BLOCK: usize = 32 * 1024;
@@ -67,40 +65,6 @@ pub struct AccessLogs {
     client_errors: Option<ClientErrors>,
 }
 
-/// Lines of the error log about requests that got a status from 400 to 499.
-struct ClientErrors {
-    hosts: Hosts,
-    format: ErrorFormat,
-    host: LoggedHost,
-    lines: RefCell<(Buffer, TimeText)>,
-}
-
-/// A request whose response is being sent.
-struct PendingResponse {
-    /// Of `clock::micros`.
-    began: u64,
-    /// In `Recent`.
-    number: u64,
-    /// Bytes of the response's head, and of its content. `None`: they are known when it has been sent.
-    head: u64,
-    length: Option<u64>,
-    status: Status,
-    zones: ZonesOf,
-    /// Its index in `Kept::items`. `None`: it has no line.
-    item: Option<u32>,
-}
-
-/// What was sent of a response.
-struct Delivered {
-    /// Bytes of its head and of its content.
-    whole: u64,
-    /// Bytes of its content.
-    body: u64,
-    is_complete: bool,
-}
-
-const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
-
 struct Lines {
     buffer: Buffer,
     format: LogFormat,
@@ -114,59 +78,6 @@ struct Buffer {
     sink: usize,
     bytes: Vec<u8>,
     count: u64,
-}
-
-/// The log fields of requests whose responses are being sent.
-#[derive(Default)]
-pub struct Records {
-    /// `None`: there are none yet. Boxed, because it moves with its output.
-    kept: Option<Box<Kept>>,
-}
-
-#[derive(Default)]
-struct Kept {
-    /// Each response, also one without a line.
-    pending: Vec<PendingResponse>,
-    bytes: Vec<u8>,
-    items: Vec<Item>,
-    watched: RefCell<Vec<WatchedItem>>,
-}
-
-/// A request that is watched.
-struct WatchedItem {
-    /// In `Recent`.
-    number: u64,
-    watched: Box<Watched>,
-    rule: Option<&'static Rule>,
-    upstream: Option<Rc<UpstreamLog>>,
-}
-
-/// What a line has of a request, apart from its `PendingResponse`. Texts are ranges of `Kept::bytes`.
-struct Item {
-    log: usize,
-    client: Client,
-    time: i64,
-    request: Option<(Range<usize>, Range<usize>, Version)>,
-    host: Range<usize>,
-    /// The bytes behind the host that are the field `X-Forwarded-For`. `None`: the log does not have it.
-    forwarded_for: Option<u16>,
-    user: Option<Range<usize>>,
-    referer: Option<Range<usize>>,
-    user_agent: Option<Range<usize>>,
-    /// Why the request stayed incomplete.
-    ended: Option<EndReason>,
-    /// The rule that the request broke.
-    why: Option<&'static Rule>,
-    tls: Option<Rc<TlsFacts>>,
-    /// Whether the request came before the end of the handshake.
-    is_early: bool,
-    /// `None`: the request was sent to no application.
-    upstream: Option<Rc<UpstreamLog>>,
-    cache: Option<&'static str>,
-    /// `None`: requests have no trace.
-    trace: Option<Box<Trace>>,
-    /// The file that the request was for, or nothing. `None`: the error log has no line of it.
-    error: Option<Box<str>>,
 }
 
 impl AccessLogs {
@@ -458,45 +369,6 @@ impl AccessLogs {
     }
 }
 
-impl ClientErrors {
-    /// `None`: the error log has no line of them.
-    fn of(site: &Site) -> Option<ClientErrors> {
-        let host = site.log.client_errors?;
-        let time = TimeText::new(0, site.log.errors.zone.clone());
-        // Without a log thread, nothing writes the lines.
-        LOGS.get()?;
-        Some(ClientErrors {
-            hosts: site.hosts.clone(),
-            format: site.log.errors.format,
-            host,
-            lines: RefCell::new((Buffer::of(super::ERRORS), time)),
-        })
-    }
-
-    /// What the request was for. Empty: no file.
-    #[cold]
-    #[inline(never)]
-    fn file(&self, request: &LoggedRequest<'_>) -> Box<str> {
-        let file = |head| client_errors::file(&self.hosts, request.host, head, request.server());
-        let file = request.head.and_then(file);
-        file.map_or_else(Default::default, |file| file.to_string_lossy().into())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write(&self, line: &Line<'_>, file: &str, begun: &Notify) {
-        if !super::is_written(Level::Warn) {
-            return;
-        }
-        let (buffer, time) = &mut *self.lines.borrow_mut();
-        buffer.add(begun, |bytes| {
-            let file = Some(file).filter(|file| !file.is_empty());
-            log_line::client_error(self.format, self.host, line, file, time, bytes);
-            1
-        });
-    }
-}
-
 impl Buffer {
     fn of(sink: usize) -> Buffer {
         Buffer { sink, bytes: Vec::new(), count: 0 }
@@ -565,180 +437,6 @@ impl LoggedRequest<'_> {
     /// The address that the connection was made to. `None`: a Unix socket, or it is not known.
     fn server(&self) -> Option<IpAddr> {
         self.destination.address().map(|address| address.ip())
-    }
-}
-
-impl Records {
-    #[inline]
-    pub fn clear(&mut self) {
-        if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.pending.is_empty()) {
-            kept.pending.clear();
-            kept.bytes.clear();
-            kept.items.clear();
-            kept.watched.get_mut().clear();
-        }
-    }
-
-    /// Have they reached the limit of one connection?
-    #[inline]
-    pub fn are_full(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.pending.len() >= memory::LOG_RECORDS as usize)
-    }
-
-    /// Sets why the last request stayed incomplete.
-    pub fn end_early(&mut self, why: EndReason) {
-        if let Some(item) = self.kept.as_mut().and_then(|kept| kept.last_item()) {
-            item.ended = Some(why);
-        }
-    }
-
-    /// Sets the rule that the last request broke.
-    pub fn name_rule(&mut self, rule: &'static Rule) {
-        let Some(kept) = &mut self.kept else { return };
-        if let Some(item) = kept.last_item() {
-            item.why = Some(rule);
-        }
-        let last = kept.pending.last().map(|response| response.number);
-        if let Some(item) = kept.watched.get_mut().last_mut().filter(|item| Some(item.number) == last) {
-            item.rule = Some(rule);
-        }
-    }
-}
-
-impl PendingResponse {
-    /// Takes its bytes from those that are `left` of a batch.
-    fn take_from(&self, left: &mut u64) -> Delivered {
-        let whole = self.length.map_or(*left, |length| (self.head + length).min(*left));
-        *left -= whole;
-        let is_complete = self.length.is_some_and(|length| whole == self.head + length);
-        Delivered { whole, body: whole.saturating_sub(self.head), is_complete }
-    }
-}
-
-impl Kept {
-    fn item(&self, response: &PendingResponse) -> Option<&Item> {
-        self.items.get(response.item? as usize)
-    }
-
-    /// The one of the last response.
-    fn last_item(&mut self) -> Option<&mut Item> {
-        self.items.get_mut(self.pending.last()?.item? as usize)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn watch(
-        &mut self,
-        watches: &Watches,
-        number: u64,
-        request: &LoggedRequest<'_>,
-        response: &LoggedResponse<'_>,
-    ) {
-        let begun = response.watched.and_then(Cell::take);
-        let begin = |head| {
-            let tls = request.tls.map(|tls| &**tls);
-            watches.begin(head, (request.client, request.server()), request.host, tls)
-        };
-        let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
-        let LoggedResponse { status, fields, user, cache, upstream, .. } = *response;
-        watched.respond(Answered { cache, ..Answered::new(status, fields, user) });
-        let item = WatchedItem { number, watched, rule: None, upstream: upstream.cloned() };
-        self.watched.get_mut().push(item);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_watched(&self, number: u64, sent: u64, micros: u64, why: Option<EndReason>) {
-        let mut all = self.watched.borrow_mut();
-        let Some(item) = all.iter_mut().find(|item| item.number == number) else { return };
-        let upstreams =
-            item.upstream.as_ref().map(|log| log.with(|attempts| attempts.iter().map(Into::into).collect()));
-        let (upstreams, why) = (upstreams.unwrap_or_default(), why.map(|why| why.text().to_owned()));
-        item.watched.end(Ended { sent, micros, why, rule: item.rule, upstreams });
-    }
-
-    /// Adds the line of the last response.
-    fn push(
-        &mut self,
-        log: usize,
-        (named, clients): (LoggedHost, LoggedClients),
-        request: &LoggedRequest<'_>,
-        response: LoggedResponse<'_>,
-        trace: Option<Box<Trace>>,
-        error: Option<Box<str>>,
-    ) {
-        let client = request.client.ip().map_or(Client::Unix, Client::Ip);
-        let mut item = Item {
-            log,
-            client,
-            time: request.time,
-            request: None,
-            host: 0..0,
-            forwarded_for: None,
-            user: response.user.map(|user| self.keep(user.as_bytes())),
-            referer: None,
-            user_agent: None,
-            ended: None,
-            why: None,
-            tls: request.tls.cloned(),
-            is_early: request.head.is_some_and(|head| head.is_early),
-            upstream: response.upstream.cloned(),
-            cache: response.cache,
-            trace,
-            error,
-        };
-        if let Some(head) = request.head {
-            item.request =
-                Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
-            item.host = match named {
-                LoggedHost::Name | LoggedHost::Nothing => self.keep(head.authority),
-                LoggedHost::Address => self.keep_address(request.destination),
-            };
-            if clients == LoggedClients::ForwardedFor {
-                item.forwarded_for = Some(self.keep_forwarded_for(head));
-            }
-            for field in head.fields {
-                if is_name(field.name, "referer") {
-                    item.referer = Some(self.keep(field.value));
-                } else if is_name(field.name, "user-agent") {
-                    item.user_agent = Some(self.keep(field.value));
-                }
-            }
-        }
-        if let Some(response) = self.pending.last_mut() {
-            response.item = Some(self.items.len() as u32);
-        }
-        self.items.push(item);
-    }
-
-    #[cold]
-    fn keep_address(&mut self, destination: DestinationId) -> Range<usize> {
-        let start = self.bytes.len();
-        if let Some(address) = destination.address() {
-            write_ip(address.ip().to_canonical(), &mut self.bytes);
-        }
-        start..self.bytes.len()
-    }
-
-    /// The last field, and its length.
-    #[cold]
-    fn keep_forwarded_for(&mut self, head: &Head<'_>) -> u16 {
-        let mut fields = head.fields.iter().filter(|field| is_name(field.name, "x-forwarded-for"));
-        let value = fields.next_back().map_or(&[][..], |field| field.value);
-        let value = &value[..value.len().min(u16::MAX.into())];
-        append(&mut self.bytes, value);
-        value.len() as u16
-    }
-
-    fn keep(&mut self, text: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
-        append(&mut self.bytes, text);
-        start..self.bytes.len()
-    }
-
-    /// Called only for ranges that were pushed as text.
-    fn text(&self, range: &Range<usize>) -> &str {
-        std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
     }
 }
 
