@@ -4,21 +4,20 @@
 mod exemplars;
 pub mod histogram;
 mod history;
+mod json;
 mod layout;
 pub mod live;
 mod memory;
 mod metrics;
 mod page;
 mod process;
+mod text;
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use site::text::json_string;
 use site::zones::Zone;
-use taipan_http::date;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -392,296 +391,12 @@ impl Report {
         self.workers.iter().flatten().for_each(|worker| total.add(worker));
         Snapshot { counts: self.counts.clone(), ..total }
     }
-
-    fn text(&self) -> String {
-        let mut out = format!(
-            "taipan {}, process {}, serving for {} s, counting since {}\n\n{:>52}{:>16}",
-            env!("CARGO_PKG_VERSION"),
-            self.process,
-            self.uptime.as_secs(),
-            String::from_utf8_lossy(&date::format(self.since)),
-            "",
-            "all"
-        );
-        for number in 0..self.workers.len() {
-            _ = write!(out, "{:>16}", format!("worker {number}"));
-        }
-        out.push('\n');
-        for (row, (_, text, n)) in self.total().rows().enumerate() {
-            _ = write!(out, "{text:<52}{n:>16}");
-            for worker in &self.workers {
-                match worker.as_ref().and_then(|w| w.rows().nth(row)) {
-                    Some((_, _, n)) => _ = write!(out, "{n:>16}"),
-                    None => _ = write!(out, "{:>16}", "no response"),
-                }
-            }
-            out.push('\n');
-        }
-        _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.counts.dropped_lines());
-        for (text, n) in self.state_rows() {
-            _ = writeln!(out, "{text:<52}{n:>16}");
-        }
-        for (_, text, n) in self.files.iter().flat_map(StoredFiles::rows) {
-            _ = writeln!(out, "{text:<52}{n:>16}");
-        }
-        let counts = &self.counts;
-        for (what, (buckets, _)) in [("first byte", counts.first_byte()), ("last byte", counts.durations())] {
-            for (name, part) in [("half", 0.5), ("90 %", 0.9), ("99 %", 0.99)] {
-                let what = format!("microseconds until the {what}: {name} of the responses");
-                _ = writeln!(out, "{what:<52}{:>16}", histogram::quantile(&buckets, part).unwrap_or(0));
-            }
-        }
-        for queue in self.total().queues {
-            let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
-            _ = writeln!(out, "{what:<52}{:>16}  running, {} waiting", queue.running, queue.waiting);
-        }
-        let endpoints = self.total().endpoints;
-        for endpoint in endpoints.iter().take(MAX_ENDPOINTS) {
-            let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } =
-                endpoint;
-            let last = if reason.is_empty() { String::new() } else { format!(", the last: {reason}") };
-            let line = format!(
-                "{application} {name}: {state} for {} s, {in_flight} in flight, {requests} requests, \
-                 {failures} failures{last}",
-                age.as_secs()
-            );
-            push_line(&line, &mut out);
-        }
-        if endpoints.len() > MAX_ENDPOINTS {
-            _ = writeln!(out, "and {} more endpoints", endpoints.len() - MAX_ENDPOINTS);
-        }
-        for BreakerSnapshot { application, state } in self.total().breakers.iter().take(MAX_ENDPOINTS) {
-            push_line(&format!("{application}: the circuit breaker is {}", state.name()), &mut out);
-        }
-        for Validity { name, file, key, not_after, .. } in self.validities.iter().take(MAX_CERTIFICATES) {
-            let until = date::format(*not_after);
-            let days = (not_after - self.now).div_euclid(86_400);
-            let until = String::from_utf8_lossy(&until);
-            let line = format!("certificate of {name} ({key}, {file}): valid until {until}, {days} days");
-            push_line(&line, &mut out);
-        }
-        self.push_zone_lines(&mut out);
-        out
-    }
-
-    /// The processes that serve, and what this one uses.
-    fn state_rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let (started, _) = self.counts.generations();
-        let usage = self.usage.iter().flat_map(|usage| {
-            let memory = Some(("bytes of memory of the serving process", usage.memory));
-            let open = usage.descriptors.map(|open| ("open descriptors of the serving process", open));
-            let most = usage.max_descriptors.map(|most| ("most descriptors of the serving process", most));
-            [memory, open, most].into_iter().flatten()
-        });
-        let earlier = self.earlier.len() as u64;
-        [("serving processes started", started), ("earlier processes that finish responses now", earlier)]
-            .into_iter()
-            .chain(usage)
-    }
-
-    /// A line for each host and each route.
-    fn push_zone_lines(&self, out: &mut String) {
-        if self.zones.is_empty() {
-            return;
-        }
-        _ = write!(out, "\n{:<52}{:>12}", "hosts and routes", "responses");
-        for name in ["1xx", "2xx", "3xx", "4xx", "5xx", "bytes", "half: us", "99 %: us"] {
-            _ = write!(out, "{name:>12}");
-        }
-        out.push('\n');
-        for snapshot in &self.zones {
-            let (name, values) = (snapshot.name(), &snapshot.values);
-            let durations = values.durations().0;
-            let quantile = |part| histogram::quantile(durations, part).unwrap_or(0);
-            let numbers = [values.responses()].into_iter().chain(values.classes().iter().copied());
-            let mut line = format!("{name:<52}");
-            for number in numbers.chain([values.bytes(), quantile(0.5), quantile(0.99)]) {
-                _ = write!(line, "{number:>12}");
-            }
-            push_line(&line, out);
-        }
-    }
-
-    fn json(&self) -> String {
-        let mut out = self.json_begin();
-        _ = write!(out, "\"certificates\":[{}],", self.certificate_objects());
-        if let Some(files) = &self.files {
-            let rows: Vec<String> = files.rows().map(|(key, _, n)| format!("\"{key}\":{n}")).collect();
-            _ = write!(out, "\"cache_files\":{{{}}},", rows.join(","));
-        }
-        out.push_str("\"all\":");
-        object(&self.total(), &mut out);
-        out.push_str(",\"workers\":[");
-        for (number, worker) in self.workers.iter().enumerate() {
-            if number > 0 {
-                out.push(',');
-            }
-            match worker {
-                Some(worker) => object(worker, &mut out),
-                None => out.push_str("null"),
-            }
-        }
-        out.push(']');
-        self.push_zone_arrays(&mut out, |_, _| true);
-        self.push_upstream_arrays(&mut out);
-        out.push_str("}\n");
-        out
-    }
-}
-
-impl Report {
-    /// The start of the object.
-    fn json_begin(&self) -> String {
-        let mut out = format!(
-            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
-            env!("CARGO_PKG_VERSION"),
-            self.process,
-            self.uptime.as_secs(),
-            self.since,
-            self.counts.dropped_lines()
-        );
-        self.push_state(&mut out);
-        out
-    }
-
-    fn push_upstream_arrays(&self, out: &mut String) {
-        let total = self.total();
-        out.push_str(",\"endpoints\":[");
-        for (number, endpoint) in total.endpoints.iter().take(MAX_ENDPOINTS).enumerate() {
-            out.push_str(if number > 0 { "," } else { "" });
-            endpoint_object(endpoint, out);
-        }
-        out.push_str("],\"breakers\":[");
-        for (number, breaker) in total.breakers.iter().take(MAX_ENDPOINTS).enumerate() {
-            let (comma, state) = (if number > 0 { "," } else { "" }, breaker.state.name());
-            _ = write!(
-                out,
-                "{comma}{{\"application\":{},\"state\":\"{state}\"}}",
-                json_string(&breaker.application)
-            );
-        }
-        out.push(']');
-    }
-
-    /// The processes, and what this one uses. With a comma at the end.
-    fn push_state(&self, out: &mut String) {
-        let number = |n: Option<u64>| n.map_or_else(|| "null".to_owned(), |n| n.to_string());
-        let ages: Vec<String> =
-            self.earlier.iter().map(|began| (self.now - began).max(0).to_string()).collect();
-        let (started, _) = self.counts.generations();
-        _ = write!(out, "\"generations\":{{\"started\":{started},\"earlier_s\":[{}]}},", ages.join(","));
-        if let Some(Usage { memory, descriptors, max_descriptors }) = self.usage {
-            let (open, most) = (number(descriptors), number(max_descriptors));
-            _ = write!(out, "\"memory\":{memory},\"descriptors\":{open},\"max_descriptors\":{most},");
-        }
-    }
-
-    /// With commas between them.
-    fn certificate_objects(&self) -> String {
-        let certificate = |Validity { name, file, key, not_before, not_after }: &Validity| {
-            let (name, file, key) = (json_string(name), json_string(file), json_string(key));
-            format!(
-                "{{\"name\":{name},\"file\":{file},\"key\":{key},\"not_before\":{not_before},\
-                 \"not_after\":{not_after}}}"
-            )
-        };
-        let certificates = self.validities.iter().take(MAX_CERTIFICATES).map(certificate);
-        certificates.collect::<Vec<String>>().join(",")
-    }
-
-    /// The hosts and the routes, each as an array of JSON. `is_in`: whether the zone with this number is in it.
-    fn push_zone_arrays(&self, out: &mut String, mut is_in: impl FnMut(usize, &ZoneSnapshot) -> bool) {
-        let (mut hosts, mut routes) = (Vec::new(), Vec::new());
-        for (number, snapshot) in self.zones.iter().enumerate() {
-            if is_in(number, snapshot) {
-                match snapshot.zone {
-                    Zone::Host(_) => hosts.push(zone_object(snapshot)),
-                    Zone::Route(..) => routes.push(zone_object(snapshot)),
-                }
-            }
-        }
-        _ = write!(out, ",\"hosts\":[{}],\"routes\":[{}]", hosts.join(","), routes.join(","));
-    }
-}
-
-fn zone_object(ZoneSnapshot { zone, values }: &ZoneSnapshot) -> String {
-    let mut out = match zone {
-        Zone::Host(host) => format!("{{\"host\":{}", json_string(host)),
-        Zone::Route(host, route) => {
-            format!("{{\"host\":{},\"route\":{}", json_string(host), json_string(route))
-        }
-    };
-    for (class, n) in (1..).zip(values.classes()) {
-        _ = write!(out, ",\"status_{class}xx\":{n}");
-    }
-    _ = write!(out, ",\"bytes\":{},", values.bytes());
-    let (buckets, sum) = values.durations();
-    push_durations("duration_us", buckets, sum, &mut out);
-    out.push('}');
-    out
-}
-
-/// Their number, their sum and their quantiles.
-fn push_durations(key: &str, buckets: &[u64], sum: u64, out: &mut String) {
-    _ = write!(out, "\"{key}\":{{\"count\":{},\"sum\":{sum}", buckets.iter().sum::<u64>());
-    for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
-        _ = write!(out, ",\"{name}\":{}", histogram::quantile(buckets, part).unwrap_or(0));
-    }
-    out.push('}');
-}
-
-/// Without control characters of `line`.
-fn push_line(line: &str, out: &mut String) {
-    let mut safe = Vec::new();
-    site::text::line(line, &mut safe);
-    out.push_str(&String::from_utf8_lossy(&safe));
-    out.push('\n');
-}
-
-fn endpoint_object(endpoint: &EndpointSnapshot, out: &mut String) {
-    let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } = endpoint;
-    _ = write!(
-        out,
-        "{{\"application\":{},\"endpoint\":{},\"state\":\"{state}\",\"since_s\":{},\"in_flight\":{in_flight},\
-         \"requests\":{requests},\"failures\":{failures},\"reason\":{}}}",
-        json_string(application),
-        json_string(name),
-        age.as_secs(),
-        json_string(reason)
-    );
-}
-
-fn object(snapshot: &Snapshot, out: &mut String) {
-    out.push('{');
-    for (key, _, n) in snapshot.rows() {
-        _ = write!(out, "\"{key}\":{n},");
-    }
-    out.push_str("\"codes\":{");
-    for (number, (code, n)) in snapshot.counts.codes().enumerate() {
-        let comma = if number > 0 { "," } else { "" };
-        _ = write!(out, "{comma}\"{code}\":{n}");
-    }
-    out.push_str("},");
-    for (key, (buckets, sum)) in
-        [("first_byte_us", snapshot.counts.first_byte()), ("duration_us", snapshot.counts.durations())]
-    {
-        push_durations(key, &buckets, sum, out);
-        out.push(',');
-    }
-    out.push_str("\"helpers\":[");
-    for (number, queue) in snapshot.queues.iter().enumerate() {
-        let comma = if number > 0 { "," } else { "" };
-        let Queue { device: (major, minor), running, waiting } = queue;
-        _ = write!(
-            out,
-            "{comma}{{\"device\":\"{major}:{minor}\",\"running\":{running},\"waiting\":{waiting}}}"
-        );
-    }
-    out.push_str("]}");
 }
 
 #[cfg(test)]
 mod tests {
+    use taipan_http::status::Status;
+
     use super::*;
 
     #[test]
@@ -690,7 +405,7 @@ mod tests {
         block.dropped_lines().store(2, Ordering::Relaxed);
         let counts = Counts::over(block);
         counts.add(Count::Bytes, 7);
-        counts.add_response(taipan_http::status::Status::NOT_FOUND, None);
+        counts.add_response(Status::NOT_FOUND, None);
         let endpoint = EndpointSnapshot {
             application: "app".to_owned(),
             name: "10.0.0.1:80".to_owned(),

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use site::monitor::{grouped, span, time};
 use site::text::rfc3339;
 
-use super::{EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, histogram, object};
+use super::json::object;
+use super::{EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, histogram};
 use crate::handshake::Validity;
 
 /// What a client has received in earlier events.
