@@ -1,0 +1,391 @@
+//! Reads the files of a site, and notes what is wrong with them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use site::model::Host;
+use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
+use zeroize::Zeroizing;
+
+use super::{Certificate, ClientRules, Demand, Keys, left_out};
+use crate::file_stamps::FileStamps;
+use crate::finding::{Finding, Severity, Unusable};
+use crate::regular_file;
+use crate::tls::crypto::signing_key;
+use crate::tls::inspect::{CertificateFacts, date, problems, problems_of_lists};
+use crate::tls::names::distinguished;
+use crate::tls::pem::{self, PrivateKey};
+
+/// Bytes of a file.
+const MAX_FILE: u64 = 1024 * 1024;
+/// Certificates in one folder.
+const MAX_IN_FOLDER: usize = 1000;
+/// Keys of the configuration.
+const CERTIFICATE: &[&str] = &["certificate"];
+const CERTIFICATE_KEY: &[&str] = &["certificate_key"];
+const CLIENT_CA: &[&str] = &["client_ca"];
+const CLIENT_CRL: &[&str] = &["client_crl"];
+/// The chain in the folders of ACME clients.
+const CHAIN: &str = "fullchain.pem";
+
+pub(super) struct Reader {
+    pub(super) with_keys: Keys,
+    pub(super) now: i64,
+    pub(super) unusable: Unusable,
+    /// The name of the host whose files are read. `None`: it has none.
+    pub(super) host: Option<String>,
+    pub(super) certificates: Vec<Certificate>,
+    pub(super) keys: Vec<Option<PrivateKey>>,
+    /// The certificates that have been read, as indices.
+    pub(super) read: BTreeMap<CertificateFiles, Vec<usize>>,
+    pub(super) problems: Vec<Finding>,
+    pub(super) stamps: FileStamps,
+    pub(super) left_out: Vec<String>,
+}
+
+impl Reader {
+    pub(super) fn new(with_keys: Keys, now: i64, unusable: Unusable) -> Reader {
+        Reader {
+            with_keys,
+            now,
+            unusable,
+            host: None,
+            left_out: Vec::new(),
+            certificates: Vec::new(),
+            keys: Vec::new(),
+            read: BTreeMap::new(),
+            problems: Vec::new(),
+            stamps: FileStamps::default(),
+        }
+    }
+
+    fn problem(&mut self, severity: Severity, key: &'static [&'static str], value: &Path, text: String) {
+        if severity == Severity::Error && self.unusable == Unusable::LeftOut {
+            self.left_out.push(left_out(&text, self.host.as_ref()));
+            return;
+        }
+        let problem = Finding { severity, keys: key, value: value.to_owned(), text };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// The certificates of one value of `certificate`, as indices.
+    pub(super) fn certificates(&mut self, files: &CertificateFiles) -> Vec<usize> {
+        if let Some(known) = self.read.get(files) {
+            return known.clone();
+        }
+        self.stamps.add(&files.certificate);
+        let pairs = match files.certificate.is_dir() {
+            false => Ok(vec![files.clone()]),
+            true => self.pairs_in(&files.certificate),
+        };
+        let pairs = pairs.unwrap_or_else(|text| {
+            self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
+            Vec::new()
+        });
+        let mut own = Vec::new();
+        for pair in pairs {
+            let path = &pair.certificate;
+            let read = self.file(path).and_then(|text| {
+                let parsed = Certificate::parse(path, &text);
+                parsed.map(|parsed| (parsed, text)).map_err(|why| format!("{} {why}", path.display()))
+            });
+            let (certificate, text) = match read {
+                Ok(read) => read,
+                Err(text) => {
+                    self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
+                    continue;
+                }
+            };
+            let key = match self.key(&pair, &certificate, text) {
+                Ok(key) => {
+                    self.warn(&files.certificate, &certificate);
+                    key
+                }
+                Err((key, text)) => {
+                    let value = if key == CERTIFICATE_KEY { files.key.as_ref() } else { None };
+                    let value = value.unwrap_or(&files.certificate).clone();
+                    self.problem(Severity::Error, key, &value, text);
+                    None
+                }
+            };
+            own.push(self.certificates.len());
+            self.certificates.push(certificate);
+            if self.with_keys == Keys::Read {
+                self.keys.push(key);
+            }
+        }
+        self.read.insert(files.clone(), own.clone());
+        own
+    }
+
+    /// The certificates in a folder, in the order of their names.
+    fn pairs_in(&mut self, folder: &Path) -> Result<Vec<CertificateFiles>, String> {
+        let shown = folder.display();
+        let fail = |e: io::Error| format!("cannot read the folder {shown}: {e}");
+        if folder.join(CHAIN).is_file() {
+            return Ok(vec![CertificateFiles { certificate: folder.join(CHAIN), key: None }]);
+        }
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(folder).map_err(fail)? {
+            paths.push(entry.map_err(fail)?.path());
+        }
+        paths.sort();
+        let mut pairs = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                self.stamps.add(&path);
+            }
+            let chain = path.join(CHAIN);
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if chain.is_file() {
+                pairs.push(CertificateFiles { certificate: chain, key: None });
+            } else if matches!(extension, Some("pem" | "crt")) {
+                match self.has_certificate(&path) {
+                    Ok(true) => pairs.push(CertificateFiles { certificate: path, key: None }),
+                    Ok(false) => {}
+                    Err(text) if self.unusable == Unusable::LeftOut => {
+                        self.problem(Severity::Error, CERTIFICATE, folder, text);
+                    }
+                    Err(text) => return Err(text),
+                }
+            }
+        }
+        match pairs.len() {
+            0 => Err(format!(
+                "the folder {shown} has no certificates: no file with the ending .pem or .crt that has one in PEM, and \
+                 no folder with a {CHAIN}; name another, or put them there"
+            )),
+            1..=MAX_IN_FOLDER => Ok(pairs),
+            more => {
+                Err(format!("the folder {shown} has {more} certificates; expected at most {MAX_IN_FOLDER}"))
+            }
+        }
+    }
+
+    /// Whether a file of a folder has a certificate. Files with a key alone stand beside it.
+    fn has_certificate(&mut self, path: &Path) -> Result<bool, String> {
+        let text = self.file(path)?;
+        pem::certificates(&text)
+            .map(|found| !found.is_empty())
+            .map_err(|why| format!("{} {why}", path.display()))
+    }
+
+    /// The key of a certificate, whose file has this text, if keys are read. Errors: the key of the configuration that
+    /// is to blame, and why.
+    fn key(
+        &mut self,
+        files: &CertificateFiles,
+        certificate: &Certificate,
+        text: Zeroizing<Vec<u8>>,
+    ) -> Result<Option<PrivateKey>, (&'static [&'static str], String)> {
+        let path = &files.certificate;
+        let of_chain = |why: String| (CERTIFICATE, format!("{} {why}", path.display()));
+        let is_inside = files.key.is_none() && pem::has_private_key(&text);
+        let key_path = match &files.key {
+            Some(key) => key.clone(),
+            None if is_inside => path.clone(),
+            None => key_beside(files).map_err(of_chain)?,
+        };
+        self.stamps.add(&key_path);
+        let blame = if files.key.is_some() { CERTIFICATE_KEY } else { CERTIFICATE };
+        self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
+        if self.with_keys == Keys::Left {
+            return Ok(None);
+        }
+        let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
+        let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
+        let key = pem::some_private_key(&text, "name the file that has it").map_err(of_key)?;
+        let signing = signing_key(&key.der()).map_err(|_| {
+            let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
+                       Ed25519";
+            of_key(why.to_owned())
+        })?;
+        certificate.check_key(&*signing).map_err(|why| match key_path == *path {
+            true => of_chain(why),
+            false => of_chain(format!("{why} (the key is {})", key_path.display())),
+        })?;
+        Ok(Some(key))
+    }
+
+    /// Warns of a key that every user can read.
+    fn check_mode(&mut self, path: &Path, key: &'static [&'static str], value: &Path) {
+        if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0) {
+            let path = path.display();
+            let text = format!("every user can read the private key in {path}; run: chmod o-rwx {path}");
+            self.problem(Severity::Warning, key, value, text);
+        }
+    }
+
+    fn warn(&mut self, value: &Path, certificate: &Certificate) {
+        let path = certificate.source.display().to_string();
+        for problem in problems(&certificate.chain_facts(), self.now) {
+            self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
+        }
+        let is_alone = certificate.chain.len() == 1 && certificate.source.file_name() != Some(CHAIN.as_ref());
+        if is_alone && certificate.source.with_file_name(CHAIN).is_file() {
+            let text = format!("{path}: the chain is missing; name the {CHAIN} beside it");
+            self.problem(Severity::Warning, CERTIFICATE, value, text);
+        }
+    }
+
+    /// Warns of the names of a host that none of its certificates has.
+    pub(super) fn check_names(&mut self, host: &Host, own: &[usize]) {
+        let Some(files) = host.tls.certificates.first().filter(|_| !own.is_empty()) else { return };
+        for name in &host.names {
+            let lower = name.trim_matches(['[', ']']).to_ascii_lowercase();
+            if own.iter().any(|at| self.certificates[*at].facts.covers(&lower)) {
+                continue;
+            }
+            let value = files.certificate.clone();
+            let text =
+                format!("no certificate of the host has its name {name}, so that clients reject it there");
+            self.problem(Severity::Warning, CERTIFICATE, &value, text);
+        }
+    }
+
+    pub(super) fn clients(&mut self, rules: &ClientCertificates) -> ClientRules {
+        let (demand, known) = match rules {
+            ClientCertificates::Off => return ClientRules::NONE,
+            ClientCertificates::Optional(known) => (Demand::Optional, known),
+            ClientCertificates::Required(known) => (Demand::Required, known),
+        };
+        let ClientAuthorities { ca, crl } = known;
+        // All are read, so that all problems are known.
+        let authorities: Vec<Option<Vec<_>>> = ca.iter().map(|path| self.authorities(path)).collect();
+        let revoked: Vec<Option<Vec<_>>> = crl.iter().map(|path| self.revoked(path)).collect();
+        let (authorities, revoked) = (authorities.into_iter().collect(), revoked.into_iter().collect());
+        match Option::<Vec<_>>::zip(authorities, revoked) {
+            Some((authorities, revoked)) => {
+                let revoked: Vec<Vec<_>> = revoked;
+                let (authorities, revoked) = (authorities.concat(), revoked.concat());
+                if let Some(path) = crl.first() {
+                    for problem in problems_of_lists(&authorities, &revoked) {
+                        self.problem(Severity::Warning, CLIENT_CRL, path, problem);
+                    }
+                }
+                ClientRules { demand, authorities, revoked }
+            }
+            // Without one of the files, no certificate of a client is accepted.
+            None => ClientRules { demand, ..ClientRules::NONE },
+        }
+    }
+
+    /// `None`: they cannot be used.
+    fn authorities(&mut self, path: &Path) -> Option<Vec<CertificateDer<'static>>> {
+        let shown = path.display();
+        let read = self.file(path).and_then(|text| {
+            let found = pem::some_certificates(&text, "name a file with those of authorities");
+            let found = found.map_err(|why| format!("{shown} {why}"))?;
+            let mut facts = Vec::new();
+            for certificate in &found {
+                facts.push(
+                    CertificateFacts::read(certificate)
+                        .map_err(|why| format!("a certificate in {shown} {why}"))?,
+                );
+            }
+            Ok((found, facts))
+        });
+        let (found, facts) = match read {
+            Ok(read) => read,
+            Err(text) => {
+                self.problem(Severity::Error, CLIENT_CA, path, text);
+                return None;
+            }
+        };
+        let now = self.now;
+        for authority in facts.iter().filter(|facts| facts.not_after < now) {
+            let (subject, until) = (&authority.subject, date(authority.not_after));
+            let text = format!(
+                "{shown}: the authority {subject} has expired on {until}; all of its clients are rejected"
+            );
+            self.problem(Severity::Warning, CLIENT_CA, path, text);
+        }
+        for other in facts.iter().filter(|facts| !facts.is_authority) {
+            let text = format!(
+                "{shown}: {} is no authority, so that no client has a certificate of it; name the certificate of the \
+                 authority that issues those of clients",
+                other.subject
+            );
+            self.problem(Severity::Warning, CLIENT_CA, path, text);
+        }
+        Some(found)
+    }
+
+    /// `None`: they cannot be used.
+    fn revoked(&mut self, path: &Path) -> Option<Vec<CertificateRevocationListDer<'static>>> {
+        let shown = path.display();
+        let read = self
+            .file(path)
+            .and_then(|text| pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}")));
+        let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
+        // All, for their problems.
+        let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path)).collect();
+        (!valid.contains(&false)).then_some(found)
+    }
+
+    /// Returns whether it is one.
+    fn check_list(&mut self, list: &CertificateRevocationListDer<'_>, path: &Path) -> bool {
+        use x509_parser::prelude::{CertificateRevocationList, FromDer};
+        let shown = path.display();
+        let (severity, text) = match CertificateRevocationList::from_der(list) {
+            Err(_) => (Severity::Error, format!("a list in {shown} is not a valid X.509 CRL")),
+            Ok((_, list)) => match list.next_update().map(|time| time.timestamp()) {
+                Some(until) if until < self.now => {
+                    let (issuer, until) = (distinguished(list.issuer()), date(until));
+                    let text = format!(
+                        "{shown}: the list of {issuer} has expired on {until}, so that all of its certificates are \
+                         rejected; get a new one"
+                    );
+                    (Severity::Warning, text)
+                }
+                _ => return true,
+            },
+        };
+        self.problem(severity, CLIENT_CRL, path, text);
+        severity == Severity::Warning
+    }
+
+    /// The text of a file. Errors: with its path.
+    fn file(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        self.stamps.add(path);
+        read_file(path)
+    }
+}
+
+/// The text of a file of certificates or keys. Errors: with its path.
+pub fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let shown = path.display();
+    let read = || {
+        // Without room to grow, so that no copy of a key stays behind.
+        let mut text = Zeroizing::new(Vec::new());
+        let file = regular_file::open(path)?;
+        let length = file.metadata()?.len();
+        text.reserve_exact(length.min(MAX_FILE) as usize + 2);
+        file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) if text.len() as u64 <= MAX_FILE => Ok(text),
+        Ok(_) => Err(format!("{shown} is larger than 1 MiB; name a file of PEM")),
+        Err(e) => {
+            let e: io::Error = e;
+            Err(format!("cannot read {shown}: {e}"))
+        }
+    }
+}
+
+/// The file with the key of a certificate that has none inside. Errors: there is none.
+fn key_beside(files: &CertificateFiles) -> Result<PathBuf, String> {
+    let places = files.keys_beside();
+    let shown: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
+    let found = places.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| {
+        format!("has no private key, and there is no {}; add certificate_key = \"…\"", shown.join(" or "))
+    })
+}
