@@ -46,6 +46,7 @@ pub struct RequestDirectives {
 const GREATEST: u64 = 1 << 31;
 
 impl Directives {
+    /// Parses the values of all `Cache-Control` fields. What is unknown does not count.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Directives {
         let mut found = Directives::default();
         for member in list(lines) {

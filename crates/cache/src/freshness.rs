@@ -54,6 +54,7 @@ pub struct Directed {
 const GREATEST: i64 = 1 << 31;
 
 impl Directed {
+    /// The first targeted field that the response has and the settings name; else `Cache-Control`.
     pub fn of(fields: &[Field], settings: &Settings) -> Directed {
         for target in &settings.targets {
             let found = match is_name(target.as_bytes(), "surrogate-control") {
@@ -88,6 +89,7 @@ fn surrogate_control(fields: &[Field], name: &str) -> Option<Directives> {
 }
 
 impl Freshness {
+    /// The freshness by these directives, and by `Expires`, `Age`, `Date` and `Last-Modified` of the response.
     pub fn directed(stored: &Stored, directed: &Directed, settings: &Settings) -> Freshness {
         let Stored { status, fields, times, .. } = stored;
         let Directed { directives, is_targeted } = directed;

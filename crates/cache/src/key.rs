@@ -85,6 +85,7 @@ impl Parts<'_> {
 }
 
 impl Key {
+    /// `text` is what [`Parts::write`] writes.
     pub fn new(text: &[u8]) -> Key {
         Key { text: text.into(), hash: XxHash3_128::oneshot(text) }
     }
@@ -93,6 +94,7 @@ impl Key {
         &self.text
     }
 
+    /// 128 bits, which stand for the text in the names of files and in the index.
     pub fn hash(&self) -> u128 {
         self.hash
     }

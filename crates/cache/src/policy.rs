@@ -50,6 +50,7 @@ pub enum Why {
 }
 
 impl Policy {
+    /// What the fields of a response and the settings of its route say of its use.
     pub fn of(stored: &Stored, settings: &Settings) -> Policy {
         Policy::directed(stored, &Directed::of(&stored.fields, settings), settings)
     }

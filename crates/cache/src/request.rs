@@ -35,6 +35,7 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
+    /// By `Authorization` and `Cookie`.
     #[inline]
     pub fn of(head: &Head<'_>) -> ClientIdentity {
         ClientIdentity {

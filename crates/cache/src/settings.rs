@@ -3,6 +3,7 @@
 /// Seconds.
 type Seconds = u64;
 
+/// The settings of a route for the responses of its upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The parts of a query that tell two resources apart.

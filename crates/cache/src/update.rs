@@ -19,6 +19,7 @@ pub enum Validated {
     Failed,
 }
 
+/// By the status of the answer (RFC 9111 §4.3.3). Other errors of the server replace the stored response.
 pub fn validated(status: Status) -> Validated {
     match status.code() {
         304 => Validated::NotModified,

@@ -152,18 +152,22 @@ impl FieldList {
         self.fields().find(|field| field.name == name.as_bytes()).map(|field| field.value)
     }
 
+    /// The value of `:method` (RFC 9113 §8.3.1).
     pub fn method(&self) -> Option<&[u8]> {
         self.pseudo(METHOD)
     }
 
+    /// The value of `:scheme`.
     pub fn scheme(&self) -> Option<&[u8]> {
         self.pseudo(SCHEME)
     }
 
+    /// The value of `:authority`. `None`: there is none; `Host` may stand for it.
     pub fn authority(&self) -> Option<&[u8]> {
         self.pseudo(AUTHORITY)
     }
 
+    /// The value of `:path`: the path and the query.
     pub fn path(&self) -> Option<&[u8]> {
         self.pseudo(PATH)
     }

@@ -33,6 +33,7 @@ pub const END_HEADERS: u8 = 0x04;
 pub const PADDED: u8 = 0x08;
 pub const PRIORITY_FLAG: u8 = 0x20;
 
+/// The first nine bytes of a frame (§4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Bytes of the payload.
@@ -43,6 +44,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
+    /// Reads a header of any values; `check` says what is wrong with them.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> FrameHeader {
         let &[a, b, c, kind, flags, d, e, f, g] = bytes;
         FrameHeader {
@@ -54,6 +56,7 @@ impl FrameHeader {
         }
     }
 
+    /// Whether it has this flag. What a flag means depends on the type of the frame.
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

@@ -81,6 +81,7 @@ impl Decoder {
 }
 
 impl<T: Copy> BlockDecoder<T> {
+    /// As `Decoder::new`.
     pub const fn new(max_table: usize, max_list: usize) -> BlockDecoder<T> {
         BlockDecoder { table: Table::new(max_table), max_list }
     }

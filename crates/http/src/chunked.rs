@@ -84,6 +84,7 @@ impl Default for ChunkLimits {
 }
 
 impl Decoder {
+    /// A decoder at the start of a body. The trailer section is discarded.
     pub const fn new(limits: ChunkLimits) -> Decoder {
         let state = State::Size { digits: 0 };
         Decoder { state, limits, size: 0, line: 0, extensions: 0, trailers: 0, kept: None }

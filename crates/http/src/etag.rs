@@ -19,10 +19,12 @@ pub fn is_entity_tag(bytes: &[u8]) -> bool {
     }
 }
 
+/// Whether it begins with `W/`: it may be that of a representation with the same meaning, but other bytes.
 pub fn is_weak(tag: &[u8]) -> bool {
     tag.starts_with(b"W/")
 }
 
+/// The strong comparison (RFC 9110 §8.8.3.2).
 pub fn strong_eq(a: &[u8], b: &[u8]) -> bool {
     !is_weak(a) && a == b
 }

@@ -3,6 +3,7 @@
 
 use crate::fields::is_name;
 
+/// A field that decides how a message is received, checked or passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownField {
     Connection,

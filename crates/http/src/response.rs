@@ -173,6 +173,7 @@ impl ResponseHead {
         &self.bytes[..self.head]
     }
 
+    /// Bytes of `head`.
     pub const fn head_len(&self) -> usize {
         self.head
     }
@@ -219,6 +220,7 @@ impl ResponseHead {
         fields(&self.bytes[..self.head])
     }
 
+    /// Whether there is a field of this name, in any case of letters.
     pub fn has(&self, name: &str) -> bool {
         self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }

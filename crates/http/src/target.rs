@@ -196,6 +196,7 @@ impl<'a> SafePath<'a> {
         &self.0
     }
 
+    /// Whether it is empty, or ends with a slash.
     pub fn is_folder(&self) -> bool {
         self.0.is_empty() || self.0.ends_with('/')
     }
@@ -439,6 +440,7 @@ rules! {
 }
 
 impl PathError {
+    /// A path that breaks a rule is an error of the client.
     pub const fn status(self) -> crate::status::Status {
         crate::status::Status::BAD_REQUEST
     }

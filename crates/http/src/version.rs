@@ -9,6 +9,7 @@ pub enum Version {
 }
 
 impl Version {
+    /// As in a status line or a log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Version::Http10 => "HTTP/1.0",

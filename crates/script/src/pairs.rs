@@ -41,6 +41,7 @@ pub(crate) fn encode_lengths(name: usize, value: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Reads name-value pairs up to the end of `bytes`, or up to the first that is incomplete, which is an error.
 pub const fn decode(bytes: &[u8]) -> Pairs<'_> {
     Pairs { rest: bytes }
 }

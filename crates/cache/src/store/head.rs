@@ -76,6 +76,7 @@ impl BodyHasher {
         self.length
     }
 
+    /// The length and the checksum of what has been written so far.
     pub fn seal(&self) -> Seal {
         Seal { length: self.length, checksum: self.hasher.finish_128() }
     }

@@ -14,6 +14,7 @@ const BLOCK: u64 = 4096;
 /// Places in the queue of entries that are no longer there, before the queue is tidied.
 const SPARE: usize = 64;
 
+/// The most that a folder may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Of all files, in whole blocks.
@@ -80,10 +81,12 @@ impl<T> Index<T> {
         self.bytes
     }
 
+    /// The number of files.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
+    /// Whether there is any variant of the key.
     pub fn has(&self, key: u128) -> bool {
         self.keys.contains_key(&key)
     }
@@ -94,6 +97,7 @@ impl<T> Index<T> {
         slots.iter().map(|slot| Name { key, variant: slot.variant }).collect()
     }
 
+    /// What is known of a file. It does not count as used.
     pub fn get(&self, name: Name) -> Option<&T> {
         self.slot(name).map(|slot| &slot.file)
     }
@@ -115,6 +119,7 @@ impl<T> Index<T> {
         has_space
     }
 
+    /// Gives back bytes that `reserve` has taken.
     pub fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }

@@ -26,6 +26,7 @@ pub struct Purge {
     pub what: What,
 }
 
+/// What the responses of a purge have in common, beside the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     All,
@@ -46,6 +47,7 @@ impl Purge {
         Purge { host: None, what: What::All }
     }
 
+    /// Whether the response with this label is one of them.
     pub fn matches(&self, label: &Label<'_>) -> bool {
         let url = url(label.key);
         let (scheme, rest) = match url.windows(3).position(|at| at == b"://") {

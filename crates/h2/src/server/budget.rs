@@ -3,6 +3,7 @@
 /// Seconds until an empty budget is full again.
 const REFILL_SECONDS: u32 = 30;
 
+/// What is left of an allowance.
 #[derive(Debug)]
 pub struct Budget {
     left: u32,

@@ -11,6 +11,7 @@ impl SendWindow {
         SendWindow(size as i32)
     }
 
+    /// Bytes that may be sent now.
     pub const fn get(self) -> usize {
         if self.0 > 0 { self.0 as usize } else { 0 }
     }

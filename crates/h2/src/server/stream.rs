@@ -10,6 +10,7 @@ use crate::priority::Priority;
 pub struct StreamId(pub(super) u32);
 
 impl StreamId {
+    /// The number in frames (RFC 9113 §5.1.1).
     pub const fn get(self) -> u32 {
         self.0
     }

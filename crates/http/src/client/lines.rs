@@ -50,6 +50,7 @@ enum LineState {
     Cr,
 }
 
+/// What a call of `read_line` has led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The input is consumed.
@@ -142,6 +143,7 @@ fn is_control(byte: u8) -> bool {
 }
 
 impl HeadLines {
+    /// Lines of a head of which nothing has been received.
     pub fn new(limits: Limits) -> HeadLines {
         HeadLines::over(FieldSection::default(), limits)
     }
@@ -317,6 +319,7 @@ impl HeadLines {
         std::mem::replace(self, next).into_section()
     }
 
+    /// The fields so far, with those of one connection.
     pub fn section(&self) -> &FieldSection {
         &self.section
     }
@@ -369,6 +372,7 @@ impl FieldSection {
         self.bytes.capacity() + self.lines.capacity() * size_of::<FieldLine>()
     }
 
+    /// All fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         self.lines.iter().map(|line| line.field(&self.bytes))
     }
@@ -588,6 +592,7 @@ fn without_zeros(length: &[u8]) -> &[u8] {
 }
 
 impl Position {
+    /// `line` counts from 1. Of `text`, only the beginning is kept.
     pub fn new(line: usize, text: &[u8]) -> Position {
         Position { line, text: text[..text.len().min(QUOTED)].into() }
     }

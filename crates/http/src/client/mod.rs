@@ -50,6 +50,7 @@ pub struct Parser {
     may_switch: bool,
 }
 
+/// What a call of `receive` has led to.
 #[derive(Debug)]
 pub enum Step {
     /// The input is consumed and the head is not complete.
@@ -61,6 +62,7 @@ pub enum Step {
     Rejected(ResponseError),
 }
 
+/// A broken rule and its position. `Display` writes it for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseError {
     pub cause: LineError,
@@ -83,6 +85,7 @@ impl Parser {
         Parser { may_switch: true, ..Parser::new(limits) }
     }
 
+    /// Parses up to the end of the next head.
     pub fn receive(mut self, input: &[u8]) -> Step {
         let mut rest = input;
         // Bounded: each pass takes at least a byte.

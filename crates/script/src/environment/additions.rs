@@ -32,6 +32,7 @@ pub enum AdditionError {
 impl Additions {
     pub const NONE: Additions = Additions { variables: Vec::new(), lengths: 0 };
 
+    /// Adds a variable. Errors: why it cannot be set; then nothing has changed.
     pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), AdditionError> {
         if !is_variable(name) {
             return Err(AdditionError::Name);
@@ -54,6 +55,7 @@ impl Additions {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
+    /// The value of a variable of this name, in the same case of letters.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }

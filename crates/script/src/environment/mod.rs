@@ -101,6 +101,7 @@ impl Environment {
         pairs::decode(&self.pairs).flatten()
     }
 
+    /// The value of a variable of this name, in the same case of letters.
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(own, _)| *own == name.as_bytes()).map(|(_, value)| value)
     }

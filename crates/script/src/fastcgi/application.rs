@@ -332,6 +332,7 @@ impl Application {
 }
 
 impl Parameters {
+    /// Names and values, in the order of the request. A name may be there twice.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         // `Application` has checked that there are no errors.
         pairs::decode(&self.0).flatten()

@@ -48,6 +48,7 @@ pub struct Capabilities {
     pub multiplexing: Option<Multiplexing>,
 }
 
+/// Whether an application takes several requests at a time on one connection (§4.1, FCGI_MPXS_CONNS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Multiplexing {
     No,
@@ -60,6 +61,7 @@ const MAX_REQUESTS: &str = "FCGI_MAX_REQS";
 const MULTIPLEXES: &str = "FCGI_MPXS_CONNS";
 
 impl RequestId {
+    /// The request ID of records (§3.3).
     pub const fn number(self) -> u16 {
         self.0
     }

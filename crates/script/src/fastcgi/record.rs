@@ -28,6 +28,7 @@ pub enum Kind {
     Other(u8),
 }
 
+/// The header of a record. Its version is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
     pub kind: Kind,
@@ -89,6 +90,7 @@ impl Kind {
         }
     }
 
+    /// The type of this number, of which §8 has eleven.
     pub const fn of(number: u8) -> Kind {
         match number {
             1 => Kind::BeginRequest,

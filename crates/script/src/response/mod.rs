@@ -44,6 +44,7 @@ pub struct Parser {
     status_line: Option<(Version, Status)>,
 }
 
+/// What a call of `receive` has led to.
 #[derive(Debug)]
 pub enum Step {
     /// The input is consumed and the head is not complete.
@@ -89,6 +90,7 @@ impl Parser {
         Parser { lines: HeadLines::over(section, limits), status_line: None }
     }
 
+    /// Parses up to the end of the head.
     pub fn receive(mut self, input: &[u8]) -> Step {
         let mut rest = input;
         // Bounded: each pass takes at least a byte.
