@@ -6,21 +6,41 @@ use site::text::line;
 use taipan_http::date;
 
 use super::{
-    BreakerSnapshot, EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, StoredFiles, histogram,
+    BreakerSnapshot, EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, Snapshot, StoredFiles,
+    histogram,
 };
 use crate::handshake::Validity;
 
 impl Report {
     pub(super) fn text(&self) -> String {
         let mut out = format!(
-            "taipan {}, process {}, serving for {} s, counting since {}\n\n{:>52}{:>16}",
+            "taipan {}, process {}, serving for {} s, counting since {}\n\n",
             env!("CARGO_PKG_VERSION"),
             self.process,
             self.uptime.as_secs(),
             String::from_utf8_lossy(&date::format(self.since)),
-            "",
-            "all"
         );
+        self.push_count_lines(&mut out);
+        let files = self.files.iter().flat_map(StoredFiles::rows).map(|(_, text, n)| (text, n));
+        let dropped = [("log lines dropped", self.counts.dropped_lines())];
+        for (text, n) in dropped.into_iter().chain(self.state_rows()).chain(files) {
+            _ = writeln!(out, "{text:<52}{n:>16}");
+        }
+        self.push_quantiles(&mut out);
+        let total = self.total();
+        for queue in &total.queues {
+            let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
+            _ = writeln!(out, "{what:<52}{:>16}  running, {} waiting", queue.running, queue.waiting);
+        }
+        push_upstreams(&total, &mut out);
+        self.push_certificate_lines(&mut out);
+        self.push_zone_lines(&mut out);
+        out
+    }
+
+    /// A line for each counter: the sum, and the number of each worker.
+    fn push_count_lines(&self, out: &mut String) {
+        _ = write!(out, "{:>52}{:>16}", "", "all");
         for number in 0..self.workers.len() {
             _ = write!(out, "{:>16}", format!("worker {number}"));
         }
@@ -35,13 +55,10 @@ impl Report {
             }
             out.push('\n');
         }
-        _ = writeln!(out, "{:<52}{:>16}", "log lines dropped", self.counts.dropped_lines());
-        for (text, n) in self.state_rows() {
-            _ = writeln!(out, "{text:<52}{n:>16}");
-        }
-        for (_, text, n) in self.files.iter().flat_map(StoredFiles::rows) {
-            _ = writeln!(out, "{text:<52}{n:>16}");
-        }
+    }
+
+    /// How long responses took.
+    fn push_quantiles(&self, out: &mut String) {
         let counts = &self.counts;
         for (what, (buckets, _)) in [("first byte", counts.first_byte()), ("last byte", counts.durations())] {
             for (name, part) in [("half", 0.5), ("90 %", 0.9), ("99 %", 0.99)] {
@@ -49,37 +66,16 @@ impl Report {
                 _ = writeln!(out, "{what:<52}{:>16}", histogram::quantile(&buckets, part).unwrap_or(0));
             }
         }
-        for queue in self.total().queues {
-            let what = format!("helper threads on device {}:{}", queue.device.0, queue.device.1);
-            _ = writeln!(out, "{what:<52}{:>16}  running, {} waiting", queue.running, queue.waiting);
-        }
-        let endpoints = self.total().endpoints;
-        for endpoint in endpoints.iter().take(MAX_ENDPOINTS) {
-            let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } =
-                endpoint;
-            let last = if reason.is_empty() { String::new() } else { format!(", the last: {reason}") };
-            let line = format!(
-                "{application} {name}: {state} for {} s, {in_flight} in flight, {requests} requests, \
-                 {failures} failures{last}",
-                age.as_secs()
-            );
-            push_line(&line, &mut out);
-        }
-        if endpoints.len() > MAX_ENDPOINTS {
-            _ = writeln!(out, "and {} more endpoints", endpoints.len() - MAX_ENDPOINTS);
-        }
-        for BreakerSnapshot { application, state } in self.total().breakers.iter().take(MAX_ENDPOINTS) {
-            push_line(&format!("{application}: the circuit breaker is {}", state.name()), &mut out);
-        }
+    }
+
+    fn push_certificate_lines(&self, out: &mut String) {
         for Validity { name, file, key, not_after, .. } in self.validities.iter().take(MAX_CERTIFICATES) {
             let until = date::format(*not_after);
             let days = (not_after - self.now).div_euclid(86_400);
             let until = String::from_utf8_lossy(&until);
             let line = format!("certificate of {name} ({key}, {file}): valid until {until}, {days} days");
-            push_line(&line, &mut out);
+            push_line(&line, out);
         }
-        self.push_zone_lines(&mut out);
-        out
     }
 
     /// The processes that serve, and what this one uses.
@@ -118,6 +114,27 @@ impl Report {
             }
             push_line(&line, out);
         }
+    }
+}
+
+/// A line for each endpoint and for each circuit breaker.
+fn push_upstreams(total: &Snapshot, out: &mut String) {
+    for endpoint in total.endpoints.iter().take(MAX_ENDPOINTS) {
+        let EndpointSnapshot { application, name, state, age, in_flight, requests, failures, reason } =
+            endpoint;
+        let last = if reason.is_empty() { String::new() } else { format!(", the last: {reason}") };
+        let line = format!(
+            "{application} {name}: {state} for {} s, {in_flight} in flight, {requests} requests, \
+             {failures} failures{last}",
+            age.as_secs()
+        );
+        push_line(&line, out);
+    }
+    if total.endpoints.len() > MAX_ENDPOINTS {
+        _ = writeln!(out, "and {} more endpoints", total.endpoints.len() - MAX_ENDPOINTS);
+    }
+    for BreakerSnapshot { application, state } in total.breakers.iter().take(MAX_ENDPOINTS) {
+        push_line(&format!("{application}: the circuit breaker is {}", state.name()), out);
     }
 }
 
