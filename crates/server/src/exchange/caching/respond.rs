@@ -64,7 +64,7 @@ impl Exchange<'_> {
 
     /// A 304, or a part, of a stored response whose body has `size` bytes, if that is known.
     #[cold]
-    pub(super) fn without_whole(
+    fn without_whole(
         &self,
         route: &Route,
         stored: &Stored,
@@ -185,7 +185,7 @@ impl Exchange<'_> {
     }
 
     /// The response as the route, if there is one, has it processed.
-    pub(super) fn by_route(&self, resource: &Resource<'_>, response: Response) -> Response {
+    fn by_route(&self, resource: &Resource<'_>, response: Response) -> Response {
         match resource.route {
             Some(route) => self.processed(route, response),
             None => response,
@@ -202,7 +202,7 @@ impl Exchange<'_> {
     }
 
     /// A response that is sent while it is stored.
-    pub(super) fn of_recording(
+    fn of_recording(
         &self,
         resource: &Resource<'_>,
         stored: Stored,
@@ -240,12 +240,7 @@ impl Exchange<'_> {
     }
 
     /// A response that is not stored. The upstream has not seen the condition of the client.
-    pub(super) fn of_passed(
-        &self,
-        resource: &Resource<'_>,
-        response: Unrendered,
-        why: Forwarded,
-    ) -> Response {
+    fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
         let Unrendered { status, mut fields, content } = response;
         let (status, content) = match self.is_unmodified(status, &fields) {
             true => {
@@ -269,7 +264,7 @@ impl Exchange<'_> {
     }
 
     /// Whether the client has what the upstream has sent.
-    pub(super) fn is_unmodified(&self, status: Status, fields: &[StoredField]) -> bool {
+    fn is_unmodified(&self, status: Status, fields: &[StoredField]) -> bool {
         let now = self.services.clock.now();
         let modified = only(fields, "last-modified").and_then(|value| date::parse(value, now));
         let current = Validators { etag: only(fields, "etag"), modified };
@@ -277,7 +272,7 @@ impl Exchange<'_> {
     }
 
     /// Reads content that no client gets, if it is not too much, so that its connection can have another request.
-    pub(super) fn discard(&self, resource: &Resource<'_>, content: Content) {
+    fn discard(&self, resource: &Resource<'_>, content: Content) {
         let Content::Stream(stream, length) = content else { return };
         let services = self.responder.services.clone();
         let reserved = self.responder.cache.reserve(resource.settings.largest);
@@ -314,7 +309,7 @@ pub(super) fn with_cookie(response: Response, cookie: Option<String>) -> Respons
 }
 
 /// With the fields that are for this client alone.
-pub(super) fn with_unstored(response: Response, unstored: &Unstored) -> Response {
+fn with_unstored(response: Response, unstored: &Unstored) -> Response {
     let fields: Vec<(&str, &str)> = unstored.iter().map(|(name, value)| (&**name, &**value)).collect();
     response.with_fields(&fields)
 }

@@ -23,6 +23,22 @@ use crate::log::upstream::UpstreamLog;
 use crate::trace::Trace;
 use crate::watch::{Answered, Ended, Watched, Watches};
 
+/// The log fields of requests whose responses are being sent.
+#[derive(Default)]
+pub struct Records {
+    /// `None`: there are none yet. Boxed, because it moves with its output.
+    pub(super) kept: Option<Box<Kept>>,
+}
+
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Each response, also one without a line.
+    pub(super) pending: Vec<PendingResponse>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) items: Vec<Item>,
+    pub(super) watched: RefCell<Vec<WatchedItem>>,
+}
+
 /// A request whose response is being sent.
 pub(super) struct PendingResponse {
     /// Of `clock::micros`.
@@ -48,22 +64,6 @@ pub(super) struct Delivered {
 }
 
 const _: () = assert!(size_of::<PendingResponse>() + size_of::<Item>() <= memory::LOG_RECORD as usize);
-
-/// The log fields of requests whose responses are being sent.
-#[derive(Default)]
-pub struct Records {
-    /// `None`: there are none yet. Boxed, because it moves with its output.
-    pub(super) kept: Option<Box<Kept>>,
-}
-
-#[derive(Default)]
-pub(super) struct Kept {
-    /// Each response, also one without a line.
-    pub(super) pending: Vec<PendingResponse>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) items: Vec<Item>,
-    pub(super) watched: RefCell<Vec<WatchedItem>>,
-}
 
 /// A request that is watched.
 pub(super) struct WatchedItem {
