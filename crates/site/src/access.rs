@@ -28,6 +28,7 @@ const FIRST_WEEKDAY: i64 = 3;
 /// Rules in the order in which they are tried: those of a route, of its host, and of the site.
 pub type Rules = Arc<[Arc<Rule>]>;
 
+/// A rule of access: what it does to the requests that its conditions are true for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// All of them must be true.
@@ -37,6 +38,7 @@ pub struct Rule {
     pub place: String,
 }
 
+/// What a rule does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Allow,
@@ -48,6 +50,7 @@ pub enum Action {
     Limit(String),
 }
 
+/// What is true of a request, or of its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// The address of the client.
@@ -88,6 +91,7 @@ pub struct Selection<T> {
     pub except: Vec<T>,
 }
 
+/// What the field `Referer` has to be (RFC 9110 §10.1.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Referer {
     /// There is none.

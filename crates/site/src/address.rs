@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a Unix socket's path: `sun_path` (unix(7)) without its last NUL.
 const MAX_UNIX_PATH: usize = 107;
 
+/// What a socket is bound to, or connects to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     Tcp(SocketAddr),

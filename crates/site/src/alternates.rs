@@ -21,6 +21,7 @@ pub struct AlternateRules {
     pub charsets: Vec<Charset>,
 }
 
+/// An encoding of characters that is part of the names of files, as in `page.html.utf8`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charset {
     /// What stands in names.

@@ -40,6 +40,7 @@ pub struct Authentication {
     pub folder: FolderPasswords,
 }
 
+/// How users identify themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// No user is asked for a password.
@@ -109,6 +110,7 @@ impl Default for Authentication {
 }
 
 impl Authentication {
+    /// Whether users are asked for a password.
     pub fn is_on(&self) -> bool {
         self.scheme != Scheme::Off
     }

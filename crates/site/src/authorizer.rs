@@ -22,6 +22,7 @@ pub const MAX_ANSWERS: usize = 1024;
 /// Bytes of the fields of an answer that is remembered.
 pub const MAX_ANSWER: usize = 4 * 1024;
 
+/// An application that is asked whether a request may pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorizer {
     pub upstream: UpstreamId,
@@ -46,6 +47,7 @@ pub struct Subrequest {
     pub cache_key: Vec<KeyPart>,
 }
 
+/// The method of a subrequest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubrequestMethod {
     Get,

@@ -12,6 +12,7 @@ use taipan_http::head::Head;
 /// The cookie of `sticky` without a name.
 const COOKIE: &str = "endpoint";
 
+/// Which endpoint of an upstream gets a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Balance {
     /// The fewest requests at the time.
@@ -37,6 +38,7 @@ pub struct Hedging {
 }
 
 impl Hedging {
+    /// The budget where the configuration names none.
     pub const BUDGET: u8 = 10;
 }
 

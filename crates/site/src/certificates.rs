@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::tls::CHALLENGES;
 
+/// The URL of the directory of the authority that is asked by default (RFC 8555 §7.1.1).
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The settings of `[certificates]`.
@@ -58,6 +59,7 @@ pub enum Challenge {
     DnsPersist,
 }
 
+/// The type of the key of a new certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
     EcdsaP256,

@@ -163,6 +163,7 @@ pub const DEFAULT_TYPES: &[&str] = &[
     "model/iges",
 ];
 
+/// Bytes of the smallest response that is compressed, by default.
 pub const DEFAULT_MIN: u64 = 1024;
 
 impl Default for CompressRules {

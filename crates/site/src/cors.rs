@@ -32,6 +32,7 @@ pub struct Settings {
     pub max_age: Duration,
 }
 
+/// Which origins may read responses (Fetch, CORS protocol).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Any,

@@ -12,6 +12,7 @@ use crate::address::Address;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
+/// Where the endpoints of an upstream are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndpointAddress {
     Socket(Address),

@@ -48,6 +48,7 @@ pub struct AsIs<'a> {
 /// What is wrong with a line.
 pub type Mistake = mistake::Mistake<Problem>;
 
+/// What is wrong with a line of a file of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
     TooLong,

@@ -17,8 +17,10 @@ use crate::wildcard::Wildcard;
 pub const MAX_ENTRIES: usize = 1024;
 /// The ports of a configuration that names none.
 pub const PORTS: [u16; 2] = [80, 443];
+/// How long a connection to a destination may take to be made, by default.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The settings of `[forward_proxy]`: which clients may reach which destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardProxy {
     pub clients: Networks,

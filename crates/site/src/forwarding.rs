@@ -16,6 +16,7 @@ use crate::model::HeaderRule;
 use crate::route::{Pattern, RouteId, Routes};
 use crate::upstream::{Endpoints, Upstream};
 
+/// How a request is changed for an upstream that speaks HTTP, and its response for the client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forwarding {
     /// Protocols that a client may ask for with `Upgrade`.

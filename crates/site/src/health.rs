@@ -9,6 +9,7 @@ use taipan_http::status::Status;
 /// Statuses of one health check, or of failures.
 const MAX_RANGES: usize = 16;
 
+/// How endpoints are found to be out of service, and in service again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// So many failures of requests within `window` take an endpoint out of service. 0: none do.

@@ -108,6 +108,7 @@ pub enum HostsError {
 }
 
 impl Hosts {
+    /// The first host is the default. Errors: there is none, or two of an address have the same name.
     pub fn new(hosts: Vec<Host>) -> Result<Hosts, HostsError> {
         if hosts.is_empty() {
             return Err(HostsError::None);

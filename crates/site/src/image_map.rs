@@ -20,6 +20,7 @@ const MAX_URL: usize = 2048;
 /// The schemes of absolute URLs.
 const SCHEMES: [&str; 3] = ["http", "https", "mailto"];
 
+/// The areas of an image, and where each leads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageMap {
     areas: Vec<Area>,
@@ -74,6 +75,7 @@ enum Target {
 /// What is wrong with a line.
 pub type Mistake = mistake::Mistake<Problem>;
 
+/// What is wrong with a line of an image map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
     Directive,

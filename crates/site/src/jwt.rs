@@ -16,6 +16,7 @@ use crate::authorizer::variable;
 pub const MAX_FIELDS: usize = 32;
 const SCHEME: &[u8] = b"bearer ";
 
+/// What a route asks of a JSON Web Token (RFC 7519), and what its claims become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jwt {
     pub key_file: PathBuf,

@@ -28,6 +28,7 @@ pub const MAX_MATCHES: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitId(pub u16);
 
+/// A limit of speed, of requests, or of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// With a name, it applies only where an access rule names it.
@@ -106,6 +107,7 @@ pub struct Concurrency {
     pub wait: Duration,
 }
 
+/// Whether a limit has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
     Enforced,
@@ -119,6 +121,7 @@ impl Limit {
         self.name.clone().unwrap_or_else(|| self.by.to_string().replace(':', "-"))
     }
 
+    /// Whether the limit is for this path.
     pub fn matches(&self, path: &SafePath<'_>) -> bool {
         match &self.paths {
             Paths::All => true,

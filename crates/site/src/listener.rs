@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::address::Address;
 
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     pub address: Address,

@@ -5,14 +5,17 @@ use std::sync::Arc;
 /// Bytes of a format.
 const MAX: usize = 4096;
 
+/// A line, from left to right.
 pub type Format = Arc<[Part]>;
 
+/// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     Text(Box<str>),
     Field(Field),
 }
 
+/// A field of a line. Each has a name of nginx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Client,

@@ -15,6 +15,7 @@ pub struct LogSelection {
     pub slow: Duration,
 }
 
+/// The requests that have a line in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Only {
     /// Statuses from 400 on, and responses that ended early.

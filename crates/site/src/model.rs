@@ -41,6 +41,7 @@ pub use route::{
 };
 pub use scripts::{Account, BackgroundJobs, ControlGroups, QueryArguments, Resources, Scripts};
 
+/// The whole configuration, complete and valid.
 #[derive(Debug, Clone)]
 pub struct Site {
     pub listeners: Vec<Listener>,

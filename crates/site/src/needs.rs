@@ -8,6 +8,7 @@ use crate::access::Action;
 use crate::authentication::FolderPasswords;
 use crate::model::{Host, LogFormat, Route, Site};
 
+/// The steps that some request of the site needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// There are rules of access, or passwords.

@@ -46,6 +46,7 @@ pub struct Plan<'s, 'p> {
     pub query: Option<Box<str>>,
 }
 
+/// What responds, with what it needs to do so.
 #[derive(Debug)]
 pub enum PlannedAction<'s, 'p> {
     Files(FilesPlan<'s, 'p>),
@@ -79,6 +80,7 @@ pub enum PlannedRoot<'s> {
     OfUser(&'s UserFolders),
 }
 
+/// An upstream, and how the path is split for it.
 #[derive(Debug)]
 pub struct UpstreamPlan<'s, 'p> {
     pub route: RouteId,
@@ -89,6 +91,7 @@ pub struct UpstreamPlan<'s, 'p> {
     base: &'s Pattern,
 }
 
+/// A redirect whose location is not composed yet.
 #[derive(Debug)]
 pub struct RedirectPlan<'s, 'p> {
     pub status: Status,

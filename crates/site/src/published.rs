@@ -3,11 +3,13 @@
 
 use taipan_http::date;
 
+/// The media type of a text that names none.
 pub const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 /// Their paths, as patterns of routes.
 pub const ROBOTS: &str = "/robots.txt";
 pub const SECURITY: &str = "/.well-known/security.txt";
 
+/// A text that is sent in place of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text {
     pub body: String,

@@ -63,6 +63,7 @@ pub enum DeepListing {
     Allowed,
 }
 
+/// How clients may change the files of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Publishing {
     pub mode: Mode,

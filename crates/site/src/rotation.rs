@@ -11,6 +11,7 @@ const DAY: i64 = 24 * HOUR;
 /// Names with one date that are tried. A file of the last one is replaced.
 const MAX_SAME_DATE: u32 = 9999;
 
+/// When a log begins another file, and which files are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
     /// The most bytes of a file, unless one line has more.

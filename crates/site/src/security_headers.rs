@@ -1,6 +1,7 @@
 //! Presets of the fields that tell browsers what a page may do. A field of `headers`, or of the script itself, takes
 //! the place of that of a preset. HSTS is not among them: it outlives the configuration.
 
+/// How strict the fields are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preset {
     #[default]

@@ -9,6 +9,7 @@ use crate::endpoint::EndpointAddress;
 /// Words of a command.
 const MAX_WORDS: usize = 64;
 
+/// Where the lines of a log go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Sink {
     Stdout,

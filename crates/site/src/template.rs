@@ -18,6 +18,7 @@ const MAX_REWRITTEN: usize = 16 * 1024;
 /// Bytes of a query of a rewrite or a fallback.
 pub const MAX_QUERY: usize = 32 * 1024;
 
+/// A text with variables of the request: a location, a path, or a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -37,6 +38,7 @@ impl Part {
     }
 }
 
+/// What stands for a part of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// The whole path, with its leading slash.

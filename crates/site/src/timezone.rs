@@ -17,6 +17,7 @@ const MAX_HOURS: i64 = 167;
 /// An offset is less than a day: a log line has it in hours and minutes.
 const MAX_OFFSET: i64 = DAY - 60;
 
+/// The offsets of local time from UTC, in seconds, by TZif (RFC 9636).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimeZone {
     /// Before the first change.

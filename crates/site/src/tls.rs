@@ -62,6 +62,7 @@ pub enum PrivateKeys {
     InGeneration,
 }
 
+/// The versions of TLS that clients may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
     Tls12,

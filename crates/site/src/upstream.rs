@@ -13,6 +13,7 @@ use crate::endpoint::EndpointAddress;
 use crate::health::{Breaker, Health};
 use crate::model::Account;
 
+/// An application, or another server, that responds to requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     pub name: String,
@@ -51,6 +52,7 @@ pub struct Upstream {
     pub keep: Duration,
 }
 
+/// What an upstream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     FastCgi,
@@ -79,6 +81,7 @@ pub enum Verification {
     Off,
 }
 
+/// What the connections of an upstream lead to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoints {
     /// Started by another program.
@@ -87,6 +90,7 @@ pub enum Endpoints {
     Managed(Box<Managed>),
 }
 
+/// Programs that run by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
     pub addresses: Vec<EndpointAddress>,

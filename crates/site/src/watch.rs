@@ -52,6 +52,7 @@ pub struct Filter {
     rate: u32,
 }
 
+/// What a filter compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Client,

@@ -8,6 +8,7 @@ use std::fmt;
 /// Bytes of a pattern.
 pub const MAX_WILDCARD: usize = 256;
 
+/// A pattern for a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wildcard {
     /// In lower case.

@@ -205,6 +205,7 @@ pub enum KeyDefault {
     Words(&'static str),
 }
 
+/// A key of the configuration, from which its line in the manual is made, too.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     pub name: &'static str,

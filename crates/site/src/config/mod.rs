@@ -82,6 +82,7 @@ pub trait Source {
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
+/// A valid configuration, and what is to be said of it.
 pub struct Configuration {
     pub site: Site,
     /// Probable mistakes that do not prevent serving.

@@ -11,6 +11,7 @@ use super::value;
 use crate::model::Sink;
 use crate::route::{Pattern, PatternError};
 
+/// A table of the configuration, whose keys are read by name.
 pub struct Section<'c> {
     pub scope: Scope,
     pub table: &'c Table,

@@ -13,12 +13,14 @@ use super::error::{Errors, Place};
 /// Levels of nested tables and arrays. The deepest key needs five.
 const MAX_LEVELS: usize = 16;
 
+/// A value of TOML, and where it stands.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub place: Place,
     pub value: Value,
 }
 
+/// A value of TOML, as far as keys have such values.
 #[derive(Debug, Clone)]
 pub enum Value {
     Text(String),

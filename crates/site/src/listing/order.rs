@@ -21,6 +21,7 @@ pub struct SortOrder {
     pub direction: Direction,
 }
 
+/// What entries of a listing are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortKey {
     #[default]
@@ -29,6 +30,7 @@ pub enum SortKey {
     Date,
 }
 
+/// Whether the least entry comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     #[default]
@@ -42,6 +44,7 @@ impl FirstNames {
         FirstNames { limit, names: BinaryHeap::new(), seen: 0 }
     }
 
+    /// Counts a name, and keeps it if it is among the first.
     pub fn add(&mut self, name: &str) {
         self.seen += 1;
         if self.names.len() < self.limit {

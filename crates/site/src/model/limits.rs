@@ -44,6 +44,7 @@ pub struct Limits {
     pub includes: IncludeLimits,
 }
 
+/// How long something may take: the phases of a connection, and others.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
     pub head: Duration,

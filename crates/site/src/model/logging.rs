@@ -8,6 +8,7 @@ use crate::rotation::Rotation;
 use crate::sink::Sink;
 use crate::timezone::TimeZone;
 
+/// The logs of a site.
 #[derive(Debug, Clone)]
 pub struct Log {
     pub access: Option<AccessLog>,
@@ -47,6 +48,7 @@ pub struct ErrorLines {
     pub zone: Option<Arc<TimeZone>>,
 }
 
+/// How a line of the error log is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ErrorFormat {
     #[default]
@@ -65,12 +67,14 @@ pub enum LoggedClients {
     ForwardedFor,
 }
 
+/// Where the lines of requests go, and how they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     pub sink: Sink,
     pub format: LogFormat,
 }
 
+/// How a line of an access log is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogFormat {
     Common,
@@ -89,6 +93,7 @@ pub enum LogFormat {
     Fields(log_fields::Format),
 }
 
+/// How serious a message is. A log has the messages of its level and of those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Error,

@@ -137,6 +137,7 @@ pub enum Interpreter {
     Upstream(UpstreamId),
 }
 
+/// What responds, where no script does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// The file at the request's path beneath `root`, without the first `strip` segments of the path (`alias`).
@@ -166,6 +167,7 @@ pub enum NamedRoot {
     OfUser,
 }
 
+/// Which files beneath a root are served, and how.
 #[derive(Debug, Clone)]
 pub struct FileRules {
     pub index: Vec<String>,
@@ -228,6 +230,7 @@ pub struct SpecialFiles {
     pub image_maps: bool,
 }
 
+/// What a file is that is not sent as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     AsIs,
@@ -276,12 +279,14 @@ impl FileRules {
     }
 }
 
+/// Whether a folder without an index file is listed. Off: 403.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
     On,
     Off,
 }
 
+/// Whether files and folders are served whose names begin with a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dotfiles {
     /// 404, except below `/.well-known/`.
@@ -302,6 +307,7 @@ pub enum Symlinks {
     Follow,
 }
 
+/// What an entity tag is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EtagFrom {
     /// Size, modification time with nanoseconds, and inode.
@@ -311,6 +317,7 @@ pub enum EtagFrom {
     Off,
 }
 
+/// What is done to the fields of a response: names and values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderRule {
     /// Replaces a field that the server would send itself.

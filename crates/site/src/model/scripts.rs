@@ -84,6 +84,7 @@ pub struct ControlGroups {
     pub tasks: Option<u64>,
 }
 
+/// Whether scripts get an indexed query as arguments (RFC 3875 §4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryArguments {
     Passed,
