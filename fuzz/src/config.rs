@@ -124,7 +124,7 @@ fn leads_somewhere(site: &Site, host: usize, route: &Route) {
     let mut path = String::from("/");
     encode_path(&route.pattern.to_string(), &mut path);
     let Ok(path) = SafePath::parse(&path) else { return };
-    ends_well(plan(site.hosts.at(host), path));
+    ends_well(plan(site.hosts.at(host), path, None));
 }
 
 /// Upstreams of a site.
