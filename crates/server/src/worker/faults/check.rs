@@ -236,7 +236,7 @@ pub fn lost(run: &Run) -> usize {
 
 /// The number of dropped lines that the error log reports.
 pub fn reported(errors: &[String]) -> usize {
-    let whole = errors.iter().filter(|line| line.ends_with(" or full"));
+    let whole = errors.iter().filter(|line| line.ends_with(" full or gone"));
     let reports = whole.filter_map(|line| line.split_once(" log lines were dropped"));
     let counts = reports.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
     counts.sum()
