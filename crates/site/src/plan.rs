@@ -127,7 +127,7 @@ impl<'s> FallbackPlan<'s> {
 
     /// The plan to try where this one leads to nothing. `sent`: the query of the request.
     pub fn next(&mut self, host: &'s Host, sent: Option<&str>) -> Option<FallbackPlan<'s>> {
-        let query = Query { sent, replaced: self.plan.query.clone() };
+        let query = Query { replaced: self.plan.query.clone(), ..Query::sent(sent) };
         self.next.take().map(|path| FallbackPlan::without_language(host, path, None, query))
     }
 }
@@ -146,17 +146,20 @@ struct Query<'a> {
     sent: Option<&'a str>,
     /// What stands in its place.
     replaced: Option<Box<str>>,
+    /// Where more than [`crate::template::MAX_QUERY`] bytes would have stood in its place.
+    is_too_long: bool,
 }
 
 impl<'a> Query<'a> {
     fn sent(sent: Option<&'a str>) -> Query<'a> {
-        Query { sent, replaced: None }
+        Query { sent, ..Query::default() }
     }
 
-    fn replace(&mut self, by: &QueryTemplate, path: &str, pattern: &Pattern) -> Result<(), QueryTooLong> {
-        let query = by.query(path, pattern, self.replaced.as_deref().or(self.sent))?;
-        self.replaced = Some(query);
-        Ok(())
+    fn replace(&mut self, by: &QueryTemplate, path: &str, pattern: &Pattern) {
+        match by.query(path, pattern, self.replaced.as_deref().or(self.sent)) {
+            Ok(query) => self.replaced = Some(query),
+            Err(QueryTooLong) => self.is_too_long = true,
+        }
     }
 }
 
@@ -275,11 +278,11 @@ pub fn plan<'s, 'p>(host: &'s Host, path: SafePath<'p>, query: Option<&str>) -> 
 }
 
 fn plan_with<'s, 'p>(host: &'s Host, path: SafePath<'p>, mut query: Query<'_>) -> Plan<'s, 'p> {
-    let (id, path, followed) = follow_rewrites(host, path, &mut query);
+    let (id, path) = follow_rewrites(host, path, &mut query);
     let route = host.routes.get(id);
     let (mut scripts, pattern) = (None, route.base());
     let action = match &route.action {
-        _ if followed == Err(QueryTooLong) => PlannedAction::Status(Status::URI_TOO_LONG, Cause::Query),
+        _ if query.is_too_long => PlannedAction::Status(Status::URI_TOO_LONG, Cause::Query),
         Action::Files { root, strip } => {
             scripts = walk(host, &path).map(Box::new);
             plan_files(host, route, PlannedRoot::Path(root), *strip, path)
@@ -329,20 +332,19 @@ fn follow_rewrites<'p>(
     host: &Host,
     mut path: SafePath<'p>,
     query: &mut Query<'_>,
-) -> (RouteId, SafePath<'p>, Result<(), QueryTooLong>) {
-    let mut followed = Ok(());
+) -> (RouteId, SafePath<'p>) {
     let mut id = host.routes.find(&path);
     for _ in 0..MAX_REWRITES {
         let route = host.routes.get(id);
         let Action::Rewrite { to } = &route.action else { break };
         let Some(next) = to.path(path.as_str(), route.base()) else { break };
         if let Some(own) = &to.query {
-            followed = followed.and(query.replace(own, path.as_str(), route.base()));
+            query.replace(own, path.as_str(), route.base());
         }
         path = next;
         id = host.routes.find(&path);
     }
-    (id, path, followed)
+    (id, path)
 }
 
 /// The fallback of `route`, for a path without a file. `None`: there is none for this path. `sent` is the query of the
@@ -355,7 +357,7 @@ pub fn plan_fallback<'s>(
 ) -> Option<FallbackPlan<'s>> {
     // A rewrite may have led to the route.
     let mut query = Query::sent(sent);
-    let (.., mut followed) = follow_rewrites(host, requested.clone(), &mut query);
+    follow_rewrites(host, requested.clone(), &mut query);
     if let Some((path, next)) = without_language(route.language_fallback, requested) {
         return Some(FallbackPlan::without_language(host, path, next, query));
     }
@@ -365,14 +367,11 @@ pub fn plan_fallback<'s>(
     }
     let path = fallback.path.clone();
     if let Some(own) = &fallback.query {
-        followed = followed.and(query.replace(own, requested.as_str(), &fallback.base));
+        query.replace(own, requested.as_str(), &fallback.base);
     }
     let mut plan = plan_with(host, path.clone(), query);
     if let PlannedAction::Upstream(planned) = &mut plan.action {
         (planned.path, planned.base) = (requested.clone().into_owned(), &fallback.base);
-    }
-    if followed == Err(QueryTooLong) {
-        (plan.walk, plan.action) = (None, PlannedAction::Status(Status::URI_TOO_LONG, Cause::Query));
     }
     let variables = FallbackVariables { path_info: fallback_path_info(requested, &path) };
     Some(FallbackPlan { path, plan, variables, next: None })
