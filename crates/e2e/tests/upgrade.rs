@@ -310,19 +310,25 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
 }
 
-#[test]
-fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_cannot_have() {
+/// A server with so many idle connections, which a new program with so many descriptors takes over.
+fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) {
     let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config("workers = 1"));
-    let mut clients: Vec<Client> = (0..200).map(|_| fixture.server.connect()).collect();
+    let mut clients: Vec<Client> = (0..connections).map(|_| fixture.server.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.get("/a.txt").status, 200);
     }
     let program = fixture.folder.path().join("new");
     copy_program(&program);
     fixture.install(|to| {
-        script(to, &format!("#!/bin/sh\nulimit -n 64\nexec {} \"$@\"\n", program.display()));
+        script(to, &format!("#!/bin/sh\nulimit -n {descriptors}\nexec {} \"$@\"\n", program.display()));
     });
     fixture.upgrade();
+    (fixture, clients)
+}
+
+#[test]
+fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_cannot_have() {
+    let (fixture, mut clients) = taken_over(200, 64);
     fixture.server.wait_for_line("is lost: no descriptor was free for it; raise `ulimit -Hn`", TIMEOUT);
     // The old program waits longer than this for another successor.
     let patience = Duration::from_secs(2);
@@ -337,17 +343,7 @@ fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_canno
 
 #[test]
 fn a_new_program_with_few_descriptors_keeps_some_for_the_files_of_its_connections() {
-    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config("workers = 1"));
-    let mut clients: Vec<Client> = (0..100).map(|_| fixture.server.connect()).collect();
-    for client in &mut clients {
-        assert_eq!(client.get("/a.txt").status, 200);
-    }
-    let program = fixture.folder.path().join("new");
-    copy_program(&program);
-    fixture.install(|to| {
-        script(to, &format!("#!/bin/sh\nulimit -n 96\nexec {} \"$@\"\n", program.display()));
-    });
-    fixture.upgrade();
+    let (fixture, mut clients) = taken_over(100, 96);
     let served = clients.iter_mut().filter_map(|client| {
         client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
         client.try_read_response().ok().map(|response| assert_eq!(response.status, 200))
