@@ -542,8 +542,7 @@ fn rewritten(expression: &str, to: &str) -> Option<Rewritten> {
     };
     let is_open =
         of_query.is_empty() && ["(.*)", "(.*)$", "(.+)", "(.+)$"].iter().any(|end| path.ends_with(end));
-    let last =
-        regex::captured(&path).map_or(1, |all| all.iter().map(|one| one.groups.len()).max().unwrap_or(1));
+    let last = all.iter().map(|one| one.groups.len()).max().unwrap_or(0).max(1);
     let takes_query = is_open && to.contains(&format!("${last}"));
     let finished = |(pattern, to): (String, String)| {
         let keeps = takes_query || to.contains("$query") || !to.contains('?');
