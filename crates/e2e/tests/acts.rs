@@ -107,7 +107,7 @@ fn refuses_acts_that_mean_nothing() {
         (&["log-level", "loud"], 2, "loud is no level; write error, warn, info or debug"),
         (&["log-level"], 2, "log-level takes a level"),
         (&["log-level", "debug", "--for", "soon"], 2, "--for needs a time"),
-        (&["reopen", "x"], 2, "name the configuration"),
+        (&["reopen", "x"], 2, "reopen takes no argument but -c FILE"),
     ] {
         let (found, text) = run(&server, words);
         let row = words.join(" ");
