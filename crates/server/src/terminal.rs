@@ -9,9 +9,9 @@ pub fn out(line: Arguments<'_>) {
     _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Writes a line to standard error.
+/// Writes a line to standard error, at once: other processes write there, too.
 pub fn err(line: Arguments<'_>) {
-    _ = writeln!(io::stderr(), "{line}");
+    _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Writes text to standard output, without adding a line end.
