@@ -119,6 +119,41 @@ fn a_script_of_another_account_cannot_affect_the_server() {
     rows.check("the processes are the same", [vec![server.pid()], server.serving_pids()].concat(), processes);
 }
 
+/// Prints its user, gives the file `own` to another user, as a script that sets up a device would, and does so
+/// once more with the file `other` by a program that is set-user-ID root.
+const PRIVILEGED: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nid -u\nchown 12345 own 2>/dev/null && echo itself\n\
+                          ./set-user-id 12345 other 2>/dev/null && echo by a program\n";
+
+#[test]
+fn scripts_gain_privileges_where_the_configuration_lets_them() {
+    if !can_change_accounts() {
+        return;
+    }
+    let nobody = of_the_server().to_string();
+    let mut rows = Rows::new();
+    for (user, keys, expected) in [
+        ("root", "", ""),
+        ("root", "new_privileges = true", "itself\nby a program\n"),
+        ("root", "new_privileges = false", ""),
+        (&*nobody, "", ""),
+        (&*nobody, "new_privileges = true", "by a program\n"),
+    ] {
+        let site = Site::new().script("cgi/a.cgi", PRIVILEGED).file("cgi/own", "").file("cgi/other", "");
+        let program = site.root().join("cgi/set-user-id");
+        fs::copy("/bin/chown", &program).expect("it is a file of every system");
+        fs::set_permissions(&program, Permissions::from_mode(0o4755)).expect("it is our file");
+        open_to_all(site.home());
+        let group = if user == "root" { "root" } else { user };
+        let config = format!(
+            "user = \"{user}\"\ngroup = \"{group}\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\n{keys}\n"
+        );
+        let server = site.config(&config).start();
+        let number = if user == "root" { "0" } else { user };
+        let printed = server.get("/cgi/a.cgi").text();
+        rows.check(&format!("{user}, {keys}"), printed, format!("{number}\n{expected}"));
+    }
+}
+
 #[test]
 fn without_root_a_script_can_neither_read_nor_trace_the_server() {
     let site = Site::new().script("a.cgi", ATTACK);
@@ -271,10 +306,16 @@ fn an_application_runs_as_its_configured_user_and_group() {
     if !can_change_accounts() {
         return;
     }
+    for (key, no_new_privileges) in [("", "1"), ("new_privileges = true", "0")] {
+        runs_as_configured(key, no_new_privileges);
+    }
+}
+
+fn runs_as_configured(key: &str, no_new_privileges: &str) {
     let (own, user, group) = (account(of_the_server()), of_scripts(), of_scripts() + 1);
     let site = Site::new().config(&format!(
         "{own}[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
-         command = [\"/bin/sleep\", \"1000\"]\nuser = \"{user}\"\ngroup = \"{group}\"\n"
+         command = [\"/bin/sleep\", \"1000\"]\nuser = \"{user}\"\ngroup = \"{group}\"\n{key}\n"
     ));
     open_to_all(site.home());
     let server = site.start();
@@ -282,11 +323,12 @@ fn an_application_runs_as_its_configured_user_and_group() {
         format!("Uid:{}\n", format!("\t{user}").repeat(4)),
         format!("Gid:{}\n", format!("\t{group}").repeat(4)),
     );
-    let has_both = |pid: u32| {
+    let new_privileges = format!("NoNewPrivs:\t{no_new_privileges}\n");
+    let has_all = |pid: u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.contains(&uids) && status.contains(&gids)
+        [&uids, &gids, &new_privileges].iter().all(|line| status.contains(*line))
     };
-    let has_one = || server.serving_pids().into_iter().any(has_both);
+    let has_one = || server.serving_pids().into_iter().any(has_all);
     assert!(wait_until(TIMEOUT, has_one), "no process has them: {}", server.stderr());
 }
 
@@ -355,6 +397,18 @@ fn a_start_without_the_needed_capabilities_fails_and_names_them() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("needs CAP_SETUID, CAP_SETGID and CAP_KILL"), "{stderr}");
+}
+
+#[test]
+fn a_server_that_cannot_give_privileges_says_so() {
+    let site = Site::new().script("a.cgi", shell("grep NoNewPrivs /proc/self/status"));
+    let site = site.config("[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nnew_privileges = true\n");
+    let mut withheld = tool("setpriv");
+    withheld.arg("--no-new-privs").arg(program());
+    let server = site.start_by(withheld);
+    let warning = "no program gains privileges, although `new_privileges` is set";
+    assert!(wait_until(TIMEOUT, || server.stderr().contains(warning)), "{}", server.stderr());
+    assert_eq!(server.get("/a.cgi").text(), "NoNewPrivs:\t1\n");
 }
 
 #[test]

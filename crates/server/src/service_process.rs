@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use rustix::thread::CapabilitySet;
 use site::endpoint::Resolution;
-use site::model::Site;
+use site::model::{NewPrivileges, Site};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
@@ -16,7 +16,7 @@ use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
-use crate::spawner::process::{Privileges, settle_in};
+use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::{log, sys, terminal};
 
@@ -29,7 +29,7 @@ pub struct ServiceSetup {
     pub chroot: Option<PathBuf>,
     /// `None`: it keeps the account of the master.
     pub identity: Option<Identity>,
-    pub privileges: Privileges,
+    pub new_privileges: NewPrivileges,
 }
 
 impl ServiceSetup {
@@ -39,7 +39,7 @@ impl ServiceSetup {
             master,
             chroot: site.chroot.clone(),
             identity,
-            privileges: Privileges::of(site),
+            new_privileges: site.new_privileges(NewPrivileges::None),
         }
     }
 }
@@ -70,11 +70,11 @@ fn serve<S: WorkerService>(
     setup: ServiceSetup,
     make: impl FnOnce(&Resolution, SystemNames) -> S,
 ) -> Result<(), String> {
-    let ServiceSetup { resolution, master, chroot, identity, privileges } = setup;
+    let ServiceSetup { resolution, master, chroot, identity, new_privileges } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // A chroot hides its files.
     let names = SystemNames::read();
-    settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
+    settle_in(chroot, identity, new_privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     let serve = async { answer_workers(Rc::new(make(&resolution, names)), master).await };

@@ -39,7 +39,9 @@ pub use route::{
     Action, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
     Listing, MetaFiles, NamedRoot, Route, Script, Special, SpecialFiles, Suffixes, Symlinks,
 };
-pub use scripts::{Account, BackgroundJobs, ControlGroups, QueryArguments, Resources, Scripts};
+pub use scripts::{
+    Account, BackgroundJobs, ControlGroups, NewPrivileges, QueryArguments, Resources, Scripts,
+};
 
 /// The whole configuration, complete and valid.
 #[derive(Debug, Clone)]
@@ -127,6 +129,14 @@ pub struct Host {
 const _: () = assert!(size_of::<Host>() <= 800);
 
 impl Site {
+    /// Of programs whose own setting is `own`: without a sandbox, nothing is taken from any program.
+    pub fn new_privileges(&self, own: NewPrivileges) -> NewPrivileges {
+        match self.sandbox {
+            Sandbox::Off => NewPrivileges::AsUsual,
+            Sandbox::On | Sandbox::Required => own,
+        }
+    }
+
     /// Where the logs go, each place once, and the error log first.
     pub fn sinks(&self) -> Vec<&Sink> {
         let mut sinks = vec![&self.log.error];

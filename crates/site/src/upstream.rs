@@ -11,7 +11,7 @@ use crate::address::Address;
 use crate::balance::{Balance, Hedging};
 use crate::endpoint::EndpointAddress;
 use crate::health::{Breaker, Health};
-use crate::model::Account;
+use crate::model::{Account, NewPrivileges};
 
 /// An application, or another server, that responds to requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +106,7 @@ pub struct Managed {
     pub environment: Additions,
     /// `None`: the account of the server.
     pub account: Option<Account>,
+    pub new_privileges: NewPrivileges,
     /// The working folder.
     pub folder: PathBuf,
     pub socket: SocketPassing,
@@ -317,6 +318,7 @@ impl Managed {
             command,
             environment,
             account: None,
+            new_privileges: NewPrivileges::None,
             folder,
             socket: SocketPassing::Stdin,
             min_processes: 1,

@@ -522,6 +522,7 @@ impl Reading<'_> {
             );
         }
         keys.set(None, "background_jobs", true);
+        keys.set(None, "new_privileges", true);
         self.document.section(None, "[scripts]", keys);
     }
 

@@ -508,6 +508,7 @@ impl Reading<'_> {
         self.document.section(None, "[timeouts]", keys);
         let mut keys = Keys::default();
         keys.set(None, "background_jobs", true);
+        keys.set(None, "new_privileges", true);
         self.document.section(None, "[scripts]", keys);
         let sink = if self.flags.foreground { "stderr" } else { "syslog" };
         let mut keys = Keys::default();

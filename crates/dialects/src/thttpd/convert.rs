@@ -250,6 +250,7 @@ impl Reading<'_> {
         keys.set(None, "grace", SCRIPT_GRACE);
         keys.set(None, "nice", SCRIPT_NICE);
         keys.set(None, "background_jobs", true);
+        keys.set(None, "new_privileges", true);
         if let Some(limit) = limit.filter(|limit| limit.value > 0) {
             keys.set(limit.line, "processes", limit.value);
             keys.set(limit.line, "queue", 0);

@@ -504,6 +504,7 @@ impl<'r> Reading<'r> {
             scripts.set(line, "processes", processes);
         }
         scripts.set(None, "background_jobs", true);
+        scripts.set(None, "new_privileges", true);
         self.document.section(None, "[scripts]", scripts);
     }
 

@@ -16,7 +16,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
-use site::model::Sandbox;
+use site::model::{NewPrivileges, Sandbox};
 use tokio::sync::{Semaphore, oneshot};
 use zeroize::Zeroizing;
 
@@ -113,7 +113,7 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, sandbox: Sandbox
     let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(cannot("begin a session"))?;
-    identity.map_or(Ok(()), |identity| identity.assume())?;
+    identity.map_or(Ok(()), |identity| identity.assume(NewPrivileges::None))?;
     // Other processes of the same user could otherwise read the key.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
     if !settings.dns_command.is_empty() {

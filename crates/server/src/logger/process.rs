@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::thread::CapabilitySet;
 use site::endpoint::{EndpointAddress, Resolution};
-use site::model::Sink;
+use site::model::{NewPrivileges, Sink};
 use site::rotation::Rotation;
 use site::sink::Collector;
 use tokio::io::Interest;
@@ -32,7 +32,7 @@ use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::{self, RestartLimit};
-use crate::spawner::process::{Privileges, settle_in};
+use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::{sys, terminal};
 
@@ -80,7 +80,7 @@ pub struct LoggerSetup {
     pub queue: usize,
     pub resolution: Resolution,
     pub identity: Option<Identity>,
-    pub privileges: Privileges,
+    pub new_privileges: NewPrivileges,
     pub master: Channel,
     /// Its own messages, if one of its targets is the error log.
     pub own: Option<(u32, OwnedFd)>,
@@ -98,17 +98,13 @@ pub fn run(setup: LoggerSetup) -> u8 {
 }
 
 fn serve(setup: LoggerSetup) -> Result<(), String> {
-    let LoggerSetup { targets, queue, resolution, identity, privileges, master, own } = setup;
+    let LoggerSetup { targets, queue, resolution, identity, new_privileges, master, own } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // The account that serves may not be able to read the files.
     let encryptions: Vec<Encryption> = targets.sinks().iter().map(encryption_of).collect();
     match &targets {
-        Targets::Files(..) => {
-            // Its capabilities are given up below.
-            settle_in(None, None, Privileges::ByFile, CapabilitySet::empty())?;
-            sandbox::keep_only(FILES).map_err(|errno| failed("give up capabilities")(errno.into()))?;
-        }
-        Targets::Readers(_) => settle_in(None, identity, privileges, CapabilitySet::empty())?,
+        Targets::Files(..) => settle_in(None, None, NewPrivileges::None, FILES & sandbox::held())?,
+        Targets::Readers(_) => settle_in(None, identity, new_privileges, CapabilitySet::empty())?,
     }
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;

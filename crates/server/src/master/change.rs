@@ -33,7 +33,7 @@ use crate::generation::{self, GenerationSetup};
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Rates};
-use crate::process::privilege::Accounts;
+use crate::process::privilege::{self, Accounts};
 use crate::process::privileged_file;
 use crate::process::supervisor::KillTimer;
 use crate::signer::SignerProcess;
@@ -451,6 +451,7 @@ impl Master {
                 drop((ours, handoff, signer));
                 let folder = preparation.folder.take();
                 let warnings = std::mem::take(&mut preparation.tls.warnings);
+                let withheld = privilege::withheld_from_programs(&preparation.site);
                 let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
                 let maintenance = self.acts.maintenance.clone();
@@ -464,7 +465,7 @@ impl Master {
                     identity: accounts.own.clone(),
                     master: theirs,
                     predecessor,
-                    warnings: complaint.into_iter().chain(warnings).collect(),
+                    warnings: complaint.into_iter().chain(withheld).chain(warnings).collect(),
                     ledger,
                     maintenance,
                     unusable,

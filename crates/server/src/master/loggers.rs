@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use site::endpoint::Resolution;
-use site::model::{Level, Sink, Site};
+use site::model::{Level, NewPrivileges, Sink, Site};
 
 use super::change::Preparation;
 use super::{Master, Phase};
@@ -19,7 +19,6 @@ use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
 use crate::process::ipc::{Channel, MasterCommand};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::{self, KillTimer};
-use crate::spawner::process::Privileges;
 use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
@@ -34,7 +33,7 @@ pub(super) struct LoggerPlan {
     queue: usize,
     resolution: Resolution,
     identity: Option<Identity>,
-    privileges: Privileges,
+    new_privileges: NewPrivileges,
     errors: Sink,
     level: Level,
 }
@@ -65,7 +64,7 @@ impl LoggerPlan {
             queue: site.log.queue.saturating_mul(BLOCK),
             resolution: site.resolution.clone(),
             identity: identity.cloned(),
-            privileges: Privileges::of(site),
+            new_privileges: site.new_privileges(NewPrivileges::None),
             errors: site.log.error.clone(),
             level: site.log.level.max(Level::Error),
         };
@@ -123,13 +122,14 @@ impl Master {
             }
             Fork::Child => {
                 drop(ours);
-                let LoggerPlan { targets, queue, resolution, identity, privileges, level, .. } = plan.clone();
+                let LoggerPlan { targets, queue, resolution, identity, new_privileges, level, .. } =
+                    plan.clone();
                 self.release_in_child(preparation);
                 if let Ok(errors) = errors.or_else(|_| OpenSink::open(&Sink::Stderr)) {
                     log::write_to(errors, level);
                 }
                 let setup =
-                    LoggerSetup { targets, queue, resolution, identity, privileges, master: theirs, own };
+                    LoggerSetup { targets, queue, resolution, identity, new_privileges, master: theirs, own };
                 std::process::exit(run(setup).into())
             }
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::CapabilitySet;
 use site::address::Address;
 use site::endpoint::{EndpointAddress, Resolution};
-use site::model::{Scripts, Site};
+use site::model::{NewPrivileges, Scripts, Site};
 use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ use crate::process::privilege::Identity;
 use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::Process;
-use crate::spawner::process::{Privileges, settle_in};
+use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
 use crate::{log, names, sys, terminal};
@@ -50,7 +50,7 @@ pub struct PoolSetup {
     pub chroot: Option<PathBuf>,
     /// `None`: it keeps the account of the master.
     pub identity: Option<Identity>,
-    pub privileges: Privileges,
+    pub new_privileges: NewPrivileges,
 }
 
 impl PoolSetup {
@@ -58,6 +58,8 @@ impl PoolSetup {
     pub fn of(site: &Site, index: usize, master: Channel, identity: Option<Identity>) -> PoolSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
+        let managed = site.upstreams[index].managed();
+        let own = managed.map_or(NewPrivileges::None, |managed| managed.new_privileges);
         PoolSetup {
             upstream: inside.upstreams.swap_remove(index),
             resolution: inside.resolution,
@@ -65,7 +67,7 @@ impl PoolSetup {
             master,
             chroot: site.chroot.clone(),
             identity,
-            privileges: Privileges::of(site),
+            new_privileges: site.new_privileges(own),
         }
     }
 }
@@ -84,13 +86,13 @@ pub fn run(setup: PoolSetup) -> u8 {
 }
 
 fn serve(setup: PoolSetup) -> Result<(), String> {
-    let PoolSetup { upstream, resolution, scripts, master, chroot, identity, privileges } = setup;
+    let PoolSetup { upstream, resolution, scripts, master, chroot, identity, new_privileges } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // A chroot hides its files.
     let names = upstream.has_names().then(SystemNames::read);
     let tls = upstream.checks_by_tls().then(|| ClientReading::of(std::slice::from_ref(&upstream)));
     let tls = tls.and_then(|reading| reading.upstreams.into_iter().next().flatten());
-    settle_in(chroot, identity, privileges, CapabilitySet::empty())?;
+    settle_in(chroot, identity, new_privileges, CapabilitySet::empty())?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     let serve = async {

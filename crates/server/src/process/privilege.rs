@@ -13,9 +13,10 @@ use nix::unistd::{self, Gid, Group, Pid, Uid, User};
 use rustix::io::Errno;
 use rustix::process::{self, DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
-    CapabilitySet, set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, no_new_privs, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
 };
-use site::model::{Account, Route, Site};
+use site::model::{Account, NewPrivileges, Route, Site};
 use site::upstream::Upstream;
 
 use crate::process::sandbox;
@@ -68,17 +69,17 @@ impl Identity {
     }
 
     /// Changes the process to this identity, irrevocably. Errors: the step that failed.
-    pub fn assume(&self) -> Result<(), String> {
-        self.change()?;
+    pub fn assume(&self, of_programs: NewPrivileges) -> Result<(), String> {
+        self.change(of_programs)?;
         match unistd::setuid(Uid::from_raw(0)) {
             Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
             _ => Ok(()),
         }
     }
 
-    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not get them. Errors: the
+    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not inherit them. Errors: the
     /// step that failed.
-    pub fn assume_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
+    pub fn assume_keeping(&self, kept: CapabilitySet, of_programs: NewPrivileges) -> Result<(), String> {
         let fail = |e: Errno| {
             format!(
                 "cannot keep the capabilities to start scripts as other accounts (CAP_SETUID, CAP_SETGID, CAP_KILL): \
@@ -88,14 +89,16 @@ impl Identity {
         // A child keeps them, too, until it executes a program. As long as it has more capabilities than a process of
         // that user, such a process can neither trace it nor read its memory.
         set_keep_capabilities(true).map_err(fail)?;
-        self.change()?;
+        self.change(of_programs)?;
         sandbox::hold_only(kept).map_err(fail)
     }
 
-    fn change(&self) -> Result<(), String> {
+    fn change(&self, of_programs: NewPrivileges) -> Result<(), String> {
         let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
-        // The sandbox could not do it later: only root may.
-        sandbox::empty_bounding_set();
+        if of_programs == NewPrivileges::None {
+            // It could not be done later: only root may.
+            sandbox::empty_bounding_set();
+        }
         unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))
@@ -200,6 +203,19 @@ impl Accounts {
             false => CapabilitySet::empty(),
         }
     }
+}
+
+/// A warning if programs cannot gain the privileges that the site lets them gain, because this process cannot either.
+pub fn withheld_from_programs(site: &Site) -> Option<String> {
+    let gains = |own: NewPrivileges| own == NewPrivileges::AsUsual;
+    let of_scripts = site.has_scripts() && gains(site.scripts.new_privileges);
+    let managed = || site.upstreams.iter().filter_map(Upstream::managed);
+    let is_wanted = of_scripts || managed().any(|managed| gains(managed.new_privileges));
+    (is_wanted && no_new_privs().unwrap_or(false)).then(|| {
+        "no program gains privileges, although `new_privileges` is set: taipan was started without the ability to give \
+         them; write NoNewPrivileges=no in its systemd unit, or start its container without no-new-privileges"
+            .to_owned()
+    })
 }
 
 /// Runs `look_up` in a child process. Errors: no child could be started.

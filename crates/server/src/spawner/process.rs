@@ -9,7 +9,7 @@ use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
-use site::model::{Account, Sandbox, Site};
+use site::model::{Account, NewPrivileges, Site};
 
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
@@ -37,7 +37,7 @@ pub struct SpawnerSetup {
     pub chroot: Option<PathBuf>,
     /// `None`: it keeps its account.
     pub identity: Option<Identity>,
-    pub privileges: Privileges,
+    pub new_privileges: NewPrivileges,
     /// Capabilities that it keeps, to start and to end scripts of other accounts.
     pub keeps: CapabilitySet,
 }
@@ -51,7 +51,7 @@ impl SpawnerSetup {
     ) -> SpawnerSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
-        let privileges = Privileges::of(site);
+        let new_privileges = site.new_privileges(site.scripts.new_privileges);
         let settings = Settings::of(&inside.scripts, &inside.log);
         let Accounts { own, scripts, .. } = accounts;
         let keeps = accounts.capabilities();
@@ -64,21 +64,7 @@ impl SpawnerSetup {
             of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
         });
         let (chroot, identity) = (site.chroot.clone(), own.clone());
-        SpawnerSetup { channels, settings, allowlist, cgroups, chroot, identity, privileges, keeps }
-    }
-}
-
-/// Whether the file of a program gives it privileges (set-user-ID, capabilities).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Privileges {
-    /// As its file says, as without a sandbox.
-    ByFile,
-    None,
-}
-
-impl Privileges {
-    pub fn of(site: &Site) -> Privileges {
-        if site.sandbox == Sandbox::Off { Privileges::ByFile } else { Privileges::None }
+        SpawnerSetup { channels, settings, allowlist, cgroups, chroot, identity, new_privileges, keeps }
     }
 }
 
@@ -99,12 +85,11 @@ fn fail(why: &str) -> u8 {
     FAILED
 }
 
-/// Makes this process one that starts programs, for good, with no capabilities but those that it `keeps`.
-/// Errors: what could not be done.
+/// Makes this process one that starts programs, for good, with no capabilities but those that it `keeps`. Errors: what could not be done.
 pub fn settle_in(
     chroot: Option<PathBuf>,
     identity: Option<Identity>,
-    privileges: Privileges,
+    new_privileges: NewPrivileges,
     keeps: CapabilitySet,
 ) -> Result<(), String> {
     // Without a controlling terminal, no terminal sends signals to this process and its programs.
@@ -113,12 +98,14 @@ pub fn settle_in(
     _ = sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
     identity.map_or(Ok(()), |identity| match keeps.is_empty() {
-        true => identity.assume(),
-        false => identity.assume_keeping(keeps),
+        true => identity.assume(new_privileges),
+        false => identity.assume_keeping(keeps, new_privileges),
     })?;
-    if privileges == Privileges::None {
-        sandbox::give_up_privileges(keeps).map_err(cannot("give up privileges"))?;
-    }
+    let held = match new_privileges {
+        NewPrivileges::None => sandbox::give_up_privileges(keeps),
+        NewPrivileges::AsUsual => sandbox::hold_only(keeps),
+    };
+    held.map_err(cannot("give up privileges"))?;
     // Programs of the same user could otherwise trace this process or read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
     // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.
@@ -128,9 +115,9 @@ pub fn settle_in(
 }
 
 fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let SpawnerSetup { channels, settings, allowlist, mut cgroups, chroot, identity, privileges, keeps } =
+    let SpawnerSetup { channels, settings, allowlist, mut cgroups, chroot, identity, new_privileges, keeps } =
         setup;
-    settle_in(chroot, identity, privileges, keeps)?;
+    settle_in(chroot, identity, new_privileges, keeps)?;
     let allowlist = Arc::new(allowlist);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
     let start = |(number, channel)| {

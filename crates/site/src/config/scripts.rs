@@ -11,7 +11,8 @@ use super::proxies;
 use super::section::Section;
 use crate::forwarding::Forwarding;
 use crate::model::{
-    Action, BackgroundJobs, ControlGroups, Interpreter, QueryArguments, Resources, Script, Scripts,
+    Action, BackgroundJobs, ControlGroups, Interpreter, NewPrivileges, QueryArguments, Resources, Script,
+    Scripts,
 };
 use crate::route::Pattern;
 use crate::upstream::Upstream;
@@ -40,6 +41,7 @@ pub fn scripts(top: &Section) -> Scripts {
         grace: time("grace", defaults.grace),
         resources: resources(&section),
         background_jobs: background_jobs(&section, cgroups.as_ref()),
+        new_privileges: new_privileges(&section),
         cgroups,
         account: account(&section),
         spool: section.path("spool").unwrap_or(defaults.spool),
@@ -63,6 +65,14 @@ fn background_jobs(section: &Section, cgroups: Option<&ControlGroups>) -> Backgr
         section.reject_keys(&["background_jobs"], what, "remove one of them");
     }
     BackgroundJobs::Kept
+}
+
+/// Of scripts, or of the processes of an application.
+pub fn new_privileges(section: &Section) -> NewPrivileges {
+    match section.flag("new_privileges") {
+        Some(true) => NewPrivileges::AsUsual,
+        Some(false) | None => NewPrivileges::None,
+    }
 }
 
 fn resources(section: &Section) -> Resources {

@@ -23,7 +23,7 @@ const DNS: u16 = 53;
 /// Keys of an application by HTTPS.
 const TLS: [&str; 5] = ["tls_ca", "tls_name", "tls_certificate", "tls_certificate_key", "tls_verify"];
 /// Keys of an application that has a command, besides that.
-pub(super) const MANAGED: [&str; 14] = [
+pub(super) const MANAGED: [&str; 15] = [
     "socket",
     "processes",
     "min_processes",
@@ -36,6 +36,7 @@ pub(super) const MANAGED: [&str; 14] = [
     "grace",
     "user",
     "group",
+    "new_privileges",
     "folder",
     "env",
 ];
@@ -316,6 +317,7 @@ fn managed(section: &Section) -> Option<Endpoints> {
     }
     Some(Endpoints::Managed(Box::new(Managed {
         account: account(section),
+        new_privileges: scripts::new_privileges(section),
         socket: match section.choice("socket") {
             Some("listen_fds") => SocketPassing::ListenFds,
             _ => SocketPassing::Stdin,

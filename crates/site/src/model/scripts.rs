@@ -48,6 +48,7 @@ pub struct Scripts {
     /// Whether the words of a query without `=` become arguments (RFC 3875 §4.4).
     pub query_arguments: QueryArguments,
     pub background_jobs: BackgroundJobs,
+    pub new_privileges: NewPrivileges,
     /// Lines per second of a script's standard error that are logged.
     pub stderr_lines: u32,
     /// Bytes of such a line.
@@ -99,6 +100,15 @@ pub enum BackgroundJobs {
     Kept,
 }
 
+/// The privileges that a program gains when a process executes it (execve(2), capabilities(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewPrivileges {
+    /// None by its file, and no capability as root.
+    None,
+    /// Those of its file (set-user-ID, set-group-ID, capabilities), and all capabilities as root.
+    AsUsual,
+}
+
 impl Default for Scripts {
     fn default() -> Scripts {
         Scripts {
@@ -116,6 +126,7 @@ impl Default for Scripts {
             spool_bytes: 256 * 1024 * 1024,
             query_arguments: QueryArguments::Withheld,
             background_jobs: BackgroundJobs::Ended,
+            new_privileges: NewPrivileges::None,
             stderr_lines: 10,
             stderr_line: 1024,
             sendfile: Vec::new(),

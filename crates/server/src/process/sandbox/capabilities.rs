@@ -9,10 +9,10 @@ use rustix::thread::{
 /// Capability sets have 64 bits; the kernel uses about forty.
 const NUMBERS: u32 = 64;
 
-/// Gives up all capabilities but `kept`. Programs that this process executes get none, even as root. Errors: a kept one
-/// is missing, or another could not be given up.
+/// Gives up all capabilities but `kept`. A program that is executed later gets none, but for those of its file and of
+/// root, which `empty_bounding_set` and `no_new_privs` prevent. Errors: a kept one is missing, or another could not be
+/// given up.
 pub fn hold_only(kept: CapabilitySet) -> Result<()> {
-    empty_bounding_set();
     // EINVAL: Linux before 4.3 has no ambient set.
     match clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
@@ -28,16 +28,9 @@ pub fn drop_capabilities() -> Result<()> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-/// Gives up all capabilities but `kept`, also for programs that are executed later. A process without capabilities
-/// keeps none. Errors: they could not be given up.
+/// Gives up all capabilities but `kept`, of which some may be missing. A program that is executed later can gain others
+/// as of `hold_only`, and keeps those that it would inherit of `kept`. Errors: they could not be given up.
 pub fn keep_only(kept: CapabilitySet) -> Result<()> {
-    for number in 0..NUMBERS {
-        let one = CapabilitySet::from_bits_retain(1 << number);
-        // EINVAL: there are no more. EPERM: none can be removed.
-        if !kept.contains(one) && remove_capability_from_bounding_set(one).is_err() {
-            break;
-        }
-    }
     let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
     set_capabilities(
         None,
@@ -49,8 +42,8 @@ pub fn keep_only(kept: CapabilitySet) -> Result<()> {
     )
 }
 
-/// Empties the bounding set, so that no executable file can grant a capability. It needs CAP_SETPCAP and is therefore
-/// done before the change of user. If it is not possible, `no_new_privs` has the same effect.
+/// Empties the bounding set, so that no program gains a capability, neither by its file nor as root. It needs
+/// CAP_SETPCAP and is therefore done before the change of user. If it is not possible, `no_new_privs` has the same effect.
 pub fn empty_bounding_set() {
     for number in 0..NUMBERS {
         // EINVAL: there are no more. EPERM: none can be removed.

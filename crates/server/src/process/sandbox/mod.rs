@@ -123,7 +123,8 @@ fn satisfying(sandbox: Sandbox, active: Active) -> Result<Active, String> {
 /// would gain from their files. Errors: they could not be given up.
 pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
-    capabilities::hold_only(kept)
+    empty_bounding_set();
+    hold_only(kept)
 }
 
 /// The protection that `apply` would give on this machine. Only a temporary thread gives up anything.
@@ -154,6 +155,7 @@ fn confine(confinement: &Confinement<'_>, filter: Filter, mut missing: Vec<Strin
         missing.push(format!("no_new_privs cannot be set ({error}); it needs Linux 3.5 or later"));
     }
     let landlock = landlock::restrict(confinement).map_err(|why| missing.push(why)).ok();
+    empty_bounding_set();
     if let Err(error) = hold_only(CapabilitySet::empty()) {
         missing.push(format!("capabilities cannot be given up ({error})"));
     }

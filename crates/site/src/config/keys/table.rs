@@ -2518,6 +2518,16 @@ pub static CHAPTERS: &[Chapter] = &[
                        either case. Excludes `cgroup`.",
             },
             Key {
+                name: "new_privileges",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether scripts can gain privileges: by programs such as `sudo`, `su` and `ping`, whose files have \
+                       the set-user-ID bit or capabilities, and as root, which has all capabilities then. Scripts of \
+                       devices that set up the network or the clock need it. An attacker who takes over a script has \
+                       these ways, too. With `sandbox = \"off\"`, they always can.",
+            },
+            Key {
                 name: "query_arguments",
                 kind: Kind::Flag,
                 default: Value("false"),
@@ -2810,6 +2820,14 @@ pub static CHAPTERS: &[Chapter] = &[
                 default: Words("the first group of the `user` beside it"),
                 example: "\"app\"",
                 text: "The group of its processes, with `user`.",
+            },
+            Key {
+                name: "new_privileges",
+                kind: Kind::Flag,
+                default: Value("false"),
+                example: "true",
+                text: "Whether its processes can gain privileges by other programs, such as `sudo`, and as root, as \
+                       [scripts](#scripts) can by this key.",
             },
             Key {
                 name: "folder",
