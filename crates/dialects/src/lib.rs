@@ -43,6 +43,8 @@ mod words;
 
 mod everywhere;
 
+mod scripts;
+
 mod disk;
 mod finding;
 

@@ -228,6 +228,31 @@ fn boa_denies_files_of_users_and_their_scripts() {
 }
 
 #[test]
+fn scripts_of_a_server_that_stays_root_can_do_what_root_can() {
+    let mut rows = Rows::new();
+    let script = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nchown 12345 page && stat -c %u page\n";
+    for (name, flags) in [
+        ("uhttpd", &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "www", "-x", "/cgi-bin"][..]),
+        ("busybox", &["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www"]),
+    ] {
+        let site = Site::new().script("cgi-bin/a", script).file("cgi-bin/page", "");
+        fs::set_permissions(site.home(), fs::Permissions::from_mode(0o755)).expect("it is our folder");
+        let server = site.start_with(1, |site| {
+            let mut taipan = command();
+            taipan.args(flags).current_dir(site.home());
+            taipan
+        });
+        let expected = if is_root() { "200 12345" } else { "200 " };
+        rows.check(name, answer(&server, "/cgi-bin/a").as_str(), expected);
+        let is_confined = |pid: u32| {
+            let status = read(&PathBuf::from(format!("/proc/{pid}/status")));
+            !status.contains("\nUid:\t0\t") && status.contains("\nCapPrm:\t0000000000000000\n")
+        };
+        rows.check(name, server.serving_pids().into_iter().any(is_confined), true);
+    }
+}
+
+#[test]
 fn a_page_called_as_the_program_is_sent_where_flags_are_the_whole_configuration() {
     let mut rows = Rows::new();
     for (name, flags) in [

@@ -150,7 +150,7 @@ fn scripts_gain_privileges_where_the_configuration_lets_them() {
         let server = site.config(&config).start();
         let number = if user == "root" { "0" } else { user };
         let printed = server.get("/cgi/a.cgi").text();
-        rows.check(&format!("{user}, {keys}"), printed, format!("{number}\n{expected}"));
+        rows.check(format!("{user}, {keys}"), printed, format!("{number}\n{expected}"));
     }
 }
 

@@ -66,7 +66,7 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
     configuration.warnings = warnings.into_iter().map(of_finding).chain(own).collect();
     // Other servers ignore the account if another user than root starts them.
     if !geteuid().is_root() {
-        (configuration.site.user, configuration.site.group) = (None, None);
+        configuration.site.keep_account();
     }
     let read = disk.read.into_inner();
     // Where there are only flags, the configuration is called as the program is, and a page may have this name.

@@ -226,6 +226,15 @@ impl Site {
         self.hosts.paths_mut().chain(scripts).chain(upstreams).chain(cache)
     }
 
+    /// Removes every account, so that all processes and scripts have that of the master.
+    pub fn keep_account(&mut self) {
+        (self.user, self.group, self.scripts.account) = (None, None, None);
+        for route in self.hosts.routes_mut().flat_map(Routes::iter_mut) {
+            let scripts = route.script.iter_mut().chain(&mut route.lister);
+            scripts.for_each(|script| script.account = None);
+        }
+    }
+
     /// Changes every path to the one within the chroot `folder`.
     pub fn enter(&mut self, folder: &Path) {
         for path in self.paths_mut() {

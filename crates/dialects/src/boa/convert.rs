@@ -15,6 +15,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
 use crate::words;
 
 /// How long Boa waits for a client that does nothing (REQUEST_TIMEOUT).
@@ -125,7 +126,7 @@ impl Reading<'_> {
         match self.directives.text("User") {
             Some(given) => self.document.top.set(given.at(), "user", account(given.value)),
             None => {
-                self.findings.note(None, "there is no User, and Boa stayed root", "here it serves as nobody");
+                self.findings.note(None, "there is no User, and Boa stayed root", IN_PLACE_OF_ROOT);
                 self.document.top.set(None, "user", "nobody");
             }
         }
@@ -521,8 +522,8 @@ impl Reading<'_> {
                 "Of the whole address space, not of the data alone.",
             );
         }
-        keys.set(None, "background_jobs", true);
-        keys.set(None, "new_privileges", true);
+        let account = Account::of(self.directives.text("User").map(|given| given.value));
+        allow_as_before(&mut keys, account);
         self.document.section(None, "[scripts]", keys);
     }
 

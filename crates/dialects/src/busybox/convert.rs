@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
 use crate::words;
 
 const FILE: &str = "/etc/httpd.conf";
@@ -290,7 +291,7 @@ impl Reading<'_> {
         self.document.top.set(None, "signals", "busybox");
         self.document.top.set(None, "listen", addresses.iter().map(text).collect::<Vec<_>>());
         if self.flags.user.is_none() {
-            self.findings.note(None, "there is no -u, and busybox stayed root", "here it serves as nobody");
+            self.findings.note(None, "there is no -u, and busybox stayed root", IN_PLACE_OF_ROOT);
             self.document.top.set(None, "user", "nobody");
         }
         if let Some(user) = &self.flags.user {
@@ -507,8 +508,7 @@ impl Reading<'_> {
         keys.set(None, "head", HEAD_TIME);
         self.document.section(None, "[timeouts]", keys);
         let mut keys = Keys::default();
-        keys.set(None, "background_jobs", true);
-        keys.set(None, "new_privileges", true);
+        allow_as_before(&mut keys, Account::of(self.flags.user.as_deref()));
         self.document.section(None, "[scripts]", keys);
         let sink = if self.flags.foreground { "stderr" } else { "syslog" };
         let mut keys = Keys::default();

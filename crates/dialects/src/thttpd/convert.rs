@@ -11,6 +11,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::Findings;
+use crate::scripts::{Account, allow_as_before};
 
 /// The files that stand for their folder.
 const INDEX: [&str; 6] = ["index.html", "index.htm", "index.xhtml", "index.xht", "Default.htm", "index.cgi"];
@@ -249,8 +250,7 @@ impl Reading<'_> {
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);
         keys.set(None, "nice", SCRIPT_NICE);
-        keys.set(None, "background_jobs", true);
-        keys.set(None, "new_privileges", true);
+        allow_as_before(&mut keys, Account::Named);
         if let Some(limit) = limit.filter(|limit| limit.value > 0) {
             keys.set(limit.line, "processes", limit.value);
             keys.set(limit.line, "queue", 0);

@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
 use crate::words;
 
 /// The file in the form of busybox httpd.
@@ -182,11 +183,7 @@ impl<'r> Reading<'r> {
             );
         }
         self.document.top.set(given.first().and_then(|given| given.line), "listen", listen);
-        self.findings.note(
-            None,
-            "uhttpd serves as root",
-            "here it serves as nobody; for scripts that need more, add user",
-        );
+        self.findings.note(None, "uhttpd serves as root", IN_PLACE_OF_ROOT);
         self.document.top.set(None, "user", "nobody");
         if let Some(given) = self.last('q').filter(|_| has_certificate && self.last('s').is_some()) {
             self.document.top.set(given.line, "https_redirect", true);
@@ -503,8 +500,7 @@ impl<'r> Reading<'r> {
         if processes > 0 {
             scripts.set(line, "processes", processes);
         }
-        scripts.set(None, "background_jobs", true);
-        scripts.set(None, "new_privileges", true);
+        allow_as_before(&mut scripts, Account::Root);
         self.document.section(None, "[scripts]", scripts);
     }
 

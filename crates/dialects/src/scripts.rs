@@ -1,0 +1,30 @@
+//! What Boa, thttpd, BusyBox and uhttpd let their scripts do: they take nothing from them.
+
+use crate::document::Keys;
+
+/// What becomes of a server that would serve as root.
+pub const IN_PLACE_OF_ROOT: &str =
+    "here it serves as nobody, and only scripts run as root; for another account, change user in [scripts]";
+
+/// The account that the other server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Account {
+    Named,
+    /// It stays root, and so do its scripts.
+    Root,
+}
+
+impl Account {
+    pub fn of(name: Option<&str>) -> Account {
+        if name.is_some() { Account::Named } else { Account::Root }
+    }
+}
+
+/// Sets in `[scripts]` what the other server allows.
+pub fn allow_as_before(scripts: &mut Keys, account: Account) {
+    if account == Account::Root {
+        scripts.set(None, "user", "root");
+    }
+    scripts.set(None, "background_jobs", true);
+    scripts.set(None, "new_privileges", true);
+}
