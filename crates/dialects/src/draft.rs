@@ -385,6 +385,7 @@ pub struct Draft {
     pub certificates: Scope,
     pub limits: Scope,
     pub timeouts: Scope,
+    pub scripts: Scope,
     pub log: Scope,
     pub findings: Findings,
 }
@@ -447,6 +448,14 @@ impl Draft {
         }
     }
 
+    /// The other server ends no process that a script leaves behind, if it runs scripts.
+    pub fn keep_background_jobs(&mut self, comment: &'static str) {
+        let mut routes = self.hosts.iter().flat_map(|host| &host.routes);
+        if routes.any(|route| route.get("cgi") == Some(&true.into())) {
+            self.scripts.preset("background_jobs", true, comment);
+        }
+    }
+
     /// The text. `server` is the name of the other server.
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         ports::merge(&mut self.hosts, &mut self.findings);
@@ -462,6 +471,7 @@ impl Draft {
             ("[timeouts]", &self.timeouts),
             ("[tls]", &self.tls),
             ("[certificates]", &self.certificates),
+            ("[scripts]", &self.scripts),
             ("[log]", &self.log),
         ];
         for (header, scope) in sections {

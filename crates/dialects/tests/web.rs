@@ -3302,3 +3302,15 @@ fn rules_of_queries_deny_what_other_servers_deny() {
         refuse(Web::Caddy, &[(&caddy(matcher), 4, "its matcher cannot be converted")]);
     }
 }
+
+/// Processes that a script leaves behind live on.
+#[test]
+fn scripts_of_apache_and_lighttpd_keep_their_jobs() {
+    let key = ["[scripts]", "background_jobs = true"];
+    let apache = "Listen 80\nDocumentRoot /srv\n";
+    let lighttpd = "server.document-root = \"/srv\"\n";
+    check(Web::Apache, &[(&format!("{apache}ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/"), &key)]);
+    check(Web::Lighttpd, &[(&format!("{lighttpd}cgi.assign = ( \".pl\" => \"/usr/bin/perl\" )"), &key)]);
+    lacks(Web::Apache, &[(apache, &key)]);
+    lacks(Web::Lighttpd, &[(lighttpd, &key)]);
+}
