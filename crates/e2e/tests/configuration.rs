@@ -319,8 +319,9 @@ fn the_first_matching_pattern_sets_cache_control() {
         .file("assets/index.html", "i")
         .file("other.txt", "o")
         .file("always/x.txt", "x")
+        .file("data.json", "{}")
         .config(
-            "cache_control = { \"/assets/\" = \"max-age=31536000, immutable\", \"*.html\" = \"no-cache\" }\n\
+            "cache_control = { \"/assets/\" = \"max-age=31536000, immutable\", \"*.html\" = \"no-cache\", \"text/*\" = \"private\" }\n\
              [[route]]\npath = \"/always/\"\ncache_control = \"no-store\"",
         );
     let server = site.start();
@@ -329,8 +330,10 @@ fn the_first_matching_pattern_sets_cache_control() {
         ("/index.html", Some("no-cache")),
         ("/assets/a.js", Some("max-age=31536000, immutable")),
         ("/assets/index.html", Some("max-age=31536000, immutable")),
-        ("/other.txt", None),
+        ("/other.txt", Some("private")),
+        ("/", Some("private")),
         ("/always/x.txt", Some("no-store")),
+        ("/data.json", None),
         ("/missing.html", None),
     ] {
         rows.check(path, server.get(path).field("cache-control"), expected);

@@ -605,7 +605,7 @@ impl<'a> Exchange<'a> {
                 self.other_method(route).unwrap_or(Resolution::Monitor(route, monitor))
             }
             PlannedAction::Publish(text) => self.other_method(route).unwrap_or_else(|| {
-                let cache_control = self.services.cache_control(self.host, path);
+                let cache_control = self.services.cache_control(self.host, path, text.content_type());
                 Resolution::Response(fixed::published(self.services, route, text, cache_control))
             }),
             PlannedAction::Files(planned) => match self.other_method(route) {

@@ -96,10 +96,9 @@ impl Services {
         site::plan::planned_route(self.site.hosts.at(host), path.clone())
     }
 
-    /// The value of `Cache-Control` for a path.
-    pub fn cache_control(&self, host: usize, path: &SafePath<'_>) -> Option<&str> {
-        let rules = &self.route(host, path).cache_control;
-        rules.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value.as_str())
+    /// The value of `Cache-Control` for what is at a path, with this `Content-Type`.
+    pub fn cache_control(&self, host: usize, path: &SafePath<'_>, content_type: &str) -> Option<&str> {
+        self.route(host, path).cache_control(path, content_type)
     }
 
     /// The earlier of `time` and now: `Last-Modified` must not be in the future (RFC 9110 §8.8.2.1).

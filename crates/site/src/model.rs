@@ -37,7 +37,7 @@ pub use limits::{CacheFiles, CacheLimits, Http2, Limits, Timeouts};
 pub use logging::{AccessLog, ErrorFormat, ErrorLines, Level, Log, LogFormat, LoggedClients, LoggedHost};
 pub use route::{
     Action, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
-    Listing, MetaFiles, NamedRoot, Route, Script, Special, SpecialFiles, Suffixes, Symlinks,
+    Listing, MetaFiles, NamedRoot, Route, Script, Selector, Special, SpecialFiles, Suffixes, Symlinks,
 };
 pub use scripts::{
     Account, BackgroundJobs, ControlGroups, NewPrivileges, QueryArguments, Resources, Scripts,

@@ -4,7 +4,7 @@
 use taipan_http::date;
 
 /// The media type of a text that names none.
-pub const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 /// Their paths, as patterns of routes.
 pub const ROBOTS: &str = "/robots.txt";
 pub const SECURITY: &str = "/.well-known/security.txt";
@@ -13,7 +13,7 @@ pub const SECURITY: &str = "/.well-known/security.txt";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text {
     pub body: String,
-    /// `None`: [`CONTENT_TYPE`].
+    /// `None`: that of plain text.
     pub media_type: Option<String>,
     pub expires: Option<Expiry>,
 }
@@ -28,6 +28,10 @@ pub struct Expiry {
 }
 
 impl Text {
+    pub fn content_type(&self) -> &str {
+        self.media_type.as_deref().unwrap_or(CONTENT_TYPE)
+    }
+
     /// The rules for programs that collect pages: `deny` closes the whole site. `None`: it is no list of rules.
     pub fn robots(text: &str) -> Option<Text> {
         if text == "deny" {

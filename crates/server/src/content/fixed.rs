@@ -3,7 +3,7 @@
 use site::decide::ALLOW;
 use site::error_page::{self, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use site::model::{Route, Site};
-use site::published::{self, Text};
+use site::published::Text;
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
@@ -104,7 +104,7 @@ pub fn unstored(
 /// A text of the configuration.
 pub fn published(services: &Services, route: &Route, text: &Text, cache_control: Option<&str>) -> Response {
     let head = HeadWriter::new(services, Some(route), Status::OK)
-        .field("Content-Type", text.media_type.as_deref().unwrap_or(published::CONTENT_TYPE))
+        .field("Content-Type", text.content_type())
         .optional("Cache-Control", cache_control);
     Response::from_head(head.length(text.body.len() as u64).finish_with(text.body.as_bytes()))
 }

@@ -68,7 +68,8 @@ impl Exchange<'_> {
                 modified.map(|at| self.services.past(at)).map(taipan_http::date::format),
             )
         };
-        let cache_control = self.services.cache_control(self.host, path);
+        let content_type = route.files.types.lookup(&page.name);
+        let cache_control = self.services.cache_control(self.host, path, content_type);
         let cache_control = |audience| cache_control.map(|own| caching(own, audience));
         // What is not known yet may be for this client alone.
         let audience = parts.as_ref().map_or(Audience::Client, |parts| parts.audience);
@@ -80,7 +81,7 @@ impl Exchange<'_> {
             }
             Verdict::PreconditionFailed => return self.status(route, Status::PRECONDITION_FAILED).await,
         }
-        let head = head(Status::OK).field("Content-Type", route.files.types.lookup(&page.name));
+        let head = head(Status::OK).field("Content-Type", content_type);
         if self.head.method == Method::Head {
             return Response::from_head(head.optional("Cache-Control", cache_control(audience)).finish());
         }

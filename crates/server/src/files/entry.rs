@@ -364,7 +364,8 @@ fn prepare(
     };
     let described = described.with_type();
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
-    let (content_type, cache_control) = (&*described.content_type, services.cache_control(host.host(), path));
+    let content_type = &*described.content_type;
+    let cache_control = services.cache_control(host.host(), path, content_type);
     let own = described.further("cache-control").and_then(|value| std::str::from_utf8(value).ok());
     let cache_control = own.or(cache_control);
     let offer = match &variants[..] {

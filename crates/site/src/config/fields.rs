@@ -5,7 +5,8 @@ use taipan_http::fields::{is_token, text_len};
 use super::section::{Section, text};
 use super::tls::{hsts, is_hsts};
 use super::toml::{Entry, Value};
-use crate::model::HeaderRule;
+use crate::compress::TypePattern;
+use crate::model::{HeaderRule, Selector};
 use crate::route::Pattern;
 use crate::security_headers::Preset;
 
@@ -112,30 +113,48 @@ pub fn security_headers(section: &Section) -> Option<Preset> {
     }
 }
 
-pub fn cache_control(section: &Section, inherited: &[(Pattern, String)]) -> Vec<(Pattern, String)> {
+/// Types begin with one of these. Any other key of `cache_control` is a pattern of paths.
+const FAMILIES: [&str; 7] = ["application/", "audio/", "font/", "image/", "model/", "text/", "video/"];
+
+pub fn cache_control(section: &Section, inherited: &[(Selector, String)]) -> Vec<(Selector, String)> {
     let entry = section.table.get("cache_control");
     let mut rules = match entry.map(|entry| (entry, &entry.node.value)) {
-        Some((entry, Value::Text(_))) => directive(section, entry, Pattern::EVERYTHING).into_iter().collect(),
+        Some((entry, Value::Text(_))) => {
+            directive(section, entry, Selector::Path(Pattern::EVERYTHING)).into_iter().collect()
+        }
         _ => Vec::new(),
     };
     if rules.is_empty() && entry.is_some_and(|entry| text(&entry.node).is_none()) {
         for entry in section.pairs("cache_control") {
-            let pattern = section.pattern(&entry.key, &entry.place);
-            rules.extend(pattern.and_then(|pattern| directive(section, entry, pattern)));
+            let selector = selector(section, entry);
+            rules.extend(selector.and_then(|selector| directive(section, entry, selector)));
         }
     }
     rules.extend_from_slice(inherited);
     rules
 }
 
-fn directive(section: &Section, entry: &Entry, pattern: Pattern) -> Option<(Pattern, String)> {
+/// A key of `cache_control` that is for types.
+pub fn media_type(text: &str) -> Option<TypePattern> {
+    let is_type = FAMILIES.iter().any(|family| text.starts_with(family));
+    TypePattern::parse(text).filter(|_| is_type)
+}
+
+fn selector(section: &Section, entry: &Entry) -> Option<Selector> {
+    match media_type(&entry.key) {
+        Some(pattern) => Some(Selector::Type(pattern)),
+        None => section.pattern(&entry.key, &entry.place).map(Selector::Path),
+    }
+}
+
+fn directive(section: &Section, entry: &Entry, selector: Selector) -> Option<(Selector, String)> {
     let value = section.text_of(entry, "directives such as \"max-age=3600\"")?;
     if value.is_empty() || !is_field_value(value) {
         let what = format!("\"{}\" is not a value of Cache-Control", value.escape_debug());
         section.errors.add(&entry.place, what, "expected directives such as \"max-age=3600\"");
         return None;
     }
-    Some((pattern, value.to_owned()))
+    Some((selector, value.to_owned()))
 }
 
 /// RFC 9110 §5.5.

@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use error::{ConfigError, MAX_ERRORS, Place, Places};
-pub use fields::own_field;
+pub use fields::{media_type, own_field};
 pub use keys::{manual, renewed};
 pub use value::duration;
 

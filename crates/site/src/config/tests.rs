@@ -1067,7 +1067,7 @@ fn a_route_inherits_from_its_host_and_a_host_from_the_top_level() {
         charset = false
         types = { a = "text/c" }
         headers = { X-C = false }
-        cache_control = { "*.css" = "max-age=1" }
+        cache_control = { "*.css" = "max-age=1", "image/*" = "max-age=2", "text/html" = "max-age=3" }
         "#,
     );
     let route = site.hosts[1].routes.iter().nth(1).unwrap();
@@ -1075,9 +1075,13 @@ fn a_route_inherits_from_its_host_and_a_host_from_the_top_level() {
     assert_eq!(site.hosts[1].routes.iter().next().unwrap().files.index, ["a"]);
     let set = |name: &str, value: &str| HeaderRule::Set(name.to_owned(), value.to_owned());
     assert_eq!(route.headers, [HeaderRule::Remove("X-C".to_owned()), set("x-a", "host"), set("X-B", "top")]);
-    let cache: Vec<_> =
-        route.cache_control.iter().map(|(pattern, value)| format!("{pattern} {value}")).collect();
-    assert_eq!(cache, ["*.css max-age=1", "/ no-cache"]);
+    let cached = |path: &str, media_type: &str| {
+        route.cache_control(&SafePath::parse(path).unwrap(), media_type).map(str::to_owned)
+    };
+    assert_eq!(cached("/r/a.css", "text/css").as_deref(), Some("max-age=1"));
+    assert_eq!(cached("/r/a.b", "Image/PNG").as_deref(), Some("max-age=2"));
+    assert_eq!(cached("/r/", "text/html; charset=utf-8").as_deref(), Some("max-age=3"));
+    assert_eq!(cached("/r/a.txt", "text/plain").as_deref(), Some("no-cache"));
     let pages: Vec<_> =
         route.error_pages.iter().map(|(status, page)| format!("{} {page}", status.code())).collect();
     assert_eq!(pages, ["404 /h404", "500 /500"]);

@@ -15,7 +15,7 @@ use crate::access::Rules;
 use crate::alternates::AlternateRules;
 use crate::authentication::Authentication;
 use crate::authorizer::{Authorizer, Subrequest};
-use crate::compress::CompressRules;
+use crate::compress::{CompressRules, TypePattern};
 use crate::cors::{self, Cors};
 use crate::forwarding::{Forwarding, Spelling};
 use crate::includes::Includes;
@@ -31,6 +31,13 @@ use crate::security_headers::Preset;
 use crate::template::{QueryTemplate, Rewrite, Template};
 use crate::upstream::UpstreamId;
 
+/// The files that a value of `Cache-Control` is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selector {
+    Path(Pattern),
+    Type(TypePattern),
+}
+
 /// The action and all settings of the paths that a pattern matches.
 #[derive(Debug, Clone)]
 pub struct Route {
@@ -40,8 +47,8 @@ pub struct Route {
     pub action: Action,
     pub files: Arc<FileRules>,
     pub headers: Vec<HeaderRule>,
-    /// `Cache-Control` by the first pattern that matches the path.
-    pub cache_control: Vec<(Pattern, String)>,
+    /// `Cache-Control` by the first entry that matches the file.
+    pub cache_control: Vec<(Selector, String)>,
     /// Paths of pages, in the same host, that replace the built-in ones. Each status once.
     pub error_pages: Vec<(Status, SafePath<'static>)>,
     /// Responds where nothing exists for a path.
@@ -389,6 +396,16 @@ impl Route {
             purgers: None,
             lister: None,
         }
+    }
+
+    /// The value of `Cache-Control` for a file at `path`, with this `Content-Type`.
+    pub fn cache_control(&self, path: &SafePath<'_>, content_type: &str) -> Option<&str> {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim_end();
+        let matches = |selector: &Selector| match selector {
+            Selector::Path(pattern) => pattern.matches(path),
+            Selector::Type(pattern) => pattern.matches(media_type.as_bytes()),
+        };
+        self.cache_control.iter().find(|(selector, _)| matches(selector)).map(|(_, value)| value.as_str())
     }
 
     /// How the responses of its script or upstream are stored. `None`: they are not.

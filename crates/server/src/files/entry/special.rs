@@ -36,12 +36,15 @@ pub(super) fn prepare_as_is(
     for (name, value) in &fields {
         head = head.field(name, value);
     }
-    if value("content-type").is_none() && !content.is_empty() {
-        let plain = found.name.strip_suffix(".asis").unwrap_or(&found.name);
-        head = head.field("Content-Type", route.files.types.lookup(plain));
+    let plain = found.name.strip_suffix(".asis").unwrap_or(&found.name);
+    let own_type = value("content-type");
+    let content_type = own_type.and_then(|value| std::str::from_utf8(value).ok());
+    let content_type = content_type.unwrap_or_else(|| route.files.types.lookup(plain));
+    if own_type.is_none() && !content.is_empty() {
+        head = head.field("Content-Type", content_type);
     }
     if value("cache-control").is_none() {
-        head = head.optional("Cache-Control", services.cache_control(host.host(), path));
+        head = head.optional("Cache-Control", services.cache_control(host.host(), path, content_type));
     }
     for (name, own) in selected {
         // A list: other values remain.

@@ -1427,9 +1427,10 @@ pub static CHAPTERS: &[Chapter] = &[
                 name: "cache_control",
                 kind: Kind::Pairs("a string, or a table of `pattern = value`"),
                 default: Words("none"),
-                example: "{ \"/assets/\" = \"max-age=31536000, immutable\", \"*.html\" = \"no-cache\" }",
-                text: "The field `Cache-Control` of files, by the first pattern that matches the path. Patterns are those \
-                       of `path`. Those of a route precede those of its host.",
+                example: "{ \"/assets/\" = \"max-age=31536000, immutable\", \"text/html\" = \"no-cache\" }",
+                text: "The field `Cache-Control` of files, by the first pattern that matches. Patterns are those of `path`, \
+                       for the path of the request, or types of media, such as `text/html` and `image/*`. Those of a \
+                       route precede those of its host.",
             },
             Key {
                 name: "error_pages",
