@@ -33,6 +33,8 @@ mod within;
 #[cfg(feature = "web")]
 mod draft;
 #[cfg(feature = "web")]
+mod media;
+#[cfg(feature = "web")]
 mod regex;
 #[cfg(feature = "web")]
 mod tree;

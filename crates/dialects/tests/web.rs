@@ -1091,7 +1091,7 @@ fn converts_apache() {
                     "error = \"/var/log/e\"",
                     "root = \"/srv/x\"",
                     "max_body = 1000",
-                    "cache_control = { \"*.png\" = \"max-age=3600\", \"/\" = \"max-age=60\" }",
+                    "cache_control = { \"image/png\" = \"max-age=3600\", \"/\" = \"max-age=60\" }",
                     "error_pages = { 404 = \"/404.html\" }",
                     "charset = \"utf-8\"",
                     "types = { x = \"a/b\", y = \"a/b\" }",
@@ -1397,7 +1397,7 @@ fn apache_fields_and_variables_are_valid() {
             ),
             (
                 "DocumentRoot /srv\nExpiresByType image/png \"access plus 1 hour\"\nHeader append Cache-Control \"public\"",
-                &["cache_control = { \"*.png\" = \"max-age=3600, public\", \"/\" = \"public\" }"],
+                &["cache_control = { \"image/png\" = \"max-age=3600, public\", \"/\" = \"public\" }"],
             ),
             (
                 "DocumentRoot /srv\nExpiresDefault A60\n<FilesMatch \"\\.js$\">\nHeader append Cache-Control \"public\"\n</FilesMatch>",
@@ -2100,7 +2100,7 @@ fn refuses_what_nginx_tells_others_in_another_way() {
             ("server { root /srv;\naccess_log syslog:server=10.0.0.1:514; }", 2, "syslog"),
             ("error_log syslog:server=10.0.0.1:514;", 1, "syslog"),
             ("server { root /srv;\nset $a $b; }", 2, "set $a $b"),
-            ("map $host $x { a b; }\nserver { root /srv; }", 1, "map $host"),
+            ("map $host $x { a b; }\nserver { root /srv; add_header X-A $x; }", 1, "map $host"),
             ("server { root /srv;\nadd_header Content-Type text/plain; }", 2, "add_header Content-Type"),
         ],
     );
@@ -3301,6 +3301,52 @@ fn rules_of_queries_deny_what_other_servers_deny() {
     for matcher in ["@x query debug", "@x query a={b}", "@x not query token=secret"] {
         refuse(Web::Caddy, &[(&caddy(matcher), 4, "its matcher cannot be converted")]);
     }
+}
+
+/// What a `map` says about the type of a response, or about its path, is a table.
+#[test]
+fn expires_of_nginx_by_the_type_or_the_path() {
+    let http = |map: &str, server: &str| format!("http {{ {map} server {{ root /srv; {server} }} }}");
+    let by_type = "map $sent_http_content_type $expires { default off; text/html epoch; text/css max; \
+                   application/javascript 7d; ~image/ 30d; ~*^font/ max; application/x-none off; }";
+    let by_path = "map $uri $time { default 1h; /a.txt 2h; ~*\\.(css|js)$ max; ~^/b/ epoch; }";
+    let types = "cache_control = { \"text/html\" = \"no-cache\", \"text/css\" = \"max-age=315360000\"";
+    let scripts = [
+        "\"text/javascript\" = \"max-age=604800\"",
+        "\"application/javascript\" = \"max-age=604800\"",
+        "\"application/x-javascript\" = \"max-age=604800\"",
+    ];
+    let others = "\"image/*\" = \"max-age=2592000\", \"font/*\" = \"max-age=315360000\" }";
+    let refused = http("map $sent_http_content_type $e { default 1h; text/html off; }", "expires $e;");
+    refuse(Web::Nginx, &[(&refused, 1, "\"expires $e\" cannot be converted")]);
+    for (map, server, expected) in [
+        ("map $sent_http_content_type $e { ~*image/.*x max; }", "expires $e;", "\"expires $e\""),
+        ("map $arg_x $e { a max; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { ~^/b/ off; ~\\.css$ max; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { /a max; volatile; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { /a max; }", "return 301 $e;", "\"map $uri $e\""),
+    ] {
+        refuse(Web::Nginx, &[(&http(map, server), 1, expected)]);
+    }
+    let whole = format!("{types}, {}, {others}", scripts.join(", "));
+    let of_types = [whole.as_str(), "path = \"/own/\"", "cache_control = \"max-age=5\""];
+    let of_paths = [
+        "cache_control = { \"/a.txt\" = \"max-age=7200\", \"(?i)*.css\" = \"max-age=315360000\", \
+                     \"(?i)*.js\" = \"max-age=315360000\", \"/b/\" = \"no-cache\", \"/\" = \"max-age=3600\" }",
+    ];
+    check(
+        Web::Nginx,
+        &[
+            (&http(by_type, "expires $expires; location /own/ { expires 5s; }"), &of_types),
+            (&http(by_path, "expires $time;"), &of_paths),
+            // What no directive uses has no effect.
+            (&http(by_path, "expires 1h;"), &["cache_control = \"max-age=3600\""]),
+            (
+                &http(by_type, "expires $expires; location /own/ { expires off; }"),
+                &["path = \"/own/\"", "headers = { Cache-Control = false }"],
+            ),
+        ],
+    );
 }
 
 /// Processes that a script leaves behind live on.

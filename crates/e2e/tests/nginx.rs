@@ -33,6 +33,7 @@ location ~ /\\. { deny all; }
 location /clean/ { try_files $uri $uri.html $uri/ =404; }
 location /folders/ { try_files $uri $uri/ $uri.html =404; }
 location = /folders/one { add_header X-A b; }
+location /timed/ { expires $times; }
 location /stored/ { proxy_cache stored; proxy_pass http://back; }
 location /unstored/ { proxy_cache stored; proxy_cache_bypass $arg_a; proxy_no_cache $arg_a; proxy_pass http://back; }
 ";
@@ -71,7 +72,7 @@ fn configuration(server: &str, port: &str, back: &str, home: &str) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi"]
         .map(|name| format!("{name}_temp_path HOME/temporary;\n"))
         .concat();
-    let of_http = "access_log off;\nabsolute_redirect off;\ntypes { text/html html; text/css css; }\nproxy_cache_path HOME/cache keys_zone=stored:1m;\n\
+    let of_http = "map $sent_http_content_type $times { default off; text/html epoch; ~image/ max; text/css 1h; }\naccess_log off;\nabsolute_redirect off;\ntypes { text/html html; text/css css; image/png png; }\nproxy_cache_path HOME/cache keys_zone=stored:1m;\n\
                    proxy_cache_valid 200 1h;\nproxy_set_header X-Own http;\nproxy_set_header Host $host;\n";
     format!(
         "{of_main}http {{\n{temporary}{of_http}upstream back {{ server {back} fail_timeout=0; }}\n\
@@ -157,6 +158,10 @@ fn both() -> (BackgroundProcess, u16, Server) {
         .file("folders/both.html", "file")
         .file("folders/both/index.html", "folder")
         .file("folders/one.html", "one")
+        .file("timed/index.html", "page")
+        .file("timed/a.css", "css")
+        .file("timed/a.png", "png")
+        .file("timed/a.txt", "text")
         .file("dump.sql", "secret")
         .file("x/uploads/a.php", "secret")
         .file_beside_root("users", USERS);
@@ -234,6 +239,13 @@ fn debian_nginx_responds_as_its_conversion_does() {
         ("GET /folders/both/", ""),
         ("GET /folders/one", ""),
         ("GET /folders/one.html", ""),
+        // Times by the types of files.
+        ("GET /timed/", ""),
+        ("GET /timed/index.html", ""),
+        ("GET /timed/a.css", ""),
+        ("GET /timed/a.png", ""),
+        ("GET /timed/a.txt", ""),
+        ("GET /timed/none.css", ""),
         // The path of the fallback is one of the location.
         ("GET /@app", ""),
         ("GET /@app/x", ""),

@@ -4,6 +4,7 @@ use site::config::own_field;
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
+use crate::media;
 use crate::tree::{Directive, Place};
 use crate::words;
 
@@ -31,26 +32,6 @@ const OF_CONNECTION: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
     "via",
-];
-
-/// Types of media and the ends of their files, for what is said by type.
-const TYPES: [(&str, &[&str]); 16] = [
-    ("text/html", &["html", "htm"]),
-    ("text/css", &["css"]),
-    ("text/plain", &["txt"]),
-    ("text/xml", &["xml"]),
-    ("text/javascript", &["js", "mjs"]),
-    ("application/javascript", &["js", "mjs"]),
-    ("application/json", &["json"]),
-    ("application/pdf", &["pdf"]),
-    ("image/png", &["png"]),
-    ("image/gif", &["gif"]),
-    ("image/jpeg", &["jpg", "jpeg"]),
-    ("image/jpg", &["jpg", "jpeg"]),
-    ("image/svg+xml", &["svg"]),
-    ("image/webp", &["webp"]),
-    ("image/x-icon", &["ico"]),
-    ("font/woff2", &["woff2"]),
 ];
 
 /// What a program does with files.
@@ -653,20 +634,16 @@ impl Context {
         let found = match name {
             "expiresactive" => return,
             "expiresdefault" => seconds(&directive.arguments).map(|age| (vec!["/".to_owned()], age)),
-            _ => {
-                let known = TYPES.iter().find(|(kind, _)| *kind == first);
-                let patterns = known.map(|(_, ends)| ends.iter().map(|end| format!("*.{end}")).collect());
-                patterns.zip(seconds(directive.arguments.get(1..).unwrap_or_default()))
-            }
+            _ => media::selectors(first).zip(seconds(directive.arguments.get(1..).unwrap_or_default())),
         };
         match found {
-            Some((patterns, age)) => {
-                for pattern in patterns {
+            Some((selectors, age)) => {
+                for selector in selectors {
                     let mut pairs = self.keys.pairs("cache_control").to_vec();
-                    pairs.retain(|(old, _)| *old != pattern);
-                    // What is for all of them is the last.
-                    let at = if pattern == "/" { pairs.len() } else { 0 };
-                    pairs.insert(at, (pattern, format!("max-age={age}").into()));
+                    pairs.retain(|(old, _)| *old != selector);
+                    // What is for all files is the last.
+                    let at = if selector == "/" { pairs.len() } else { 0 };
+                    pairs.insert(at, (selector, format!("max-age={age}").into()));
                     self.keys.set(place, "cache_control", Value::Table(pairs));
                 }
             }

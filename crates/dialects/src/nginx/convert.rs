@@ -10,6 +10,7 @@ use crate::tree::Directive;
 use super::around::{around, is_for_locations};
 use super::cache;
 use super::constants;
+use super::expires::is_for_expires;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
@@ -75,27 +76,32 @@ fn find<'t>(tree: &'t [Directive], name: &str) -> Option<&'t Directive> {
     })
 }
 
-/// Only the `map` for the field `Connection` of an upgrade is known.
-fn map(directive: &Directive, draft: &mut Draft) {
+/// Only maps for the field `Connection` of an upgrade, for origins and for `expires` are known. `block` is that of `http`.
+fn map(directive: &Directive, block: &[Directive], draft: &mut Draft) {
+    let place = &directive.place;
     match directive.argument(0) {
-        "$http_upgrade" => {
-            draft.note(&directive.place, "upgrades are passed in any case", "see proxy_upgrade")
-        }
+        "$http_upgrade" => draft.note(place, "upgrades are passed in any case", "see proxy_upgrade"),
         // The directive that uses it says what becomes of it.
         "$http_origin" => {}
-        "$sent_http_content_type" | "$upstream_http_content_type" => {
-            draft.error(&directive.place, unconverted(directive), BY_TYPE);
+        _ if is_for_expires(directive, block) => {}
+        _ if !is_used(directive, block) => {
+            draft.note(place, format!("{} is not used", directive.argument(1)), "nothing to do");
         }
-        _ => draft.error(
-            &directive.place,
-            unconverted(directive),
-            "write the value where the variable is used",
-        ),
+        _ => draft.error(place, unconverted(directive), "write the value where the variable is used"),
     }
 }
 
-/// What to do where a value depends on the type of a response.
-const BY_TYPE: &str = "write patterns of paths, such as cache_control = { \"*.css\" = \"max-age=604800\" }";
+/// Whether a directive may have the variable of a `map`, other than a format of logs.
+fn is_used(map: &Directive, block: &[Directive]) -> bool {
+    let name = map.argument(1).trim_start_matches('$');
+    let (plain, braced) = (format!("${name}"), format!("${{{name}}}"));
+    let has = |text: &String| text.contains(&plain) || text.contains(&braced);
+    block.iter().filter(|directive| !std::ptr::eq(*directive, map) && directive.name != "log_format").any(
+        |directive| {
+            has(&directive.name) || directive.arguments.iter().any(has) || is_used(map, directive.children())
+        },
+    )
+}
 
 /// `proxy_host` was a note that the requested host is sent.
 fn finish(host: &mut Host) {
@@ -228,7 +234,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
             "upstream" | "limit_req_zone" | "limit_conn_zone" => {}
             _ if is_for_locations(child) || cache::part(child) == Some("path") => {}
             "server" => server(child, &context, draft),
-            "map" => map(child, draft),
+            "map" => map(child, children, draft),
             "geo" => draft.error(&child.place, unconverted(child), "see address of [[rule]]"),
             "error_log" => error_log(child, folder, draft),
             "access_log" => match (child.argument(0), log_target(child.argument(0), &context)) {

@@ -389,6 +389,9 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
     }
 }
 
+const FIELD_REPLACES: &str =
+    "the Cache-Control of add_header replaces that of expires, and is not added to it";
+
 /// nginx sends the Cache-Control of `expires` and that of `add_header` both. Here a field of `headers` replaces that of
 /// `cache_control`.
 fn cache_control(host: &mut Host, draft: &mut Draft) {
@@ -400,7 +403,11 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
             .map(|(_, value)| value.clone())
     };
     let expires = |scope: &Scope| scope.text("cache_control").map(str::to_owned);
+    let table =
+        |scope: &Scope| scope.get("cache_control").filter(|value| matches!(value, Value::Table(_))).cloned();
     let outer_expires = expires(&host.scope).or_else(|| expires(&draft.top));
+    let outer_table =
+        table(&host.scope).or_else(|| table(&draft.top).filter(|_| expires(&host.scope).is_none()));
     let outer_field = field(&host.scope).or_else(|| field(&draft.top));
     let root = host.routes.iter().find(|route| path(route) == "/").cloned();
     let both = |expires: &str, field: Option<&Value>| match field {
@@ -422,14 +429,27 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
         let of_root = root.as_ref().filter(|_| !is_prefix(route));
         let leaks = of_root.is_some_and(|root| root.get("cache_control").is_some() || field(root).is_some());
         if never {
-            if own_field.is_none() && !is_upstream(route) && (outer_expires.is_some() || leaks) {
+            let has_outer = outer_expires.is_some() || outer_table.is_some();
+            if own_field.is_none() && !is_upstream(route) && (has_outer || leaks) {
                 route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
+            }
+            continue;
+        }
+        if table(route).is_some() {
+            if own_field.is_some() || outer_field.is_some() {
+                draft.warn(&place, FIELD_REPLACES, "write the whole field in cache_control");
             }
             continue;
         }
         let Some(time) = own_expires.clone().or_else(|| outer_expires.clone()) else {
             if leaks && own_field.is_none() && !is_upstream(route) {
-                route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
+                match outer_table.clone() {
+                    Some(table) => route.set(&place, "cache_control", table),
+                    None => {
+                        let value = outer_field.clone().unwrap_or(false.into());
+                        route.pair(&place, "headers", "Cache-Control", value);
+                    }
+                }
             }
             continue;
         };
@@ -458,6 +478,9 @@ fn cache_control(host: &mut Host, draft: &mut Draft) {
         }
     }
     host.scope.remove(NEVER_EXPIRES);
+    if table(&host.scope).is_some() && outer_field.is_some() {
+        draft.warn(&host.scope.place(), FIELD_REPLACES, "write the whole field in cache_control");
+    }
     if let (Some(time), Some(value)) = (outer_expires, field(&host.scope)) {
         let (place, whole) = (host.scope.place(), both(&time, Some(&value)));
         if has_upstreams {

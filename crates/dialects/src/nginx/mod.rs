@@ -6,6 +6,7 @@ mod constants;
 mod convert;
 mod cross_origin;
 mod early;
+mod expires;
 mod inherit;
 mod location;
 mod missing;

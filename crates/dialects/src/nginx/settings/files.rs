@@ -6,8 +6,8 @@ use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
 use super::{Context, bytes};
-use crate::nginx::inherit::NEVER_EXPIRES;
-use crate::nginx::upstreams::{duration, unconverted};
+use crate::nginx::expires::expires;
+use crate::nginx::upstreams::unconverted;
 
 /// The directive, if it is about files.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {
@@ -45,7 +45,7 @@ fn file(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut
             _ => scope.set(place, "symlinks", "follow"),
         },
         "add_header" => add_header(directive, scope, draft),
-        "expires" => expires(directive, scope, draft),
+        "expires" => expires(directive, context.maps, scope, draft),
         "error_page" => error_page(directive, scope, draft),
         _ => return false,
     }
@@ -125,31 +125,6 @@ fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     if directive.argument(2) != "always" {
         draft.note(&directive.place, format!("{name} is added to error responses, too"), "nothing to do");
     }
-}
-
-fn expires(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
-    let place = &directive.place;
-    let value = match directive.argument(0) {
-        "off" => {
-            scope.remove("cache_control");
-            return scope.set(place, NEVER_EXPIRES, true);
-        }
-        "epoch" => "no-cache".to_owned(),
-        "max" => "max-age=315360000".to_owned(),
-        text if text.starts_with('-') => "no-cache".to_owned(),
-        text => match duration(text).and_then(|time| time.strip_suffix('s').map(str::to_owned)) {
-            Some(seconds) if !seconds.ends_with('m') => format!("max-age={seconds}"),
-            _ => {
-                return draft.error(
-                    place,
-                    unconverted(directive),
-                    "see cache_control, which has patterns of paths",
-                );
-            }
-        },
-    };
-    scope.remove(NEVER_EXPIRES);
-    scope.set(place, "cache_control", value);
 }
 
 fn error_page(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
