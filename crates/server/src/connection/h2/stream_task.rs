@@ -16,10 +16,11 @@ use taipan_http::status::Status;
 use taipan_http::target::Target;
 use tokio::time::Instant;
 
+use super::log_lines::{Origin, log_unanswered};
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
-use super::{Http2, Origin, PendingRequest, Start, log_unanswered};
+use super::{Http2, PendingRequest, Start};
 use crate::connection::table::TableEntry;
 use crate::connection::{Event, Phase, client};
 use crate::exchange;

@@ -1,0 +1,126 @@
+//! The log lines of requests: of those with a response, and of those without one.
+
+use std::rc::Rc;
+
+use site::proxies::Via;
+use taipan_http::head::{FieldStore, Head};
+use taipan_http::status::Status;
+
+use super::{Http2, PendingRequest};
+use crate::connection::{Connections, client};
+use crate::destination::DestinationId;
+use crate::handshake::TlsFacts;
+use crate::log::EndReason;
+use crate::log::access::{LoggedRequest, LoggedResponse, Records};
+use crate::peer::Peer;
+use crate::response::Response;
+use crate::services::Services;
+use crate::stats::Count;
+
+/// The client of a request, and when it came.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    pub client: Peer,
+    pub destination: DestinationId,
+    pub via: Via,
+    pub began: u64,
+}
+
+impl Http2 {
+    /// Writes the log line of a response that is not sent, as too many streams wait. The client may request it again.
+    #[cold]
+    pub(super) fn log_refused(
+        &mut self,
+        connections: &Connections,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        response: &Response,
+    ) {
+        let (mut records, why) = (Records::default(), EndReason::TooManyStreams);
+        self.record(connections, head, origin, response, 0, &mut records);
+        records.end_early(why);
+        self.services.access.write(&self.services.counts, &records, 0, None, Some(why));
+    }
+
+    /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        connections: &Connections,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        response: &Response,
+        added: usize,
+        records: &mut Records,
+    ) {
+        self.requests = self.requests.saturating_add(1);
+        let services = &connections.services;
+        services.counts.add_response(response.status(), head);
+        let request = LoggedRequest {
+            client: origin.client,
+            connection: self.connection,
+            head,
+            host: head
+                .map_or(0, |head| services.site.hosts.find_in(origin.destination.group, head.authority)),
+            destination: origin.destination,
+            time: services.clock.now(),
+            began: origin.began,
+            tls: self.tls.as_ref(),
+        };
+        let logged = LoggedResponse { head: added as u64, ..response.logged(0) };
+        services.access.record(records, &request, logged);
+        if let Some(rule) = response.broken_rule {
+            records.name_rule(rule);
+        }
+    }
+}
+
+/// Writes the log line of a request that got no response.
+pub fn log_unanswered(
+    services: &Services,
+    head: Option<&Head<'_>>,
+    origin: Origin,
+    tls: Option<&Rc<TlsFacts>>,
+    status: Status,
+    why: EndReason,
+) {
+    services.counts.add_response(status, head);
+    let Origin { client, destination, began, .. } = origin;
+    let host = head.map_or(0, |head| services.site.hosts.find_in(destination.group, head.authority));
+    let time = services.clock.now();
+    let request = LoggedRequest { client, connection: None, head, host, destination, time, began, tls };
+    let mut records = Records::default();
+    let response = LoggedResponse {
+        status,
+        head: 0,
+        // It has not been sent.
+        length: None,
+        user: None,
+        upstream: None,
+        endpoint: None,
+        cache: None,
+        trace: None,
+        fields: None,
+        watched: None,
+    };
+    services.access.record(&mut records, &request, response);
+    records.end_early(why);
+    services.access.write(&services.counts, &records, 0, None, Some(why));
+}
+
+/// Writes the log line of a request whose stream ended before it had a task.
+pub fn log_unstarted(
+    services: &Services,
+    (peer, destination): (Peer, DestinationId),
+    request: &PendingRequest,
+    tls: Option<&Rc<TlsFacts>>,
+    why: EndReason,
+) {
+    services.counts.add(Count::Abandoned, 1);
+    let mut store = FieldStore::new();
+    let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
+    let (client, via) =
+        head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
+    let origin = Origin { client, destination, via, began: request.began };
+    log_unanswered(services, head.as_ref(), origin, tls, Status::BAD_REQUEST, why);
+}

@@ -1,0 +1,194 @@
+//! Frames become requests, and the bodies of requests. A request that needs neither waiting nor a body has its response
+//! at once.
+
+use std::rc::Rc;
+
+use site::proxies::Via;
+use taipan_h2::error::ErrorCode;
+use taipan_h2::fields::FieldList;
+use taipan_h2::server::{self, Event, StreamId};
+use taipan_http::head::{FieldStore, HeadError, Method};
+use taipan_http::status::Status;
+use taipan_http::trailers;
+
+use super::gathered::Gathered;
+use super::incoming::Incoming;
+use super::log_lines::{Origin, log_unanswered};
+use super::{Http2, PendingRequest, Start, State, Stream};
+use crate::clock;
+use crate::connection::{Connections, client};
+use crate::exchange::{self, Sending};
+use crate::log::EndReason;
+use crate::stats::Count;
+
+impl Http2 {
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        connections: &Rc<Connections>,
+        input: &[u8],
+        fields: &mut FieldList,
+        gathered: &mut Gathered<'_>,
+    ) -> usize {
+        let began = clock::micros();
+        let mut used = 0;
+        while used < input.len() && gathered.accepts_more() && self.state != State::Failed {
+            let event = match self.frames.receive(&input[used..], fields, &mut gathered.out) {
+                Ok((bytes, event)) => {
+                    used += bytes;
+                    event
+                }
+                Err(error) => {
+                    connections.log_failed_http2(self.peer, error.sentence());
+                    self.fail();
+                    None
+                }
+            };
+            match event {
+                None => break,
+                Some(Event::Request { stream, end }) => {
+                    self.on_request(connections, stream, fields, began, end, gathered);
+                }
+                Some(Event::Rejected { stream, error, .. }) => {
+                    self.reject(connections, stream, fields, self.origin(began), error, gathered);
+                }
+                Some(Event::Malformed { error, .. }) => {
+                    log_unanswered(
+                        &self.services,
+                        None,
+                        self.origin(began),
+                        self.tls.as_ref(),
+                        Status::BAD_REQUEST,
+                        EndReason::MalformedHead(error),
+                    );
+                }
+                Some(Event::Refused { .. }) => self.services.counts.add(Count::StreamsRefused, 1),
+                Some(Event::WindowOpened) => {}
+                Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
+                Some(Event::Trailers { stream }) => {
+                    if let Some(incoming) = self.incoming(stream) {
+                        let fields = fields.fields().map(|field| (field.name, field.value));
+                        incoming.trailers = trailers::passed(fields, |_| false);
+                    }
+                    self.on_data(stream, &[], true, gathered);
+                }
+                Some(Event::Reset { stream, by, .. }) => {
+                    let reason = match by {
+                        server::Peer::Client => EndReason::StreamReset,
+                        server::Peer::Server => EndReason::MalformedFrames,
+                    };
+                    self.end(stream, reason);
+                }
+                Some(Event::GoAway { .. }) => self.state = State::Ending,
+            }
+        }
+        used
+    }
+
+    #[inline]
+    fn on_request(
+        &mut self,
+        connections: &Rc<Connections>,
+        stream: StreamId,
+        fields: &FieldList,
+        began: u64,
+        end: bool,
+        gathered: &mut Gathered<'_>,
+    ) {
+        let mut store = FieldStore::new();
+        let mut origin = self.origin(began);
+        let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
+            Ok(head) => head,
+            Err(error) => return self.reject(connections, stream, fields, origin, error, gathered),
+        };
+        (head.scheme, head.is_early) = (self.scheme, self.is_early);
+        (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
+        let responder = &connections.responder;
+        if end
+            && !responder.may_lead_elsewhere(fields.scheme())
+            && let Ok(response) = responder.fast(&head, origin.client, self.destination, began, Sending::No)
+        {
+            return self.respond(connections, stream, Some(&head), origin, response, gathered);
+        }
+        let incoming = Incoming::new(&head, end);
+        if self.insert(connections, stream, incoming, &mut gathered.out) {
+            let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
+            self.start(stream, Start::Request(Box::new(request)));
+        }
+    }
+
+    /// A request that the peer makes for itself, as far as is known.
+    fn origin(&self, began: u64) -> Origin {
+        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began }
+    }
+
+    /// Adds a stream that waits. `false`: too many do, and it is refused.
+    pub(super) fn insert(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        incoming: Incoming,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let permit = match self.streams.is_empty() {
+            true => None,
+            false => {
+                let permit = connections.streams.take();
+                if permit.is_none() {
+                    self.services.counts.add(Count::StreamsRefused, 1);
+                    self.frames.reset(stream, ErrorCode::REFUSED_STREAM, out);
+                    return false;
+                }
+                permit
+            }
+        };
+        let waiting =
+            Stream { start: None, incoming, outgoing: None, waker: None, task: None, _permit: permit };
+        self.streams.insert(stream, waiting);
+        true
+    }
+
+    /// The stream is to get a task, which begins so.
+    pub(super) fn start(&mut self, stream: StreamId, start: Start) {
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            waiting.start = Some(start);
+            self.unstarted.push(stream);
+        }
+    }
+
+    /// Rejects a request whose head breaks a rule.
+    #[cold]
+    fn reject(
+        &mut self,
+        connections: &Rc<Connections>,
+        stream: StreamId,
+        fields: &FieldList,
+        origin: Origin,
+        error: HeadError,
+        gathered: &mut Gathered<'_>,
+    ) {
+        let method = if fields.method() == Some(b"HEAD") { Method::Head } else { Method::Unknown };
+        let services = &connections.services;
+        let response = exchange::error_response(services, method, error.status(), Some(error.rule()));
+        self.respond(connections, stream, None, origin, response, gathered);
+    }
+
+    fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {
+        let dropped = match self.streams.get_mut(&stream) {
+            Some(waiting) => {
+                if let Some(task) = &waiting.task {
+                    task.deadline.moved(data.len() as u64);
+                }
+                let dropped = waiting.incoming.receive(data);
+                if end {
+                    waiting.incoming.end();
+                }
+                dropped
+            }
+            None => data.len(),
+        };
+        if dropped > 0 {
+            self.frames.consumed(stream, dropped as u32, &mut gathered.out);
+        }
+    }
+}

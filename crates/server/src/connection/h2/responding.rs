@@ -1,0 +1,104 @@
+//! The beginning of a response: it is sent at once and as a whole, or its stream waits.
+
+use taipan_h2::server::StreamId;
+use taipan_http::head::{Head, Method};
+
+use super::gathered::Gathered;
+use super::incoming::Incoming;
+use super::log_lines::Origin;
+use super::outgoing::Outgoing;
+use super::{Http2, Start, block};
+use crate::connection::Connections;
+use crate::log::access::Records;
+use crate::response::{Body, BodyStream, Response};
+
+impl Http2 {
+    /// waits.
+    #[inline]
+    pub(super) fn respond(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        mut response: Response,
+        gathered: &mut Gathered<'_>,
+    ) {
+        response.settle();
+        let content = &response.bytes()[response.head.head_len()..];
+        let is_whole = matches!(response.body, Body::Nothing)
+            && response.throttle.is_none()
+            && content.len() <= self.frames.sendable(stream)
+            && gathered.has_space(content.len());
+        if !is_whole {
+            let body = self.begin(connections, stream, head, origin, response, &mut gathered.out);
+            let client = origin.client;
+            return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
+        }
+        let start = gathered.out.len();
+        let block = response.head.block(block::encode);
+        self.frames.headers(stream, block, content.is_empty(), &mut gathered.out);
+        if !content.is_empty() {
+            self.frames.data(stream, content, true, &mut gathered.out);
+        }
+        let added = gathered.out.len() - start - content.len();
+        self.record(connections, head, origin, &response, added, &mut gathered.records);
+    }
+
+    /// Begins a response that is sent in parts.
+    pub(super) fn begin(
+        &mut self,
+        connections: &Connections,
+        stream: StreamId,
+        head: Option<&Head<'_>>,
+        origin: Origin,
+        mut response: Response,
+        out: &mut Vec<u8>,
+    ) -> Option<Box<dyn BodyStream>> {
+        let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
+        let has_place = is_empty
+            || self.streams.contains_key(&stream)
+            || self.insert(connections, stream, Incoming::none(), out);
+        if !has_place {
+            self.log_refused(connections, head, origin, &response);
+            return None;
+        }
+        let start = out.len();
+        self.frames.headers(stream, response.head.block(block::encode), is_empty, out);
+        let added = out.len() - start;
+        for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
+            self.frames.set_priority(stream, value);
+        }
+        let mut records = Records::default();
+        self.record(connections, head, origin, &response, added, &mut records);
+        let mut body = take_stream(&mut response.body);
+        let mut outgoing = Outgoing::new(connections.services.clone(), response, records, added as u64);
+        if is_empty {
+            self.streams.remove(&stream);
+            self.finished.push(outgoing);
+            return None;
+        }
+        if let Some(body) = &mut body {
+            match head.is_some_and(|head| head.method == Method::Connect) {
+                true => outgoing.begin_tunnel(body.take_buffered()),
+                false => outgoing.begin_stream(body.take_buffered()),
+            }
+        }
+        let is_ready = outgoing.left().0 > 0;
+        if let Some(waiting) = self.streams.get_mut(&stream) {
+            waiting.outgoing = Some(outgoing);
+        }
+        self.frames.set_ready(stream, is_ready);
+        body
+    }
+}
+
+fn take_stream(body: &mut Body) -> Option<Box<dyn BodyStream>> {
+    match std::mem::replace(body, Body::Nothing) {
+        Body::Stream(stream) | Body::Sized(stream, _) => Some(stream),
+        other => {
+            *body = other;
+            None
+        }
+    }
+}
