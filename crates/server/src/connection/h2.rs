@@ -44,7 +44,6 @@ use crate::services::{ScratchInput, Services};
 use crate::stats::Count;
 use gathered::Gathered;
 use incoming::Incoming;
-use log_lines::log_unstarted;
 use outgoing::Outgoing;
 
 /// The state of HTTP/2 on one connection.
@@ -269,7 +268,7 @@ impl Http2 {
     fn end(&mut self, stream: StreamId, why: EndReason) {
         let Some(waiting) = self.streams.remove(&stream) else { return };
         if let Some(Start::Request(request)) = waiting.start {
-            log_unstarted(&self.services, (self.peer, self.destination), &request, self.tls.as_ref(), why);
+            self.log_unstarted(&request, why);
         }
         if let Some(mut outgoing) = waiting.outgoing {
             let has_left =

@@ -17,6 +17,14 @@ use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
 
+/// A request for the log: its head, and who sent it when.
+#[derive(Clone, Copy)]
+pub struct Received<'a> {
+    /// `None`: it could not be read.
+    pub head: Option<&'a Head<'a>>,
+    pub origin: Origin,
+}
+
 /// The client of a request, and when it came.
 #[derive(Clone, Copy)]
 pub struct Origin {
@@ -32,14 +40,27 @@ impl Http2 {
     pub(super) fn log_refused(
         &mut self,
         connections: &Connections,
-        head: Option<&Head<'_>>,
-        origin: Origin,
+        request: Received<'_>,
         response: &Response,
     ) {
         let (mut records, why) = (Records::default(), EndReason::TooManyStreams);
-        self.record(connections, head, origin, response, 0, &mut records);
+        self.record(connections, request, response, 0, &mut records);
         records.end_early(why);
         self.services.access.write(&self.services.counts, &records, 0, None, Some(why));
+    }
+
+    /// Writes the log line of a request whose stream ended before it had a task.
+    pub(super) fn log_unstarted(&self, request: &PendingRequest, why: EndReason) {
+        let services = &self.services;
+        services.counts.add(Count::Abandoned, 1);
+        let mut origin = self.origin(request.began);
+        let mut store = FieldStore::new();
+        let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
+        if let Some(head) = &mut head {
+            (origin.client, origin.via) = client::origin(&services.site, self.peer, head);
+        }
+        let received = Received { head: head.as_ref(), origin };
+        log_unanswered(services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
     }
 
     /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
@@ -47,8 +68,7 @@ impl Http2 {
     pub(super) fn record(
         &mut self,
         connections: &Connections,
-        head: Option<&Head<'_>>,
-        origin: Origin,
+        Received { head, origin }: Received<'_>,
         response: &Response,
         added: usize,
         records: &mut Records,
@@ -78,8 +98,7 @@ impl Http2 {
 /// Writes the log line of a request that got no response.
 pub fn log_unanswered(
     services: &Services,
-    head: Option<&Head<'_>>,
-    origin: Origin,
+    Received { head, origin }: Received<'_>,
     tls: Option<&Rc<TlsFacts>>,
     status: Status,
     why: EndReason,
@@ -106,21 +125,4 @@ pub fn log_unanswered(
     services.access.record(&mut records, &request, response);
     records.end_early(why);
     services.access.write(&services.counts, &records, 0, None, Some(why));
-}
-
-/// Writes the log line of a request whose stream ended before it had a task.
-pub fn log_unstarted(
-    services: &Services,
-    (peer, destination): (Peer, DestinationId),
-    request: &PendingRequest,
-    tls: Option<&Rc<TlsFacts>>,
-    why: EndReason,
-) {
-    services.counts.add(Count::Abandoned, 1);
-    let mut store = FieldStore::new();
-    let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
-    let (client, via) =
-        head.as_mut().map_or((peer, Via::Nothing), |head| client::origin(&services.site, peer, head));
-    let origin = Origin { client, destination, via, began: request.began };
-    log_unanswered(services, head.as_ref(), origin, tls, Status::BAD_REQUEST, why);
 }

@@ -13,7 +13,7 @@ use taipan_http::trailers;
 
 use super::gathered::Gathered;
 use super::incoming::Incoming;
-use super::log_lines::{Origin, log_unanswered};
+use super::log_lines::{Origin, Received, log_unanswered};
 use super::{Http2, PendingRequest, Start, State, Stream};
 use crate::clock;
 use crate::connection::{Connections, client};
@@ -22,6 +22,7 @@ use crate::log::EndReason;
 use crate::stats::Count;
 
 impl Http2 {
+    /// Reads frames, as long as there is space for responses. Returns how many bytes of the input are used up.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -33,56 +34,62 @@ impl Http2 {
         let began = clock::micros();
         let mut used = 0;
         while used < input.len() && gathered.accepts_more() && self.state != State::Failed {
-            let event = match self.frames.receive(&input[used..], fields, &mut gathered.out) {
+            match self.frames.receive(&input[used..], fields, &mut gathered.out) {
                 Ok((bytes, event)) => {
                     used += bytes;
-                    event
+                    let Some(event) = event else { break };
+                    self.on_event(connections, event, fields, began, gathered);
                 }
                 Err(error) => {
                     connections.log_failed_http2(self.peer, error.sentence());
                     self.fail();
-                    None
                 }
-            };
-            match event {
-                None => break,
-                Some(Event::Request { stream, end }) => {
-                    self.on_request(connections, stream, fields, began, end, gathered);
-                }
-                Some(Event::Rejected { stream, error, .. }) => {
-                    self.reject(connections, stream, fields, self.origin(began), error, gathered);
-                }
-                Some(Event::Malformed { error, .. }) => {
-                    log_unanswered(
-                        &self.services,
-                        None,
-                        self.origin(began),
-                        self.tls.as_ref(),
-                        Status::BAD_REQUEST,
-                        EndReason::MalformedHead(error),
-                    );
-                }
-                Some(Event::Refused { .. }) => self.services.counts.add(Count::StreamsRefused, 1),
-                Some(Event::WindowOpened) => {}
-                Some(Event::Data { stream, data, end }) => self.on_data(stream, data, end, gathered),
-                Some(Event::Trailers { stream }) => {
-                    if let Some(incoming) = self.incoming(stream) {
-                        let fields = fields.fields().map(|field| (field.name, field.value));
-                        incoming.trailers = trailers::passed(fields, |_| false);
-                    }
-                    self.on_data(stream, &[], true, gathered);
-                }
-                Some(Event::Reset { stream, by, .. }) => {
-                    let reason = match by {
-                        server::Peer::Client => EndReason::StreamReset,
-                        server::Peer::Server => EndReason::MalformedFrames,
-                    };
-                    self.end(stream, reason);
-                }
-                Some(Event::GoAway { .. }) => self.state = State::Ending,
             }
         }
         used
+    }
+
+    /// `fields`: those of a request, or behind the body of one.
+    #[inline]
+    fn on_event(
+        &mut self,
+        connections: &Rc<Connections>,
+        event: Event<'_>,
+        fields: &FieldList,
+        began: u64,
+        gathered: &mut Gathered<'_>,
+    ) {
+        match event {
+            Event::Request { stream, end } => {
+                self.on_request(connections, stream, fields, began, end, gathered);
+            }
+            Event::Rejected { stream, error, .. } => {
+                self.reject(connections, stream, fields, self.origin(began), error, gathered);
+            }
+            Event::Malformed { error, .. } => {
+                let received = Received { head: None, origin: self.origin(began) };
+                let why = EndReason::MalformedHead(error);
+                log_unanswered(&self.services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
+            }
+            Event::Refused { .. } => self.services.counts.add(Count::StreamsRefused, 1),
+            Event::WindowOpened => {}
+            Event::Data { stream, data, end } => self.on_data(stream, data, end, gathered),
+            Event::Trailers { stream } => {
+                if let Some(incoming) = self.incoming(stream) {
+                    let fields = fields.fields().map(|field| (field.name, field.value));
+                    incoming.trailers = trailers::passed(fields, |_| false);
+                }
+                self.on_data(stream, &[], true, gathered);
+            }
+            Event::Reset { stream, by, .. } => {
+                let reason = match by {
+                    server::Peer::Client => EndReason::StreamReset,
+                    server::Peer::Server => EndReason::MalformedFrames,
+                };
+                self.end(stream, reason);
+            }
+            Event::GoAway { .. } => self.state = State::Ending,
+        }
     }
 
     #[inline]
@@ -108,7 +115,8 @@ impl Http2 {
             && !responder.may_lead_elsewhere(fields.scheme())
             && let Ok(response) = responder.fast(&head, origin.client, self.destination, began, Sending::No)
         {
-            return self.respond(connections, stream, Some(&head), origin, response, gathered);
+            let received = Received { head: Some(&head), origin };
+            return self.respond(connections, stream, received, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
         if self.insert(connections, stream, incoming, &mut gathered.out) {
@@ -118,7 +126,7 @@ impl Http2 {
     }
 
     /// A request that the peer makes for itself, as far as is known.
-    fn origin(&self, began: u64) -> Origin {
+    pub(super) fn origin(&self, began: u64) -> Origin {
         Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began }
     }
 
@@ -170,7 +178,7 @@ impl Http2 {
         let method = if fields.method() == Some(b"HEAD") { Method::Head } else { Method::Unknown };
         let services = &connections.services;
         let response = exchange::error_response(services, method, error.status(), Some(error.rule()));
-        self.respond(connections, stream, None, origin, response, gathered);
+        self.respond(connections, stream, Received { head: None, origin }, response, gathered);
     }
 
     fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {

@@ -1,11 +1,11 @@
 //! The beginning of a response: it is sent at once and as a whole, or its stream waits.
 
 use taipan_h2::server::StreamId;
-use taipan_http::head::{Head, Method};
+use taipan_http::head::Method;
 
 use super::gathered::Gathered;
 use super::incoming::Incoming;
-use super::log_lines::Origin;
+use super::log_lines::Received;
 use super::outgoing::Outgoing;
 use super::{Http2, Start, block};
 use crate::connection::Connections;
@@ -19,8 +19,7 @@ impl Http2 {
         &mut self,
         connections: &Connections,
         stream: StreamId,
-        head: Option<&Head<'_>>,
-        origin: Origin,
+        request: Received<'_>,
         mut response: Response,
         gathered: &mut Gathered<'_>,
     ) {
@@ -31,8 +30,8 @@ impl Http2 {
             && content.len() <= self.frames.sendable(stream)
             && gathered.has_space(content.len());
         if !is_whole {
-            let body = self.begin(connections, stream, head, origin, response, &mut gathered.out);
-            let client = origin.client;
+            let body = self.begin(connections, stream, request, response, &mut gathered.out);
+            let client = request.origin.client;
             return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
         }
         let start = gathered.out.len();
@@ -42,7 +41,7 @@ impl Http2 {
             self.frames.data(stream, content, true, &mut gathered.out);
         }
         let added = gathered.out.len() - start - content.len();
-        self.record(connections, head, origin, &response, added, &mut gathered.records);
+        self.record(connections, request, &response, added, &mut gathered.records);
     }
 
     /// Begins a response that is sent in parts.
@@ -50,8 +49,7 @@ impl Http2 {
         &mut self,
         connections: &Connections,
         stream: StreamId,
-        head: Option<&Head<'_>>,
-        origin: Origin,
+        request: Received<'_>,
         mut response: Response,
         out: &mut Vec<u8>,
     ) -> Option<Box<dyn BodyStream>> {
@@ -60,7 +58,7 @@ impl Http2 {
             || self.streams.contains_key(&stream)
             || self.insert(connections, stream, Incoming::none(), out);
         if !has_place {
-            self.log_refused(connections, head, origin, &response);
+            self.log_refused(connections, request, &response);
             return None;
         }
         let start = out.len();
@@ -70,7 +68,7 @@ impl Http2 {
             self.frames.set_priority(stream, value);
         }
         let mut records = Records::default();
-        self.record(connections, head, origin, &response, added, &mut records);
+        self.record(connections, request, &response, added, &mut records);
         let mut body = take_stream(&mut response.body);
         let mut outgoing = Outgoing::new(connections.services.clone(), response, records, added as u64);
         if is_empty {
@@ -79,7 +77,7 @@ impl Http2 {
             return None;
         }
         if let Some(body) = &mut body {
-            match head.is_some_and(|head| head.method == Method::Connect) {
+            match request.head.is_some_and(|head| head.method == Method::Connect) {
                 true => outgoing.begin_tunnel(body.take_buffered()),
                 false => outgoing.begin_stream(body.take_buffered()),
             }

@@ -16,7 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::Target;
 use tokio::time::Instant;
 
-use super::log_lines::{Origin, log_unanswered};
+use super::log_lines::{Origin, Received, log_unanswered};
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
@@ -120,7 +120,8 @@ impl StreamTask {
             // The content is what passes in the tunnel.
             head.framing = Framing::None;
         }
-        let guard = Unanswered { task: self, head: &sent, origin };
+        let received = Received { head: Some(&sent), origin };
+        let guard = Unanswered { task: self, request: received };
         let Shared { local, ref tls, .. } = *self.shared;
         let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
         let body = match is_tunnel {
@@ -141,7 +142,7 @@ impl StreamTask {
             false => response,
         };
         std::mem::forget(guard);
-        let body = self.begin(&sent, origin, response);
+        let body = self.begin(received, response);
         if let Some(why) = too_slow {
             self.shared.http2.borrow_mut().note_reason(self.stream, why);
         }
@@ -182,12 +183,12 @@ impl StreamTask {
     }
 
     /// Begins the response. Returns the stream that makes its body.
-    fn begin(&self, head: &Head<'_>, origin: Origin, response: Response) -> Option<Box<dyn BodyStream>> {
+    fn begin(&self, request: Received<'_>, response: Response) -> Option<Box<dyn BodyStream>> {
         let http2 = &mut *self.shared.http2.borrow_mut();
         let connections = &self.shared.connections;
         connections.services.clock.read();
         let mut out = std::mem::take(&mut http2.out);
-        let body = http2.begin(connections, self.stream, Some(head), origin, response, &mut out);
+        let body = http2.begin(connections, self.stream, request, response, &mut out);
         http2.out = out;
         self.shared.wake();
         body
@@ -389,8 +390,7 @@ fn with_upgrade<'a>(head: &Head<'a>, protocol: &'a [u8]) -> Vec<Field<'a>> {
 /// then writes the log line.
 struct Unanswered<'a> {
     task: &'a StreamTask,
-    head: &'a Head<'a>,
-    origin: Origin,
+    request: Received<'a>,
 }
 
 impl Drop for Unanswered<'_> {
@@ -403,6 +403,6 @@ impl Drop for Unanswered<'_> {
         };
         connections.services.counts.add(Count::Abandoned, u64::from(why != EndReason::Panicked));
         let tls = self.task.shared.tls.as_ref();
-        log_unanswered(&connections.services, Some(self.head), self.origin, tls, status, why);
+        log_unanswered(&connections.services, self.request, tls, status, why);
     }
 }
