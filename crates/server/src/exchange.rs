@@ -52,7 +52,7 @@ use site::decide::{self, Decision};
 use site::forwarding::RawReading;
 use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
-use site::plan::{Cause, FallbackVariables, FilesPlan, Plan, PlannedAction, RedirectPlan, plan};
+use site::plan::{Cause, FilesPlan, Plan, PlannedAction, RedirectPlan, plan};
 use site::route::RouteId;
 use taipan_http::head::{Head, Method};
 use taipan_http::negotiate::Coding;
@@ -229,7 +229,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         route: &'a Route,
         action: PlannedAction<'a, '_>,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
     ) -> Result<Resolution<'a>, Box<DiskLookup>> {
         Ok(match action {
             PlannedAction::Upstream(planned) => {
@@ -299,12 +299,7 @@ impl<'a> Exchange<'a> {
 
     /// Responds to GET or HEAD with what is at `path`.
     #[inline]
-    fn serve(
-        &self,
-        path: &SafePath<'_>,
-        entry: &Rc<Entry>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Resolution<'a> {
+    fn serve(&self, path: &SafePath<'_>, entry: &Rc<Entry>, fallback: Option<&str>) -> Resolution<'a> {
         let services = self.services;
         let entry = entry.select(self.head);
         let listing = match entry.folder_stamp() {

@@ -12,7 +12,7 @@ use std::path::Path;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, encode_path};
 
-pub use self::fallback::{FallbackPlan, FallbackVariables, plan_fallback, without_language};
+pub use self::fallback::{FallbackPlan, plan_fallback, without_language};
 use crate::authentication::is_never_served;
 use crate::folder::{HostFolder, UserFolders};
 use crate::model::{Action, Dotfiles, FileRules, Host, NamedRoot, Route, Suffixes};

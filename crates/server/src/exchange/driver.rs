@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use site::model::Route;
-use site::plan::{FallbackPlan, FallbackVariables, Plan, PlannedAction};
+use site::plan::{FallbackPlan, Plan, PlannedAction};
 use taipan_http::head::Method;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -133,8 +133,8 @@ impl<'a> Exchange<'a> {
         };
         loop {
             let next = fallback.next(self.host(), self.head.target.query());
-            let FallbackPlan { path, plan, variables, .. } = fallback;
-            match (on_heap(|| self.follow(request, &path, plan, Some(&variables))).await, next) {
+            let FallbackPlan { path, plan, path_info, .. } = fallback;
+            match (on_heap(|| self.follow(request, &path, plan, Some(&path_info))).await, next) {
                 (Ok(response), _) => return response,
                 (Err(_), Some(next)) => fallback = next,
                 (Err((route, _)), None) => {
@@ -170,7 +170,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: the variables of a
+    /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: PATH_INFO of a
     /// fallback, if the plan is one. Errors: there is nothing to serve. The fallback of the route responds, or else the
     /// server with this status.
     async fn follow(
@@ -178,7 +178,7 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
     ) -> Result<Response, (&'a Route, Status)> {
         self.cors = plan.route.cors.as_deref();
         if self.responder.needs.rules
@@ -244,7 +244,7 @@ impl<'a> Exchange<'a> {
         &self,
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
     ) -> Resolution<'a> {
         let Plan { route, walk, action, .. } = plan;
         if let Some(walk) = walk

@@ -34,7 +34,7 @@ impl<'a> Exchange<'a> {
         };
         loop {
             let next = fallback.next(self.host(), self.head.target.query());
-            let FallbackPlan { path, plan, variables, .. } = fallback;
+            let FallbackPlan { path, plan, path_info, .. } = fallback;
             if self.responder.needs.rules
                 && let Err(refused) = self.check_access(&path)
             {
@@ -43,7 +43,7 @@ impl<'a> Exchange<'a> {
             if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
                 return None;
             }
-            match (self.resolve_fast(&path, plan, Some(&variables)).ok()?, next) {
+            match (self.resolve_fast(&path, plan, Some(&path_info)).ok()?, next) {
                 (Resolution::Absent(..), Some(next)) => fallback = next,
                 (resolution, _) => return self.finish_fast(resolution),
             }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use site::plan::{FallbackVariables, Plan, PlannedAction};
+use site::plan::{Plan, PlannedAction};
 use site::route::RouteId;
 use taipan_http::head::Head;
 use taipan_http::status::Status;
@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
         &self,
         path: &SafePath<'_>,
         plan: Plan<'a, '_>,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
     ) -> Result<Resolution<'a>, Unfinished> {
         if self.responder.needs.caches
             && let Some(response) = self.stored_fast(&plan)

@@ -12,16 +12,11 @@ use crate::content::{compress, fixed, listing};
 use crate::files::Entry;
 use crate::response::Response;
 use crate::upstream::HandlerKind;
-use site::plan::FallbackVariables;
 
 impl<'a> Exchange<'a> {
     /// 301 to the same path with a slash, without the origin, and with the query. The path of a fallback is not known
     /// to the client.
-    pub(super) fn redirect_to_folder(
-        &self,
-        path: &SafePath<'_>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Resolution<'a> {
+    pub(super) fn redirect_to_folder(&self, path: &SafePath<'_>, fallback: Option<&str>) -> Resolution<'a> {
         let route = self.route(path);
         if fallback.is_some() {
             return Resolution::Absent(route, Status::NOT_FOUND);

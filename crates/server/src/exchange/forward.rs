@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use site::forwarding::{Forwards, Spelling};
 use site::model::Route;
-use site::plan::{FallbackVariables, Plan, PlannedAction};
+use site::plan::{Plan, PlannedAction};
 use site::route::RouteId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
@@ -31,11 +31,7 @@ const BODY_FIELDS: [&str; 4] = ["content-length", "content-type", "transfer-enco
 impl Exchange<'_> {
     /// Sends the request to the application of a plan, if nothing else has to be done. The limits count every response,
     /// and other origins learn of it, in the driver.
-    pub(super) fn send_fast(
-        &self,
-        plan: &Plan<'_, '_>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Option<SentRequest> {
+    pub(super) fn send_fast(&self, plan: &Plan<'_, '_>, fallback: Option<&str>) -> Option<SentRequest> {
         let (PlannedAction::Upstream(planned), Way::Fast(destination, Sending::Yes(arrival))) =
             (&plan.action, self.way)
         else {

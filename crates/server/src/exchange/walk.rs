@@ -1,7 +1,6 @@
 //! The search for a script along a path.
 
 use site::model::Route;
-use site::plan::FallbackVariables;
 use site::walk::{Verdict, Walk};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -17,7 +16,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         route: &'a Route,
         walk: &Walk,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
     ) -> Option<Resolution<'a>> {
         let of_host = self.folder.as_ref().map(|folder| &folder.root);
         Some(match script::find(&self.responder.files, walk, of_host, self.now).await {
@@ -25,7 +24,7 @@ impl<'a> Exchange<'a> {
                 let step = &walk.steps[at];
                 let route = step.route;
                 let step = match fallback {
-                    Some(variables) => step.with_path_info(&variables.path_info),
+                    Some(path_info) => step.with_path_info(path_info),
                     None => step.clone(),
                 };
                 Resolution::Forward(route, Box::new(HandlerKind::Script(step)))

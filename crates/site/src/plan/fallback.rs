@@ -21,7 +21,8 @@ const SOURCE_MAP: &str = "map";
 pub struct FallbackPlan<'s> {
     pub path: SafePath<'static>,
     pub plan: Plan<'s, 'static>,
-    pub variables: FallbackVariables,
+    /// PATH_INFO of a script: the path of the request, or what follows the fallback's folder in it.
+    pub path_info: String,
     /// What responds where nothing exists for `path` either.
     next: Option<SafePath<'static>>,
 }
@@ -34,8 +35,7 @@ impl<'s> FallbackPlan<'s> {
         next: Option<SafePath<'static>>,
         query: Query<'_>,
     ) -> Self {
-        let variables = FallbackVariables { path_info: String::new() };
-        FallbackPlan { plan: plan_with(host, path.clone(), query), path, variables, next }
+        FallbackPlan { plan: plan_with(host, path.clone(), query), path, path_info: String::new(), next }
     }
 
     /// The plan to try where this one leads to nothing. `sent`: the query of the request.
@@ -43,13 +43,6 @@ impl<'s> FallbackPlan<'s> {
         let query = Query { replaced: self.plan.query.clone(), ..Query::sent(sent) };
         self.next.take().map(|path| FallbackPlan::without_language(host, path, None, query))
     }
-}
-
-/// The CGI variables that describe the request to a fallback.
-#[derive(Debug)]
-pub struct FallbackVariables {
-    /// PATH_INFO: the path of the request, or what follows the fallback's folder in it.
-    pub path_info: String,
 }
 
 /// The fallback of `route`, for a path without a file. `None`: there is none for this path. `sent` is the query of the
@@ -78,8 +71,8 @@ pub fn plan_fallback<'s>(
     if let PlannedAction::Upstream(planned) = &mut plan.action {
         (planned.path, planned.base) = (requested.clone().into_owned(), &fallback.base);
     }
-    let variables = FallbackVariables { path_info: fallback_path_info(requested, &path) };
-    Some(FallbackPlan { path, plan, variables, next: None })
+    let path_info = fallback_path_info(requested, &path);
+    Some(FallbackPlan { path, plan, path_info, next: None })
 }
 
 /// The requested path without its language, which is two letters in lower case. If it has a language as a folder and
@@ -181,7 +174,7 @@ mod tests {
         let host = site.hosts.at(0);
         match plan_fallback(host, planned_route(host, requested.clone()), &requested, query) {
             Some(fallback) => {
-                let (path_info, query) = (fallback.variables.path_info, fallback.plan.query);
+                let (path_info, query) = (fallback.path_info, fallback.plan.query);
                 format!("{} {path_info} {}", fallback.path, query.as_deref().unwrap_or("as sent"))
             }
             None => "none".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use site::forwarding::RawReading;
-use site::plan::{Cause, FallbackPlan, FallbackVariables, Plan, PlannedAction, plan, plan_fallback};
+use site::plan::{Cause, FallbackPlan, Plan, PlannedAction, plan, plan_fallback};
 use site::upstream::Protocol;
 use site::walk::{Step, Verdict, Walk};
 use taipan_http::target::SafePath;
@@ -51,22 +51,17 @@ impl Explanation<'_> {
         let Some(mut fallback) = fallback else { return responding };
         loop {
             let next = fallback.next(self.host, self.head.target.query());
-            let FallbackPlan { path, plan, variables, .. } = fallback;
+            let FallbackPlan { path, plan, path_info, .. } = fallback;
             row("fallback", format_args!("{path}"));
-            match (self.print_planned(&path, plan, Some(&variables)), next) {
+            match (self.print_planned(&path, plan, Some(&path_info)), next) {
                 (Responding::Nothing, Some(next)) => fallback = next,
                 (responding, _) => return responding,
             }
         }
     }
 
-    /// `fallback`: the variables of a fallback, if the plan is one.
-    fn print_planned(
-        &self,
-        requested: &SafePath,
-        plan: Plan<'_, '_>,
-        fallback: Option<&FallbackVariables>,
-    ) -> Responding {
+    /// `fallback`: PATH_INFO of a fallback, if the plan is one.
+    fn print_planned(&self, requested: &SafePath, plan: Plan<'_, '_>, fallback: Option<&str>) -> Responding {
         let Plan { route, walk, action, query } = plan;
         if let Some(walk) = walk {
             match self.print_walk(requested, &walk, fallback, query.as_deref()) {
@@ -118,7 +113,7 @@ impl Explanation<'_> {
         &self,
         requested: &SafePath,
         walk: &Walk,
-        fallback: Option<&FallbackVariables>,
+        fallback: Option<&str>,
         query: Option<&str>,
     ) -> Option<Verdict> {
         let now = self.responder.services.clock.now();
@@ -142,7 +137,7 @@ impl Explanation<'_> {
             Verdict::Run(at) => {
                 let step = &walk.steps[at];
                 self.print_script(step, of_host);
-                let fallback_step = fallback.map(|variables| step.with_path_info(&variables.path_info));
+                let fallback_step = fallback.map(|path_info| step.with_path_info(path_info));
                 let step = fallback_step.as_ref().unwrap_or(step);
                 self.print_run(step, of_host);
                 self.print_cache(self.host.routes.get(step.route));
