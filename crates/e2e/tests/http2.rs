@@ -1,6 +1,7 @@
 //! HTTP/2 (RFC 9113) by prior knowledge: what real clients get, what a connection with many streams does, and what
 //! clients cannot do to others.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::thread;
@@ -8,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use e2e::http2::{Frame, Http2, Http2Error, Http2Request, append, flag, frame};
 use e2e::upstream::upstream;
-use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, output_of, output_within, runs, tool, wait_until};
+use e2e::{
+    Address, Client, Random, Rows, Server, Site, TIMEOUT, Tls, output_of, output_within, runs, tool,
+    wait_until,
+};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
 const EVERY_CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
@@ -639,6 +643,74 @@ fn a_reload_finishes_the_streams_and_sends_goaway_twice() {
     assert!(received == content);
     assert!(matches!(client.read_frame(), Err(Http2Error::Connection(_))), "the connection is closed");
     assert_eq!(connect(&server).get("/a.txt").status, 200);
+}
+
+/// What has come of each stream until the connection closes: its content, and how it has ended.
+fn until_closed(client: &mut Http2) -> BTreeMap<u32, (Vec<u8>, &'static str)> {
+    let mut streams = BTreeMap::<u32, (Vec<u8>, &str)>::new();
+    while let Ok(frame) = client.read_frame() {
+        let (content, end) = streams.entry(frame.stream).or_insert((Vec::new(), "cut"));
+        match frame.kind {
+            frame::DATA => content.extend_from_slice(&frame.payload),
+            frame::RST_STREAM => *end = "reset",
+            _ => {}
+        }
+        if matches!(frame.kind, frame::DATA | frame::HEADERS) && frame.flags & flag::END_STREAM != 0 {
+            *end = "whole";
+        }
+    }
+    streams.remove(&0);
+    streams
+}
+
+#[test]
+fn finishes_the_requests_of_a_client_that_has_half_closed() {
+    let large = Random::new(4).bytes(3_000_000);
+    let parts = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nfor i in 1 2 3 4; do sleep 0.4; printf $i; done\n";
+    let listen = "listen = [\"127.0.0.1:0 http2\", \"127.0.0.2:0 tls\"]\n\
+                  certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
+    let server = Site::new()
+        .certificate()
+        .config(listen)
+        .file("a.txt", "a")
+        .file("large", &large)
+        .script("slow.cgi", "#!/bin/sh\nsleep 0.3\nprintf 'X-A: b\\n\\nslow'\n")
+        .script("parts.cgi", parts)
+        .script("echo.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\n'\ncat\n")
+        .script("never.cgi", "#!/bin/sh\nexec sleep 100\n")
+        .config(EVERY_CGI)
+        .config(PATIENT)
+        .config("[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
+        .start();
+    let Address::Tcp(secure) = server.addresses()[1] else { panic!("the second listener is for TLS") };
+    let mut rows = Rows::new();
+    for (name, client) in
+        [("plain", Client::tcp(server.addr())), ("TLS", Client::tls(secure, &Tls::new().protocols(&["h2"])))]
+    {
+        let mut client = Http2::over(client).expect("the server accepts");
+        for path in ["/large", "/slow.cgi", "/parts.cgi", "/a.txt", "/never.cgi"] {
+            client.open(&Http2Request::get(path)).expect("it is open");
+        }
+        let mut cut = Http2Request::new("POST", "/echo.cgi", &[("content-length", "10")]);
+        cut.body = vec![b'x'; 10];
+        let cut = client.open(&cut).expect("it is open");
+        client.send_frame(frame::DATA, 0, cut, b"xxx").expect("it is sent");
+        client.client().half_close();
+        let streams = until_closed(&mut client);
+        let got = |stream: u32| streams.get(&stream).map(|(content, end)| (content.as_slice(), *end));
+        for (stream, path, expected) in [
+            (1, "/large", &large[..]),
+            (3, "/slow.cgi", b"slow"),
+            (5, "/parts.cgi", b"1234"),
+            (7, "/a.txt", b"a"),
+        ] {
+            rows.holds(name, path, got(stream) == Some((expected, "whole")));
+        }
+        rows.check(format!("{name}: no response in time"), got(9), None);
+        rows.check(format!("{name}: a request without its end"), got(cut).map(|(_, end)| end), Some("reset"));
+    }
+    let ended = |path: &str| server.stdout().matches(&format!("{path} client closed")).count();
+    rows.holds("log", "both", wait_until(TIMEOUT, || ended("/never.cgi") == 2 && ended("/echo.cgi") == 2));
 }
 
 #[test]

@@ -33,7 +33,7 @@ const READ_AHEAD: usize = 16 * 1024;
 /// Full buffers of input that are dropped before a connection is closed at once.
 const LAST_READS: usize = 16;
 /// How long a response is still made for a client that has closed its side.
-const HALF_CLOSED: Duration = Duration::from_secs(1);
+pub const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// Why a task stops waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use taipan_http::trailers::Trailers;
 use super::gathered::space;
 use super::incoming::{Incoming, Reader};
 use super::outgoing::Outgoing;
-use super::{Http2, Start, Stream, TaskHandle, block};
+use super::{Http2, Start, State, Stream, TaskHandle, block};
 use crate::log::EndReason;
 
 impl Http2 {
@@ -37,6 +37,22 @@ impl Http2 {
         let mut block = Vec::new();
         write_head(status.code(), fields.iter().map(|field| (field.name, field.value)), &mut block);
         self.frames.headers(stream, &block, false, &mut self.out);
+    }
+
+    /// The client sends no more. A request that has no end gets no response.
+    pub fn on_end_of_input(&mut self) {
+        let is_cut = |stream: &Stream| !stream.incoming.is_ended && stream.incoming.reader != Reader::Gone;
+        let cut = self.streams.iter().filter(|(_, stream)| is_cut(stream)).map(|(id, _)| *id);
+        for stream in cut.collect::<Vec<_>>() {
+            self.abort(stream, ErrorCode::CANCEL, EndReason::ClientClosed);
+        }
+        self.state = State::Ending;
+    }
+
+    /// Whether a stream has content that the client's windows allow.
+    pub fn has_content(&self) -> bool {
+        let has_content = |stream: &Stream| stream.outgoing.as_ref().is_some_and(|out| out.left().0 > 0);
+        self.streams.iter().any(|(id, stream)| has_content(stream) && self.frames.sendable(*id) > 0)
     }
 
     /// Whether a stream waits for more of the body of its request.

@@ -6,13 +6,15 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use site::memory;
 use taipan_h2::error::ErrorCode;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep};
 
 use super::shared::Shared;
 use super::stream_task::StreamTask;
@@ -21,6 +23,7 @@ use crate::connection::client::Client;
 use crate::connection::output::{Output, SendError};
 use crate::connection::stream::{More, SendStream, Stream};
 use crate::connection::table::{ConnectionIdentity, TableEntry};
+use crate::connection::transport::HALF_CLOSED;
 use crate::connection::{Connections, Event, Phase};
 use crate::log::EndReason;
 use crate::services::ScratchInput;
@@ -44,6 +47,8 @@ pub struct Http2Task {
     then: Then,
     /// Received bytes that are not used yet.
     input: Vec<u8>,
+    /// `Some`: the client has closed its side. When nothing more is made for it.
+    half_closed: Option<Pin<Box<Sleep>>>,
     /// Outputs that may still be sent in this turn.
     outputs_left: usize,
     /// All bytes sent.
@@ -95,6 +100,7 @@ impl Http2Task {
             outputs: output.into_iter().collect(),
             then: Then::Continue,
             input,
+            half_closed: None,
             outputs_left: OUTPUTS_PER_TURN,
             sent: 0,
             taken: 0,
@@ -177,7 +183,17 @@ impl Http2Task {
         if self.entry.state.phase() != phase {
             self.enter(phase);
         }
-        Poll::Pending
+        self.poll_half_closed(phase, cx).map(|()| End::Closed)
+    }
+
+    /// Ready when the client has closed its side, and nothing of its responses was soon made. What it has not taken,
+    /// and what only limits hold back, does not count.
+    fn poll_half_closed(&mut self, phase: Phase, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timer) = &mut self.half_closed else { return Poll::Pending };
+        if phase == Phase::Write || self.shared.http2.borrow().has_content() {
+            timer.as_mut().reset(Instant::now() + HALF_CLOSED);
+        }
+        timer.as_mut().poll(cx)
     }
 
     /// What the connection waits for.
@@ -259,6 +275,9 @@ impl Http2Task {
             match result {
                 Ok(_) => {
                     self.outputs_left -= 1;
+                    if let Some(timer) = &mut self.half_closed {
+                        timer.as_mut().reset(Instant::now() + HALF_CLOSED);
+                    }
                     if let Some(mut output) = self.outputs.pop_front() {
                         self.shared.connections.finish(&mut output, None);
                     }
@@ -329,16 +348,18 @@ impl Http2Task {
     /// Reads and answers, unless the client does not take what is sent. Ready: something was read, or the connection
     /// ends.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
-        if self.outputs.len() >= OUTPUTS || !self.input.is_empty() || self.then == Then::Close {
+        let takes_more = self.outputs.len() < OUTPUTS && self.input.is_empty() && self.then != Then::Close;
+        if !takes_more || self.half_closed.is_some() {
             return Poll::Pending;
         }
-        let bytes = {
+        let received = {
             let scratch = &mut *self.shared.connections.services.scratch.borrow_mut();
-            match self.stream.poll_receive(cx, scratch.space_behind(&[])) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Some(End::Closed)),
-                Poll::Ready(Ok(bytes)) => bytes,
-            }
+            ready!(self.stream.poll_receive(cx, scratch.space_behind(&[])))
+        };
+        let bytes = match received {
+            Ok(0) => return Poll::Ready(self.on_end_of_input()),
+            Ok(bytes) => bytes,
+            Err(_) => return Poll::Ready(Some(End::Closed)),
         };
         self.entry.state.moved(bytes as u64);
         self.shared.connections.services.counts.add(Count::Received, bytes as u64);
@@ -348,6 +369,17 @@ impl Http2Task {
         }
         self.input = self.shared.connections.services.scratch.borrow().input(input).to_vec();
         Poll::Ready(None)
+    }
+
+    /// The client has closed its side. It still gets the responses to the requests that it has sent as a whole.
+    fn on_end_of_input(&mut self) -> Option<End> {
+        let mut http2 = self.shared.http2.borrow_mut();
+        http2.on_end_of_input();
+        if http2.streams.is_empty() && self.outputs.is_empty() {
+            return Some(End::Closed);
+        }
+        self.half_closed = Some(Box::pin(tokio::time::sleep(HALF_CLOSED)));
+        None
     }
 
     /// Writes the log lines of everything that is not sent.
