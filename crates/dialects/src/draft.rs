@@ -448,11 +448,12 @@ impl Draft {
         }
     }
 
-    /// The other server ends no process that a script leaves behind, if it runs scripts.
-    pub fn keep_background_jobs(&mut self, comment: &'static str) {
+    /// The other server takes nothing from its scripts, if it has some.
+    pub fn allow_scripts_as_before(&mut self, comment: &'static str) {
         let mut routes = self.hosts.iter().flat_map(|host| &host.routes);
         if routes.any(|route| route.get("cgi") == Some(&true.into())) {
             self.scripts.preset("background_jobs", true, comment);
+            self.scripts.preset("new_privileges", true, comment);
         }
     }
 

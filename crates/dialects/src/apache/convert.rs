@@ -42,7 +42,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "allow",
         "Apache sends files whose name begins with a dot. \"deny\" is safer.",
     );
-    draft.keep_background_jobs("Apache ends no process that a script leaves behind.");
+    draft.allow_scripts_as_before("Apache takes nothing from its scripts.");
     draft.log_in_local_time("Apache has the time of the machine.");
     draft.written(file.to_owned(), "Apache")
 }

@@ -34,7 +34,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "allow",
         "lighttpd sends files whose name begins with a dot. \"deny\" is safer.",
     );
-    draft.keep_background_jobs("lighttpd ends no process that a script leaves behind.");
+    draft.allow_scripts_as_before("lighttpd takes nothing from its scripts.");
     draft.log_in_local_time("lighttpd has the time of the machine.");
     draft.written(file.to_owned(), "lighttpd")
 }
