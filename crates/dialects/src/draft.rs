@@ -40,6 +40,8 @@ const PROTECTION: [&str; 10] = [
 
 /// What a route responds with, if it sends no files.
 pub const WAYS: [&str; 7] = ["return", "redirect", "rewrite", "respond", "monitor", "proxy", "application"];
+/// Keys of an `[[application]]` that differ where its processes do.
+const UPSTREAM: [&str; 7] = ["address", "command", "env", "processes", "protocol", "balance", "http2"];
 /// Keys of a route whose files are run.
 pub const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
 
@@ -424,7 +426,7 @@ impl Draft {
     /// The name of an upstream with these keys, which is `wanted` or begins with it.
     pub fn application(&mut self, wanted: &str, mut keys: Scope) -> String {
         let same = |old: &&Scope| {
-            ["address", "protocol", "balance", "http2"].iter().all(|name| old.get(name) == keys.get(name))
+            UPSTREAM.iter().all(|name| old.get(name) == keys.get(name))
                 && old.text("name").is_some_and(|name| name.starts_with(wanted))
         };
         if let Some(name) = self.applications.iter().find(same).and_then(|old| old.text("name")) {

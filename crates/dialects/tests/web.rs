@@ -3349,10 +3349,50 @@ fn expires_of_nginx_by_the_type_or_the_path() {
     );
 }
 
-/// Processes that a script leaves behind live on.
 #[test]
-fn scripts_of_apache_and_lighttpd_keep_their_jobs() {
-    let key = ["[scripts]", "background_jobs = true"];
+fn lighttpd_starts_the_program_of_bin_path() {
+    let site = |servers: &str| {
+        format!("server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => ( {servers} ) )\n")
+    };
+    let debian = "( \"bin-path\" => \"/usr/bin/php-cgi -d a=b\", \"socket\" => \"/run/php.socket\", \"max-procs\" => 1, \
+                  \"bin-environment\" => ( \"PHP_FCGI_CHILDREN\" => \"4\", \"PHP_FCGI_MAX_REQUESTS\" => \"10000\" ), \
+                  \"bin-copy-environment\" => ( \"PATH\", \"SHELL\", \"USER\" ), \"broken-scriptfilename\" => \"enable\" )";
+    let started = [
+        "[[application]]",
+        "command = [\"/usr/bin/php-cgi\", \"-d\", \"a=b\"]",
+        "processes = 1",
+        "env = { PHP_FCGI_CHILDREN = \"4\", PHP_FCGI_MAX_REQUESTS = \"10000\" }",
+        "concurrent = 4",
+        "new_privileges = true",
+        "interpreter = \"fastcgi\"",
+    ];
+    check(Web::Lighttpd, &[(&site(debian), &started)]);
+    refuse(
+        Web::Lighttpd,
+        &[
+            (
+                &site("( \"bin-path\" => \"php-cgi\", \"socket\" => \"/p\" )"),
+                2,
+                "bin-path does not begin with a program",
+            ),
+            (
+                &site("( \"bin-path\" => \"\", \"socket\" => \"/p\" )"),
+                2,
+                "bin-path does not begin with a program",
+            ),
+            (
+                &site("( \"bin-path\" => \"/bin/a\" ), ( \"host\" => \"192.0.2.1\", \"port\" => 9 )"),
+                2,
+                "has several servers, and bin-path",
+            ),
+        ],
+    );
+}
+
+/// Processes that a script leaves behind live on, and it can gain privileges.
+#[test]
+fn scripts_of_apache_and_lighttpd_can_do_what_they_could() {
+    let key = ["[scripts]", "background_jobs = true", "new_privileges = true"];
     let apache = "Listen 80\nDocumentRoot /srv\n";
     let lighttpd = "server.document-root = \"/srv\"\n";
     check(Web::Apache, &[(&format!("{apache}ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/"), &key)]);

@@ -76,3 +76,28 @@ fn jobs_that_scripts_leave_behind_live_on_in_both() {
         rows.check(format!("the job of {name} ends by itself"), ends, true);
     }
 }
+
+#[test]
+fn both_start_the_program_of_an_upstream() {
+    let page = "<?php echo getenv('COLOUR'), ' ', $_SERVER['SCRIPT_NAME'], ' ', basename(getcwd());";
+    let site = Site::new().file("folder/page.php", page).file("plain.html", "plain");
+    let php = tool("php-cgi").get_program().display().to_string();
+    let both = Both::start(
+        site,
+        &format!(
+            "server.modules += ( \"mod_fastcgi\" )\nfastcgi.server = ( \".php\" => (( \"bin-path\" => \"{php}\", \
+             \"socket\" => \"HOME/php.socket\", \"max-procs\" => 1, \
+             \"bin-environment\" => ( \"PHP_FCGI_CHILDREN\" => \"2\", \"COLOUR\" => \"red\" ) )) )\n"
+        ),
+    );
+    let mut rows = Rows::new();
+    for (name, mut client) in [("lighttpd", Client::tcp(both.lighttpd)), ("taipan", both.taipan.connect())] {
+        for (path, expected) in
+            [("/folder/page.php", (200, "red /folder/page.php folder")), ("/plain.html", (200, "plain"))]
+        {
+            let response = client.get(path);
+            rows.check(format!("{name}: {path}"), (response.status, response.text().as_str()), expected);
+        }
+        rows.check(format!("{name}: none"), client.get("/folder/none.php").status, 404);
+    }
+}

@@ -23,6 +23,15 @@ impl Datum {
         }
     }
 
+    pub fn number(&self) -> Option<i64> {
+        self.text().parse().ok()
+    }
+
+    /// The value of a key in a list.
+    pub fn option(&self, wanted: &str) -> Option<&Datum> {
+        self.pairs().into_iter().find(|(name, _)| *name == wanted).map(|(_, datum)| datum)
+    }
+
     /// The texts of a list, or the text alone.
     pub fn texts(&self) -> Vec<String> {
         match self {

@@ -21,41 +21,18 @@ pub(super) fn upstreams(
             draft.error(place, unconverted(key), "write ( \"host\" => \"ADDRESS\", \"port\" => PORT )");
             continue;
         };
-        // One server without a list around it.
-        let one = [(None, Datum::List(servers.clone()))];
-        let is_one = servers
-            .iter()
-            .any(|(name, _)| name.as_deref() == Some("host") || name.as_deref() == Some("socket"));
-        let mut addresses = Vec::new();
-        for (_, server) in if is_one { one.as_slice() } else { servers.as_slice() } {
-            let option = |wanted: &str| {
-                server
-                    .pairs()
-                    .iter()
-                    .find(|(name, _)| *name == wanted)
-                    .map(|(_, datum)| datum.text().to_owned())
-            };
-            if option("bin-path").is_some() {
-                draft.warn(place, "bin-path: the program is not started", "see command of [[application]]");
+        let servers = each_server(servers);
+        let is_started = |server: &&Datum| server.option("bin-path").is_some();
+        let keys = match (servers.iter().find(is_started), servers.len()) {
+            (None, _) => external(&servers, key, place, draft),
+            (Some(server), 1) => started(server, place, draft),
+            (Some(_), _) => {
+                let what = format!("\"{}\" has several servers, and bin-path", key.escape_debug());
+                draft.error(place, what, "keep one server; max-procs says how many processes it has");
+                None
             }
-            match (option("socket"), option("host"), option("port")) {
-                (Some(socket), _, _) => addresses.push(format!("unix:{socket}")),
-                (None, Some(host), _) if host.starts_with('/') => addresses.push(format!("unix:{host}")),
-                (None, Some(host), port) => {
-                    addresses.push(format!("{host}:{}", port.unwrap_or_else(|| "80".into())))
-                }
-                _ => draft.error(
-                    place,
-                    format!("\"{}\" has no host and no socket", key.escape_debug()),
-                    "name one",
-                ),
-            }
-        }
-        if addresses.is_empty() {
-            continue;
-        }
-        let mut keys = Scope::new(place.line);
-        keys.set(place, "address", Value::Texts(addresses));
+        };
+        let Some(mut keys) = keys else { continue };
         keys.set(place, "protocol", protocol);
         let name = draft.application(protocol, keys);
         let patterns = match key {
@@ -81,4 +58,59 @@ pub(super) fn upstreams(
             }
         }
     }
+}
+
+/// The servers of a list. One may have no list around it.
+fn each_server(servers: &[(Option<String>, Datum)]) -> Vec<Datum> {
+    let is_option = |(name, _): &(Option<String>, Datum)| {
+        name.as_deref().is_some_and(|name| ["host", "socket", "bin-path"].contains(&name))
+    };
+    match servers.iter().any(is_option) {
+        true => vec![Datum::List(servers.to_vec())],
+        false => servers.iter().map(|(_, server)| server.clone()).collect(),
+    }
+}
+
+/// Servers that something else starts.
+fn external(servers: &[Datum], key: &str, place: &Place, draft: &mut Draft) -> Option<Scope> {
+    let mut addresses = Vec::new();
+    for server in servers {
+        let option = |name: &str| server.option(name).map(Datum::text);
+        match (option("socket"), option("host"), option("port")) {
+            (Some(socket), _, _) => addresses.push(format!("unix:{socket}")),
+            (None, Some(host), _) if host.starts_with('/') => addresses.push(format!("unix:{host}")),
+            (None, Some(host), port) => addresses.push(format!("{host}:{}", port.unwrap_or("80"))),
+            _ => draft.error(
+                place,
+                format!("\"{}\" has no host and no socket", key.escape_debug()),
+                "name one",
+            ),
+        }
+    }
+    let mut keys = Scope::new(place.line);
+    keys.set(place, "address", Value::Texts(addresses.clone()));
+    (!addresses.is_empty()).then_some(keys)
+}
+
+/// A program that the server starts, with a listening socket as its standard input, as lighttpd does.
+fn started(server: &Datum, place: &Place, draft: &mut Draft) -> Option<Scope> {
+    let mut keys = Scope::new(place.line);
+    let command: Vec<String> =
+        server.option("bin-path")?.text().split_ascii_whitespace().map(str::to_owned).collect();
+    if !command.first().is_some_and(|program| program.starts_with('/')) {
+        draft.error(place, "bin-path does not begin with a program", "write its whole path");
+        return None;
+    }
+    keys.set(place, "command", Value::Texts(command));
+    if let Some(processes) = server.option("max-procs").and_then(Datum::number) {
+        keys.set(place, "processes", processes);
+    }
+    for (name, value) in server.option("bin-environment").map(Datum::pairs).unwrap_or_default() {
+        keys.pair(place, "env", name, value.text());
+        if let ("PHP_FCGI_CHILDREN", Some(children @ 1..)) = (name, value.number()) {
+            keys.preset("concurrent", children, "PHP has so many processes for one.");
+        }
+    }
+    keys.preset("new_privileges", true, "lighttpd takes nothing from its programs.");
+    Some(keys)
 }
