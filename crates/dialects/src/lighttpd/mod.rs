@@ -1,5 +1,6 @@
 //! lighttpd.conf.
 
+mod conditions;
 mod convert;
 mod names;
 mod order;
