@@ -481,7 +481,7 @@ fn converts_lighttpd() {
                 &[
                     "user_files = \"/etc/users\"",
                     "[[host.rule]]",
-                    "address = \"!10.0.0.0/8\"",
+                    "address = [\"!10.0.0.0/8\"]",
                     "then = \"deny\"",
                     "path = \"/p/\"",
                     "auth = \"basic\"",
@@ -584,7 +584,7 @@ fn lighttpd_conditions_may_have_an_else_or_a_not() {
         host("else { url.access-deny = ( \"\" ) } $HTTP[\"host\"] == \"c.x\" { server.tag = \"c\" }"),
         format!("{root}\n$HTTP[\"url\"] !~ \"a\" {{ url.access-deny = ( \"\" ) }}"),
         format!("{root}\n$HTTP[\"url\"] !~ \"^/a/\" {{ server.document-root = \"/a\" }}"),
-        format!("{root}\n$HTTP[\"url\"] =~ \"^/a/\" {{ }} else {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"url\"] =~ \"^/a/.*x\" {{ }} else {{ url.access-deny = ( \"\" ) }}"),
         format!("{root}\n$HTTP[\"useragent\"] !~ \"Mozilla\" {{ url.access-deny = ( \"\" ) }}"),
         format!("{root}\n$HTTP[\"request-method\"] =~ \"OPT\" {{ url.access-deny = ( \"\" ) }}"),
     ] {
@@ -3399,4 +3399,53 @@ fn scripts_of_apache_and_lighttpd_can_do_what_they_could() {
     check(Web::Lighttpd, &[(&format!("{lighttpd}cgi.assign = ( \".pl\" => \"/usr/bin/perl\" )"), &key)]);
     lacks(Web::Apache, &[(apache, &key)]);
     lacks(Web::Lighttpd, &[(lighttpd, &key)]);
+}
+
+/// An `else` counts where no condition before it does. Conditions may stand within others.
+#[test]
+fn an_else_of_lighttpd_is_for_other_paths() {
+    let text = |rest: &str| format!("server.document-root = \"/srv\"\n{rest}");
+    let header = |name: &str| format!("setenv.add-response-header = ( \"{name}\" => \"1\" )");
+    let admin = format!("$HTTP[\"url\"] =~ \"^/admin/\" {{\n{}\n", header("X-A"));
+    let chain =
+        format!("{admin}}} else $HTTP[\"url\"] =~ \"^/$\" {{\nurl.redirect = ( \"\" => \"/admin/\" )\n}}");
+    let nested = format!("{admin}$HTTP[\"url\"] =~ \"\\.(eot|woff2?)$\" {{\n{}\n}}\n}}", header("X-B"));
+    let denied = format!("{admin}}}\nelse {{ url.access-deny = ( \"\" ) }}");
+    let network = "$HTTP[\"remoteip\"] !~ \"^192\\.168\\.\" {\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }\n}";
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                &text(&chain),
+                &[
+                    "path = \"/admin/\"",
+                    "headers = { X-A = \"1\" }",
+                    "path = \"/.\"",
+                    "redirect = \"/admin/\"",
+                ],
+            ),
+            (&text(&nested), &["path = \"/admin/**/*.eot\"", "headers = { X-B = \"1\" }"]),
+            (&text(&denied), &["[[host.rule]]", "path = [\"!/admin/\"]", "then = \"deny\""]),
+            (&text(network), &["address = [\"!192.168.0.0/16\"]", "path = [\"/a/\"]", "then = \"deny\""]),
+        ],
+    );
+    let what = "an else cannot be converted";
+    let within = format!("{admin}}} else $HTTP[\"url\"] =~ \"^/admin/x/\" {{\n{}\n}}", header("X-C"));
+    let others = format!("{admin}}}\nelse {{ {} }}", header("X-C"));
+    let of_host = format!("{admin}}}\n$HTTP[\"host\"] == \"a\" {{ }} else $HTTP[\"url\"] =~ \"^/b/\" {{\n}}");
+    let expression = format!(
+        "$HTTP[\"url\"] =~ \"^/admin\" {{\n{}\n}} else {{ url.access-deny = ( \"\" ) }}",
+        header("X-A")
+    );
+    let digits = "$HTTP[\"remoteip\"] =~ \"^192\\.168\" { url.access-deny = ( \"\" ) }";
+    refuse(
+        Web::Lighttpd,
+        &[
+            (&text(&within), 4, what),
+            (&text(&others), 5, what),
+            (&text(&of_host), 5, what),
+            (&text(&expression), 4, what),
+            (&text(digits), 2, "remoteip"),
+        ],
+    );
 }

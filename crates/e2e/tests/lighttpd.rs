@@ -101,3 +101,41 @@ fn both_start_the_program_of_an_upstream() {
         rows.check(format!("{name}: none"), client.get("/folder/none.php").status, 404);
     }
 }
+
+/// Conditions with what is otherwise, and within others.
+const CONDITIONS: &str = "$HTTP[\"url\"] =~ \"^/admin/\" {
+setenv.add-response-header = ( \"X-Place\" => \"admin\" )
+$HTTP[\"url\"] =~ \"\\.(eot|woff2?)$\" { setenv.set-response-header = ( \"X-Font\" => \"yes\" ) }
+} else $HTTP[\"url\"] =~ \"^/$\" { url.redirect = ( \"\" => \"/admin/\" ) }
+else $HTTP[\"url\"] =^ \"/far/\" { url.access-deny = ( \"\" ) }
+$HTTP[\"url\"] =~ \"^/admin/|^/open\\.txt$\" { }
+else { url.access-deny = ( \"\" ) }
+$HTTP[\"remoteip\"] !~ \"^127\\.0\\.\" { url.access-deny = ( \"\" ) }
+$HTTP[\"remoteip\"] =~ \"^127\\.\" { $HTTP[\"url\"] =^ \"/admin/local/\" { url.access-deny = ( \"\" ) } }
+";
+
+#[test]
+fn what_is_said_otherwise_is_for_the_same_paths_in_both() {
+    let files = ["admin/index.html", "admin/a.woff", "admin/local/a.txt", "far/a.txt", "a.woff", "open.txt"];
+    let site = files.iter().fold(Site::new(), |site, path| site.file(path, path));
+    let both = Both::start(site, CONDITIONS);
+    let facts = |client: &mut Client, path: &str| {
+        let response = client.get(path);
+        let fields =
+            ["location", "x-place", "x-font"].map(|name| response.field(name).unwrap_or("-").to_owned());
+        // lighttpd adds no field to an error.
+        match response.status {
+            400.. => (response.status, [const { String::new() }; 3], String::new()),
+            301 => (301, fields, String::new()),
+            status => (status, fields, response.text()),
+        }
+    };
+    let mut rows = Rows::new();
+    let paths = ["/", "/admin/", "/admin/index.html", "/admin/a.woff", "/admin/none", "/admin/local/a.txt"];
+    for path in
+        paths.iter().chain(&["/far/a.txt", "/far/none", "/a.woff", "/open.txt", "/open.txt/x", "/none"])
+    {
+        let theirs = facts(&mut Client::tcp(both.lighttpd), path);
+        rows.check(path, facts(&mut both.taipan.connect(), path), theirs);
+    }
+}

@@ -1,111 +1,178 @@
 //! Conditions, and the settings within them.
 
+use std::net::IpAddr;
+
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::Place;
 
 use super::convert::{listen, unconverted};
-use super::paths::url_patterns;
+use super::paths::{meet, narrowed, url_patterns};
 use super::read::Statement;
 use super::settings::{Setting, apply_setting};
 
-/// What a statement says about these paths, or about the whole host.
-pub(super) fn apply(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
-    match statement {
-        Statement::Set { name, value, place } => {
-            let name = name.trim_end_matches('+');
-            apply_setting(&Setting { name, value, place, paths }, host, draft);
-        }
-        Statement::When { field, operator, operand, is_else, block, place } => {
-            let whole = format!("{field} {operator} \"{operand}\"");
-            match (field.as_str(), operator.as_str()) {
-                _ if *is_else => draft.error(place, "an else cannot be converted", "write its condition"),
-                ("$SERVER[\"socket\"]", "==") => {
-                    let is_on = |inner: &Statement| matches!(inner, Statement::Set { name, value, .. } if name == "ssl.engine" && value.is_on());
-                    listen(operand, block.iter().any(is_on), place, host, draft);
-                    block.iter().for_each(|inner| of_socket(inner, paths, host, draft));
+/// The paths of a chain of conditions, for the `else` behind it.
+#[derive(Default)]
+pub(super) struct Chain {
+    /// `None`: there is no chain, or one of other conditions.
+    paths: Option<Vec<String>>,
+}
+
+impl Chain {
+    /// What a statement says about these paths, or about the whole host.
+    pub(super) fn apply(
+        &mut self,
+        statement: &Statement,
+        paths: &[String],
+        host: &mut Host,
+        draft: &mut Draft,
+    ) {
+        match statement {
+            Statement::Set { name, value, place } => {
+                self.end();
+                let name = name.trim_end_matches('+');
+                apply_setting(&Setting { name, value, place, paths }, host, draft);
+            }
+            Statement::When { is_else: true, .. } => {
+                if self.otherwise(statement, paths, host, draft).is_none() {
+                    let what_to_do = "write its condition, or conditions whose paths have nothing in common";
+                    draft.error(statement.place(), "an else cannot be converted", what_to_do);
+                    self.end();
                 }
-                ("$HTTP[\"scheme\"]", "==") if operand == "http" && redirects_to_https(block) => {
-                    host.scope.set(place, "https_redirect", true);
-                }
-                ("$HTTP[\"url\"]", "==" | "=^" | "=$" | "=~") if paths.is_empty() => {
-                    match url_patterns(operator, operand) {
-                        Some(own) => block.iter().for_each(|inner| apply(inner, &own, host, draft)),
-                        None => draft.error(place, unconverted(&whole), "write prefixes, or patterns with *"),
-                    }
-                }
-                ("$HTTP[\"url\"]", "!=" | "!~") if paths.is_empty() => {
-                    if except(operator, operand, block, place, host, draft).is_none() {
-                        draft.error(
-                            place,
-                            unconverted(&whole),
-                            "see path of [[rule]], and auth of [[route]]",
-                        );
-                    }
-                }
-                ("$HTTP[\"useragent\"]" | "$HTTP[\"user-agent\"]" | "$HTTP[\"request-method\"]", _)
-                    if denies_all(block) =>
-                {
-                    match client_rule(field, operator, operand, paths, place) {
-                        Some(rule) => host.scope.rules.push(rule),
-                        None => {
-                            draft.error(place, unconverted(&whole), "see method and user_agent of [[rule]]")
-                        }
-                    }
-                }
-                ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", "==" | "!=") => {
-                    match denied_paths(block, paths) {
-                        Some(all) => {
-                            for denied in all {
-                                let mut rule = Scope::new(place.line);
-                                let sign = if operator == "!=" { "!" } else { "" };
-                                rule.set(place, "address", format!("{sign}{operand}"));
-                                if !denied.is_empty() {
-                                    rule.set(place, "path", denied);
-                                }
-                                rule.set(place, "then", "deny");
-                                host.scope.rules.push(rule);
-                            }
-                        }
-                        None => {
-                            draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]")
-                        }
-                    }
-                }
-                ("$HTTP[\"querystring\"]" | "$HTTP[\"query-string\"]", operator) => {
-                    let Some((queries, all)) = queries(operator, operand).zip(denied_paths(block, paths))
-                    else {
-                        let what_to_do =
-                            "only url.access-deny for everything can depend on it; see query of [[rule]]";
-                        return draft.error(place, unconverted(&whole), what_to_do);
-                    };
-                    for denied in all {
-                        let mut rule = Scope::new(place.line);
-                        rule.set(place, "query", queries.clone());
-                        if !denied.is_empty() {
-                            rule.set(place, "path", denied);
-                        }
-                        rule.set(place, "then", "deny");
-                        host.scope.rules.push(rule);
-                    }
-                }
-                _ => draft.error(place, unconverted(&whole), "see [[rule]], [[host]] and [[route]]"),
+            }
+            Statement::When { field, operator, operand, .. } => {
+                let is_url = is_of_url(field) && paths.is_empty();
+                self.paths = url_patterns(operator, operand).filter(|_| is_url);
+                condition(statement, paths, host, draft);
             }
         }
     }
+
+    /// A condition on something else begins.
+    pub(super) fn end(&mut self) {
+        self.paths = None;
+    }
+
+    /// An `else`: with a condition of its own whose paths no earlier one has, or for all paths but those. `None`: it
+    /// cannot be converted.
+    fn otherwise(
+        &mut self,
+        statement: &Statement,
+        paths: &[String],
+        host: &mut Host,
+        draft: &mut Draft,
+    ) -> Option<()> {
+        let Statement::When { field, operator, operand, block, place, .. } = statement else { return None };
+        let before = self.paths.as_mut()?;
+        if field.is_empty() {
+            let before = std::mem::take(before);
+            self.end();
+            return all_but(&before, block, place, host, draft);
+        }
+        let own = url_patterns(operator, operand).filter(|_| is_of_url(field))?;
+        let are_apart =
+            |one: &String| own.iter().all(|own| meet(one, own).is_some_and(|both| both.is_empty()));
+        if !before.iter().all(are_apart) {
+            return None;
+        }
+        before.extend(own);
+        condition(statement, paths, host, draft);
+        Some(())
+    }
+}
+
+/// All statements of a block.
+pub(super) fn apply_all(block: &[Statement], paths: &[String], host: &mut Host, draft: &mut Draft) {
+    let mut chain = Chain::default();
+    block.iter().for_each(|inner| chain.apply(inner, paths, host, draft));
+}
+
+fn is_of_url(field: &str) -> bool {
+    field == "$HTTP[\"url\"]"
+}
+
+/// A condition, whatever is before it.
+fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
+    let Statement::When { field, operator, operand, block, place, .. } = statement else { return };
+    let (field, operator) = (field.as_str(), operator.as_str());
+    let what_to_do = match (field, operator) {
+        ("$SERVER[\"socket\"]", "==") => {
+            let is_on = |inner: &Statement| matches!(inner, Statement::Set { name, value, .. } if name == "ssl.engine" && value.is_on());
+            listen(operand, block.iter().any(is_on), place, host, draft);
+            return block.iter().for_each(|inner| of_socket(inner, paths, host, draft));
+        }
+        ("$HTTP[\"scheme\"]", "==") if operand == "http" && redirects_to_https(block) => {
+            return host.scope.set(place, "https_redirect", true);
+        }
+        ("$HTTP[\"url\"]", "==" | "=^" | "=$" | "=~") => {
+            match url_patterns(operator, operand).and_then(|own| narrowed(paths, &own)) {
+                Some(own) if own.is_empty() => return,
+                Some(own) => return apply_all(block, &own, host, draft),
+                None => "write prefixes, or patterns with *",
+            }
+        }
+        ("$HTTP[\"url\"]", "!=" | "!~") if paths.is_empty() => {
+            let excepted = url_patterns(if operator == "!=" { "==" } else { "=~" }, operand);
+            if excepted.and_then(|excepted| all_but(&excepted, block, place, host, draft)).is_some() {
+                return;
+            }
+            "see path of [[rule]], and auth of [[route]]"
+        }
+        ("$HTTP[\"useragent\"]" | "$HTTP[\"user-agent\"]" | "$HTTP[\"request-method\"]", _)
+            if denies_all(block) =>
+        {
+            match client_rule(field, operator, operand, paths, place) {
+                Some(rule) => return host.scope.rules.push(rule),
+                None => "see method and user_agent of [[rule]]",
+            }
+        }
+        ("$HTTP[\"remoteip\"]" | "$HTTP[\"remote-ip\"]", _) => {
+            let addresses = addresses(operator, operand);
+            match addresses.and_then(|addresses| deny(("address", addresses), block, paths, place, host)) {
+                Some(()) => return,
+                None => "see [[rule]], [[host]] and [[route]]",
+            }
+        }
+        ("$HTTP[\"querystring\"]" | "$HTTP[\"query-string\"]", _) => {
+            let queries = queries(operator, operand);
+            match queries.and_then(|queries| deny(("query", queries), block, paths, place, host)) {
+                Some(()) => return,
+                None => "only url.access-deny for everything can depend on it; see query of [[rule]]",
+            }
+        }
+        _ => "see [[rule]], [[host]] and [[route]]",
+    };
+    draft.error(place, unconverted(&format!("{field} {operator} \"{operand}\"")), what_to_do);
+}
+
+/// Rules of a condition for what a block denies. `None`: it does something else.
+fn deny(
+    (key, values): (&str, Vec<String>),
+    block: &[Statement],
+    paths: &[String],
+    place: &Place,
+    host: &mut Host,
+) -> Option<()> {
+    for denied in denied_paths(block, paths)? {
+        let mut rule = Scope::new(place.line);
+        rule.set(place, key, values.clone());
+        if !denied.is_empty() {
+            rule.set(place, "path", denied);
+        }
+        rule.set(place, "then", "deny");
+        host.scope.rules.push(rule);
+    }
+    Some(())
 }
 
 /// What is for all paths but some: a denial, or a password. `None`: it is something else.
-fn except(
-    operator: &str,
-    operand: &str,
+fn all_but(
+    excepted: &[String],
     block: &[Statement],
     place: &Place,
     host: &mut Host,
     draft: &mut Draft,
 ) -> Option<()> {
-    let positive = if operator == "!=" { "==" } else { "=~" };
-    let excepted = url_patterns(positive, operand)?;
     // Nothing but the folders and the paths themselves stays open.
     if excepted.iter().any(|path| path.contains(['*', '?'])) {
         return None;
@@ -128,11 +195,38 @@ fn except(
     {
         return None;
     }
-    block.iter().for_each(|inner| apply(inner, &[], host, draft));
+    apply_all(block, &[], host, draft);
     for path in excepted {
-        host.route(&path, place).set(place, "auth", "off");
+        host.route(path, place).set(place, "auth", "off");
     }
     Some(())
+}
+
+/// The addresses of a condition. An expression is for networks whose numbers end with a dot.
+fn addresses(operator: &str, operand: &str) -> Option<Vec<String>> {
+    let found = match operator {
+        "==" | "!=" => vec![operand.to_owned()],
+        "=~" | "!~" => networks(operand)?,
+        _ => return None,
+    };
+    let sign = if operator.starts_with('!') { "!" } else { "" };
+    Some(found.into_iter().map(|address| format!("{sign}{address}")).collect())
+}
+
+/// `^192\.168\.` is 192.168.0.0/16.
+fn networks(expression: &str) -> Option<Vec<String>> {
+    let network = |text: &String| {
+        let Some(begin) = text.strip_suffix(".*") else {
+            return text.parse::<IpAddr>().is_ok().then(|| text.clone());
+        };
+        let numbers: Option<Vec<u8>> = begin.split('.').map(|number| number.parse().ok()).collect();
+        let mut numbers = numbers.filter(|numbers| numbers.len() < 4)?;
+        let bits = numbers.len() * 8;
+        numbers.resize(4, 0);
+        let [one, two, three, four] = numbers.try_into().ok()?;
+        Some(format!("{}/{bits}", IpAddr::from([one, two, three, four])))
+    };
+    regex::values(expression)?.iter().map(network).collect()
 }
 
 /// The rule that denies requests with a method, or by a program. `None`: a rule cannot say it.
@@ -181,7 +275,7 @@ fn queries(operator: &str, operand: &str) -> Option<Vec<String>> {
 fn of_socket(inner: &Statement, paths: &[String], host: &mut Host, draft: &mut Draft) {
     match inner {
         Statement::Set { name, .. } if name.starts_with("ssl.") || name == "server.use-ipv6" => {
-            apply(inner, paths, host, draft);
+            apply_all(std::slice::from_ref(inner), paths, host, draft);
         }
         Statement::Set { name, place, .. } => {
             let what = format!("{} for one address", unconverted(name));

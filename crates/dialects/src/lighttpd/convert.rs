@@ -8,7 +8,7 @@ use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::Place;
 
-use super::conditions::apply;
+use super::conditions::{Chain, apply_all};
 use super::order::{exclude, rewritten_twice};
 use super::read::{Reader, Statement};
 
@@ -55,12 +55,13 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     let is_secure = find("ssl.engine") == Some("enable");
     listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut host, draft);
     // What is for all hosts comes first, because each of them has it, too.
-    let mut follows_host = false;
+    let (mut chain, mut follows_host) = (Chain::default(), false);
     for statement in statements {
         let is_rest = follows_host && is_rest(statement);
         follows_host = is_host(statement);
-        if !follows_host && !is_rest {
-            apply(statement, &[], &mut host, draft);
+        match follows_host || is_rest {
+            true => chain.end(),
+            false => chain.apply(statement, &[], &mut host, draft),
         }
     }
     let mut hosts: Vec<Host> = Vec::new();
@@ -95,9 +96,7 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
         before.extend(own_names.iter().cloned());
         let mut own = Host { names: own_names, is_default: false, ..common.clone() };
         own.scope.line = Some(place.line);
-        for inner in block {
-            apply(inner, &[], &mut own, draft);
-        }
+        apply_all(block, &[], &mut own, draft);
         hosts.push(own);
     }
     draft.hosts.push(host);
@@ -125,7 +124,7 @@ fn others(
     if hosts.iter().any(|own| own.names.iter().any(|name| !before.contains(name))) {
         return draft.error(place, "an else cannot be converted", ONE_CHAIN);
     }
-    block.iter().for_each(|inner| apply(inner, &[], host, draft));
+    apply_all(block, &[], host, draft);
 }
 
 /// Whether it is an `else` without a condition.

@@ -25,7 +25,7 @@ fn beginnings(text: &str) -> Vec<String> {
 }
 
 /// The paths that both patterns have. `None`: patterns cannot say it.
-fn meet(one: &str, other: &str) -> Option<Vec<String>> {
+pub(super) fn meet(one: &str, other: &str) -> Option<Vec<String>> {
     let longer = |pattern: &str| pattern.strip_suffix("?*/**").map(str::to_owned);
     let covers = |outer: &str, inner: &str| match longer(outer) {
         Some(text) => inner

@@ -72,7 +72,8 @@ pub enum Statement {
         value: Datum,
         place: Place,
     },
-    /// `$HTTP["host"] == "a" { … }`. An `else` has no condition that can be said: `is_else`.
+    /// `$HTTP["host"] == "a" { … }`. `is_else`: it counts where none of the conditions before it does. An `else` without
+    /// a condition has no field.
     When {
         field: String,
         operator: String,
@@ -81,6 +82,14 @@ pub enum Statement {
         block: Vec<Statement>,
         place: Place,
     },
+}
+
+impl Statement {
+    pub fn place(&self) -> &Place {
+        match self {
+            Statement::Set { place, .. } | Statement::When { place, .. } => place,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
