@@ -1,22 +1,20 @@
 //! All connections of a worker: the idle ones, those with a task, and those that are handed off to another process.
 
+mod leaving;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use site::disconnect::Selection;
 use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
-use tokio::io::Interest;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::acceptor::Acceptor;
@@ -47,11 +45,6 @@ use crate::{log, sys};
 /// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response
 /// that is more urgent overtakes what is there already.
 const HTTP2_UNSENT: u32 = 128 * 1024;
-/// How long idle connections wait for another successor when theirs has ended.
-const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long they wait if the kernel sends no descriptor now.
-const HANDOFF_PAUSE: Duration = Duration::from_millis(10);
-
 pub struct Connections {
     pub services: Rc<Services>,
     pub responder: Rc<Responder>,
@@ -508,129 +501,6 @@ impl Connections {
         if self.is_leaving() {
             self.idle.close_unused(self.services.clock.ticks());
             self.notify_ended();
-        }
-    }
-
-    /// Closes idle connections, and finishes the others.
-    pub async fn leave(self: Rc<Connections>) {
-        self.set_mode(Mode::Closing);
-        for (socket, client, _, http2) in self.idle.take_all() {
-            match http2 {
-                None => socket.close_session(),
-                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
-            }
-        }
-        self.idle.close_all();
-        self.table.park_idle();
-        self.finish_within(self.services.site.timeouts.shutdown).await;
-    }
-
-    pub fn set_successor(&self, successor: Channel) {
-        *self.successor.borrow_mut() = Some(successor);
-        self.successor_set.notify_one();
-    }
-
-    /// Hands idle connections off to the successor, and finishes the others. Sends `closed` when no listener is open.
-    pub async fn hand_off(self: Rc<Connections>, closed: oneshot::Sender<()>) {
-        self.set_mode(Mode::HandingOff);
-        for (socket, client, requests, http2) in self.idle.take_all() {
-            match http2 {
-                None => self.keep(socket, client, requests, self.services.clock.ticks()),
-                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
-            }
-        }
-        self.table.park_idle();
-        let listeners = async {
-            while self.acceptor.is_accepting() {
-                self.table.ended().await;
-            }
-            // Fails only when the main thread no longer waits for it.
-            _ = closed.send(());
-        };
-        let connections = async {
-            tokio::select! {
-                () = self.finish_within(self.services.site.timeouts.reload) => {}
-                // Without a successor, idle connections are closed.
-                () = self.serve_handoffs() => self.clone().leave().await,
-            }
-        };
-        tokio::join!(listeners, connections);
-    }
-
-    fn set_mode(&self, mode: Mode) {
-        self.mode.set(mode);
-        self.services.is_leaving.set(true);
-        self.mode_set.notify_waiters();
-        self.acceptor.close();
-    }
-
-    fn has_connections(&self) -> bool {
-        !self.table.is_empty() || !self.idle.is_empty() || !self.handoffs.borrow().is_empty()
-    }
-
-    async fn finish_within(&self, time: Duration) {
-        let all = async {
-            while self.has_connections() || self.acceptor.is_accepting() {
-                self.table.ended().await;
-            }
-        };
-        if tokio::time::timeout(time, all).await.is_err() {
-            log::warn(format_args!("not finished in time: connections: {}", self.table.len()));
-        }
-    }
-
-    /// Sends idle connections to the successor, or to the one that replaces it. Returns when there is none.
-    async fn serve_handoffs(&self) {
-        while tokio::time::timeout(SUCCESSOR_TIMEOUT, self.wait_for_successor()).await.is_ok() {
-            let Some(successor) = self.successor.borrow_mut().take() else { continue };
-            tokio::select! {
-                Err(error) = self.send_handoffs(successor) => {
-                    // One that has ended may be replaced by the master.
-                    if error.kind() != io::ErrorKind::BrokenPipe {
-                        log::error(format_args!("the process that takes over gets no idle connections: {error}"));
-                    }
-                }
-                () = self.wait_for_successor() => {}
-            }
-        }
-    }
-
-    async fn wait_for_successor(&self) {
-        while self.successor.borrow().is_none() {
-            self.successor_set.notified().await;
-        }
-    }
-
-    /// Returns only with an error.
-    async fn send_handoffs(&self, successor: Channel) -> io::Result<Infallible> {
-        let successor = sys::watch(successor, Interest::WRITABLE)?;
-        let mut waits = false;
-        loop {
-            if self.handoffs.borrow().is_empty() {
-                self.table.notify_ended();
-                self.handoff_added.notified().await;
-                continue;
-            }
-            // It stays in the queue until it is sent, so that the worker does not end before.
-            let send = |successor: &Channel| {
-                self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
-            };
-            match successor.async_io(Interest::WRITABLE, send).await {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::TOOMANYREFS) => {
-                    if !std::mem::replace(&mut waits, true) {
-                        log::warn(format_args!(
-                            "idle connections wait to be handed off: more descriptors of this user are on their way \
-                             between processes than `ulimit -Hn` (LimitNOFILE in a unit) allows"
-                        ));
-                    }
-                    tokio::time::sleep(HANDOFF_PAUSE).await;
-                    continue;
-                }
-                sent => sent?,
-            }
-            // An administrator may have ended it.
-            let sent = self.handoffs.borrow_mut().pop_front().is_some();
-            self.services.counts.add(Count::HandedOver, u64::from(sent));
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod failure;
 mod in_kernel;
+mod sending;
 mod signing;
 
 use std::cell::RefCell;
@@ -16,8 +17,7 @@ use std::{io, mem};
 use rustix::io::Errno;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
-    WriteTraffic,
+    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 use rustls::{Error, HandshakeKind, InvalidMessage};
 use site::tls::PrivateKeys;
@@ -42,8 +42,6 @@ const READ: usize = 2 * MAX_RECORD;
 const READS: usize = 4;
 /// Plaintext that is encrypted at once.
 const MAX_PLAINTEXT: usize = 64 * 1024;
-/// Records up to this size wait for what is known to follow them, and are sent with it.
-const HELD: usize = 4 * 1024;
 /// The first byte of a handshake record (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 /// The first byte of an alert, and of a record that is encrypted in TLS 1.3.
@@ -411,138 +409,11 @@ impl Session {
         }
     }
 
-    /// Encrypts and sends from the beginning of `bytes`, and returns how many bytes it has taken. What the socket does
-    /// not take of the records stays here. `follows`: the caller has more to send at once.
-    pub fn send(
-        &mut self,
-        bytes: &[u8],
-        follows: bool,
-        mut send: impl FnMut(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        if !self.is_held {
-            self.flush(&mut send)?;
-        }
-        let bytes = &bytes[..bytes.len().min(MAX_PLAINTEXT)];
-        let shared = self.shared.clone();
-        let records = &mut *shared.records.borrow_mut();
-        let length = self.encrypt(records, |traffic, space| traffic.encrypt(bytes, space))?;
-        let records = &records[..length];
-        self.is_held = follows && records.len() <= HELD;
-        let sent = match self.is_held {
-            true => 0,
-            false => match send(records) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                sent => sent?,
-            },
-        };
-        self.unsent.clear();
-        self.sent = 0;
-        append(&mut self.unsent, &records[sent..]);
-        self.release();
-        Ok(bytes.len())
-    }
-
-    /// As `send`, for up to `count` bytes of a file that `read` reads. `None`: `read` has none without waiting.
-    pub fn send_file(
-        &mut self,
-        count: usize,
-        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-        mut send: impl FnMut(&[u8]) -> io::Result<usize>,
-    ) -> Option<io::Result<usize>> {
-        if !self.is_held
-            && let Err(error) = self.flush(&mut send)
-        {
-            return Some(Err(error));
-        }
-        let shared = self.shared.clone();
-        let file = &mut *shared.file.borrow_mut();
-        file.resize(MAX_PLAINTEXT, 0);
-        match read(&mut file[..count.min(MAX_PLAINTEXT)]) {
-            Ok(0) => Some(Ok(0)),
-            Ok(length) => Some(self.send(&file[..length], false, send)),
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => None,
-            Err(errno) => Some(Err(errno.into())),
-        }
-    }
-
-    /// Sends the records that the socket has not taken before. Errors: `WouldBlock` if it still does not.
-    pub fn flush(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        self.is_held = false;
-        while self.sent < self.unsent.len() {
-            match send(&self.unsent[self.sent..]) {
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.unsent.clear();
-        self.sent = 0;
-        self.release();
-        Ok(())
-    }
-
-    /// Sends that no more follows, if the socket takes it (RFC 8446 §6.1).
-    pub fn close(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<usize>) {
-        let is_open = match self.state {
-            State::Open(_) | State::PeerClosed(_) => true,
-            // Behind the response to early data.
-            State::Handshake(_) => self.facts.is_some(),
-            State::Hello | State::Signing(_) | State::Kernel(_) | State::Failed(_) => false,
-        };
-        if !is_open || self.flush(&mut send).is_err() {
-            return;
-        }
-        let mut records = Vec::new();
-        if let Ok(length) = self.encrypt(&mut records, |traffic, space| traffic.queue_close_notify(space)) {
-            // The connection ends in any case.
-            _ = send(&records[..length]);
-        }
-    }
-
     /// Ends the session without saying so: a client must not take what it has received for all.
     pub fn cut(&mut self) {
         if !matches!(self.state, State::Failed(_)) {
             self.state = State::Failed(Failure::Cut);
         }
-    }
-
-    /// Writes what is unsent and then new records to the start of `out`, which grows as needed and never shrinks.
-    /// Returns their length.
-    fn encrypt(
-        &mut self,
-        out: &mut Vec<u8>,
-        mut write: impl FnMut(
-            &mut WriteTraffic<'_, ServerConnectionData>,
-            &mut [u8],
-        ) -> Result<usize, EncryptError>,
-    ) -> io::Result<usize> {
-        while let Some(Connection { rustls, .. }) = self.state.connection_mut() {
-            // An incomplete record may begin a handshake message that the library has seen.
-            let UnbufferedStatus { discard, state } = rustls.process_tls_records(&mut self.received);
-            match state.map_err(io::Error::other)? {
-                ConnectionState::EncodeTlsData(mut data) => encode(&mut data, &mut self.unsent),
-                ConnectionState::TransmitTlsData(data) => data.done(),
-                ConnectionState::PeerClosed => self.state.on_peer_closed(),
-                ConnectionState::WriteTraffic(mut traffic) => {
-                    let before = &self.unsent[self.sent..];
-                    out.resize(out.len().max(before.len()), 0);
-                    out[..before.len()].copy_from_slice(before);
-                    loop {
-                        match write(&mut traffic, &mut out[before.len()..]) {
-                            Ok(count) => return Ok(before.len() + count),
-                            Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
-                                out.resize(before.len() + required_size, 0);
-                            }
-                            // As the kernel's keys.
-                            Err(EncryptError::EncryptExhausted) => return Err(Errno::KEYEXPIRED.into()),
-                        }
-                    }
-                }
-                _ => break,
-            }
-            self.received.drain(..discard);
-        }
-        Err(io::ErrorKind::NotConnected.into())
     }
 
     fn connection(&self) -> Option<&Connection> {
