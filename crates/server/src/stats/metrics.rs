@@ -1,19 +1,20 @@
 //! The statistics as metrics, in the text formats of OpenMetrics and of Prometheus. Every family has a prefix, a help
 //! text and a number of label sets that the configuration bounds, or the code.
 
-use std::fmt::Write;
+mod text;
 
 use site::zones::Zone;
 
 use super::exemplars::bounds;
 use super::layout::{Count, NAMES};
 use super::{
-    BreakerState, EndpointSnapshot, Exemplar, Exemplars, MAX_CERTIFICATES, MAX_ENDPOINTS, Report,
-    StoredFiles, Usage, ZoneSnapshot, histogram,
+    BreakerState, EndpointSnapshot, Exemplars, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, StoredFiles, Usage,
+    ZoneSnapshot,
 };
 use crate::disk::Queue;
 use crate::handshake::Validity;
 use crate::process::ipc::Syntax;
+use text::{Text, Type};
 
 /// The upper bounds of the buckets of hosts and routes, as powers of two in microseconds: 256 µs to 67 s.
 const ZONE_BOUNDS: [u32; 10] = [8, 10, 12, 14, 16, 18, 20, 22, 24, 26];
@@ -113,23 +114,9 @@ const ELSEWHERE: &[Count] = &[
     Count::SavedSending,
 ];
 
-/// The type of a family.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Type {
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-}
-
-struct Text {
-    syntax: Syntax,
-    out: String,
-}
-
 impl Report {
     pub fn metrics(&self, syntax: Syntax) -> String {
-        let mut text = Text { syntax, out: String::with_capacity(32 * 1024) };
+        let mut text = Text::new(syntax);
         self.push_process(&mut text);
         self.push_counts(&mut text);
         self.push_durations(&mut text);
@@ -137,10 +124,7 @@ impl Report {
         self.push_upstreams(&mut text);
         self.push_zones(&mut text);
         self.push_certificates(&mut text);
-        if syntax == Syntax::OpenMetrics {
-            text.out.push_str("# EOF\n");
-        }
-        text.out
+        text.finish()
     }
 
     fn push_process(&self, text: &mut Text) {
@@ -397,74 +381,6 @@ impl Report {
     }
 }
 
-impl Text {
-    /// Begins a family. `unit`: empty, or the end of its name.
-    fn family(&mut self, name: &str, kind: Type, unit: &str, help: &str) {
-        let is_open = self.syntax == Syntax::OpenMetrics;
-        let (suffix, kind) = match (kind, is_open) {
-            (Type::Counter, true) => ("", "counter"),
-            (Type::Counter, false) => ("_total", "counter"),
-            (Type::Gauge, _) => ("", "gauge"),
-            (Type::Histogram, _) => ("", "histogram"),
-            (Type::Info, true) => ("", "info"),
-            (Type::Info, false) => ("_info", "gauge"),
-        };
-        _ = writeln!(self.out, "# TYPE taipan_{name}{suffix} {kind}");
-        if is_open && !unit.is_empty() {
-            _ = writeln!(self.out, "# UNIT taipan_{name} {unit}");
-        }
-        _ = writeln!(self.out, "# HELP taipan_{name}{suffix} {help}");
-    }
-
-    /// The samples of a histogram. `bounds` and `sum`: in microseconds.
-    fn histogram(
-        &mut self,
-        name: &str,
-        labels: &[(&str, &str)],
-        bounds: &[u64],
-        (buckets, sum): (&[u64], u64),
-        exemplars: &Exemplars,
-    ) {
-        let bucket = format!("{name}_bucket");
-        let mut sample = |at: usize, bound: &str, n: u64| {
-            self.sample(&bucket, &[labels, &[("le", bound)]].concat(), n);
-            self.exemplar(exemplars.get(at));
-        };
-        for (at, micros) in bounds.iter().enumerate() {
-            sample(at, &(*micros as f64 / 1e6).to_string(), histogram::below(buckets, *micros));
-        }
-        let count: u64 = buckets.iter().sum();
-        sample(bounds.len(), "+Inf", count);
-        self.sample(&format!("{name}_sum"), labels, seconds(sum));
-        self.sample(&format!("{name}_count"), labels, count);
-    }
-
-    /// Adds an exemplar to the last sample, in the format that has them.
-    fn exemplar(&mut self, exemplar: Option<Exemplar>) {
-        let Some(Exemplar { trace, micros, time }) = exemplar else { return };
-        if self.syntax == Syntax::OpenMetrics && self.out.pop().is_some() {
-            let (value, time) = (seconds(micros), seconds(time));
-            _ = writeln!(self.out, " # {{trace_id=\"{trace:032x}\"}} {value} {time}");
-        }
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        _ = write!(self.out, "taipan_{name}");
-        for (number, (label, value)) in labels.iter().enumerate() {
-            let separator = if number == 0 { '{' } else { ',' };
-            _ = write!(self.out, "{separator}{label}=\"");
-            push_escaped(value, &mut self.out);
-            self.out.push('"');
-        }
-        self.out.push_str(if labels.is_empty() { " " } else { "} " });
-        _ = writeln!(self.out, "{value}");
-    }
-}
-
-fn seconds(micros: u64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
-}
-
 fn labels(zone: &Zone) -> Vec<(&str, &str)> {
     match zone {
         Zone::Host(host) => vec![("host", host)],
@@ -476,18 +392,6 @@ fn with_label<'a>(zone: &'a Zone, name: &'a str, value: &'a str) -> Vec<(&'a str
     let mut labels = labels(zone);
     labels.push((name, value));
     labels
-}
-
-/// As the value of a label.
-fn push_escaped(value: &str, out: &mut String) {
-    for c in value.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            c => out.push(c),
-        }
-    }
 }
 
 /// With a capital letter and a full stop.
@@ -516,7 +420,7 @@ mod tests {
     use taipan_http::status::Status;
 
     use super::*;
-    use crate::stats::{Block, BreakerSnapshot, Counts, Snapshot};
+    use crate::stats::{Block, BreakerSnapshot, Counts, Exemplar, Snapshot};
 
     fn report() -> Report {
         let block = Block::private();
