@@ -5,6 +5,8 @@
 //! the others, and a walk finds those that others have written. Nothing here trusts a file: what does not have the key,
 //! the length and the checksums that its head promises is removed, and was never there.
 
+mod writing;
+
 use std::fmt::Arguments;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::key::Key;
 use cache::store::head::{self, BodyHasher, Head, HeadError, Label, Seal};
-use cache::store::index::{Index, Limits, space};
+use cache::store::index::{Index, Limits};
 use cache::store::name::{self, Name};
 use cache::store::purge::{Epoch, Purge, What};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::CacheFiles;
 
-use super::folder::{Folder, Listed, NewFile, Verdict, write_all};
+use super::folder::{Folder, Listed, Verdict};
 use crate::cache::purges::SharedPurges;
 use crate::clock;
 use crate::files::open::Stamp;
@@ -103,20 +105,6 @@ pub enum NotStored {
     Purged,
     /// A call failed. The log has a line.
     Failed,
-}
-
-/// A response that is being written. Dropped before its end, it leaves nothing behind.
-pub struct Writing {
-    store: Arc<Store>,
-    file: Option<NewFile>,
-    name: Name,
-    key: Vec<u8>,
-    tags: Vec<u8>,
-    metadata: Vec<u8>,
-    since: Epoch,
-    head: u64,
-    hasher: BodyHasher,
-    reserved: u64,
 }
 
 impl Store {
@@ -221,40 +209,6 @@ impl Store {
         }
         let (metadata, since) = (head.metadata.to_vec(), known.since);
         Ok(Some(FoundFile { metadata, fd, stamp, at, length: seal.length, since }))
-    }
-
-    /// Begins to write a response. `length`: of its body, if it is known.
-    pub fn write(
-        self: &Arc<Store>,
-        name: Name,
-        label: Label<'_>,
-        metadata: Vec<u8>,
-        length: Option<u64>,
-        since: Epoch,
-    ) -> Result<Writing, NotStored> {
-        if self.retired.load(Ordering::Relaxed) {
-            return Err(NotStored::Retired);
-        }
-        let head =
-            head::write(label, &metadata, Seal { length: 0, checksum: 0 }).ok_or(NotStored::TooLong)?;
-        let mut writing = Writing {
-            store: self.clone(),
-            file: None,
-            name,
-            key: label.key.to_vec(),
-            tags: label.tags.to_vec(),
-            metadata,
-            since,
-            head: head.len() as u64,
-            hasher: BodyHasher::default(),
-            reserved: 0,
-        };
-        writing.reserve(length.unwrap_or(0))?;
-        let file = self.folder.create(name).map_err(|errno| self.not_written(errno))?;
-        let written = write_all(&file.fd, &head, 0);
-        writing.file = Some(file);
-        written.map_err(|errno| self.not_written(errno))?;
-        Ok(writing)
     }
 
     /// Writes the file of a response again, with other metadata. Errors: as of `write`, or there is none.
@@ -459,90 +413,6 @@ impl Purged {
             Ok(removed) => self.removed += u64::from(removed),
             Err(_) => self.failed += 1,
         }
-    }
-}
-
-impl Writing {
-    pub fn write(&mut self, part: &[u8]) -> Result<(), NotStored> {
-        self.reserve(part.len() as u64)?;
-        let store = self.store.clone();
-        if store.retired.load(Ordering::Relaxed) {
-            return Err(NotStored::Retired);
-        }
-        let at = self.head + self.hasher.length();
-        let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, part, at).map_err(|errno| store.not_written(errno))?;
-        self.hasher.write(part);
-        Ok(())
-    }
-
-    /// Writes what `file` has from `at`, `length` bytes.
-    pub fn write_from(&mut self, file: &OwnedFd, mut at: u64, mut length: u64) -> Result<(), NotStored> {
-        let mut buffer = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK))];
-        while length > 0 {
-            let part = buffer.len().min(usize::try_from(length).unwrap_or(CHUNK));
-            match retry_on_intr(|| calls::pread(file, &mut buffer[..part], at)) {
-                Ok(n) if n > 0 => {
-                    self.write(&buffer[..n])?;
-                    (at, length) = (at + n as u64, length - n as u64);
-                }
-                // It has become shorter.
-                Ok(_) => return Err(NotStored::Failed),
-                Err(errno) => return Err(self.store.not_written(errno)),
-            }
-        }
-        Ok(())
-    }
-
-    /// The body is complete: from now on, the entry is found.
-    pub fn finish(mut self) -> Result<(), NotStored> {
-        let store = self.store.clone();
-        let (seal, length) = (self.hasher.seal(), self.head + self.hasher.length());
-        let label = Label { key: &self.key, tags: &self.tags };
-        let head = head::write(label, &self.metadata, seal).ok_or(NotStored::TooLong)?;
-        let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, &head, 0).map_err(|errno| store.not_written(errno))?;
-        if store.retired.load(Ordering::Relaxed) {
-            return Err(NotStored::Retired);
-        }
-        if store.purges.forbid_storing(self.since, &label) {
-            return Err(NotStored::Purged);
-        }
-        let Some(file) = self.file.take() else { return Err(NotStored::Failed) };
-        let stamp = file.keep(self.name).map_err(|errno| store.not_written(errno))?;
-        // A purge that has begun since may have looked before the file had its name.
-        if store.purges.forbid_storing(self.since, &label) {
-            _ = store.discard(self.name);
-            return Err(NotStored::Purged);
-        }
-        let known = Known { verified: Some(stamp), since: self.since, is_discarded: false };
-        let surplus = store.index().insert(self.name, length, clock::wall_micros(), known);
-        surplus.into_iter().for_each(|name| _ = store.discard(name));
-        add(&store.counts.stored);
-        Ok(())
-    }
-
-    /// Takes space for `more` bytes of the body.
-    fn reserve(&mut self, more: u64) -> Result<(), NotStored> {
-        let length = self.hasher.length().checked_add(more).ok_or(NotStored::TooLong)?;
-        if length > self.store.limits.largest {
-            return Err(NotStored::TooLong);
-        }
-        let missing = space(self.head + length).saturating_sub(self.reserved);
-        if missing > 0 {
-            self.store.make_space(missing)?;
-            self.reserved += missing;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
-            file.discard();
-        }
-        self.store.index().release(self.reserved);
     }
 }
 

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
+use cache::store::index::space;
+
 use super::*;
 use crate::cache::purges;
 
