@@ -1,0 +1,217 @@
+//! Applications, their endpoints, and the cache of their responses.
+
+use super::*;
+
+#[test]
+fn reads_applications() {
+    let text = |more: &str| {
+        format!(
+            "listen = \"127.0.0.1:1\"\nroot = \"/srv\"\n[[route]]\npath = \"*.php\"\ninterpreter = \"php\"\n\
+             [[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"php\"\n\
+             address = [\"127.0.0.1:9\", \"unix:/run/php.sock\"]\n[[application]]\nname = \"app\"\n{more}"
+        )
+    };
+    let site =
+        load_files(&[("site.toml", &text("command = [\"/srv/app/run\", \"-q\"]\nprotocol = \"http\""))])
+            .unwrap();
+    let names: Vec<&str> = site.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    assert_eq!(names, ["php", "app"]);
+    let (php, app) = (&site.upstreams[0], &site.upstreams[1]);
+    assert_eq!((php.connections(), php.managed()), (128, None));
+    let managed = app.managed().unwrap();
+    assert_eq!((managed.command.len(), managed.folder.as_path()), (2, Path::new("/srv/app")));
+    assert_eq!((managed.min_processes, managed.max_processes, app.connections()), (1, 4, 4));
+    assert_eq!((php.multiplex, php.multiplexed_requests()), (1, 0));
+    // Below the idle timeouts of common web servers.
+    assert_eq!([php.keep, app.keep].map(|time| time.as_secs()), [10, 1]);
+    let interpreters: Vec<_> = site.hosts[0].routes.iter().take(3).map(Route::upstream).collect();
+    assert_eq!(interpreters, [None, Some(0), Some(1)]);
+    let several = text("address = \"127.0.0.1:1\"\nconnections = 2\nmultiplex = 1024");
+    let several = load_files(&[("site.toml", &several)]).unwrap();
+    assert_eq!((several.upstreams[1].multiplex, several.upstreams[1].multiplexed_requests()), (1024, 2048));
+
+    let planned = |target: &str| {
+        let path = SafePath::parse(target).unwrap();
+        match plan(site.hosts.at(0), path, None).action {
+            PlannedAction::Upstream(planned) => {
+                let (script_name, path_info) = planned.script_name_and_path_info();
+                format!("{script_name} {path_info}")
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(planned("/app/a/b%20c"), "/app /a/b c");
+    assert_eq!(planned("/app/"), "/app /");
+    assert_eq!(planned("/app/a/"), "/app /a/");
+
+    let rejects = |more: &str, expected: &str| match load_files(&[("site.toml", &text(more))]) {
+        Ok(_) => panic!("accepted: {more}"),
+        Err(errors) => {
+            assert!(errors.iter().any(|line| line.contains(expected)), "{expected}: {errors:?}");
+        }
+    };
+    rejects("", "neither an address nor a command; add the address");
+    rejects("address = \"x\"", "\"x\" is not an address");
+    // An error of an application is reported once, and not again for a route that names it.
+    for (more, expected) in [
+        (
+            "address = \"http://127.0.0.1:9000\"",
+            "leave out \"http://\": write \"127.0.0.1:9000\", and add protocol = \"http\"",
+        ),
+        ("command = \"run\"", "\"command\" cannot begin with \"run\""),
+        ("", "this application has neither an address nor a command"),
+    ] {
+        let errors = load_files(&[("site.toml", &text(more))]).map(|_| ()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{more}: {errors:?}");
+    }
+    rejects("address = \"127.0.0.1:1\"\nmultiplex = 0", "\"multiplex\"");
+    rejects("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
+    rejects("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
+    rejects("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
+    rejects("address = []", "\"address\" is empty");
+    rejects("command = \"run\"", "\"command\" cannot begin with \"run\"");
+    rejects("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");
+    rejects("command = \"/run\"\nconnections = 3", "\"connections\" is for an application with an address");
+    rejects(
+        "address = \"127.0.0.1:1\"\nspare_processes = 3",
+        "\"spare_processes\" is for an application with a command",
+    );
+    rejects(
+        "command = \"/run\"\nmin_processes = 3\nprocesses = 2",
+        "\"min_processes\" is 3, and \"processes\" only 2",
+    );
+    rejects(
+        "command = \"/run\"\n[[application]]\nname = \"app\"\ncommand = \"/run\"",
+        "two applications \"app\"",
+    );
+    rejects("command = \"/run\"\n[[application]]\nname = \"a/b\"\ncommand = \"/run\"", "\"name\" cannot be");
+    let route = |more: &str| format!("command = \"/run\"\n[[route]]\npath = \"/b/\"\n{more}");
+    rejects(&route("application = \"none\""), "there is no application \"none\"; add an [[application]]");
+    rejects(&route("application = \"app\"\ncgi = true"), "\"cgi\" and \"application\" exclude each other");
+    rejects(&route("interpreter = \"none\""), "or the name of an [[application]]");
+}
+
+#[test]
+fn settings_of_endpoints_stand_where_the_endpoints_do() {
+    let app = "[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
+    let check = |behind: &str, expected: &str| {
+        let errors = after_two_lines(&format!("{app}{behind}")).map(|_| ()).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains(expected)), "{behind}: {errors:?}");
+    };
+    check(
+        "hedge_budget = 5",
+        "\"hedge_budget\" has no \"hedge_after\" beside it; add \"hedge_after\", or remove it",
+    );
+    check(
+        "hedge_after = \"1s\"\nbalance = \"sticky\"",
+        "\"hedge_after\" sends requests to another endpoint than \"balance\" says",
+    );
+    check("hedge_after = \"1s\"\nbalance = \"hash client\"", "than \"balance\" says");
+    check("hedge_after = \"0s\"", "\"hedge_after\" cannot be \"0s\"");
+    check("hedge_after = \"1s\"\nhedge_budget = 101", "\"hedge_budget\" cannot be 101");
+    let route = "[[route]]\npath = \"/\"\n";
+    for (key, instead) in [("health", "[application.health]"), ("breaker", "[application.breaker]")] {
+        check(
+            &format!("{route}proxy = \"http://app\"\n[route.proxy_{key}]\nwindow = \"5s\""),
+            &format!("\"proxy_{key}\" belongs to the application; write it as {instead}"),
+        );
+        check(
+            &format!("{route}proxy = \"http://127.0.0.1:3\"\n[route.proxy_{key}]\nwindows = \"5s\""),
+            "unknown key \"windows\"",
+        );
+        check(
+            &format!("{route}[route.proxy_{key}]\nwindow = \"5s\""),
+            "is for a route whose upstream speaks HTTP",
+        );
+    }
+    for key in ["hedge_after = \"1s\"", "hedge_budget = 20"] {
+        let (name, _) = key.split_once(' ').unwrap();
+        check(
+            &format!("{route}proxy = \"http://app\"\nproxy_{key}"),
+            &format!(
+                "\"proxy_{name}\" belongs to the application; write it as \"{name}\" in the [[application]]"
+            ),
+        );
+        check(&format!("{route}proxy_{key}"), "is for a route whose upstream speaks HTTP");
+    }
+    let two = "proxy = [\"http://127.0.0.1:3\", \"http://127.0.0.1:4\"]\n";
+    check(
+        &format!("{route}{two}proxy_hedge_budget = 5"),
+        "\"proxy_hedge_budget\" has no \"proxy_hedge_after\" beside it; add \"proxy_hedge_after\", or remove it",
+    );
+    check(
+        &format!("{route}{two}proxy_hedge_after = \"1s\"\nproxy_balance = \"sticky\""),
+        "\"proxy_hedge_after\" sends requests to another endpoint than \"proxy_balance\" says; remove it, or write \
+         proxy_balance = \"least\"",
+    );
+    let hedged = |path: &str, after: &str| {
+        format!(
+            "[[route]]\npath = \"/{path}/\"\n{two}proxy_hedge_after = \"{after}\"\nproxy_hedge_budget = 20\n"
+        )
+    };
+    let site = after_two_lines(&[hedged("a", "1s"), hedged("b", "1s"), hedged("c", "2s")].concat()).unwrap();
+    let hedging: Vec<_> = site.upstreams.iter().map(|upstream| upstream.hedging.clone()).collect();
+    let of = |seconds| Some(Hedging { after: Duration::from_secs(seconds), budget: 20 });
+    assert_eq!(hedging, [of(1), of(2)], "routes share an upstream if they say the same");
+    let site = after_two_lines(
+        "[[route]]\npath = \"/a/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\
+         [[route]]\npath = \"/b/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_breaker]\nrequests = 5\n\
+         [[route]]\npath = \"/c/\"\nproxy = \"http://127.0.0.1:3\"\n[route.proxy_health]\npath = \"/h\"\n",
+    )
+    .unwrap();
+    let breakers: Vec<_> = site.upstreams.iter().map(|upstream| upstream.breaker.is_some()).collect();
+    assert_eq!(breakers, [true, false], "two routes share one");
+}
+
+#[test]
+fn rejects_keys_of_the_cache_that_say_nothing() {
+    let check_key = |line: &str, expected: &[&str]| {
+        let expected: Vec<String> = expected.iter().map(|text| format!("site.toml:4: {text}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check(&format!("root = \"/\"\nlisten = []\nresponse_cache = true\n{line}\n"), &expected);
+    };
+    let what_to_do = "list the parameters that count, or with a \"!\" in front of each those that do not: [\"page\"] or [\"!utm_*\"]";
+    let parameter = |name: &str| format!("\"{name}\" does not say which parameters count; {what_to_do}");
+    check_key("response_cache_query = [\"a\", \"!b\"]", &[&parameter("a"), &parameter("!b")]);
+    for name in ["", "!", "a*b", "a=1", "a&b"] {
+        check_key(&format!("response_cache_query = [\"{name}\"]"), &[&parameter(name)]);
+    }
+    check_key(
+        "response_cache_purge = [\"localhost\"]",
+        &[
+            "\"localhost\" is not a network; write an IP address, a network such as \"10.0.0.0/8\" or \"2001:db8::/32\", or \"unix\"; names are not resolved",
+        ],
+    );
+    let many = vec!["\"10.0.0.1\""; 1025].join(",");
+    check_key(
+        &format!("response_cache_purge = [{many}]"),
+        &["\"response_cache_purge\" has too many entries; expected at most 1024; merge networks"],
+    );
+    check_key(
+        "response_cache_surrogate = \"a b\"",
+        &[
+            "\"response_cache_surrogate\" is not a name: a word without spaces and separators; expected a string",
+        ],
+    );
+    check_key(
+        "response_cache_targets = [\"a b\"]",
+        &[
+            "\"response_cache_targets\" has a name that no field has; expected a string, or an array of strings",
+        ],
+    );
+}
+
+#[test]
+fn stored_responses_are_in_no_folder_of_a_host() {
+    let config = |folder: &str| {
+        format!("listen = \"127.0.0.1:8080\"\nroot = \"/srv/$host\"\n[cache_files]\nfolder = \"{folder}\"\n")
+    };
+    check(
+        &config("/srv/cache"),
+        &[
+            "site.toml:4: clients reach /srv/cache as the folder of a host; name a folder that is not beside those of hosts",
+        ],
+    );
+    of_text(&config("/srv/a.example/cache"));
+    of_text(&config("/var/cache"));
+}
