@@ -259,7 +259,7 @@ fn limits(top: &Section) -> Limits {
             fields: count("fields", defaults.head.fields),
         },
         body: size("body", defaults.body),
-        min_rate: size("min_rate", defaults.min_rate),
+        min_rate: section.byte_rate("min_rate").unwrap_or(defaults.min_rate),
         disk_threads: count("disk_threads", defaults.disk_threads),
         recent_requests: count("recent_requests", defaults.recent_requests),
         disk_queue: count("disk_queue", defaults.disk_queue),

@@ -123,6 +123,11 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
+    /// Bytes per second.
+    ByteRate {
+        min: u64,
+        max: u64,
+    },
     Time {
         min: Duration,
         max: Duration,
@@ -167,7 +172,16 @@ impl Kind {
             Kind::Counts { min, max } => format!("an array of integers from {min} to {max}"),
             Kind::Size { min, max } => {
                 let (min, max) = (size_text(min), size_text(max));
-                format!("a size such as \"16KiB\", or an integer of bytes, from {min} to {max}")
+                format!(
+                    "a size such as \"16KiB\", \"16k\" or \"16kB\", or an integer of bytes, from {min} to {max}"
+                )
+            }
+            Kind::ByteRate { min, max } => {
+                let (min, max) = (size_text(min), size_text(max));
+                format!(
+                    "a rate such as \"20kB/s\", \"20k\" or \"1MiB/s\", or an integer of bytes per second, from {min} \
+                     to {max}"
+                )
             }
             Kind::Time { min, max } => {
                 let (min, max) = (duration_text(min), duration_text(max));

@@ -186,7 +186,7 @@ fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
     let paths = paths(table)?;
     let by = by(table)?;
     let burst = table.size("burst");
-    let rate = |name| table.size(name).map(|rate| ByteRate { rate, burst });
+    let rate = |name| table.byte_rate(name).map(|rate| ByteRate { rate, burst });
     let (download, upload) = (rate("download"), rate("upload"));
     let requests = requests(table);
     let concurrent = table.count("concurrent").map(|most| Concurrency {
@@ -205,7 +205,7 @@ fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
         let what = "this limit limits nothing";
         table.errors.add(table.place(), what, "add download, upload, requests or concurrent");
     }
-    let min_download = table.size("min_download").unwrap_or(0);
+    let min_download = table.byte_rate("min_download").unwrap_or(0);
     if download.is_some_and(|download| download.rate < min_download) {
         let what = "\"min_download\" is above \"download\"";
         table.errors.add(table.place_of("min_download"), what, "lower it: nothing would be served");

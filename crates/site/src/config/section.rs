@@ -172,6 +172,16 @@ impl<'c> Section<'c> {
         given.map(|given| given.value)
     }
 
+    /// Bytes per second.
+    pub fn byte_rate(&self, name: &str) -> Option<u64> {
+        let given = self.read(name, |kind, node| {
+            let Kind::ByteRate { min, max } = kind else { return None };
+            let rate = integer(node).or_else(|| value::byte_rate(text(node)?));
+            rate.filter(|rate| (min..=max).contains(rate))
+        });
+        given.map(|given| given.value)
+    }
+
     pub fn duration(&self, name: &str) -> Option<Duration> {
         let given = self.read(name, |kind, node| {
             let Kind::Time { min, max } = kind else { return None };

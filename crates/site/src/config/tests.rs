@@ -461,7 +461,7 @@ fn rejects_a_value_of_another_kind() {
     check_after(
         "[limits]\nhead = \"1kb\"",
         &[
-            "site.toml:4: \"head\" cannot be \"1kb\"; expected a size such as \"16KiB\", or an integer of bytes, from 256 to 1MiB",
+            "site.toml:4: \"head\" cannot be \"1kb\"; expected a size such as \"16KiB\", \"16k\" or \"16kB\", or an integer of bytes, from 256 to 1MiB",
         ],
     );
     check_after(
@@ -532,6 +532,11 @@ fn reads_every_spelling_of_a_value() {
     assert_eq!(head("4096"), 4096);
     assert_eq!(head("\"4KiB\""), 4096);
     assert_eq!(head("\"4kB\""), 4000);
+    assert_eq!(head("\"4k\""), 4096);
+    let min_rate = |text: &str| site(&format!("[limits]\nmin_rate = {text}")).limits.min_rate;
+    assert_eq!(min_rate("20000"), 20_000);
+    assert_eq!(min_rate("\"20kB/s\""), 20_000);
+    assert_eq!(min_rate("\"20k\""), 20_480);
     assert_eq!(site("server_header = false").server_header, None);
     assert_eq!(site("[limits]\nrequests = 0").limits.requests, 0);
     let offset =

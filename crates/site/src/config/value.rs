@@ -1,4 +1,4 @@
-//! Parses durations, sizes, log sinks and host names.
+//! Parses durations, sizes, rates and host names.
 
 use std::time::Duration;
 
@@ -6,46 +6,86 @@ use taipan_http::fields::is_host;
 
 use crate::host::MAX_NAME;
 
-const DURATIONS: [(&str, u64); 6] =
-    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("y", 31_536_000_000)];
+/// A unit, and how much it is.
+type Unit = (&'static str, u64);
 
-const SIZES: [(&str, u64); 9] = [
+/// In milliseconds.
+const DURATIONS: [Unit; 6] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("y", 31_536_000_000)];
+/// As nginx has it. A duration is spelled in days.
+const WEEK: Unit = ("w", 604_800_000);
+
+const SIZES_OF_1024: [Unit; 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+const SIZES_OF_1000: [Unit; 6] = [
     ("B", 1),
     ("kB", 1000),
+    ("KB", 1000),
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
 ];
 
-/// Parses `500ms`, `20s`, `2m`, `1h`, `1d`. A number alone is seconds.
+/// As nginx and Apache have them.
+const LETTERS: [Unit; 8] = [
+    ("k", 1 << 10),
+    ("K", 1 << 10),
+    ("m", 1 << 20),
+    ("M", 1 << 20),
+    ("g", 1 << 30),
+    ("G", 1 << 30),
+    ("t", 1 << 40),
+    ("T", 1 << 40),
+];
+
+/// Parses `500ms`, `20s`, `2m`, `1h`, `1d`, and several of them, the longest unit first: `1h30m`. A number alone is
+/// seconds.
 pub fn duration(text: &str) -> Option<Duration> {
-    scaled(text, &DURATIONS, 1000).map(Duration::from_millis)
+    let (mut rest, mut sum, mut longest) = (text, 0u64, u64::MAX);
+    loop {
+        let (count, unit, behind) = counted(rest)?;
+        let factor = match unit {
+            "" if rest.len() == text.len() => 1000,
+            _ => DURATIONS.iter().chain([&WEEK]).find(|(own, _)| *own == unit)?.1,
+        };
+        if factor >= longest {
+            return None;
+        }
+        sum = sum.checked_add(count.checked_mul(factor)?)?;
+        (rest, longest) = (behind, factor);
+        if rest.is_empty() {
+            return Some(Duration::from_millis(sum));
+        }
+    }
 }
 
-/// Parses `16KiB` (1024), `64kB` (1000) and so on. A number alone is bytes.
+/// Parses `16KiB` and `16k` (of 1024), `64kB` (of 1000) and so on. A number alone is bytes.
 pub fn size(text: &str) -> Option<u64> {
-    scaled(text, &SIZES, 1)
+    let (count, unit, _) = counted(text).filter(|(_, _, behind)| behind.is_empty())?;
+    let mut units = SIZES_OF_1024.iter().chain(&SIZES_OF_1000).chain(&LETTERS);
+    let factor = if unit.is_empty() { 1 } else { units.find(|(own, _)| *own == unit)?.1 };
+    count.checked_mul(factor)
 }
 
-/// Parses `10/s`, `5/m`, `100/h`, `1000/d`: a count, and its period.
+/// Parses a size, or `16kB/s`: bytes per second.
+pub fn byte_rate(text: &str) -> Option<u64> {
+    size(text.strip_suffix("/s").unwrap_or(text))
+}
+
+/// Parses `10/s`, `5/m`, `100/h`, `1000/d`: a count, and its period; also `10r/s`, as nginx has it.
 pub fn rate(text: &str) -> Option<(u64, Duration)> {
     let (count, unit) = text.split_once('/')?;
+    let count = count.strip_suffix('r').unwrap_or(count);
     let (_, milliseconds) = DURATIONS.iter().find(|(own, _)| *own == unit)?;
     let is_number = count.bytes().all(|byte| byte.is_ascii_digit());
     Some((count.parse().ok().filter(|_| is_number)?, Duration::from_millis(*milliseconds)))
 }
 
-fn scaled(text: &str, units: &[(&str, u64)], alone: u64) -> Option<u64> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let factor = match unit {
-        "" => alone,
-        _ => units.iter().find(|(own, _)| *own == unit)?.1,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+/// The number at the beginning of `text`, the unit up to the next number, and what is behind it.
+fn counted(text: &str) -> Option<(u64, &str, &str)> {
+    let (digits, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (unit, behind) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+    Some((digits.parse().ok()?, unit, behind))
 }
 
 /// Spells a duration for [`duration`], in the largest unit that divides it.
@@ -62,11 +102,11 @@ pub fn size_text(size: u64) -> String {
     match size {
         0 => "0".to_owned(),
         _ if !size.is_multiple_of(1024) => size.to_string(),
-        _ => spelled(size, &SIZES[5..]),
+        _ => spelled(size, &SIZES_OF_1024),
     }
 }
 
-fn spelled(value: u64, units: &[(&str, u64)]) -> String {
+fn spelled(value: u64, units: &[Unit]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value.is_multiple_of(*factor));
     fits.map_or_else(|| value.to_string(), |(unit, factor)| format!("{}{unit}", value / factor))
 }
@@ -113,6 +153,14 @@ mod tests {
             ("1.5s", None),
             ("20S", None),
             ("20secs", None),
+            ("1w", Some(604_800_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1d2h3m4s5ms", Some(93_784_005)),
+            ("30m1h", None),
+            ("1h1h", None),
+            ("1h30", None),
+            ("1h 30m", None),
+            ("30m1M", None),
             ("18446744073709551615d", None),
             ("99999999999999999999s", None),
         ] {
@@ -125,12 +173,42 @@ mod tests {
             ("3TiB", Some(3 << 40)),
             ("5B", Some(5)),
             ("5", Some(5)),
+            ("64KB", Some(64_000)),
+            ("16k", Some(16384)),
+            ("16K", Some(16384)),
+            ("1m", Some(1 << 20)),
+            ("1M", Some(1 << 20)),
+            ("2g", Some(2 << 30)),
+            ("2G", Some(2 << 30)),
             ("16kib", None),
-            ("16K", None),
+            ("16kb", None),
+            ("16kB/s", None),
+            ("1m1k", None),
+            ("k", None),
+            ("1.5m", None),
             ("1e3", None),
             ("16777216TiB", None),
         ] {
             assert_eq!(size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parses_rates_of_bytes() {
+        for (text, expected) in [
+            ("20kB/s", Some(20_000)),
+            ("20k/s", Some(20_480)),
+            ("20k", Some(20_480)),
+            ("1MiB/s", Some(1 << 20)),
+            ("500/s", Some(500)),
+            ("500", Some(500)),
+            ("/s", None),
+            ("20kB/m", None),
+            ("20kB/s/s", None),
+            ("20kbps", None),
+            ("20 kB/s", None),
+        ] {
+            assert_eq!(byte_rate(text), expected, "{text}");
         }
     }
 
@@ -141,6 +219,9 @@ mod tests {
             ("5/m", Some((5, 60))),
             ("100/h", Some((100, 3600))),
             ("1/d", Some((1, 86_400))),
+            ("10r/s", Some((10, 1))),
+            ("r/s", None),
+            ("10rr/s", None),
             ("10", None),
             ("10/", None),
             ("/s", None),

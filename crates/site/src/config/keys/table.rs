@@ -22,6 +22,10 @@ const fn size(min: u64, max: u64) -> Kind {
     Kind::Size { min, max }
 }
 
+const fn byte_rate(min: u64, max: u64) -> Kind {
+    Kind::ByteRate { min, max }
+}
+
 const BALANCE: &str = "Which address a request goes to: `least`, that with the fewest requests; `round_robin`, one after \
                        the other; `random`, the less busy one of two; `hash client`, `hash path`, `hash field NAME` or \
                        `hash cookie NAME`, always the same for the same client, path, field or cookie; `sticky` or \
@@ -1717,14 +1721,14 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "download",
-                kind: size(1, 1 << 40),
+                kind: byte_rate(1, 1 << 40),
                 default: Words("no limit"),
                 example: "\"500kB\"",
                 text: "Bytes per second of responses, with their heads. Those that are counted together have equal shares.",
             },
             Key {
                 name: "upload",
-                kind: size(1, 1 << 40),
+                kind: byte_rate(1, 1 << 40),
                 default: Words("no limit"),
                 example: "\"1MB\"",
                 text: "Bytes per second of request bodies.",
@@ -1739,7 +1743,7 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "min_download",
-                kind: size(1, 1 << 40),
+                kind: byte_rate(1, 1 << 40),
                 default: Words("none"),
                 example: "\"20kB\"",
                 text: "A request gets 503 if one more response would leave each of those that share `download` less than this, \
@@ -1889,7 +1893,7 @@ pub static CHAPTERS: &[Chapter] = &[
             },
             Key {
                 name: "min_rate",
-                kind: size(0, 1 << 30),
+                kind: byte_rate(0, 1 << 30),
                 default: Value("500"),
                 example: "\"1KiB\"",
                 text: "Bytes per second that a client must send or receive after the timeout of that phase. 0 is no limit. \
