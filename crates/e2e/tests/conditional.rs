@@ -111,6 +111,9 @@ fn dates_are_read_in_three_formats_or_ignored() {
         (EARLIER_850, 200, 412),
         (EARLIER_ASCTIME, 200, 412),
         ("Thu, 01 Jan 1970 00:00:00 GMT", 200, 412),
+        // A wrong weekday.
+        ("Tue, 06 Nov 1994 08:49:37 GMT", 304, 200),
+        ("Tuesday, 06-Nov-94 08:49:36 GMT", 200, 412),
         // None of these is a date.
         ("", 200, 200),
         ("yesterday", 200, 200),

@@ -41,8 +41,9 @@ pub fn format(time: i64) -> [u8; LEN] {
     out
 }
 
-/// Parses any of the three formats strictly. The weekday must be that of the date. A year of two digits is the latest
-/// that is at most 50 years after `now`. The leap second 23:59:60 counts as the second after it.
+/// Parses any of the three formats strictly, but for the weekday, which need not be that of the date: the rest says
+/// which time is meant, and Apache and nginx read no more. A year of two digits is the latest that is at most 50 years
+/// after `now`. The leap second 23:59:60 counts as the second after it.
 pub fn parse(value: &[u8], now: i64) -> Option<i64> {
     match value.get(3)? {
         b',' => parse_fixed(value),
@@ -82,7 +83,7 @@ impl Civil {
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 fn parse_fixed(value: &[u8]) -> Option<i64> {
     let mut text = Text(value);
-    let weekday = text.weekday(|name| &name[..3])?;
+    text.weekday(|name| &name[..3])?;
     text.literal(", ")?;
     let day = text.number(2)?;
     text.literal(" ")?;
@@ -93,13 +94,13 @@ fn parse_fixed(value: &[u8]) -> Option<i64> {
     let second = text.time_of_day()?;
     text.literal(" GMT")?;
     text.end()?;
-    on_weekday(weekday, year, month, day, second)
+    time(year, month, day, second)
 }
 
 /// `Sunday, 06-Nov-94 08:49:37 GMT`
 fn parse_rfc850(value: &[u8], now: i64) -> Option<i64> {
     let mut text = Text(value);
-    let weekday = text.weekday(|name| name)?;
+    text.weekday(|name| name)?;
     text.literal(", ")?;
     let day = text.number(2)?;
     text.literal("-")?;
@@ -111,13 +112,13 @@ fn parse_rfc850(value: &[u8], now: i64) -> Option<i64> {
     text.literal(" GMT")?;
     text.end()?;
     let year = full_year(short_year, (month, day, second), now);
-    on_weekday(weekday, year, month, day, second)
+    time(year, month, day, second)
 }
 
 /// `Sun Nov  6 08:49:37 1994`
 fn parse_asctime(value: &[u8]) -> Option<i64> {
     let mut text = Text(value);
-    let weekday = text.weekday(|name| &name[..3])?;
+    text.weekday(|name| &name[..3])?;
     text.literal(" ")?;
     let month = text.month()?;
     text.literal(" ")?;
@@ -130,7 +131,7 @@ fn parse_asctime(value: &[u8]) -> Option<i64> {
     text.literal(" ")?;
     let year = text.number(4)?;
     text.end()?;
-    on_weekday(weekday, year, month, day, second)
+    time(year, month, day, second)
 }
 
 /// The rest of the value.
@@ -148,10 +149,8 @@ impl Text<'_> {
         crate::fields::digits(digits).and_then(|number| i64::try_from(number).ok())
     }
 
-    fn weekday(&mut self, format: impl Fn(&'static str) -> &'static str) -> Option<u8> {
-        let weekday = WEEKDAYS.iter().position(|name| self.0.starts_with(format(name).as_bytes()))?;
-        self.literal(format(WEEKDAYS[weekday]))?;
-        Some(weekday as u8)
+    fn weekday(&mut self, format: impl Fn(&'static str) -> &'static str) -> Option<()> {
+        WEEKDAYS.iter().find_map(|name| self.literal(format(name)))
     }
 
     fn month(&mut self) -> Option<i64> {
@@ -186,11 +185,9 @@ fn full_year(short: i64, rest: (i64, i64, i64), now: i64) -> i64 {
     candidates.into_iter().find(|year| (*year, rest) <= horizon).unwrap_or(latest - 200)
 }
 
-fn on_weekday(weekday: u8, year: i64, month: i64, day: i64, second: i64) -> Option<i64> {
-    let time = seconds(year, month, day, second);
-    // 31 November would become 1 December, and differ from what was parsed.
-    let midnight = seconds(year, month, day, 0).div_euclid(DAY);
-    (day >= 1 && date_of(midnight) == (year, month, day) && weekday_of(midnight) == weekday).then_some(time)
+/// `None`: there is no such day.
+fn time(year: i64, month: i64, day: i64, second: i64) -> Option<i64> {
+    midnight(year, month, day).map(|midnight| midnight + second)
 }
 
 const fn seconds(year: i64, month: i64, day: i64, second: i64) -> i64 {
@@ -276,6 +273,10 @@ mod tests {
         check("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
         check("Sun Nov  6 08:49:37 1994", Some(784_111_777));
         check("Wed Nov 16 08:49:37 1994", Some(784_975_777));
+        // A wrong weekday.
+        check("Mon, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
+        check("Monday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
+        check("Mon Nov  6 08:49:37 1994", Some(784_111_777));
         check("Thu, 01 Jan 1970 00:00:00 GMT", Some(0));
         check("Wed, 31 Dec 1969 23:59:59 GMT", Some(-1));
         check("Tue, 29 Feb 2000 00:00:00 GMT", Some(951_782_400));
@@ -290,9 +291,8 @@ mod tests {
             "Sun,",
             "Sun, ",
             "784111777",
-            "Mon, 06 Nov 1994 08:49:37 GMT",
-            "Monday, 06-Nov-94 08:49:37 GMT",
-            "Mon Nov  6 08:49:37 1994",
+            "Xyz, 06 Nov 1994 08:49:37 GMT",
+            "06 Nov 1994 08:49:37 GMT",
             "sun, 06 Nov 1994 08:49:37 GMT",
             "Sun, 06 nov 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 08:49:37 gmt",
