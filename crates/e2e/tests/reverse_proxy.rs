@@ -9,7 +9,7 @@ use std::thread;
 
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_head;
-use e2e::{Rows, Server, Site};
+use e2e::{Rows, Server, Site, TIMEOUT, wait_until};
 use serde_json::Value;
 use taipan_h2::error::HpackError;
 use taipan_h2::hpack::Decoder;
@@ -50,6 +50,29 @@ fn path(server: &Server, target: &str) -> String {
         200 => response.text().split(' ').nth(1).unwrap_or_default().to_owned(),
         status => status.to_string(),
     }
+}
+
+#[test]
+fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
+    let address = upstream(|_| "Content-Type: text/plain\r\ncontent-type: text/html\r\n".to_owned());
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\nContent-Type: text/html\\n\\nhi'\n";
+    let lengths = "#!/bin/sh\nprintf 'Content-Length: 2\\nContent-Length: 2\\n\\nhi'\n";
+    let config = format!(
+        "[[route]]\npath = \"/proxy/\"\nproxy = \"http://{address}\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n"
+    );
+    let server = Site::new().script("a.cgi", script).script("b.cgi", lengths).config(&config).start();
+    let mut rows = Rows::new();
+    for path in ["/a.cgi", "/proxy/", "/proxy/"] {
+        let response = server.get(path);
+        let types = response.values("content-type");
+        rows.check(path, (response.status, types), (200, vec!["text/html"]));
+        let line = format!("\"GET {path}\": ");
+        let is_logged = |lines: &str| {
+            lines.lines().any(|l| l.contains(&line) && l.contains("has sent Content-Type more than once"))
+        };
+        rows.holds(path, "the log", wait_until(TIMEOUT, || is_logged(&server.stderr())));
+    }
+    rows.check("a length twice", server.get("/b.cgi").status, 502);
 }
 
 #[test]

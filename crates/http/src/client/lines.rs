@@ -501,6 +501,20 @@ impl FieldSection {
         self.retain(|line, _| line.known != Some(known));
     }
 
+    /// Removes all fields of this kind but the last. `false`: there were no others.
+    pub fn keep_last(&mut self, known: KnownField) -> bool {
+        let mut others = self.values_of(known).count().saturating_sub(1);
+        if others == 0 {
+            return false;
+        }
+        self.lines.retain(|line| {
+            let is_other = others > 0 && line.known == Some(known);
+            others -= usize::from(is_other);
+            !is_other
+        });
+        true
+    }
+
     fn retain(&mut self, keeps: impl Fn(&FieldLine, &[u8]) -> bool) {
         self.lines.retain(|line| keeps(line, &self.bytes));
         self.known = self.lines.iter().filter_map(|line| line.known).collect();

@@ -29,6 +29,8 @@ pub struct Head {
     pub upgrade: Option<String>,
     /// The names of the fields that may follow the content, as `Trailer` announces them.
     pub trailer: Option<String>,
+    /// There was more than one `Content-Type`. The last one counts (RFC 9110 §8.3).
+    pub repeats_type: bool,
 }
 
 /// The head of an interim response, but for 101. `fields` has no hop-by-hop fields.
@@ -151,20 +153,19 @@ impl Parser {
             return self.finish_switch(version);
         }
         let status = final_status(code).map_err(whole)?;
-        for known in [KnownField::ContentType, KnownField::Location] {
-            self.lines.section().single(known).map_err(|second| ResponseError {
-                cause: LineError::Twice,
-                position: self.lines.position_of_field(second),
-            })?;
-        }
+        self.lines.section().single(KnownField::Location).map_err(|second| ResponseError {
+            cause: LineError::Twice,
+            position: self.lines.position_of_field(second),
+        })?;
         let mut fields = self.lines.into_section();
+        let repeats_type = fields.keep_last(KnownField::ContentType);
         let framing = fields.framing(version).map_err(|error| whole(LineError::Framing(error)))?;
         let trailer = trailers::announced(fields.values_of(KnownField::Trailer), |_| false);
         let persistence = match (version, fields.remove_hop_by_hop()) {
             (Version::Http10, _) | (_, Persistence::Close) => Persistence::Close,
             _ => self.persistence,
         };
-        Ok(Head { status, framing, persistence, fields, upgrade: None, trailer })
+        Ok(Head { status, framing, persistence, fields, upgrade: None, trailer, repeats_type })
     }
 
     /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
@@ -182,7 +183,7 @@ impl Parser {
         }
         fields.remove_hop_by_hop();
         let (status, framing, persistence) = (Status::SWITCHING_PROTOCOLS, Framing::None, Persistence::Close);
-        Ok(Head { status, framing, persistence, fields, upgrade, trailer: None })
+        Ok(Head { status, framing, persistence, fields, upgrade, trailer: None, repeats_type: false })
     }
 }
 

@@ -82,6 +82,22 @@ fn reads_the_final_response() {
 }
 
 #[test]
+fn the_last_content_type_counts() {
+    for (fields, expected, repeats) in [
+        ("Content-Type: a\r\n", &["a"], false),
+        ("Content-Type: a\r\nX: y\r\ncontent-type: a\r\n", &["a"], true),
+        ("Content-Type: a\r\nContent-Type: b\r\nContent-Type: c\r\n", &["c"], true),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        let Step::Head(head, _) = Parser::new(Limits::default()).receive(head.as_bytes()) else {
+            panic!("{fields:?} is rejected");
+        };
+        let found: Vec<&str> = head.fields.values("content-type").flat_map(std::str::from_utf8).collect();
+        assert_eq!((&found[..], head.repeats_type), (&expected[..], repeats), "{fields:?}");
+    }
+}
+
+#[test]
 fn rejects_malformed_responses() {
     let status_line = "malformed status line: write \"HTTP/1.1 200 OK\", or \"Status: 200 OK\"";
     for (input, expected) in [
@@ -94,8 +110,8 @@ fn rejects_malformed_responses() {
                 .into(),
         ),
         (
-            "HTTP/1.1 200 OK\r\nX: y\r\nContent-Type: a\r\nContent-Type: b\r\n\r\n",
-            "line 4: a second field where there can be only one: \"Content-Type: b\"".into(),
+            "HTTP/1.1 200 OK\r\nX: y\r\nLocation: a\r\nLocation: b\r\n\r\n",
+            "line 4: a second field where there can be only one: \"Location: b\"".into(),
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",

@@ -22,6 +22,8 @@ pub struct Head {
     /// `None`: the body ends with the output. `Chunked`: the output has the chunked coding.
     pub framing: Framing,
     pub fields: FieldSection,
+    /// There was more than one `Content-Type`. The last one counts (RFC 9110 §8.3).
+    pub repeats_type: bool,
 }
 
 /// The type of a CGI response (RFC 3875 §6.2).
@@ -146,7 +148,8 @@ impl Parser {
             None => fields.remove_not_passed_on(),
         }
         fields.remove(KnownField::Status);
-        Ok(Head { kind, status, framing, fields })
+        let repeats_type = fields.keep_last(KnownField::ContentType);
+        Ok(Head { kind, status, framing, fields, repeats_type })
     }
 
     /// RFC 3875 §6.2 and §6.3.
@@ -165,7 +168,6 @@ impl Parser {
             }
             (None, line) => line.map(|(_, status)| status),
         };
-        single(KnownField::ContentType)?;
         let (kind, status) = match single(KnownField::Location)? {
             None => (Kind::Document, status.unwrap_or(Status::OK)),
             Some((at, b"")) => return Err((Cause::Location, Some(at))),

@@ -103,6 +103,26 @@ fn parses_status_lines() {
 }
 
 #[test]
+fn the_last_content_type_counts() {
+    let repeats_type = |head: &str| match Parser::new(Limits::default()).receive(head.as_bytes()) {
+        Step::Head(head, _) => head.repeats_type,
+        step => panic!("{step:?}"),
+    };
+    for (head, expected, repeats) in [
+        ("Content-Type: a\nX: y\n\n", "200 None [Content-Type=a, X=y]", false),
+        ("Content-Type: a\nX: y\nContent-type: a\n\n", "200 None [X=y, Content-type=a]", true),
+        (
+            "Content-Type: a\nContent-Type: b\nContent-Type: c\nX: y\n\n",
+            "200 None [Content-Type=c, X=y]",
+            true,
+        ),
+    ] {
+        check(head, expected);
+        assert_eq!(repeats_type(head), repeats, "{head}");
+    }
+}
+
+#[test]
 fn rejects_malformed_lines() {
     reject("\n", Cause::NoField);
     reject("\r\nHello", Cause::NoField);
@@ -139,7 +159,6 @@ fn rejects_malformed_and_repeated_values() {
     reject("Status: 200\nstatus: 200\n\n", LineError::Twice);
     reject("HTTP/1.1 200 OK\nStatus: 200\n\n", LineError::Twice);
     reject("Location: /a\nLocation: /a\n\n", LineError::Twice);
-    reject("Content-Type: a\nContent-Type: a\n\n", LineError::Twice);
     reject("Location:\n\n", Cause::Location);
     reject("Location: /a b\n\n", Cause::Location);
     reject("Location: /é\n\n", Cause::Location);

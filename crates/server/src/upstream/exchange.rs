@@ -310,6 +310,12 @@ impl UpstreamExchange {
                     if let Some(step) = &self.step {
                         step.on_head(head.status);
                     }
+                    if head.repeats_type {
+                        log::warn(format_args!(
+                            "{}: {} has sent Content-Type more than once; the last one counts",
+                            self.label, self.upstream_name
+                        ));
+                    }
                     bytes.drain(..used);
                     return Ok((head, bytes));
                 }

@@ -22,6 +22,8 @@ pub struct UpstreamHead {
     pub upgrade: Option<String>,
     /// The names of the fields that may follow the content.
     pub trailer: Option<String>,
+    /// There was more than one `Content-Type`. The last one counts.
+    pub repeats_type: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +102,7 @@ impl HeadParser {
 
 impl From<cgi::Head> for UpstreamHead {
     fn from(head: cgi::Head) -> UpstreamHead {
-        let cgi::Head { kind, status, framing, fields } = head;
+        let cgi::Head { kind, status, framing, fields, repeats_type } = head;
         let is_local_redirect = kind == cgi::Kind::LocalRedirect;
         let (persistence, excess) = (Persistence::Close, Excess::Ignored);
         UpstreamHead {
@@ -112,13 +114,14 @@ impl From<cgi::Head> for UpstreamHead {
             excess,
             upgrade: None,
             trailer: None,
+            repeats_type,
         }
     }
 }
 
 impl From<http::Head> for UpstreamHead {
     fn from(head: http::Head) -> UpstreamHead {
-        let http::Head { status, framing, persistence, fields, upgrade, trailer } = head;
+        let http::Head { status, framing, persistence, fields, upgrade, trailer, repeats_type } = head;
         UpstreamHead {
             status,
             framing,
@@ -128,6 +131,7 @@ impl From<http::Head> for UpstreamHead {
             excess: Excess::Malformed,
             upgrade,
             trailer,
+            repeats_type,
         }
     }
 }

@@ -71,7 +71,7 @@ pub fn response<'a>(
         Cow::Borrowed(output) => Cow::Borrowed(&output[used..]),
         Cow::Owned(mut output) => Cow::Owned(output.split_off(used)),
     };
-    (is_whole(&head, received) && !head.is_local_redirect).then_some(WholeResponse {
+    (is_whole(&head, received) && !head.is_local_redirect && !head.repeats_type).then_some(WholeResponse {
         head,
         content,
         persistence: head::Persistence::KeepAlive,

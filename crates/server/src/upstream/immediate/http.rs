@@ -31,7 +31,7 @@ pub fn write(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>, out:
 pub fn response(section: FieldSection, received: &[u8]) -> Option<WholeResponse<'_>> {
     let Step::Head(head, used) = HeadParser::http_over(section).receive(received) else { return None };
     let content = &received[used..];
-    is_whole(&head, content.len()).then_some(WholeResponse {
+    (is_whole(&head, content.len()) && !head.repeats_type).then_some(WholeResponse {
         persistence: head.persistence,
         head,
         content: Cow::Borrowed(content),
