@@ -195,11 +195,11 @@ pub fn weight(value: &[u8]) -> Option<u16> {
 /// Parses `1*DIGIT`, as in `Content-Length` and ranges. A number beyond 64 bits becomes `u64::MAX`; see also
 /// `exact_digits`.
 pub fn digits(bytes: &[u8]) -> Option<u64> {
-    if bytes.is_empty() || !bytes.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let times_ten = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
-    Some(bytes.iter().fold(0, times_ten))
+    let append = |number: u64, digit: &u8| match digit {
+        b'0'..=b'9' => Some(number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
+        _ => None,
+    };
+    bytes.iter().try_fold(0, append).filter(|_| !bytes.is_empty())
 }
 
 /// As `digits`, but `None` for a number beyond 64 bits.

@@ -94,6 +94,10 @@ impl KnownFields {
         KnownFields(self.0 | 1 << field as u32)
     }
 
+    pub const fn union(self, others: KnownFields) -> KnownFields {
+        KnownFields(self.0 | others.0)
+    }
+
     pub const fn without(self, others: KnownFields) -> KnownFields {
         KnownFields(self.0 & !others.0)
     }

@@ -4,7 +4,6 @@
 //! last and stops at the first broken rule, so the result does not depend on the parts. Knows nothing of statuses.
 
 use std::fmt;
-use std::ops::Range;
 
 use crate::fields::{digits, is_name, text_len, token_len, trim_ows};
 use crate::framing::{self, Framing, FramingError};
@@ -64,11 +63,15 @@ pub enum Progress {
 /// Fields in the order of their lines. A name is a token; a value has no control character except HTAB.
 #[derive(Debug, Clone, Default)]
 pub struct FieldSection {
-    /// The lines. One that `read_whole_fields` has read is followed by its CRLF.
+    /// The lines. A plain one is followed by its CRLF.
     bytes: Vec<u8>,
     lines: Vec<FieldLine>,
-    /// Of all lines.
+    /// Of all lines that are not removed.
     known: KnownFields,
+    /// Those of `known` with more than one line.
+    repeated: KnownFields,
+    /// Their lines stay, and are passed over.
+    removed: KnownFields,
 }
 
 /// A line of a field section, with the kind of its field.
@@ -88,6 +91,16 @@ struct FieldLine {
     colon: u32,
     /// Of the value, without the spaces around it.
     value: (u32, u32),
+    known: Option<KnownField>,
+    /// Its bytes are `Name: value` and CRLF.
+    is_plain: bool,
+}
+
+/// A line of the form `Name: value` and CRLF, as nearly all are: text without HTAB, and no other space around the value.
+struct PlainLine {
+    colon: usize,
+    /// Bytes without CRLF.
+    length: usize,
     known: Option<KnownField>,
 }
 
@@ -182,32 +195,23 @@ impl HeadLines {
         Some(if text.is_empty() { Progress::End } else { Progress::Line })
     }
 
-    /// Reads whole lines of plain text (no HTAB, ended by CRLF) as fields, and copies them all at once. `read_line`
-    /// reads the first other line.
-    pub fn read_whole_fields(&mut self, input: &mut &[u8]) {
+    /// Reads plain lines that are whole as fields, and copies them all at once. `read_line` reads the first other line.
+    pub fn read_plain_fields(&mut self, input: &mut &[u8]) {
         if self.state != LineState::Start {
             return;
         }
         let (bytes, before, mut at) = (*input, self.section.bytes.len(), 0);
-        while self.section.lines.len() < self.limits.fields {
-            let line = &bytes[at..];
-            let colon = token_len(line);
-            let Some((b':', behind)) = line[colon..].split_first() else { break };
-            let text = text_len(behind);
-            let length = colon + b":".len() + text;
-            let size = self.size + length + b"\r\n".len();
-            let is_usual = colon > 0
-                && behind[text..].starts_with(b"\r\n")
-                && length <= self.limits.line
-                && size <= self.limits.head;
-            if !is_usual {
-                break;
-            }
-            self.section.push(FieldLine::of(before + at, &line[..length], colon));
-            self.size = size;
+        let room = self.limits.head.saturating_sub(self.size);
+        while self.section.lines.len() < self.limits.fields
+            && let Some(line) = PlainLine::first(&bytes[at..])
+            && line.length <= self.limits.line
+            && at + line.size() <= room
+        {
+            self.section.push(line.at(before + at));
             self.count += 1;
-            at += length + b"\r\n".len();
+            at += line.size();
         }
+        self.size += at;
         self.section.bytes.extend_from_slice(&bytes[..at]);
         self.start = self.section.bytes.len();
         *input = &bytes[at..];
@@ -315,8 +319,9 @@ impl HeadLines {
 
     /// Takes the fields of an interim response. Its bytes count towards the limit of the head.
     pub fn take_interim(&mut self) -> FieldSection {
-        let next = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
-        std::mem::replace(self, next).into_section()
+        let section = self.take_section();
+        *self = HeadLines { size: self.size, ..HeadLines::new(self.limits) };
+        section
     }
 
     /// The fields so far, with those of one connection.
@@ -324,8 +329,9 @@ impl HeadLines {
         &self.section
     }
 
-    pub fn into_section(self) -> FieldSection {
-        self.section
+    /// Takes the fields. The lines that follow are another head.
+    pub fn take_section(&mut self) -> FieldSection {
+        std::mem::take(&mut self.section)
     }
 
     /// The rule that the end of the input breaks.
@@ -358,12 +364,18 @@ impl FieldSection {
     fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();
-        self.known = KnownFields::EMPTY;
+        (self.known, self.repeated, self.removed) =
+            (KnownFields::EMPTY, KnownFields::EMPTY, KnownFields::EMPTY);
     }
 
     #[inline]
     fn push(&mut self, line: FieldLine) {
-        self.known = line.known.into_iter().fold(self.known, KnownFields::with);
+        if let Some(known) = line.known {
+            match self.known.has(known) {
+                true => self.repeated = self.repeated.with(known),
+                false => self.known = self.known.with(known),
+            }
+        }
         self.lines.push(line);
     }
 
@@ -374,15 +386,15 @@ impl FieldSection {
 
     /// All fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> + Clone {
-        self.lines.iter().map(|line| line.field(&self.bytes))
+        self.lines().map(ReceivedLine::field)
     }
 
     pub fn len(&self) -> usize {
-        self.lines.len()
+        self.lines().count()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines().next().is_none()
     }
 
     /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
@@ -397,44 +409,47 @@ impl FieldSection {
 
     /// The lines in order.
     pub fn lines(&self) -> impl Iterator<Item = ReceivedLine<'_>> + Clone {
-        self.lines.iter().map(|line| ReceivedLine { line, bytes: &self.bytes })
+        self.lines_without(KnownFields::EMPTY)
     }
 
     /// The lines of all fields but those of `without`.
     pub fn lines_without(&self, without: KnownFields) -> impl Iterator<Item = ReceivedLine<'_>> + Clone {
-        self.lines().filter(move |line| !line.known().is_some_and(|known| without.has(known)))
+        let without = self.removed.union(without);
+        let lines = self.lines.iter().filter(move |line| !line.is_of(without));
+        lines.map(|line| ReceivedLine { line, bytes: &self.bytes })
     }
 
     /// Appends the lines of all fields but those of `without`.
     pub fn write(&self, without: KnownFields, out: &mut Vec<u8>) {
-        // Lines that stay as they were received and follow one another are copied together.
-        let mut pending = 0..0;
-        for line in &self.lines {
-            if line.known.is_some_and(|known| without.has(known)) {
-                continue;
+        let without = self.removed.union(without);
+        // Plain lines that follow one another are copied together.
+        let mut plain = 0..0;
+        for line in self.lines.iter().filter(|line| !line.is_of(without)) {
+            let start = line.start as usize;
+            if !line.is_plain || start != plain.end {
+                out.extend_from_slice(&self.bytes[plain]);
+                plain = start..start;
             }
-            match line.as_received(&self.bytes) {
-                Some(received) if received.start == pending.end => pending.end = received.end,
-                received => {
-                    out.extend_from_slice(&self.bytes[std::mem::take(&mut pending)]);
-                    match received {
-                        Some(received) => pending = received,
-                        None => {
-                            let Field { name, value } = line.field(&self.bytes);
-                            field_line(name, value, out);
-                        }
-                    }
+            match line.is_plain {
+                true => plain.end = line.value.1 as usize + b"\r\n".len(),
+                false => {
+                    let Field { name, value } = line.field(&self.bytes);
+                    field_line(name, value, out);
                 }
             }
         }
-        out.extend_from_slice(&self.bytes[pending]);
+        out.extend_from_slice(&self.bytes[plain]);
     }
 
     /// The values of all fields of this kind, in order.
     pub fn values_of(&self, known: KnownField) -> impl Iterator<Item = &[u8]> + Clone {
-        // Most heads have few of them.
-        let lines = if self.known.has(known) { &self.lines[..] } else { &[] };
-        lines.iter().filter(move |line| line.known == Some(known)).map(|line| line.field(&self.bytes).value)
+        let most = match (self.known.has(known), self.repeated.has(known)) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => usize::MAX,
+        };
+        let lines = self.lines.iter().filter(move |line| line.known == Some(known)).take(most);
+        lines.map(|line| line.field(&self.bytes).value)
     }
 
     /// The known fields that are in it.
@@ -444,15 +459,23 @@ impl FieldSection {
 
     /// The index and the value of the only field of this kind. Errors: the index of a second one.
     pub fn single(&self, known: KnownField) -> Result<Option<(usize, &[u8])>, usize> {
+        if let Some(second) = self.second(known) {
+            return Err(second);
+        }
         if !self.known.has(known) {
             return Ok(None);
         }
-        let mut lines = self.lines.iter().enumerate().filter(|(_, line)| line.known == Some(known));
-        let first = lines.next();
-        match lines.next() {
-            Some((at, _)) => Err(at),
-            None => Ok(first.map(|(at, line)| (at, line.field(&self.bytes).value))),
+        let first = self.lines.iter().enumerate().find(|(_, line)| line.known == Some(known));
+        Ok(first.map(|(at, line)| (at, line.field(&self.bytes).value)))
+    }
+
+    /// The index of the second field of this kind.
+    pub fn second(&self, known: KnownField) -> Option<usize> {
+        if !self.repeated.has(known) {
+            return None;
         }
+        let mut lines = self.lines.iter().enumerate().filter(|(_, line)| line.known == Some(known));
+        lines.nth(1).map(|(at, _)| at)
     }
 
     /// The framing that these fields announce. A length may have leading zeros, which programs print with a fixed
@@ -471,10 +494,7 @@ impl FieldSection {
 
     /// Removes the fields `NOT_PASSED_ON`.
     pub fn remove_not_passed_on(&mut self) {
-        if self.known.has_any_of(NOT_PASSED_ON) {
-            self.lines.retain(|line| !line.known.is_some_and(|known| NOT_PASSED_ON.has(known)));
-            self.known = self.known.without(NOT_PASSED_ON);
-        }
+        self.remove(NOT_PASSED_ON);
     }
 
     /// Removes the fields `NOT_PASSED_ON`, and those that `Connection` names (RFC 9110 §7.6.1). Returns what its options
@@ -490,23 +510,25 @@ impl FieldSection {
         let options: Vec<Vec<u8>> = options.map(<[u8]>::to_vec).collect();
         if !options.is_empty() {
             let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
-            self.retain(|line, bytes| !is_option(line.field(bytes).name));
+            self.lines.retain(|line| !is_option(line.field(&self.bytes).name));
+            self.known = self.lines().filter_map(ReceivedLine::known).collect();
         }
         self.remove_not_passed_on();
         if closes { Persistence::Close } else { Persistence::KeepAlive }
     }
 
-    /// Removes all fields of this kind.
-    pub fn remove(&mut self, known: KnownField) {
-        self.retain(|line, _| line.known != Some(known));
+    /// Removes all fields of these kinds.
+    pub fn remove(&mut self, fields: KnownFields) {
+        self.removed = self.removed.union(fields);
+        self.known = self.known.without(fields);
     }
 
     /// Removes all fields of this kind but the last. `false`: there were no others.
     pub fn keep_last(&mut self, known: KnownField) -> bool {
-        let mut others = self.values_of(known).count().saturating_sub(1);
-        if others == 0 {
+        if !self.repeated.has(known) {
             return false;
         }
+        let mut others = self.values_of(known).count().saturating_sub(1);
         self.lines.retain(|line| {
             let is_other = others > 0 && line.known == Some(known);
             others -= usize::from(is_other);
@@ -514,38 +536,27 @@ impl FieldSection {
         });
         true
     }
-
-    fn retain(&mut self, keeps: impl Fn(&FieldLine, &[u8]) -> bool) {
-        self.lines.retain(|line| keeps(line, &self.bytes));
-        self.known = self.lines.iter().filter_map(|line| line.known).collect();
-    }
 }
 
 impl FieldLine {
     /// `line`, without its end, is at `start` in its section, and its name ends at `colon`. The limit of a head keeps
     /// all positions within 32 bits.
-    #[inline]
     fn of(start: usize, line: &[u8], colon: usize) -> FieldLine {
         let behind = &line[colon + 1..];
-        // The line has no other control characters than HTAB.
-        let is_shown = |byte: &u8| *byte > b' ';
-        let (spaces, value) = match behind {
-            // Nearly all lines: one space, and a value that neither begins nor ends with one.
-            [b' ', value @ ..] if value.first().is_none_or(is_shown) && value.last().is_none_or(is_shown) => {
-                (1, value.len())
-            }
-            _ => {
-                let spaces = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-                (spaces, trim_ows(&behind[spaces..]).len())
-            }
-        };
+        let spaces = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let value = trim_ows(&behind[spaces..]).len();
         let from = start + colon + 1 + spaces;
         FieldLine {
             start: start as u32,
             colon: (start + colon) as u32,
             value: (from as u32, (from + value) as u32),
             known: KnownField::of(&line[..colon]),
+            is_plain: false,
         }
+    }
+
+    fn is_of(&self, fields: KnownFields) -> bool {
+        self.known.is_some_and(|known| fields.has(known))
     }
 
     fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
@@ -553,14 +564,41 @@ impl FieldLine {
         let name = &bytes[self.start as usize..self.colon as usize];
         Field { name, value: &bytes[start as usize..end as usize] }
     }
+}
 
-    /// The bytes of the line. `None`: they are not `Name: value` and CRLF.
+impl PlainLine {
+    /// The first line of the input. `None`: it is another one, or not whole.
     #[inline]
-    fn as_received(&self, bytes: &[u8]) -> Option<Range<usize>> {
-        let &FieldLine { start, colon, value: (value, end), .. } = self;
-        let line = start as usize..end as usize + b"\r\n".len();
-        let is_spaced = value == colon + 2 && bytes[colon as usize + 1] == b' ';
-        (is_spaced && bytes.get(end as usize..line.end) == Some(b"\r\n")).then_some(line)
+    fn first(input: &[u8]) -> Option<PlainLine> {
+        let colon = token_len(input);
+        let (name, behind) = input.split_at(colon);
+        let value = behind.strip_prefix(b": ").filter(|_| colon > 0)?;
+        let text = text_len(value);
+        let (value, behind) = value.split_at(text);
+        // The value has no other space than this.
+        let is_shown = |byte: Option<&u8>| byte != Some(&b' ');
+        let is_plain =
+            behind.first_chunk() == Some(b"\r\n") && is_shown(value.first()) && is_shown(value.last());
+        let length = colon + b": ".len() + text;
+        is_plain.then(|| PlainLine { colon, length, known: KnownField::of(name) })
+    }
+
+    /// Bytes with its end.
+    fn size(&self) -> usize {
+        self.length + b"\r\n".len()
+    }
+
+    /// The line at `start` of its section. The limit of a head keeps all positions within 32 bits.
+    fn at(&self, start: usize) -> FieldLine {
+        let PlainLine { colon, length, known } = *self;
+        let value = (start + colon + b": ".len()) as u32;
+        FieldLine {
+            start: start as u32,
+            colon: (start + colon) as u32,
+            value: (value, (start + length) as u32),
+            known,
+            is_plain: true,
+        }
     }
 }
 

@@ -93,7 +93,7 @@ impl Parser {
         // Bounded: each pass takes at least a byte.
         loop {
             if !self.lines.is_first_line() {
-                self.lines.read_whole_fields(&mut rest);
+                self.lines.read_plain_fields(&mut rest);
             }
             let result = match self.lines.read_line(&mut rest) {
                 Ok(Progress::NeedMore) => return Step::More(self),
@@ -146,21 +146,24 @@ impl Parser {
         Ok(Interim { status, fields })
     }
 
-    fn finish(self) -> Result<Head, ResponseError> {
+    fn finish(&mut self) -> Result<Head, ResponseError> {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
         let (version, code) = self.status_line.ok_or_else(|| whole(LineError::StatusLine))?;
         if code == Status::SWITCHING_PROTOCOLS.code() {
             return self.finish_switch(version);
         }
         let status = final_status(code).map_err(whole)?;
-        self.lines.section().single(KnownField::Location).map_err(|second| ResponseError {
-            cause: LineError::Twice,
-            position: self.lines.position_of_field(second),
-        })?;
-        let mut fields = self.lines.into_section();
+        if let Some(second) = self.lines.section().second(KnownField::Location) {
+            let position = self.lines.position_of_field(second);
+            return Err(ResponseError { cause: LineError::Twice, position });
+        }
+        let mut fields = self.lines.take_section();
         let repeats_type = fields.keep_last(KnownField::ContentType);
         let framing = fields.framing(version).map_err(|error| whole(LineError::Framing(error)))?;
-        let trailer = trailers::announced(fields.values_of(KnownField::Trailer), |_| false);
+        let trailer = match fields.known_fields().has(KnownField::Trailer) {
+            true => trailers::announced(fields.values_of(KnownField::Trailer), |_| false),
+            false => None,
+        };
         let persistence = match (version, fields.remove_hop_by_hop()) {
             (Version::Http10, _) | (_, Persistence::Close) => Persistence::Close,
             _ => self.persistence,
@@ -169,10 +172,10 @@ impl Parser {
     }
 
     /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
-    fn finish_switch(self, version: Version) -> Result<Head, ResponseError> {
+    fn finish_switch(&mut self, version: Version) -> Result<Head, ResponseError> {
         let whole = |cause| ResponseError { cause, position: Position::new(1, b"") };
         let may_switch = self.may_switch;
-        let mut fields = self.lines.into_section();
+        let mut fields = self.lines.take_section();
         let framing = fields.framing(Version::Http11).map_err(|error| whole(LineError::Framing(error)))?;
         let upgrade = fields.single(KnownField::Upgrade).ok().flatten();
         let upgrade = upgrade.and_then(|(_, name)| String::from_utf8(name.to_vec()).ok());

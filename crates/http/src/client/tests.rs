@@ -194,7 +194,7 @@ proptest! {
 
     #[test]
     fn writes_each_field_as_a_line(
-        fields in prop::collection::vec("(Location|Date|[A-Za-z-]{1,20}):[ \t]{0,2}[ -~\t]{0,20}\r?\n", 0..9),
+        fields in prop::collection::vec("(Location|Date|Upgrade|[A-Za-z-]{1,20}):[ \t]{0,2}[ -~\t]{0,20}\r?\n", 0..9),
         at in any::<prop::sample::Index>(),
     ) {
         let input = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.concat()).into_bytes();

@@ -9,7 +9,7 @@ use taipan_http::client::lines::{
 use taipan_http::fields::target_len;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Version};
-use taipan_http::known::KnownField;
+use taipan_http::known::{KnownField, KnownFields};
 use taipan_http::status::Status;
 
 pub use taipan_http::client::lines::Limits;
@@ -134,20 +134,20 @@ impl Parser {
         Ok(())
     }
 
-    fn finish(self) -> Result<Head, ResponseError> {
+    fn finish(&mut self) -> Result<Head, ResponseError> {
         let result = self.interpret().map_err(|(cause, field)| {
             let position =
                 field.map_or_else(|| Position::new(1, b""), |field| self.lines.position_of_field(field));
             ResponseError { cause, position }
         });
         let (kind, status, framing) = result?;
-        let mut fields = self.lines.into_section();
+        let mut fields = self.lines.take_section();
         match self.status_line {
             // What it says of a connection means nothing here.
             Some(_) => _ = fields.remove_hop_by_hop(),
             None => fields.remove_not_passed_on(),
         }
-        fields.remove(KnownField::Status);
+        fields.remove(KnownFields::EMPTY.with(KnownField::Status));
         let repeats_type = fields.keep_last(KnownField::ContentType);
         Ok(Head { kind, status, framing, fields, repeats_type })
     }
