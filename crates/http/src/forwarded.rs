@@ -68,17 +68,18 @@ pub struct Origin<'a> {
 /// predicate of names in lower case.
 pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     let &Origin { client, scheme, host } = origin;
+    let is_ipv6 = client.is_some_and(|client| client.to_canonical().is_ipv6());
     let client = client.map(ip_text);
-    let scheme = scheme.as_str().as_bytes();
     if let Some(client) = client.filter(|_| !replaced(b"x-forwarded-for")) {
         out.extend_from_slice(b"X-Forwarded-For: ");
         out.extend_from_slice(client.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
     if !replaced(b"x-forwarded-proto") {
-        out.extend_from_slice(b"X-Forwarded-Proto: ");
-        out.extend_from_slice(scheme);
-        out.extend_from_slice(b"\r\n");
+        match scheme {
+            Scheme::Http => out.extend_from_slice(b"X-Forwarded-Proto: http\r\n"),
+            Scheme::Https => out.extend_from_slice(b"X-Forwarded-Proto: https\r\n"),
+        }
     }
     if !replaced(b"x-forwarded-host") {
         out.extend_from_slice(b"X-Forwarded-Host: ");
@@ -90,7 +91,7 @@ pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Ve
         out.extend_from_slice(b"Forwarded: for=");
         match &client {
             None => out.extend_from_slice(b"unknown"),
-            Some(client) if client.contains(':') => {
+            Some(client) if is_ipv6 => {
                 out.extend_from_slice(b"\"[");
                 out.extend_from_slice(client.as_bytes());
                 out.extend_from_slice(b"]\"");
@@ -99,9 +100,10 @@ pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Ve
         }
         out.extend_from_slice(b";host=\"");
         out.extend_from_slice(host);
-        out.extend_from_slice(b"\";proto=");
-        out.extend_from_slice(scheme);
-        out.extend_from_slice(b"\r\n");
+        match scheme {
+            Scheme::Http => out.extend_from_slice(b"\";proto=http\r\n"),
+            Scheme::Https => out.extend_from_slice(b"\";proto=https\r\n"),
+        }
     }
 }
 

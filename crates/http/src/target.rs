@@ -355,7 +355,7 @@ fn without_parameters(segment: &str) -> &str {
 /// Whether a segment of a raw path is a dot segment to a program that removes what follows a `;`, as `..;x`. To others
 /// it is not, so no path means the same to both.
 pub fn has_dots_with_parameters(path: &str) -> bool {
-    path.contains([';', '%'])
+    path.bytes().any(|byte| matches!(byte, b';' | b'%'))
         && path.split('/').any(|segment| {
             let name = without_parameters(segment);
             name.len() < segment.len() && matches!(dots(name), Some(1 | 2))

@@ -110,7 +110,7 @@ impl OwnedHead {
     /// The head with these `fields`, which are those of `fields()`. `None`: it is empty.
     pub fn head<'h>(&'h self, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
         let (token, raw_target) = self.line.split_at(self.token);
-        let mark = raw_target.find('?').unwrap_or(raw_target.len());
+        let mark = raw_target.bytes().position(|byte| byte == b'?').unwrap_or(raw_target.len());
         let target = Target::of_valid_bytes(self.facts.method, raw_target, mark).ok()?;
         Some(Head { token, raw_target, target, authority: self.authority(), fields, ..self.facts })
     }
