@@ -188,16 +188,20 @@ impl PooledConnection {
     /// Gives the connection back to the pool. It has had no request since it was taken, or the last one has ended.
     pub fn release(self: Box<Self>) {
         let pool = self.pool.clone();
+        let is_awaited = pool.waiting() > 0;
         // If no request waits for a connection, this one is checked when it is used again.
-        if self.is_spent() || pool.waiting() > 0 && !self.is_open(Check::Socket) {
+        if self.is_spent() || is_awaited && !self.is_open(Check::Socket) {
             return;
         }
-        let is_ours = pool.waiting() > 0 && self.leased.elapsed() < FAIR_SHARE;
+        let is_ours = is_awaited && self.leased.elapsed() < FAIR_SHARE;
         if !is_ours && pool.is_recalled(self.endpoint()) {
             pool.recalled.take();
             return;
         }
-        let grant = pool.acquisitions.borrow_mut().take_first(self.endpoint());
+        let grant = match is_awaited {
+            true => pool.acquisitions.borrow_mut().take_first(self.endpoint()),
+            false => None,
+        };
         pool.give(self, grant);
     }
 

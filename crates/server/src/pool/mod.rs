@@ -36,7 +36,6 @@ mod session;
 mod stream;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -103,7 +102,7 @@ pub struct Pool {
     /// Requests that two endpoints have.
     hedges: Cell<usize>,
     /// Endpoints that take no further request.
-    retired: RefCell<VecDeque<EndpointId>>,
+    retired: RefCell<Vec<EndpointId>>,
     /// `None`: connections are not encrypted, or are not to be made.
     tls: Option<ClientTls>,
     offer: Offer,
@@ -480,9 +479,9 @@ impl Pool {
             PoolEvent::Retire { endpoint } => {
                 self.close_idle(endpoint);
                 let mut retired = self.retired.borrow_mut();
-                retired.push_back(endpoint);
+                retired.push(endpoint);
                 if retired.len() > MAX_RETIRED {
-                    retired.pop_front();
+                    retired.remove(0);
                 }
                 drop(retired);
                 self.retire_http2(Http2Connection::is_spent);
@@ -517,7 +516,8 @@ impl Pool {
         self.on_fewer_waiting();
         let Some(grant) = grant else {
             // The requests that wait may have tried this endpoint. If there is no other, the pool gives them this one.
-            let is_avoided = self.acquisitions.borrow().is_avoided(connection.endpoint());
+            let is_avoided =
+                self.waiting() > 0 && self.acquisitions.borrow().is_avoided(connection.endpoint());
             return if is_avoided { drop(connection) } else { self.keep(connection) };
         };
         if let Err(Ok(Checkout::Exclusive(connection))) = grant.send(Ok(Checkout::Exclusive(connection))) {
