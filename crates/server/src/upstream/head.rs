@@ -51,21 +51,11 @@ pub enum Step {
 
 impl HeadParser {
     pub fn cgi() -> HeadParser {
-        HeadParser::cgi_over(FieldSection::default())
+        HeadParser::Cgi(cgi::Parser::new(Limits::default()))
     }
 
     pub fn http() -> HeadParser {
-        HeadParser::http_over(FieldSection::default())
-    }
-
-    /// As `cgi`, in the memory of a section that is not needed any more.
-    pub fn cgi_over(section: FieldSection) -> HeadParser {
-        HeadParser::Cgi(cgi::Parser::over(section, Limits::default()))
-    }
-
-    /// As `http`, in the memory of a section that is not needed any more.
-    pub fn http_over(section: FieldSection) -> HeadParser {
-        HeadParser::Http(http::Parser::over(section, Limits::default()))
+        HeadParser::Http(http::Parser::new(Limits::default()))
     }
 
     /// For the response to a request with `Upgrade`.

@@ -187,7 +187,7 @@ impl SentRequest {
             began,
             trace,
             running,
-            timer: None,
+            timer: timer(upstream),
         });
         Some(SentRequest { upstreams: upstreams.clone(), key })
     }
@@ -273,7 +273,7 @@ impl Outstanding {
         let ResponseBuffers { space, head, section } = scratch.response_buffers();
         let Poll::Ready(received) = connection.stream.poll_read(cx, space) else {
             drop(scratch);
-            return self.poll_deadline(&upstreams.services, cx).map(|()| None);
+            return self.poll_deadline(cx).map(|()| None);
         };
         // Where there is an error, the driver meets the end: a response that has not begun.
         let received = &space[..received.unwrap_or(0)];
@@ -296,17 +296,12 @@ impl Outstanding {
         Poll::Ready(Some(RoutedResponse { response, host: self.host, route: self.route }))
     }
 
-    /// Ready when a timeout or a second endpoint is due, which is for the driver. There is a timer only if that may be
-    /// before the caller stops polling.
-    fn poll_deadline(&mut self, services: &Services, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(upstream) = self.upstream(services) else { return Poll::Ready(()) };
-        let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
-        let wait = upstream.first_byte.min(upstream.total).min(hedge_after);
-        if wait > 3 * clock::TICK {
-            return Poll::Pending;
+    /// Ready when something is due that is for the driver.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.timer {
+            None => Poll::Pending,
+            Some(timer) => timer.as_mut().poll(cx),
         }
-        // Begun by the first poll, right after the request was sent.
-        self.timer.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(cx)
     }
 
     fn upstream<'a>(&self, services: &'a Services) -> Option<&'a Upstream> {
@@ -384,6 +379,14 @@ impl Drop for Outstanding {
             connection.close();
         }
     }
+}
+
+/// Until the first timeout of a request, or until a second endpoint gets it. `None`: not before the caller of
+/// `poll_receive` stops polling.
+fn timer(upstream: &Upstream) -> Option<Pin<Box<Sleep>>> {
+    let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
+    let due = upstream.first_byte.min(upstream.total).min(hedge_after);
+    (due <= 3 * clock::TICK).then(|| Box::pin(sleep(due)))
 }
 
 /// Appends the whole request. `None`: it cannot be sent.

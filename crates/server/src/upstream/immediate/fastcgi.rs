@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use script::fastcgi::client::Client;
 use script::fastcgi::{Persistence, RequestId, Role};
+use script::response::{Limits, Parser, Step};
 use site::forwarding::Spelling;
 use site::memory;
 use site::model::Script;
@@ -17,7 +18,7 @@ use super::{Outgoing, WholeResponse};
 use crate::pool::PooledConnection;
 use crate::request::ConnectionInfo;
 use crate::services::Services;
-use crate::upstream::head::{HeadParser, Step, UpstreamHead};
+use crate::upstream::head::UpstreamHead;
 use crate::upstream::request::{Form, Handler, HandlerKind};
 
 /// Whether a request needs only a connection of its own. Only the driver knows the variables of TLS.
@@ -63,7 +64,10 @@ pub fn response<'a>(
     received: &'a [u8],
 ) -> Option<WholeResponse<'a>> {
     let output = connection.fastcgi.as_ref()?.whole(id, received)?;
-    let Step::Head(head, used) = HeadParser::cgi_over(section).receive(&output) else { return None };
+    let Step::Head(head, used) = Parser::over(section, Limits::default()).receive(&output) else {
+        return None;
+    };
+    let head = UpstreamHead::from(head);
     let received = output.len() - used;
     let content = match output {
         // A script may write content all the same.

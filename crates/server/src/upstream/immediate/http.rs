@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use site::forwarding::Spelling;
 use site::model::Script;
 use site::upstream::Upstream;
-use taipan_http::client::lines::FieldSection;
+use taipan_http::client::lines::{FieldSection, Limits};
+use taipan_http::client::{Head as ResponseHead, Parser, Step};
 use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 
 use super::{Outgoing, WholeResponse};
-use crate::upstream::head::{HeadParser, Step, UpstreamHead};
 use crate::upstream::http::{self, Next};
 use crate::upstream::upgrade::Upgrade;
 
@@ -29,17 +29,19 @@ pub fn write(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>, out:
 
 /// `None`: this is not all of a response. Its fields have the memory of `section`.
 pub fn response(section: FieldSection, received: &[u8]) -> Option<WholeResponse<'_>> {
-    let Step::Head(head, used) = HeadParser::http_over(section).receive(received) else { return None };
+    let Step::Head(head, used) = Parser::over(section, Limits::default()).receive(received) else {
+        return None;
+    };
     let content = &received[used..];
-    (is_whole(&head, content.len()) && !head.repeats_type).then_some(WholeResponse {
+    (is_whole(&head, content.len()) && !head.repeats_type).then(|| WholeResponse {
         persistence: head.persistence,
-        head,
+        head: head.into(),
         content: Cow::Borrowed(content),
     })
 }
 
 /// Whether the `received` bytes of a body are all of it.
-fn is_whole(head: &UpstreamHead, received: usize) -> bool {
+fn is_whole(head: &ResponseHead, received: usize) -> bool {
     match head.framing {
         Framing::Sized(bytes) if head.status.allows_body() => received as u64 == bytes,
         framing => !head.status.allows_body() && !framing.has_body() && received == 0,
