@@ -2,7 +2,7 @@
 //! Knows nothing of routes and connections.
 
 use crate::fields::{is_name, trim_ows};
-use crate::head::{Head, Version};
+use crate::head::{Head, Names, Version};
 use crate::known::NOT_PASSED_ON_IN_REQUESTS;
 use crate::write::field_line;
 
@@ -25,9 +25,14 @@ pub fn write_line(method: &str, path: &str, query: Option<&str>, host: &[u8], ou
 /// §5.1).
 pub fn write_fields(head: &Head<'_>, passes: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     let is_own = |name: &[u8]| NOT_PASSED_ON_IN_REQUESTS.has_name(name);
-    let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
     // Empty for most clients, so that it needs no memory.
-    let options: Vec<&[u8]> = options.map(trim_ows).filter(|option| !is_own(option)).collect();
+    let options: Vec<&[u8]> = match head.names.contains(Names::CONNECTION) {
+        true => {
+            let options = head.values("connection").flat_map(|value| value.split(|byte| *byte == b','));
+            options.map(trim_ows).filter(|option| !is_own(option)).collect()
+        }
+        false => Vec::new(),
+    };
     let is_option = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
     let is_replaced = |name: &[u8]| head.is_early && is_name(name, "early-data");
     for field in head.fields {
