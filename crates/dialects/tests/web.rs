@@ -3449,3 +3449,33 @@ fn an_else_of_lighttpd_is_for_other_paths() {
         ],
     );
 }
+
+/// Rules of files and locations have no paths to begin at. What they reject is not open.
+#[test]
+fn rewrites_of_apache_in_files_and_locations_are_not_left_out() {
+    let text = |section: &str, rules: &str| {
+        let end = section.split_whitespace().next().unwrap_or_default();
+        format!("DocumentRoot /srv\n<{section}>\nRewriteEngine on\n{rules}\n</{end}>\n")
+    };
+    let denied = |path: &'static str| [path, "[[host.route.rule]]", "then = \"deny\""];
+    for (section, path) in [
+        ("Location /a", "path = \"/a/\""),
+        ("LocationMatch \"^/a/.*x$\"", "path = \"/a/**x\""),
+        ("Files a.bak", "path = \"/**/a.bak\""),
+        ("FilesMatch \"\\.bak$\"", "path = \"*.bak\""),
+    ] {
+        check(Web::Apache, &[(&text(section, "RewriteRule ^ - [F]"), &denied(path))]);
+        lacks(
+            Web::Apache,
+            &[(&text(section, "RewriteEngine off\nRewriteRule ^ - [F]"), &["then = \"deny\""])],
+        );
+        for rules in [
+            "RewriteCond %{HTTP_USER_AGENT} bot\nRewriteRule ^ - [F]",
+            "RewriteRule ^x - [F]",
+            "RewriteRule ^ - [G]",
+            "RewriteRule ^(.*)$ /b/$1",
+        ] {
+            refuse(Web::Apache, &[(&text(section, rules), 3 + rules.lines().count() as u32, "rewriterule")]);
+        }
+    }
+}

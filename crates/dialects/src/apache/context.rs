@@ -108,6 +108,19 @@ impl Context {
         context
     }
 
+    /// As `read`, for files or locations, whose rewrites have no paths to begin at: they may only deny everything.
+    pub fn read_without_rewrites(
+        children: &[Directive],
+        place: &Place,
+        reading: &Reading,
+        draft: &mut Draft,
+    ) -> Context {
+        let mut context = Context::read(children, place, reading, draft);
+        let rewrites = std::mem::take(&mut context.rewrites);
+        context.is_closed |= rewrites.reject(draft);
+        context
+    }
+
     /// This one over another. What it says itself counts.
     pub fn over(&self, outer: &Context) -> Context {
         let mut keys = self.keys.clone();
@@ -474,7 +487,7 @@ impl Context {
     }
 
     fn files(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
-        let inner = Context::read(directive.children(), &directive.place, reading, draft);
+        let inner = Context::read_without_rewrites(directive.children(), &directive.place, reading, draft);
         match paths::files(&directive.arguments, directive.name == "filesmatch") {
             Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
             None => {

@@ -138,7 +138,7 @@ impl<'s> Site<'s> {
             },
             "location" if first != "~" && !first.contains(['*', '?', '[']) => {
                 let children = without(directive.children(), is_located);
-                let context = Context::read(&children, place, &reading, draft);
+                let context = Context::read_without_rewrites(&children, place, &reading, draft);
                 let prefix = Paths::Prefix(paths::folder(first).to_owned());
                 self.locations.push((prefix, context, place.clone()));
                 self.located(directive, first, draft);
@@ -202,7 +202,7 @@ impl<'s> Site<'s> {
     }
 
     fn patterns(&mut self, patterns: Vec<String>, section: &Directive, reading: &Reading, draft: &mut Draft) {
-        let context = Context::read(section.children(), &section.place, reading, draft);
+        let context = Context::read_without_rewrites(section.children(), &section.place, reading, draft);
         let is_prefix = |pattern: &String| pattern.ends_with('/') && !pattern.contains(['*', '?']);
         let (prefixes, patterns): (Vec<String>, Vec<String>) = patterns.into_iter().partition(is_prefix);
         let prefixes = prefixes.iter().map(|prefix| Paths::Prefix(paths::folder(prefix).to_owned()));
@@ -214,7 +214,7 @@ impl<'s> Site<'s> {
     /// A section whose paths are not known. What it denies is denied everywhere.
     fn unknown(&mut self, section: &Directive, reading: &Reading, draft: &mut Draft) {
         draft.error(&section.place, unconverted(section), "write the paths, or patterns with *");
-        let context = Context::read(section.children(), &section.place, reading, draft);
+        let context = Context::read_without_rewrites(section.children(), &section.place, reading, draft);
         if context.has_access() && !context.is_granted() {
             self.server.close();
         }

@@ -81,6 +81,19 @@ impl Rewrites {
         all
     }
 
+    /// Reports the rules of a section in which none count here, unless they reject everything. Whether one rejects
+    /// something: the section is closed then.
+    pub fn reject(&self, draft: &mut Draft) -> bool {
+        let rules = || self.rules.iter().filter(|_| !self.is_off);
+        for Rule { conditions, rule } in rules() {
+            let is_everything = conditions.is_empty() && is_everything(rule.argument(0));
+            if !is_everything || rejection(rule) != Some(403) {
+                draft.error(&rule.place, unconverted(rule), "write it in the server, or in <Directory>");
+            }
+        }
+        rules().any(|Rule { rule, .. }| rejection(rule).is_some())
+    }
+
     /// `base` is the prefix of a folder, whose rules have paths without it. `None`: the rules of a server.
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         // `-f [OR]`, `-d`, and `^ - [L]`: the rules behind are for what is missing.
