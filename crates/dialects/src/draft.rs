@@ -1,6 +1,7 @@
 //! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
 //! their routes, and upstreams. Knows no dialect.
 
+mod handlers;
 mod ports;
 
 use std::borrow::Cow;
@@ -14,6 +15,8 @@ use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
 use crate::tree::Place;
 use crate::words;
+
+pub use handlers::with_ends;
 
 /// Routes of a host, and hosts.
 const MAX_ROUTES: usize = 1000;
@@ -44,20 +47,6 @@ pub const WAYS: [&str; 7] = ["return", "redirect", "rewrite", "respond", "monito
 const UPSTREAM: [&str; 7] = ["address", "command", "env", "processes", "protocol", "balance", "http2"];
 /// Keys of a route whose files are run.
 pub const HANDLERS: [&str; 3] = ["interpreter", "cgi", "application"];
-
-/// The paths of a pattern that have this end. `None`: they have none, or patterns cannot say it.
-pub fn with_end(pattern: &str, end: &str) -> Option<String> {
-    if pattern.ends_with('/') {
-        return None;
-    }
-    // The names that begin with a text, and what is below them.
-    let pattern =
-        pattern.strip_suffix("?*/**").map_or_else(|| pattern.to_owned(), |text| format!("{text}**"));
-    match pattern.ends_with('*') {
-        true => Some(pattern + end),
-        false => pattern.ends_with(end).then_some(pattern),
-    }
-}
 
 /// The keys of a section, each at most once, with the rules and limits that belong to it.
 #[derive(Debug, Clone, Default)]
@@ -329,41 +318,6 @@ impl Host {
             redirect.set(&place, "redirect", format!("{folder}$query"));
             redirect.set(&place, "status", status);
             self.routes.insert(at, redirect);
-            at += 1;
-        }
-    }
-
-    /// The first pattern alone counts here, where the other server runs a file by one section and has the settings of
-    /// another. So a pattern without a response takes what runs the files of a later pattern such as `*.php`, or stands
-    /// once more for those of its files that it runs.
-    pub fn share_handlers(&mut self) {
-        let mut at = 0;
-        while let Some(route) = self.routes.get(at) {
-            let shared = route.text("path").filter(|_| !route.responds() && !route.runs()).and_then(|path| {
-                let is_exact = !path.contains(['*', '?']) && !path.ends_with('/');
-                let later = if is_exact { &self.routes[..] } else { &self.routes[at + 1..] };
-                later.iter().filter(|other| other.runs()).find_map(|other| {
-                    let end =
-                        other.text("path")?.strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']))?;
-                    let both = with_end(path, end)?;
-                    Some((both, other.handler()))
-                })
-            });
-            if let Some((both, handler)) = shared {
-                let mut joined = self.routes[at].clone();
-                joined.replace(&handler);
-                joined.put(joined.line, "path", both.as_str().into(), None);
-                let is_same = self.routes[at].text("path") == Some(&both);
-                let is_there = self.routes.iter().any(|route| route.text("path") == Some(&both));
-                match (is_same, is_there) {
-                    (true, _) => self.routes[at] = joined,
-                    (false, true) => {}
-                    (false, false) => {
-                        self.routes.insert(at, joined);
-                        at += 1;
-                    }
-                }
-            }
             at += 1;
         }
     }

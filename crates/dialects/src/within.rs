@@ -8,7 +8,7 @@ use site::route::Pattern;
 
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_end};
+use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
 use crate::regex;
 use crate::tree::Place;
 
@@ -70,15 +70,21 @@ impl Scope {
 }
 
 impl Host {
-    /// Denies files that routes run, where the other server has no program for them: their source would be sent.
-    pub fn without_programs(&mut self, patterns: &[(String, Place)], draft: &mut Draft) {
+    /// Denies files that routes run in this way, where the other server has no program for them: their source would be
+    /// sent.
+    pub fn without_programs(
+        &mut self,
+        patterns: &[(String, Place)],
+        is_run: fn(&Scope) -> bool,
+        draft: &mut Draft,
+    ) {
         for (pattern, place) in patterns {
             if self.routes.len() > TOO_MANY_ROUTES {
                 return;
             }
-            let runs = self.routes.iter().filter(|route| route.runs());
+            let runs = self.routes.iter().filter(|route| is_run(route));
             let runs = runs.filter_map(|route| route.text("path").filter(|path| !path.ends_with('/')));
-            let both: BTreeSet<String> = runs.filter_map(|path| common(pattern, path)).collect();
+            let both: BTreeSet<String> = runs.flat_map(|path| common(pattern, path)).collect();
             for path in both {
                 let what = format!("no program runs {path}, so that it is denied");
                 draft.warn(place, what, "remove its route if the source may be sent");
@@ -223,18 +229,21 @@ pub fn covers(pattern: &str, path: &str) -> bool {
     path.zip(Pattern::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
 }
 
-/// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`. `None`: there are none.
-fn common(pattern: &str, runs: &str) -> Option<String> {
+/// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`.
+pub fn common(pattern: &str, runs: &str) -> Vec<String> {
     if runs.starts_with(pattern) {
-        return Some(runs.to_owned());
+        return vec![runs.to_owned()];
     }
-    let (begin, end) = (runs.split(['*', '?']).next()?, runs.rsplit(['*', '?']).next()?);
+    let begin = runs.split(['*', '?']).next().unwrap_or_default();
+    let end = runs.rsplit(['*', '?']).next().unwrap_or_default();
     let folder = begin.rfind('/').map_or("/", |at| &begin[..=at]);
     match pattern.ends_with('/') {
-        _ if end.contains('/') => None,
-        true if pattern.starts_with(folder) => regex::within(pattern, &format!("*{end}")),
-        true => None,
-        false => with_end(pattern, end),
+        _ if end.contains('/') => Vec::new(),
+        true if pattern.starts_with(folder) => {
+            regex::within(pattern, &format!("*{end}")).into_iter().collect()
+        }
+        true => Vec::new(),
+        false => with_ends(pattern, end),
     }
 }
 

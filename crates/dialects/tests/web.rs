@@ -3479,3 +3479,74 @@ fn rewrites_of_apache_in_files_and_locations_are_not_left_out() {
         }
     }
 }
+
+/// What a pattern keeps from being run is not run by what is around it, and what it runs is not sent.
+#[test]
+fn patterns_of_apache_keep_files_from_being_run() {
+    let text = |section: &str, inner: &str| {
+        let end = section.split_whitespace().next().unwrap_or_default();
+        format!(
+            "DocumentRoot /srv\nAddHandler cgi-script .sh\n<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/x|fcgi://localhost\"\n\
+             </FilesMatch>\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n<{section}>\n{inner}\n</{end}>\n"
+        )
+    };
+    let run = ["path = \"*.sh\"", "cgi = true"];
+    for (section, denied) in [
+        ("DirectoryMatch \"/up/\"", "path = \"/**/up/**.sh\""),
+        ("LocationMatch \"^/up/.*\\.sh\"", "path = \"/up/**.sh\""),
+        ("FilesMatch \"up.*\\.sh$\"", "path = \"*up*.sh\""),
+    ] {
+        for inner in ["Options -ExecCGI", "Options None", "Options +Indexes -All", "RemoveHandler .sh"] {
+            let text = text(section, inner);
+            check(Web::Apache, &[(&text, &[denied, "return = 403", run[0], run[1]])]);
+        }
+        lacks(Web::Apache, &[(&text(section, "Options -Indexes"), &["return = 403"])]);
+        refuse(Web::Apache, &[(&text(section, "AddHandler cgi-script .pl"), 10, "the handler of .pl")]);
+    }
+    // Another program than CGI still runs its files.
+    lacks(Web::Apache, &[(&text("FilesMatch \"\\.php$\"", "Options -ExecCGI"), &["return = 403"])]);
+}
+
+/// A pattern with settings alone is in front of what runs its files, wherever the wildcards of both have their ends.
+#[test]
+fn settings_of_patterns_leave_no_source_of_scripts() {
+    let program = "SetHandler \"proxy:unix:/x|fcgi://localhost\"";
+    let php = format!("<FilesMatch \"\\.php$\">\n{program}\n</FilesMatch>\n");
+    let text = |own: &str, rest: &str| {
+        format!("DocumentRoot /srv\n<FilesMatch \"{own}\">\nHeader set X-A b\n</FilesMatch>\n{rest}")
+    };
+    let within = format!("<Directory /srv/a>\n{php}</Directory>\n");
+    let several =
+        format!("{php}AddHandler cgi-script .pl\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n");
+    let run = "interpreter = \"fastcgi\"";
+    let kept = "AddHandler cgi-script .sh\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n\
+                <Directory /srv/a>\nOptions -ExecCGI\n</Directory>\n";
+    check(
+        Web::Apache,
+        &[
+            (
+                &text("\\.sh", kept),
+                &[
+                    "path = \"/a/**/*.sh\"",
+                    "return = 403",
+                    "path = \"*.sh\"",
+                    "cgi = true",
+                    "path = \"*.sh*\"",
+                ],
+            ),
+            (
+                &text("\\.php", &php),
+                &["path = \"*.php\"", run, "headers = { X-A = \"b\" }", "path = \"*.php*\""],
+            ),
+            (
+                &text("\\.ph", &php),
+                &["path = \"*.php\"", run, "headers = { X-A = \"b\" }", "path = \"*.ph*\""],
+            ),
+            (&text("^x", &within), &["path = \"/a/**/x*.php\"", "headers = { X-A = \"b\" }", run]),
+            (
+                &text("^x", &several),
+                &["path = \"x*.php\"", run, "path = \"x*.pl\"", "cgi = true", "path = \"x*\""],
+            ),
+        ],
+    );
+}

@@ -66,6 +66,8 @@ pub struct Context {
     /// Rules of `LimitExcept` and `SSLRequireSSL`, which precede the others.
     front: Vec<Scope>,
     pub options: Option<Options>,
+    /// It says itself that files are no scripts.
+    pub forbids_cgi: bool,
     pub overrides: Option<Overrides>,
     /// The ends of files, and what runs them.
     pub handlers: Vec<(String, Handler, Place)>,
@@ -121,6 +123,23 @@ impl Context {
         context
     }
 
+    /// As `read_without_rewrites`, for patterns. What runs files by their ends is for folders and files that it runs.
+    pub fn read_patterns(
+        children: &[Directive],
+        place: &Place,
+        reading: &Reading,
+        draft: &mut Draft,
+    ) -> Context {
+        let mut context = Context::read_without_rewrites(children, place, reading, draft);
+        let runs = |handler: &Handler| matches!(handler, Handler::Cgi | Handler::Proxy(_));
+        if let Some((end, _, at)) = context.handlers.iter().find(|(_, handler, _)| runs(handler)) {
+            let what = format!("the handler of {} cannot be converted for a pattern", end.escape_debug());
+            draft.error(at, what, "write SetHandler in <FilesMatch>, or a <Directory>");
+            context.is_closed = true;
+        }
+        context
+    }
+
     /// This one over another. What it says itself counts.
     pub fn over(&self, outer: &Context) -> Context {
         let mut keys = self.keys.clone();
@@ -150,6 +169,7 @@ impl Context {
             },
             front: [self.front.as_slice(), &outer.front].concat(),
             options: self.options.or(outer.options),
+            forbids_cgi: self.forbids_cgi,
             overrides: self.overrides.or(outer.overrides),
             handlers: extended(&self.handlers),
             handler: self.handler.clone().or_else(|| outer.handler.clone()),
@@ -257,6 +277,7 @@ impl Context {
                         let what = "MultiViews: of the extensions, .html alone is looked for";
                         draft.warn(place, what, "see try_suffixes and languages");
                     }
+                    self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
                     self.options = Some(options);
                 }
                 None => draft.error(place, unconverted(directive), "remove it"),
@@ -487,7 +508,7 @@ impl Context {
     }
 
     fn files(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
-        let inner = Context::read_without_rewrites(directive.children(), &directive.place, reading, draft);
+        let inner = Context::read_patterns(directive.children(), &directive.place, reading, draft);
         match paths::files(&directive.arguments, directive.name == "filesmatch") {
             Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
             None => {

@@ -66,6 +66,8 @@ pub struct Site<'s> {
     programs: Vec<(Vec<String>, Context, Place)>,
     /// Patterns of files that no program runs.
     unhandled: Vec<(String, Place)>,
+    /// Patterns of files that are no scripts of CGI.
+    without_cgi: Vec<(String, Place)>,
     has_root_alias: bool,
     preserves_host: bool,
     access_file: String,
@@ -86,6 +88,7 @@ impl<'s> Site<'s> {
             singles: Vec::new(),
             programs: Vec::new(),
             unhandled: Vec::new(),
+            without_cgi: Vec::new(),
             has_root_alias: false,
             preserves_host: false,
             access_file: ".htaccess".to_owned(),
@@ -202,7 +205,7 @@ impl<'s> Site<'s> {
     }
 
     fn patterns(&mut self, patterns: Vec<String>, section: &Directive, reading: &Reading, draft: &mut Draft) {
-        let context = Context::read_without_rewrites(section.children(), &section.place, reading, draft);
+        let context = Context::read_patterns(section.children(), &section.place, reading, draft);
         let is_prefix = |pattern: &String| pattern.ends_with('/') && !pattern.contains(['*', '?']);
         let (prefixes, patterns): (Vec<String>, Vec<String>) = patterns.into_iter().partition(is_prefix);
         let prefixes = prefixes.iter().map(|prefix| Paths::Prefix(paths::folder(prefix).to_owned()));

@@ -58,6 +58,18 @@ impl Options {
         Some(options)
     }
 
+    /// Whether it takes ExecCGI away. `None`: it remains as it is around.
+    pub fn forbid_cgi(words: &[String]) -> Option<bool> {
+        let is_about = |word: &&String| {
+            let name = word.trim_start_matches(['+', '-']);
+            ["execcgi", "all", "none"].iter().any(|own| name.eq_ignore_ascii_case(own))
+        };
+        let is_none = |word: &String| word.eq_ignore_ascii_case("none");
+        let is_relative = words.iter().all(|word| word.starts_with(['+', '-']));
+        let last = words.iter().rfind(is_about).map(|word| word.starts_with('-') || is_none(word));
+        last.or((!is_relative).then_some(true))
+    }
+
     /// As in `try_suffixes`: MultiViews looks for names where nothing is.
     pub fn suffixes(self) -> Vec<String> {
         let all: &[&str] = if self.multi_views { &["/", ".html"] } else { &[] };

@@ -699,7 +699,7 @@ impl Site<'_> {
             |path: &str| host.routes.iter().any(|route| route.text("path") == Some(path) && route.responds());
         let apart = self.blocks.iter().filter(|block| !block.runs && !responds(&block.path));
         let apart: Vec<_> = apart.map(|block| (block.path.clone(), block.place.clone())).collect();
-        host.without_programs(&apart, self.draft);
+        host.without_programs(&apart, Scope::runs, self.draft);
         host.deny_paths(|_| false);
         host.respond_without_root();
         host.redirect_to_folders(308);

@@ -2,7 +2,7 @@
 //! counts.
 
 use crate::disk::Disk;
-use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_end};
+use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
 use crate::regex;
 use crate::tree::Place;
 use crate::within::covers;
@@ -67,18 +67,17 @@ fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
     while let Some(route) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) {
         let glob = route.text("path").filter(|path| path.contains(['*', '?']));
         let glob = glob.filter(|path| *path != pattern && !route.responds() && !route.runs());
-        let both = glob.and_then(|path| with_end(path, end));
-        let is_there = |both: &String| host.routes.iter().any(|route| route.text("path") == Some(both));
-        match both.filter(|both| !is_there(both)) {
-            Some(both) => {
+        let both = glob.map_or(Vec::new(), |path| with_ends(path, end));
+        for both in both {
+            if host.routes.iter().all(|route| route.text("path") != Some(&both)) {
                 let mut denied = host.routes[at].clone();
                 denied.set(place, "path", both);
                 denied.deny(403.into());
                 host.routes.insert(at, denied);
-                at += 2;
+                at += 1;
             }
-            None => at += 1,
         }
+        at += 1;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
-use crate::draft::with_end;
+use crate::draft::with_ends;
 use crate::regex;
 
 pub(super) fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
@@ -83,7 +83,7 @@ pub(super) fn within(paths: &[String], ending: &str) -> Option<Vec<String>> {
         match path.ends_with('/') {
             true => all.push(regex::within(path, &pattern)?),
             false if path.trim_end_matches("?*/**").contains('?') => return None,
-            false => all.extend(with_end(path, ending)),
+            false => all.extend(with_ends(path, ending)),
         }
     }
     (!all.is_empty()).then_some(all)

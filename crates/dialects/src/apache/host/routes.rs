@@ -11,7 +11,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, Place};
-use crate::within::{covers, pass_on, passes_on};
+use crate::within::{common, covers, pass_on, passes_on};
 
 impl Site<'_> {
     /// The host, with its routes.
@@ -75,7 +75,8 @@ impl Site<'_> {
         leave_out_needless_suffixes(&mut self.host);
         self.pass_within(&own);
         self.pass_patterns(draft);
-        self.host.without_programs(&self.unhandled, draft);
+        self.host.without_programs(&self.unhandled, Scope::runs, draft);
+        self.host.without_programs(&self.without_cgi, |route| route.get("cgi").is_some(), draft);
         pass_on_before_programs(&mut self.host);
         self.deny_first();
         self.host.respond_without_root();
@@ -461,6 +462,13 @@ impl Site<'_> {
                 }
             }
             route.inherit(&scope);
+            if context.forbids_cgi {
+                self.without_cgi.push((pattern.clone(), place.clone()));
+            }
+            for (end, _, at) in &context.handlers {
+                let both = common(&pattern, &format!("*.{}", end.trim_start_matches('.')));
+                self.unhandled.extend(both.into_iter().map(|pattern| (pattern, at.clone())));
+            }
         }
     }
 
