@@ -17,6 +17,15 @@ pub fn read_head(stream: &mut impl Read) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
+/// Reads a request, whose body has a `Content-Length` or is empty. Returns the head.
+pub fn read_request(stream: &mut impl Read) -> io::Result<String> {
+    let head = read_head(stream)?;
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length = length.map_or(0, |length| length.parse().expect("a number"));
+    stream.read_exact(&mut vec![0; length])?;
+    Ok(head)
+}
+
 /// Reads up to the next HEADERS of a client of HTTP/2, and acknowledges SETTINGS and PING on the way.
 pub fn read_headers(stream: &mut (impl Read + Write)) -> io::Result<Frame> {
     loop {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use e2e::upstream::read_head;
 use e2e::{Folder, Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, run, wait_until};
 
 /// An application that counts its requests, and a folder for the files. Servers are started in front of them.
@@ -22,14 +23,9 @@ struct Fixture {
 const LARGE: usize = 300_000;
 
 fn answer(stream: &mut UnixStream, requests: &AtomicUsize) -> Option<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
+    let head = read_head(stream).ok()?;
     let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
-    let target = String::from_utf8_lossy(&head).split(' ').nth(1)?.to_owned();
+    let target = head.split(' ').nth(1)?.to_owned();
     if let Some(seed) = target.strip_prefix("/app/random/") {
         let body = random(seed.parse().ok()?);
         let head = format!(

@@ -8,11 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Client, Random, ReadError, Rows, Server, Site, TIMEOUT, free_port, wait_until};
+use e2e::{Client, Gate, Random, ReadError, Rows, Server, Site, TIMEOUT, free_port, wait_until};
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -297,23 +297,6 @@ fn logs(server: &Server, name: &str, words: &str) -> bool {
     let path = format!("/app/{name}");
     let is = |line: &&String| line.contains(&path) && line.contains("127.0.0.1") && line.contains(words);
     server.errors().wait_for(TIMEOUT, |lines| lines.iter().find(is).map(drop)).is_some()
-}
-
-/// Opens once, for all waiting threads.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
-
-impl Gate {
-    fn open(&self) {
-        *self.0.0.lock().expect("no thread panics") = true;
-        self.0.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let closed = self.0.0.lock().expect("no thread panics");
-        let waited = self.0.1.wait_timeout_while(closed, 3 * TIMEOUT, |open| !*open);
-        assert!(*waited.expect("no thread panics").0, "the gate is not opened");
-    }
 }
 
 /// A channel from the peers to the test.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use e2e::upstream::{read_head, read_request};
 use e2e::{Rows, Server, Signal, Site, TIMEOUT, runs, signal_process, stop_process, wait_until};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -24,21 +25,6 @@ fn stays(bytes: impl Into<String>, expected: &'static str) -> Row {
 
 fn closes(bytes: impl Into<String>, expected: &'static str) -> Row {
     Row { bytes: bytes.into(), closes: true, expected }
-}
-
-/// Reads the head of the next request, and its body if it has a length.
-fn read_request(stream: &mut UnixStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-    let length = length.map_or(0, |length| length.parse().expect("a number"));
-    stream.read_exact(&mut vec![0; length])?;
-    Ok(head)
 }
 
 /// Passes everything below `/app/` to a peer, which has a thread for each connection.
@@ -646,12 +632,7 @@ fn a_response_ahead_of_the_end_of_its_request_leaves_the_connection_to_no_other(
     // The first connection takes what follows the early response for the next request.
     let server = start(
         |stream, number| {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte)?;
-                head.push(byte[0]);
-            }
+            read_head(stream)?;
             if number > 0 {
                 return stream.write_all(HELLO.as_bytes());
             }

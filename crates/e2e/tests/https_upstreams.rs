@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use e2e::upstream::read_head;
 use e2e::{Authority, Certificate, Client, Rows, Server, Site, TIMEOUT, authority, wait_until};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -46,7 +47,7 @@ fn config(certificate: &Certificate, clients: Option<&Authority>) -> ServerConfi
 impl Upstream {
     fn start(config: ServerConfig) -> Upstream {
         Upstream::serving(config, |stream, heads| {
-            while let Some(head) = read_head(stream) {
+            while let Ok(head) = read_head(stream) {
                 let how = match stream.conn.handshake_kind() {
                     Some(HandshakeKind::Resumed) => "resumed",
                     _ => "full",
@@ -83,17 +84,6 @@ impl Upstream {
         });
         Upstream { address, connections, heads }
     }
-}
-
-fn read_head(stream: &mut impl Read) -> Option<String> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).ok()
 }
 
 fn application(name: &str, address: SocketAddr, keys: &str) -> String {
@@ -197,7 +187,7 @@ fn a_url_is_verified_by_the_authorities_of_the_system() {
 fn keeps_connections_resumes_sessions_and_streams_large_bodies() {
     let good = Upstream::start(config(&authority().server(&["127.0.0.1"]), None));
     let closing = Upstream::serving(config(&authority().server(&["127.0.0.1"]), None), |stream, _| {
-        if read_head(stream).is_some() {
+        if read_head(stream).is_ok() {
             let how = matches!(stream.conn.handshake_kind(), Some(HandshakeKind::Resumed));
             let body = if how { "resumed" } else { "full" };
             let response = format!(
@@ -210,7 +200,7 @@ fn keeps_connections_resumes_sessions_and_streams_large_bodies() {
         }
     });
     let large = Upstream::serving(config(&authority().server(&["127.0.0.1"]), None), |stream, _| {
-        while let Some(head) = read_head(stream) {
+        while let Ok(head) = read_head(stream) {
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
             let length: usize = length.map_or(0, |length| length.parse().expect("a number"));
             let mut body = vec![0; length];
@@ -220,7 +210,7 @@ fn keeps_connections_resumes_sessions_and_streams_large_bodies() {
         }
     });
     let cut = Upstream::serving(config(&authority().server(&["127.0.0.1"]), None), |stream, _| {
-        if read_head(stream).is_some() {
+        if read_head(stream).is_ok() {
             // No length, and no end of the session.
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf").expect("it is read");
             stream.flush().expect("it is read");
