@@ -1,0 +1,156 @@
+//! Requests that wait for the response to another, and stale responses that save a wait.
+
+use super::*;
+
+#[test]
+fn requests_for_the_same_wait_for_one_response() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |head, number| {
+        if head.contains("slow") {
+            of_upstream.wait();
+        }
+        ok(
+            if head.contains("private") {
+                "Cache-Control: private\r\n"
+            } else {
+                "Cache-Control: max-age=60\r\n"
+            },
+            number,
+        )
+    });
+    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    // The worker has read all requests when it answers one that came later.
+    assert_eq!(app.get("other", "").text(), "number 2");
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 1");
+    }
+    assert_eq!(app.requests(), 2);
+    // What is not stored is requested by each.
+    for _ in 0..3 {
+        app.get("private", "");
+    }
+    assert_eq!(app.requests(), 5);
+}
+
+/// An upstream that holds the response to its first request back, and the client that waits for it. `wait`: how long
+/// other requests wait for that response, too.
+fn start_with_a_held_response(wait: &str) -> (Fixture, Client, Gate) {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start_with(&format!("response_cache_wait = \"{wait}\""), "", move |_, number| {
+        if number == 1 {
+            of_upstream.wait();
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut first = app.server.connect();
+    first.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    (app, first, gate)
+}
+
+#[test]
+fn one_request_takes_the_place_of_one_whose_client_disconnects() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |_, number| {
+        of_upstream.wait();
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
+    let mut first = app.server.connect();
+    for (client, awaited) in std::iter::once(&mut first).chain(&mut clients).zip(0..) {
+        client.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(
+            wait_until(TIMEOUT, || app.requests() == 1 && app.server.count("responses_awaited") == awaited)
+        );
+    }
+    drop(first);
+    assert!(wait_until(TIMEOUT, || app.requests() == 2));
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 2");
+    }
+    assert_eq!(app.requests(), 2);
+}
+
+#[test]
+fn no_request_waits_for_a_response_that_a_change_has_invalidated() {
+    let (app, mut first, gate) = start_with_a_held_response("1h");
+    app.server.request("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(app.get("", "").text(), "number 3");
+    gate.open();
+    assert_eq!(first.read_response().text(), "number 1");
+    assert_eq!(app.get("", "").text(), "number 3", "the older response is not stored");
+}
+
+#[test]
+fn a_response_is_no_older_because_its_request_waited_for_another() {
+    let (app, mut first, gate) = start_with_a_held_response("3s");
+    let second = app.get("", "");
+    assert_eq!(second.text(), "number 2");
+    assert!(["ttl=60", "ttl=59"].iter().any(|ttl| did(&second).contains(ttl)), "{}", did(&second));
+    gate.open();
+    assert_eq!(first.read_response().status, 200);
+}
+
+#[test]
+fn sends_a_stale_response_while_a_newer_one_is_requested() {
+    let app = start(|_, number| {
+        let age = if number == 1 { "Age: 100\r\n" } else { "" };
+        ok(&format!("Cache-Control: max-age=60, stale-while-revalidate=1000\r\n{age}"), number)
+    });
+    assert_eq!(app.get("", "").text(), "number 1");
+    let stale = app.get("", "");
+    assert_eq!(stale.text(), "number 1");
+    assert!(did(&stale).starts_with("taipan; hit; ttl=-"), "{}", did(&stale));
+    assert!(wait_until(TIMEOUT, || app.get("", "").text() == "number 2"));
+    assert_eq!(app.requests(), 2);
+}
+
+#[test]
+fn sends_a_stale_response_if_the_upstream_fails() {
+    const FAILURES: [&str; 4] = [
+        "",
+        "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+        "nonsense\r\n\r\n<cut>",
+    ];
+    let app = start(|head, number| match head.contains("If-None-Match") {
+        false => ok("Cache-Control: max-age=60, stale-if-error=1000\r\nAge: 100\r\nETag: \"a\"\r\n", number),
+        true => row(head, &FAILURES).to_owned(),
+    });
+    for (number, failure) in FAILURES.iter().enumerate() {
+        let first = app.get(&number.to_string(), "").text();
+        let failed = app.get(&number.to_string(), "");
+        assert_eq!((failed.status, failed.text()), (200, first), "{failure:?}");
+        assert!(did(&failed).contains("stale-if-error"), "{}", did(&failed));
+    }
+    let strict = start(|head, number| match head.contains("If-None-Match") {
+        false => ok("Cache-Control: max-age=60, must-revalidate\r\nAge: 100\r\nETag: \"a\"\r\n", number),
+        true => FAILURES[1].to_owned(),
+    });
+    assert_eq!([strict.get("", "").status, strict.get("", "").status], [200, 503]);
+}
+
+#[test]
+fn only_if_cached_asks_for_what_is_stored_alone() {
+    let app = start(|_, number| ok("Cache-Control: max-age=60\r\n", number));
+    assert_eq!(app.get("", "Cache-Control: only-if-cached\r\n").status, 504);
+    assert_eq!(app.get("", "").text(), "number 1");
+    assert_eq!(app.get("", "Cache-Control: only-if-cached\r\n").text(), "number 1");
+    assert_eq!(app.requests(), 1);
+    let reloaded = start_with("response_cache_reload = true", "", |_, number| {
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    assert_eq!(reloaded.get("", "").text(), "number 1");
+    assert_eq!(reloaded.get("", "Cache-Control: no-cache\r\n").text(), "number 2");
+    assert_eq!(reloaded.get("", "Pragma: no-cache\r\n").text(), "number 3");
+    assert_eq!(reloaded.get("", "").text(), "number 3");
+}
