@@ -346,3 +346,12 @@ fn modules_use_only_what_is_below_them() {
     faults.dedup();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+#[test]
+fn the_places_that_architecture_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the page is there");
+    let named: Vec<&str> = page.split('`').filter(|text| text.starts_with("crates/")).collect();
+    let lacking: Vec<&&str> = named.iter().filter(|place| !root.join(place).exists()).collect();
+    assert!(named.len() > 20 && lacking.is_empty(), "ARCHITECTURE.md names what is not there: {lacking:?}");
+}
