@@ -22,7 +22,7 @@ const LIFETIME: i64 = 3600;
 const MAX_FORM: usize = 8 * 1024;
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 
-/// Of the tokens of this process. After a reload, a page has to be loaded again.
+/// The key of the tokens of this process. After a reload, a page has to be loaded again to have a valid token.
 static KEY: LazyLock<[u8; 32]> = LazyLock::new(random);
 
 impl Exchange<'_> {

@@ -24,9 +24,9 @@ const USER_VARIABLE: &str = "HTTP_REMOTE_USER";
 #[derive(Clone)]
 pub(super) struct Passed {
     authentication: Arc<Authentication>,
-    /// Of folders with password files: the one that the credentials have passed for.
+    /// Where folders have password files: the folder that the credentials have passed for.
     folder: Option<SafePath<'static>>,
-    /// Whose password was right, or would have been asked for.
+    /// The users that the credentials were, or would be, compared with.
     users: Users,
     /// `None`: nothing protects the folder.
     user: Option<User>,
@@ -36,7 +36,7 @@ pub(super) struct Passed {
 #[derive(Clone, Copy)]
 enum Users {
     OfRoute,
-    /// Those of its own file, or of one that it inherits.
+    /// Those of the password file of the folder, or of one that it inherits.
     OfFolder,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The credentials of the request. Several lines of the field are none.
+    /// The credentials of the request. A request with several `Authorization` fields has none.
     fn authorization(&self) -> Authorization<'a> {
         self.head.only("authorization").map_or(Authorization::Other, Authorization::parse)
     }

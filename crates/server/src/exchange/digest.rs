@@ -33,7 +33,7 @@ pub(super) fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {
-        // It does not fail for so few bytes once the system has started.
+        // getrandom(2) does not fail for up to 256 bytes once its pool is initialized.
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
             .unwrap_or_default();
     }

@@ -37,7 +37,7 @@ type Key = (RootKey, String, usize);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum RootKey {
     Path(PathBuf),
-    /// That of a host's name, or of the user whom the path names.
+    /// The root of a host's name, or of the user whom the path names.
     Named(HostKey),
 }
 
@@ -45,7 +45,7 @@ enum RootKey {
 struct Known {
     /// The second of the last lookup.
     checked_at: i64,
-    /// Keeps the address of the settings, which is in the key.
+    /// Keeps the settings in memory: the key has their address, which nothing else may get.
     _settings: Arc<Authentication>,
     /// Of the file.
     bytes: usize,
@@ -156,7 +156,7 @@ impl Exchange<'_> {
     }
 }
 
-/// One line about those that do not count.
+/// Logs one line about the lines of a password file that do not count.
 fn warn(folder: &str, mistakes: &Mistakes) {
     if let Some(first) = mistakes.listed.first() {
         let count = mistakes.listed.len() + mistakes.more;
@@ -176,7 +176,7 @@ struct Search {
 
 enum Found {
     Nothing,
-    /// With the size of the file, and the folder that it is in.
+    /// The users, the size of their file in bytes, and the folder that has the file.
     Users {
         users: Users,
         bytes: usize,

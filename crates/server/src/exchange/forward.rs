@@ -245,7 +245,7 @@ impl Exchange<'_> {
             ..Exchange::new(self.responder, self.host, request.head, self.client, self.way)
         };
         let response = on_heap(|| exchange.respond(request)).await;
-        // What other origins learn is that of the path that has responded.
+        // The CORS rules of the route that has responded count.
         let response =
             if exchange.names_origin() { exchange.share(exchange.cors, response) } else { response };
         (self.grants, self.cors, self.upstream) = (exchange.grants, None, exchange.upstream);

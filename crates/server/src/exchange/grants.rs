@@ -9,7 +9,7 @@ use site::jwt::Jwt;
 
 use super::authentication::Passed;
 
-/// As `Granted`. Most requests have nothing of it, and then it takes no memory.
+/// A [`Granted`] that is made when it is changed: most requests need none, and allocate none.
 #[derive(Default)]
 pub(super) struct Grants(Option<Box<Granted>>);
 
@@ -47,7 +47,7 @@ impl Deref for Grants {
 }
 
 impl DerefMut for Grants {
-    /// Takes memory, also for a change that changes nothing.
+    /// Allocates, even if the caller changes nothing.
     fn deref_mut(&mut self) -> &mut Granted {
         self.0.get_or_insert_default()
     }

@@ -12,9 +12,9 @@ use super::answers::{Answers, Key};
 use super::attempts::{Subject, attempts};
 use crate::background::Background;
 
-/// Comparisons of a worker that may wait. Further ones get 503.
+/// Comparisons of a worker that may wait. Requests that need further ones get 503.
 const QUEUE: usize = 64;
-/// How long one may wait and take. Then it gets 503.
+/// How long a comparison may wait and take. Then its request gets 503.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a right password need not be compared again.
 const REMEMBERED: Duration = Duration::from_mins(5);

@@ -11,9 +11,9 @@ use super::attempts::{Subject, attempts};
 use crate::background::Background;
 use crate::signature;
 
-/// Tokens of a worker that may wait. Further ones get 503.
+/// Tokens of a worker that may wait. Requests with further ones get 503.
 const QUEUE: usize = 64;
-/// How long one may wait. Then it gets 503.
+/// How long a token may wait. Then its request gets 503.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a right token need not be verified again, unless it ends before.
 const REMEMBERED: Duration = Duration::from_mins(5);

@@ -22,11 +22,11 @@ use crate::sys::calls;
 
 /// The result of an attempt to lock.
 enum Attempt {
-    /// And whether the resource was made for it.
+    /// The lock, and what was at the path before. `None`: an empty file was made.
     Locked(Lock, Option<Found>),
-    /// This lock on the resource excludes it.
+    /// Another lock on the resource excludes the new one.
     Excluded(Lock),
-    /// Locks on these members exclude it.
+    /// Locks on these members of the folder exclude the new one.
     ExcludedBeneath(Vec<String>),
 }
 

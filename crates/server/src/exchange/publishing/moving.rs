@@ -35,7 +35,7 @@ struct Seen {
 struct Transfer<'a> {
     method: Method,
     to: Target<'a>,
-    /// How much of a folder it is. `None`: it is a file.
+    /// How much of a folder is copied or moved. `None`: it is a file.
     reach: Option<Depth>,
     terms: Terms,
     seen: Seen,
@@ -139,8 +139,8 @@ impl<'a> Exchange<'a> {
         Ok(to)
     }
 
-    /// For a destination with a slash at its end. Errors: it would be, or replace, a file, whose path has another route
-    /// than that of a folder.
+    /// Checks a destination with a slash at its end, which has to be a folder, or to become one. A file may replace a
+    /// folder there if it may be written: its path, which has no slash, may have another route.
     fn check_slash(&self, to: &Target<'a>, is_folder: bool, there: Option<Found>) -> Result<(), Problem> {
         let becomes = Member { path: to.below.clone(), kind: Kind::File };
         match there {
@@ -335,7 +335,7 @@ impl<'a> Exchange<'a> {
         Ok(replaced)
     }
 
-    /// Errors: it is not what it was `before` it was copied.
+    /// Removes what was copied. Errors: it has changed since `before`, when the copy began.
     async fn discard_source(&self, from: &Target<'a>, terms: Terms, before: Snapshot) -> Result<(), Problem> {
         let below = from.below.clone();
         let discard = move |store: &Store, guard: &Guard| {

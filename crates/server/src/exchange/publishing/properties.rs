@@ -208,7 +208,7 @@ impl Descriptions {
         if !self.first.is_empty() {
             return Ok(Some(std::mem::take(&mut self.first)));
         }
-        // Members that have been removed since leave nothing.
+        // Members that have been removed since the listing have no description: look at the next ones.
         while !self.members.is_empty() {
             let members = std::mem::take(&mut self.members);
             let described = describe(services, &self.about, members).await;

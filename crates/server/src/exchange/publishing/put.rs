@@ -152,7 +152,7 @@ impl<'a> Exchange<'a> {
                 })
             };
             let counted = self.services.disk.run(target.store.root.device, Work::Listing, work).await;
-            // A count that takes too long ends on its thread. Until then, nothing is known to be there.
+            // A count that takes too long continues on its thread, and this request gets 503.
             counted.map_err(|_| Status::SERVICE_UNAVAILABLE)??;
         }
         let mut reservation = Reservation::new(root, quota);

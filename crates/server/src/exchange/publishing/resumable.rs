@@ -453,7 +453,7 @@ fn offset(upload: &Upload, file: Option<&NewFile>) -> u64 {
     }
 }
 
-/// A text that differs where the states differ. `None`: any state is right.
+/// The expected state as a text that is stored with the upload. `None`: any state is right.
 fn guard_text(expected: &Expected) -> Option<String> {
     match expected {
         Expected::Anything => None,
