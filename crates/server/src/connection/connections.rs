@@ -20,8 +20,8 @@ use tokio::task::spawn_local;
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::h1::{Http1, Next};
-use super::h2::Http2;
 use super::h2::task::Http2Task;
+use super::h2::{self, Http2};
 use super::idle::IdleSet;
 use super::output::Output;
 use super::stream::{Socket, Stream};
@@ -221,7 +221,7 @@ impl Connections {
         since: Ticks,
     ) {
         if self.is_leaving() {
-            return self.give_http2_task(socket, client, *http2, None, Vec::new());
+            return self.give_http2_task(socket, client, h2::task::Begin::idle(*http2));
         }
         if let Err(error) = self.idle.insert_http2(socket, client, http2, since) {
             log::error(format_args!("cannot keep a connection: {error}"));
@@ -360,15 +360,8 @@ impl Connections {
         }
     }
 
-    /// Gives a connection that speaks HTTP/2 a task. `output` is being sent, and `input` is not used yet.
-    pub fn give_http2_task(
-        self: &Rc<Connections>,
-        socket: Socket,
-        client: Client,
-        mut http2: Http2,
-        output: Option<Output>,
-        input: Vec<u8>,
-    ) {
+    /// Gives a connection that speaks HTTP/2 a task.
+    pub fn give_http2_task(self: &Rc<Connections>, socket: Socket, client: Client, begin: h2::task::Begin) {
         if self.services.site.limits.unsent == 0 {
             // Fails for a Unix socket.
             _ = sys::limit_unsent(socket.as_fd(), HTTP2_UNSENT);
@@ -376,15 +369,16 @@ impl Connections {
         let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
         match Stream::register(socket) {
             Ok(stream) => {
-                if let Some(output) = &output {
+                if let Some(output) = &begin.output {
                     self.services.access.connect(&output.records, identity.id);
                 }
                 let entry = self.table.insert(identity, Phase::Idle, self.services.clock.ticks());
-                let task = Http2Task::new(self.clone(), stream, client, entry, http2, output, input);
+                let task = Http2Task::new(self.clone(), stream, client, entry, begin);
                 spawn_local(task.serve());
             }
             Err(error) => {
                 log::error(format_args!("cannot register a connection: {error}"));
+                let h2::task::Begin { mut http2, output, .. } = begin;
                 if let Some(mut output) = output {
                     self.finish(&mut output, Some(EndReason::OutOfMemory));
                 }

@@ -58,7 +58,7 @@ pub struct Http2 {
     scheme: Scheme,
     /// Whether what is received now was sent before the TLS handshake was complete.
     pub is_early: bool,
-    /// For the log.
+    /// TLS as the log names it. `None`: the connection has none.
     pub tls: Option<Rc<TlsFacts>>,
     frames: Connection,
     /// What is to be sent before anything else.
@@ -87,12 +87,12 @@ enum State {
 
 /// A stream that waits for something.
 struct Stream {
-    /// What its task has not taken yet. Other streams may have their turn before it.
+    /// Where its task begins. `None`: the task has begun.
     start: Option<Start>,
     incoming: Incoming,
     /// `None`: the response has not begun.
     outgoing: Option<Outgoing>,
-    /// Of its task, which waits until it has to make more content.
+    /// Wakes its task when that has to make more content.
     waker: Option<Waker>,
     task: Option<TaskHandle>,
     _permit: Option<Permit>,
@@ -101,7 +101,7 @@ struct Stream {
 /// The task of a stream, from outside.
 pub struct TaskHandle {
     abort: AbortHandle,
-    /// Its deadlines.
+    /// Its phase and deadline.
     deadline: Rc<ConnectionState>,
     /// Why its stream has ended before its end.
     ended: Rc<Cell<Option<EndReason>>>,
@@ -119,7 +119,7 @@ pub enum Start {
 
 pub struct PendingRequest {
     fields: FieldList,
-    /// Of `clock::micros`.
+    /// By `clock::micros`.
     began: u64,
     /// Whether it came before the end of the handshake, so that it may be repeated (RFC 8470).
     is_early: bool,

@@ -77,7 +77,7 @@ enum Visit {
     /// It gets a task, which begins with the received bytes that are not used yet.
     NeedsTask(Box<(Http1, Start, Vec<u8>)>),
     /// As `NeedsTask`, with the output that is being sent.
-    NeedsHttp2Task(Box<(Http2, Option<Output>, Vec<u8>)>),
+    NeedsHttp2Task(Box<h2::task::Begin>),
 }
 
 impl Visit {
@@ -202,11 +202,11 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
             connections.idle.unregister(&connection.socket);
             give_task(connections, connection, *task);
         }
-        Visit::NeedsHttp2Task(task) => {
-            let connection = entries.remove(key);
+        Visit::NeedsHttp2Task(begin) => {
+            let IdleConnection { socket, client, .. } = entries.remove(key);
             drop(entries);
-            connections.idle.unregister(&connection.socket);
-            give_http2_task(connections, connection, *task);
+            connections.idle.unregister(&socket);
+            connections.give_http2_task(socket, client, *begin);
         }
     }
 }
@@ -230,7 +230,9 @@ pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) 
         }
         Ok(Visit::Close) => connection.socket.close_session(),
         Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
-        Ok(Visit::NeedsHttp2Task(task)) => give_http2_task(connections, connection, *task),
+        Ok(Visit::NeedsHttp2Task(begin)) => {
+            connections.give_http2_task(connection.socket, connection.client, *begin);
+        }
         Err(_) => connections.services.counts.add(Count::Panicked, 1),
     }
 }
@@ -241,14 +243,6 @@ fn give_task(
     (http, start, input): (Http1, Start, Vec<u8>),
 ) {
     connections.give_task(connection.socket, connection.client, http, input, start);
-}
-
-fn give_http2_task(
-    connections: &Rc<Connections>,
-    connection: IdleConnection,
-    (http2, output, input): (Http2, Option<Output>, Vec<u8>),
-) {
-    connections.give_http2_task(connection.socket, connection.client, http2, output, input);
 }
 
 /// Reads the input, makes the responses, and sends them, as far as that does not block.
@@ -307,7 +301,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
     match connection.state {
         State::Open => match connection.http2.take() {
             None => Visit::needs_task(connection.http1(), Start::Input, Vec::new()),
-            Some(http2) => Visit::NeedsHttp2Task(Box::new((*http2, None, Vec::new()))),
+            Some(http2) => Visit::NeedsHttp2Task(Box::new(h2::task::Begin::idle(*http2))),
         },
         State::Draining => Visit::Stay,
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::h1::{Answered, Http1, Next, Reading};
-use super::h2::{Http2, is_preface};
+use super::h2::{self, Http2, is_preface};
 use super::log_guard::LogGuard;
 use super::output::{Output, Persistence, SendError, Sent, TURN};
 use super::stream::Stream;
@@ -556,7 +556,7 @@ impl Task {
         if let Some((socket, _)) = transport.into_socket() {
             let mut http2 = Http2::new(&connections, client.peer(), socket.scheme());
             http2.destination = client.destination();
-            connections.give_http2_task(socket, client, http2, None, input);
+            connections.give_http2_task(socket, client, h2::task::Begin { http2, output: None, input });
         }
     }
 

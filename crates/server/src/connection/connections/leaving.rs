@@ -10,6 +10,7 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 
 use super::{Connections, Mode};
+use crate::connection::h2::task::Begin;
 use crate::process::ipc::Channel;
 use crate::stats::Count;
 use crate::{log, sys};
@@ -26,7 +27,7 @@ impl Connections {
         for (socket, client, _, http2) in self.idle.take_all() {
             match http2 {
                 None => socket.close_session(),
-                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
+                Some(http2) => self.give_http2_task(socket, client, Begin::idle(*http2)),
             }
         }
         self.idle.close_all();
@@ -45,7 +46,7 @@ impl Connections {
         for (socket, client, requests, http2) in self.idle.take_all() {
             match http2 {
                 None => self.keep(socket, client, requests, self.services.clock.ticks()),
-                Some(http2) => self.give_http2_task(socket, client, *http2, None, Vec::new()),
+                Some(http2) => self.give_http2_task(socket, client, Begin::idle(*http2)),
             }
         }
         self.table.park_idle();

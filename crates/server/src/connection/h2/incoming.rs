@@ -25,7 +25,7 @@ pub struct Incoming {
     /// Whether something reads it.
     pub reader: Reader,
     pub silence: Silence,
-    /// Of what waits for more of it.
+    /// Wakes the reader that waits for more of it.
     pub waker: Option<Waker>,
 }
 

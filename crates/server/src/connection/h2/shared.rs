@@ -24,7 +24,7 @@ pub struct Shared {
     pub local: Option<SocketAddr>,
     /// `None`: it has no TLS.
     pub tls: Option<Rc<TlsFacts>>,
-    /// Of the connection's task.
+    /// Wakes the connection's task.
     waker: RefCell<Option<Waker>>,
 }
 

@@ -37,6 +37,15 @@ const OUTPUTS_PER_TURN: usize = 16;
 /// 9113 §6.8).
 const GRACE: Duration = Duration::from_millis(500);
 
+/// Where the task of a connection begins.
+pub struct Begin {
+    pub http2: Http2,
+    /// What is being sent.
+    pub output: Option<Output>,
+    /// Received bytes that are not used yet.
+    pub input: Vec<u8>,
+}
+
 pub struct Http2Task {
     shared: Rc<Shared>,
     stream: Stream,
@@ -80,17 +89,22 @@ enum End {
     Reset(Count, EndReason),
 }
 
+impl Begin {
+    /// With nothing to send and nothing received.
+    pub fn idle(http2: Http2) -> Begin {
+        Begin { http2, output: None, input: Vec::new() }
+    }
+}
+
 impl Http2Task {
-    /// For a connection whose `input` was received and is not used yet. `output` is being sent.
     pub fn new(
         connections: Rc<Connections>,
         stream: Stream,
         client: Client,
         entry: TableEntry,
-        mut http2: Http2,
-        output: Option<Output>,
-        input: Vec<u8>,
+        begin: Begin,
     ) -> Http2Task {
+        let Begin { mut http2, output, input } = begin;
         http2.connect(entry.state.id());
         Http2Task {
             shared: Rc::new(Shared::new(connections, http2, &stream)),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::{IdleConnection, Visit, copied};
 use crate::connection::Connections;
+use crate::connection::h2::task::Begin;
 use crate::connection::h2::{Answered, Http2, Then};
 use crate::connection::log_guard::LogGuard;
 use crate::connection::output::{Output, SendError};
@@ -39,7 +40,7 @@ pub fn answer(
             Delivery::Sent => http2.on_sent(None),
             Delivery::Blocked(output) => {
                 let input = copied(connections, input);
-                return Visit::NeedsHttp2Task(Box::new((*http2, Some(output), input)));
+                return Visit::NeedsHttp2Task(Box::new(Begin { http2: *http2, output: Some(output), input }));
             }
             Delivery::Failed(why) => {
                 http2.on_sent(Some(why));
@@ -65,7 +66,8 @@ pub fn answer(
             Then::Close => return Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
         }
     }
-    Visit::NeedsHttp2Task(Box::new((*http2, None, copied(connections, input))))
+    let input = copied(connections, input);
+    Visit::NeedsHttp2Task(Box::new(Begin { http2: *http2, output: None, input }))
 }
 
 #[inline]
