@@ -1,8 +1,9 @@
 //! A chroot: logs, types, error pages, scripts and user folders work in it, and `taipan check` lists what it lacks.
 
 use std::fs::{self, Permissions};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -227,4 +228,63 @@ fn a_log_daemon_that_stops_reading_delays_neither_requests_nor_reloads() {
     assert!(lines.contains("\"GET /a.txt HTTP/1.1\" 200"));
     server.signal(Signal::TERM);
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
+}
+
+/// A log daemon whose socket takes streams.
+struct StreamDaemon {
+    listener: UnixListener,
+    clients: Vec<UnixStream>,
+    received: Vec<u8>,
+}
+
+impl StreamDaemon {
+    fn listen(path: &Path) -> StreamDaemon {
+        _ = fs::remove_file(path);
+        let listener = UnixListener::bind(path).expect("it is our folder");
+        fs::set_permissions(path, Permissions::from_mode(0o666)).expect("it is ours");
+        listener.set_nonblocking(true).expect("it is a socket");
+        StreamDaemon { listener, clients: Vec::new(), received: Vec::new() }
+    }
+
+    /// The messages so far.
+    fn messages(&mut self) -> Vec<String> {
+        while let Ok((client, _)) = self.listener.accept() {
+            client.set_nonblocking(true).expect("it is a socket");
+            self.clients.push(client);
+        }
+        for client in &mut self.clients {
+            // It fails when there is nothing to read.
+            _ = client.read_to_end(&mut self.received);
+        }
+        let messages =
+            self.received.split_inclusive(|byte| *byte == 0).filter_map(|one| one.strip_suffix(b"\0"));
+        messages.map(|message| String::from_utf8_lossy(message).into_owned()).collect()
+    }
+}
+
+#[test]
+fn a_log_daemon_may_take_a_stream_and_may_be_restarted() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new().file("a.txt", "a").config("[log]\naccess = \"syslog\"\nerror = \"syslog\"");
+    let outside = Folder::new();
+    let path = outside.path().join("log");
+    let mut daemon = StreamDaemon::listen(&path);
+    let server = site.start_by(with_log_daemon(&path));
+    for round in ["first", "second"] {
+        let has_line = wait_until(TIMEOUT, || {
+            assert_eq!(server.get("/a.txt").status, 200);
+            let messages = daemon.messages();
+            assert!(
+                messages.iter().all(|message| message.starts_with("<30>taipan[")),
+                "{round}: {messages:?}"
+            );
+            messages.iter().any(|message| message.contains("\"GET /a.txt HTTP/1.1\" 200"))
+        });
+        assert!(has_line, "{round}");
+        drop(daemon);
+        assert_eq!(server.get("/a.txt").status, 200);
+        daemon = StreamDaemon::listen(&path);
+    }
 }

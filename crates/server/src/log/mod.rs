@@ -3,6 +3,7 @@
 //! is dropped and its lines are counted; the log thread writes the count.
 
 pub mod access;
+mod daemon;
 mod end_reason;
 mod line_limit;
 pub mod recent;
@@ -24,7 +25,7 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
-pub use sink::{DAEMON, OpenSink};
+pub use sink::OpenSink;
 
 use crate::finding::Unusable;
 use crate::process::privileged_file;

@@ -3,21 +3,15 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use rustix::net::SendFlags;
 use site::model::Sink;
 
+use super::daemon::Daemon;
 use crate::process::privileged_file;
 use crate::sys::calls;
-
-/// The socket of the log daemon (syslog(3)).
-pub const DAEMON: &str = "/dev/log";
-/// Facility daemon, severity info (RFC 3164 §4.1.1).
-const PRIORITY: u8 = 3 * 8 + 6;
 
 pub struct OpenSink {
     sink: Sink,
@@ -34,8 +28,7 @@ enum To {
     File(File),
     /// A file, or a pipe to the logger, that `replace` gives. `None`: it has not come yet.
     Given(Option<File>),
-    /// `None`: the daemon could not be reached.
-    Daemon(Option<UnixDatagram>),
+    Daemon(Daemon),
 }
 
 impl OpenSink {
@@ -43,7 +36,7 @@ impl OpenSink {
         let to = match sink {
             Sink::Stdout => To::Stdout,
             Sink::Stderr => To::Stderr,
-            Sink::Syslog => To::Daemon(connect().ok()),
+            Sink::Syslog => To::Daemon(Daemon::connect()),
             Sink::File(path) => {
                 let file = privileged_file::open_log(path)?;
                 // Says to a logger that the file is still written, if a later configuration rotates it.
@@ -69,7 +62,7 @@ impl OpenSink {
         match &mut self.to {
             To::File(old) => *old = to.into(),
             To::Given(old) => *old = Some(to.into()),
-            To::Daemon(old) => *old = Some(to.into()),
+            To::Daemon(daemon) => daemon.replace(to),
             To::Stdout | To::Stderr => {}
         }
     }
@@ -79,14 +72,14 @@ impl OpenSink {
         match self.to {
             To::File(file) => Some(file.into()),
             To::Given(file) => file.map(OwnedFd::from),
-            To::Daemon(socket) => socket.map(OwnedFd::from),
+            To::Daemon(daemon) => daemon.into_socket(),
             To::Stdout | To::Stderr => None,
         }
     }
 
     /// Whether the daemon could not be reached by the last line.
     pub fn lacks_daemon(&self) -> bool {
-        matches!(self.to, To::Daemon(None))
+        matches!(&self.to, To::Daemon(daemon) if !daemon.is_reached())
     }
 
     /// Like `write`, but drops the lines instead of waiting for the reader.
@@ -96,8 +89,8 @@ impl OpenSink {
             To::Stderr => takes_bytes(io::stderr()),
             To::File(file) | To::Given(Some(file)) => takes_bytes(file),
             To::Given(None) => false,
-            To::Daemon(socket) => {
-                send_lines(socket, lines, SendFlags::DONTWAIT);
+            To::Daemon(daemon) => {
+                daemon.send_lines(lines, SendFlags::DONTWAIT);
                 return;
             }
         };
@@ -112,7 +105,7 @@ impl OpenSink {
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
             To::File(file) | To::Given(Some(file)) => whole(file, lines, &mut self.torn),
             To::Given(None) => lines,
-            To::Daemon(socket) => send_lines(socket, lines, SendFlags::empty()),
+            To::Daemon(daemon) => daemon.send_lines(lines, SendFlags::empty()),
         };
         self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
     }
@@ -158,41 +151,4 @@ fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), usize> {
         }
     }
     to.flush().map_err(|_| bytes.len())
-}
-
-fn connect() -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    socket.connect(DAEMON)?;
-    Ok(socket)
-}
-
-/// Sends one datagram per line, and reconnects to a restarted daemon. Returns the lines that could not be sent.
-fn send_lines<'a>(socket: &mut Option<UnixDatagram>, lines: &'a [u8], flags: SendFlags) -> &'a [u8] {
-    let process = std::process::id();
-    let mut left = lines;
-    for line in lines.split_inclusive(|&b| b == b'\n') {
-        let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let datagram = [format!("<{PRIORITY}>taipan[{process}]: ").as_bytes(), text].concat();
-        if !text.is_empty() && send(socket, &datagram, flags).is_err() {
-            return left;
-        }
-        left = &left[line.len()..];
-    }
-    left
-}
-
-fn send(socket: &mut Option<UnixDatagram>, datagram: &[u8], flags: SendFlags) -> io::Result<()> {
-    let sent = |socket: &UnixDatagram| rustix::net::send(socket, datagram, flags).map(|_| ());
-    match socket.as_ref().map(sent) {
-        Some(Ok(())) => Ok(()),
-        // The daemon is slow, and another connection would not be faster.
-        Some(Err(Errno::AGAIN)) => Err(Errno::AGAIN.into()),
-        Some(Err(_)) | None => {
-            *socket = None;
-            let new = connect()?;
-            sent(&new)?;
-            *socket = Some(new);
-            Ok(())
-        }
-    }
 }
