@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port, output_of,
-    runs, stop_process, tool,
+    runs, stop_process, tool, wait_until,
 };
+use rustix::process::{Pid, kill_process};
 
 const LONG: usize = 32 * 1024 * 1024;
 
@@ -125,6 +126,30 @@ fn sigterm_ends_children_that_are_stopped() {
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
     assert!(!children.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn children_that_hang_are_killed_at_one_deadline() {
+    let config = "[timeouts]\nshutdown = \"1s\"\n[log]\naccess = \"|/bin/cat\"\n\
+                  [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+                  [[application]]\nname = \"app\"\ncommand = [\"/bin/sleep\", \"1000\"]\ngrace = \"1s\"\n";
+    let mut server = Site::new().file("a.txt", "a").config(config).start();
+    let began = Instant::now();
+    server.signal(Signal::TERM);
+    let stopped = || server.stderr().contains("processes have not ended in time, and are killed");
+    // Each is stopped again when the program has had it go on.
+    let is_reported = wait_until(Duration::from_secs(30), || {
+        for pid in server.serving_pids() {
+            let process = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process");
+            // It may have been killed.
+            _ = kill_process(process, Signal::STOP);
+        }
+        stopped()
+    });
+    assert!(is_reported, "{}", server.stderr());
+    // One second, two of the process that serves, and 15 of the longest one behind it.
+    assert!(began.elapsed() >= Duration::from_secs(18), "{:?}", began.elapsed());
+    assert_eq!(server.wait(AT_ONCE).code(), Some(0));
 }
 
 #[test]

@@ -39,6 +39,8 @@ use crate::{sys, terminal};
 const FAILED: u8 = 1;
 /// How long the last lines may take to be delivered, and a command to end then.
 pub const DELIVERY: Duration = Duration::from_secs(5);
+/// How long the process takes to end at most, when its last writer has ended.
+pub const LONGEST_END: Duration = Duration::from_secs(15);
 /// A reader that lasts so long has done its work: the pauses before the next one begin anew.
 const LASTS: Duration = Duration::from_secs(10);
 /// Bytes of one read.
@@ -243,7 +245,7 @@ impl Logger {
         while self.writers.get() > 0 {
             self.left.notified().await;
         }
-        let until = tokio::time::Instant::now() + 3 * DELIVERY;
+        let until = tokio::time::Instant::now() + LONGEST_END;
         for reader in self.readers() {
             reader.is_ending.set(true);
             reader.ended.notify_one();

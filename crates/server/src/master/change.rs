@@ -565,6 +565,7 @@ impl Master {
             file_round: _,
             next_epoch: _,
             release: _,
+            wait: _,
             phase: _,
         } = self;
         *signals = None;

@@ -8,19 +8,20 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::change::{Cause, reject_clients};
-use super::lifecycle::{Action, Ended, Event, State};
+use super::lifecycle::{Action, Ended, Event, State, Wait};
 use super::loggers::LoggerProcess;
-use super::process::{Generation, Retirement};
+use super::process::{Generation, PoolProcess, Retirement, blocked};
 use super::sockets::Sockets;
 use super::upgrade::{ended_before_serving, report_failed_upgrade};
 use super::{GRACE, Master, Phase, Timer, could_not_start};
 use crate::control::Control;
+use crate::log;
+use crate::logger::process::LONGEST_END;
 use crate::process::ipc::MasterCommand;
 use crate::process::supervisor::KillTimer;
 use crate::process::{privileged_file, supervisor};
 use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
-use crate::{log, spawner};
 
 impl Master {
     /// Ends all children, and then the program with this exit code.
@@ -40,7 +41,9 @@ impl Master {
             _ = generation.channel.send(command);
             generation.on_event(Event::Stopped(now + patience + GRACE), now);
         }
-        self.continue_children();
+        let until = now + patience + GRACE + self.longest_end();
+        self.wait = Some(self.wait.unwrap_or(Wait::Until(until)).shortened_to(until));
+        self.signal_children(Signal::SIGCONT);
         if let Some(clients) = self.queued_reload.take() {
             reject_clients(clients, "the program is ending");
         }
@@ -54,8 +57,18 @@ impl Master {
         self.sockets.close();
     }
 
-    /// Has children go on that an administrator or a debugger has stopped, so that they end, too.
-    fn continue_children(&self) {
+    /// How long what is behind the generations may take to end, each at the same time as the others.
+    fn longest_end(&self) -> Duration {
+        let spawners = self.generations.iter().filter_map(|generation| generation.spawner);
+        let pools = self.pools.iter().map(PoolProcess::patience);
+        let loggers = self.loggers.iter().map(|_| LONGEST_END);
+        let all = spawners.map(|spawner| spawner.patience()).chain(pools).chain(loggers);
+        all.max().unwrap_or_default()
+    }
+
+    /// Sends a signal to each child. SIGCONT has those go on that an administrator or a debugger has stopped, so that
+    /// they end, too. Returns them.
+    fn signal_children(&self, signal: Signal) -> Vec<Pid> {
         let of_generation = |generation: &Generation| {
             let spawner = generation.spawner.map(|spawner| spawner.pid);
             let signer = generation.signer.as_ref().and_then(SignerProcess::pid);
@@ -66,9 +79,34 @@ impl Master {
         let pools = self.pools.iter().map(|pool| pool.pid);
         let loggers = self.loggers.iter().map(LoggerProcess::pid);
         let children = generations.chain(helpers).chain(pools).chain(loggers).chain(self.certificates.pids());
-        for child in children {
+        let children: Vec<Pid> = children.collect();
+        for child in &children {
             // Fails only if it has ended.
-            _ = kill(child, Signal::SIGCONT);
+            _ = kill(*child, signal);
+        }
+        children
+    }
+
+    /// The end of the program has waited for its children.
+    fn end_waiting(&mut self, now: Instant) {
+        let Some(wait) = self.wait else { return };
+        let next = wait.next(now);
+        self.wait = Some(next);
+        match next {
+            Wait::Until(_) => {}
+            Wait::Killed(_) if wait == next => {}
+            Wait::Killed(_) => {
+                let children = self.signal_children(Signal::SIGKILL);
+                log::error(format_args!(
+                    "{} processes have not ended in time, and are killed",
+                    children.len()
+                ));
+            }
+            Wait::Over => {
+                for child in self.signal_children(Signal::SIGKILL) {
+                    log::error(format_args!("{}", blocked(child)));
+                }
+            }
         }
     }
 
@@ -109,7 +147,7 @@ impl Master {
             let mut generation = self.generations.remove(index);
             self.counters.end(pid);
             if let Some(spawner) = generation.spawner {
-                let grace = spawner.grace + spawner::KILL_TIMEOUT + GRACE;
+                let grace = spawner.patience() + GRACE;
                 self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), grace)));
             }
             if let Some(signer) = generation.signer.as_ref().and_then(SignerProcess::pid) {
@@ -288,6 +326,7 @@ impl Master {
             self.restart_loggers
                 .filter(|_| self.phase == Phase::Serving)
                 .map(|at| (at, Timer::RestartLoggers)),
+            self.wait.and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
         ];
@@ -353,6 +392,7 @@ impl Master {
             Timer::Certificates => self.check_certificates(now),
             Timer::NamedFiles => self.check_files(now),
             Timer::Tickets => self.forget_tickets(),
+            Timer::End => self.end_waiting(now),
             // `wait` does it last: code that ran afterwards would map the program again.
             Timer::Release => {}
             // A client of the control socket may just have begun a reload.
@@ -375,7 +415,7 @@ impl Master {
             || !self.loggers.is_empty()
             || !self.certificates.is_empty();
         match self.phase {
-            _ if has_children => None,
+            _ if has_children && self.wait != Some(Wait::Over) => None,
             Phase::Serving => None,
             Phase::Ending(code) => {
                 self.clean_up();

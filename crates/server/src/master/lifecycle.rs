@@ -79,6 +79,43 @@ impl State {
     }
 }
 
+/// How long the end of the program waits for its children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Those that are left at this time are killed.
+    Until(Instant),
+    /// They have been killed. A disk that hangs can delay their end; it is awaited until this time.
+    Killed(Instant),
+    /// The program ends without them.
+    Over,
+}
+
+impl Wait {
+    /// All of them must end by this time. An earlier command may have said less.
+    pub(super) fn shortened_to(self, until: Instant) -> Wait {
+        match self {
+            Wait::Until(earlier) => Wait::Until(earlier.min(until)),
+            Wait::Killed(_) | Wait::Over => self,
+        }
+    }
+
+    pub(super) fn deadline(self) -> Option<Instant> {
+        match self {
+            Wait::Until(until) | Wait::Killed(until) => Some(until),
+            Wait::Over => None,
+        }
+    }
+
+    /// What follows when the deadline has passed.
+    pub(super) fn next(self, now: Instant) -> Wait {
+        match self {
+            Wait::Until(until) if until <= now => Wait::Killed(now + GRACE),
+            Wait::Killed(until) if until <= now => Wait::Over,
+            _ => self,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -112,6 +149,31 @@ mod tests {
         ] {
             assert_eq!(state.next(event, at(now)), expected, "{state:?} {event:?} at {now}");
         }
+    }
+
+    #[test]
+    fn the_end_waits_for_its_deadline_kills_and_waits_a_little_more() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (until, killed) = (Wait::Until(at(10)), Wait::Killed(at(10)));
+        for (wait, now, expected) in [
+            (until, 9, until),
+            (until, 10, Wait::Killed(at(10) + GRACE)),
+            (killed, 9, killed),
+            (killed, 10, Wait::Over),
+            (Wait::Over, 99, Wait::Over),
+        ] {
+            assert_eq!(wait.next(at(now)), expected, "{wait:?} at {now}");
+        }
+        for (wait, to, expected) in [
+            (until, 5, Wait::Until(at(5))),
+            (until, 20, until),
+            (killed, 5, killed),
+            (Wait::Over, 5, Wait::Over),
+        ] {
+            assert_eq!(wait.shortened_to(at(to)), expected, "{wait:?} to {to}");
+        }
+        assert_eq!((until.deadline(), Wait::Over.deadline()), (Some(at(10)), None));
     }
 
     #[test]

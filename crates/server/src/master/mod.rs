@@ -63,7 +63,7 @@ use counters::Counters;
 use detach::Starter;
 use disconnects::RunningDisconnect;
 use files::{FileRound, TriedFiles};
-use lifecycle::{Action, State};
+use lifecycle::{Action, State, Wait};
 use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
 use process::{ChannelState, Generation, PoolProcess};
@@ -189,6 +189,8 @@ struct Master {
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
     release: Option<Instant>,
+    /// `Some`: the program has been told to end.
+    wait: Option<Wait>,
     phase: Phase,
 }
 
@@ -235,6 +237,8 @@ enum Timer {
     Tickets,
     Release,
     Restart,
+    /// The end of the program waits no longer.
+    End,
 }
 
 impl Master {
@@ -320,6 +324,7 @@ impl Master {
             file_round: FileRound::default(),
             next_epoch: None,
             release: None,
+            wait: None,
             phase: Phase::Serving,
             options: options.clone(),
         })

@@ -110,6 +110,13 @@ pub(super) struct SpawnerProcess {
     pub(super) grace: Duration,
 }
 
+impl SpawnerProcess {
+    /// How long the process may take to end.
+    pub(super) fn patience(&self) -> Duration {
+        self.grace + KILL_TIMEOUT
+    }
+}
+
 /// Can the generation still send events?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelState {
@@ -132,10 +139,7 @@ impl Generation {
         self.state = state;
         match action {
             Action::Kill => self.kill(),
-            Action::Abandon => log::error(format_args!(
-                "process {} is still blocked in disk I/O after SIGKILL; it ends when the disk responds",
-                self.pid
-            )),
+            Action::Abandon => log::error(format_args!("{}", blocked(self.pid))),
             Action::Nothing | Action::TakeOver => {}
         }
         action
@@ -150,4 +154,9 @@ impl Generation {
         self.retirement = Retirement::Done;
         self.waiting.drain(..).for_each(|client| client.done(""));
     }
+}
+
+/// Why a process that has been killed is still there.
+pub(super) fn blocked(pid: Pid) -> String {
+    format!("process {pid} is still blocked in disk I/O after SIGKILL; it ends when the disk responds")
 }
