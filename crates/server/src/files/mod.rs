@@ -201,7 +201,7 @@ impl Files {
     pub fn listing(&self, host: HostKey, key: &str, folder: &Stamp, now: i64) -> Option<Rc<ListingPage>> {
         match self.table.borrow_mut().get(host, key) {
             Some(Cached::Listing(page))
-                if page.folder == *folder && now - page.rendered_at < LISTING_SECONDS =>
+                if page.folder == *folder && (0..LISTING_SECONDS).contains(&(now - page.rendered_at)) =>
             {
                 Some(page.clone())
             }

@@ -248,7 +248,8 @@ impl Roots {
         let roots = &files.roots;
         let mut all = roots.all.borrow_mut();
         let Some(state) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
-        let is_due = now - state.opened_at >= roots.check_seconds;
+        // Also after the clock was set back.
+        let is_due = !(0..roots.check_seconds).contains(&(now - state.opened_at));
         if is_due && state.reopening == Reopening::Idle {
             state.reopening = Reopening::Running;
             spawn_local(reopen(files.clone(), path.to_owned()));

@@ -310,7 +310,7 @@ impl Logs {
 /// The log thread.
 fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: impl Fn()) {
     let mut asked: Option<Instant> = None;
-    let mut reported = SystemTime::UNIX_EPOCH;
+    let mut reported: Option<Instant> = None;
     let mut has_unreported = false;
     loop {
         let message = match has_unreported {
@@ -347,8 +347,8 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
         let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
         has_unreported = dropped + lost > 0;
-        if has_unreported && reported.elapsed().is_ok_and(|t| t >= REPORT_EVERY) {
-            reported = SystemTime::now();
+        if has_unreported && reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+            reported = Some(Instant::now());
             report(&mut sinks, dropped, lost);
             has_unreported = false;
         }
