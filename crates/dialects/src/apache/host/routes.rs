@@ -25,16 +25,7 @@ impl Site<'_> {
         self.trees = trees.filter(|tree| has_files(&tree.url)).collect();
         self.find_access_files(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
-        let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
-        urls.insert("/".to_owned());
-        for (folder, _) in &self.folders {
-            urls.extend(self.urls(folder));
-        }
-        urls.extend(self.locations.iter().filter_map(|(paths, ..)| match paths {
-            Paths::Prefix(prefix) => Some(paths::prefix(prefix)),
-            Paths::Patterns(_) => None,
-        }));
-        urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
+        let urls = self.section_urls();
         let passes_all = self.passes_all();
         let own = self.own_urls();
         for (folder, context) in &self.folders {
@@ -81,51 +72,26 @@ impl Site<'_> {
         self.deny_first();
         self.host.respond_without_root();
         self.host.share_handlers();
-        // The path of a prefix without its slash has the fields of the prefix.
-        let fields: Vec<(String, Value)> = self
-            .host
-            .routes
-            .iter()
-            .filter_map(|route| {
-                Some((route.text("path")?.strip_suffix('/')?.to_owned(), route.get("proxy_headers")?.clone()))
-            })
-            .collect();
-        for (path, value) in fields {
-            let route = self.host.routes.iter_mut().find(|route| route.text("path") == Some(&path));
-            if let Some(route) = route.filter(|route| route.get("proxy_headers").is_none()) {
-                route.set(&route.place(), "proxy_headers", value);
-            }
-        }
-        let passes = self.host.scope.get("pass_authorization").is_some();
-        self.host.scope.remove("pass_authorization");
-        for route in &mut self.host.routes {
-            let runs = ["cgi", "interpreter", "application"].iter().any(|name| route.get(name).is_some());
-            if runs && passes {
-                route.preset("pass_authorization", true, "Apache is told to pass it.");
-            } else if !runs {
-                route.remove("pass_authorization");
-            }
-            if route.get("proxy").is_none() {
-                ["proxy_headers", "proxy_host"].iter().for_each(|name| route.remove(name));
-            }
-        }
-        for route in self.host.routes.iter_mut().filter(|route| route.responds()) {
-            [
-                "listing",
-                "symlinks",
-                "index",
-                "fallback",
-                "fallback_for",
-                "try_suffixes",
-                "root",
-                "cgi",
-                "alias",
-            ]
-            .iter()
-            .for_each(|name| route.remove(name));
-        }
+        share_proxy_headers(&mut self.host);
+        leave_out_needless_fields(&mut self.host);
+        leave_out_needless_files(&mut self.host);
         self.put_first(&denials, draft);
         self.host
+    }
+
+    /// The prefixes of paths that a section speaks of.
+    fn section_urls(&self) -> BTreeSet<String> {
+        let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
+        urls.insert("/".to_owned());
+        for (folder, _) in &self.folders {
+            urls.extend(self.urls(folder));
+        }
+        urls.extend(self.locations.iter().filter_map(|(paths, ..)| match paths {
+            Paths::Prefix(prefix) => Some(paths::prefix(prefix)),
+            Paths::Patterns(_) => None,
+        }));
+        urls.extend(self.passes.iter().map(|(url, _)| paths::prefix(url)));
+        urls
     }
 
     /// What a folder says with this key is not for aliases.
@@ -609,6 +575,49 @@ fn handled(route: &mut Scope, handler: &Handler, runs: bool, place: &Place, draf
                 route.set(place, "return", 403);
             }
         },
+    }
+}
+
+/// The path of a prefix without its slash has the fields of the prefix.
+fn share_proxy_headers(host: &mut Host) {
+    let fields: Vec<(String, Value)> = host
+        .routes
+        .iter()
+        .filter_map(|route| {
+            Some((route.text("path")?.strip_suffix('/')?.to_owned(), route.get("proxy_headers")?.clone()))
+        })
+        .collect();
+    for (path, value) in fields {
+        let route = host.routes.iter_mut().find(|route| route.text("path") == Some(&path));
+        if let Some(route) = route.filter(|route| route.get("proxy_headers").is_none()) {
+            route.set(&route.place(), "proxy_headers", value);
+        }
+    }
+}
+
+/// Only programs have credentials, and only upstreams have fields of their own.
+fn leave_out_needless_fields(host: &mut Host) {
+    let passes = host.scope.get("pass_authorization").is_some();
+    host.scope.remove("pass_authorization");
+    for route in &mut host.routes {
+        let runs = ["cgi", "interpreter", "application"].iter().any(|name| route.get(name).is_some());
+        if runs && passes {
+            route.preset("pass_authorization", true, "Apache is told to pass it.");
+        } else if !runs {
+            route.remove("pass_authorization");
+        }
+        if route.get("proxy").is_none() {
+            ["proxy_headers", "proxy_host"].iter().for_each(|name| route.remove(name));
+        }
+    }
+}
+
+/// What has a response of its own sends no files.
+fn leave_out_needless_files(host: &mut Host) {
+    for route in host.routes.iter_mut().filter(|route| route.responds()) {
+        ["listing", "symlinks", "index", "fallback", "fallback_for", "try_suffixes", "root", "cgi", "alias"]
+            .iter()
+            .for_each(|name| route.remove(name));
     }
 }
 
