@@ -20,8 +20,9 @@ use site::watch::Filter;
 
 use crate::control::{Request, SiteSource};
 
-pub use self::help::{document, help, man};
+pub use self::help::{document, help, man, reference};
 pub use self::parse::{advice, parse, parse_line};
+pub use self::table::CommandKey;
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub enum Command {
     Resolve(Resolve),
     Report(Report),
     Generate(Document),
-    Help,
+    Help(CommandKey),
     Version,
 }
 

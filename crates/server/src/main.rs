@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Command::Report(flags) => report::report(&flags),
         Command::Resolve(flags) => resolve::resolve(&flags),
         Command::Generate(document) => print(&flags::document(document)),
-        Command::Help => print(&flags::help()),
+        Command::Help(command) => print(&flags::help(command)),
         Command::Version => print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }

@@ -15,7 +15,7 @@ const END: &str = "<!-- /help -->";
 fn renewed(page: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
-    Some([before, BEGIN, "```text\n", &server::flags::help(), "```\n", END, after].concat())
+    Some([before, BEGIN, "```text\n", &server::flags::reference(), "```\n", END, after].concat())
 }
 
 #[test]

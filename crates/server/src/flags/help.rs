@@ -5,23 +5,74 @@ use std::fmt::Write;
 use super::Document;
 use super::table::{COMMANDS, CommandKey, CommandRow, EXAMPLES, FILES, FLAGS, FlagRow};
 
-/// `--help`.
-pub fn help() -> String {
-    let mut out = String::from("taipan, a small, fast web server\n\nUsage:\n");
-    for row in COMMANDS {
-        let line = format!("taipan {} {}", row.name, row.arguments).replace("  ", " ");
-        _ = writeln!(out, "  {line:<36} {}", row.help);
-    }
-    let line = "taipan -c FILE";
-    _ = writeln!(out, "  {line:<36} Serve what FILE configures");
-    out.push_str("\nFlags:\n");
-    for flag in FLAGS {
-        _ = writeln!(out, "  {}", spelled(flag));
-        for line in wrapped(flag.help, 80) {
-            _ = writeln!(out, "        {line}");
+/// `--help` of a command.
+pub fn help(command: CommandKey) -> String {
+    match COMMANDS.iter().find(|row| row.key == command) {
+        Some(row) if !matches!(command, CommandKey::Serve | CommandKey::Help) => {
+            let mut out = format!("{}.\n\nUsage:\n  {}\n\nFlags:\n", row.help, usage(row));
+            flags_of(command).for_each(|flag| describe(&mut out, flag));
+            out
         }
+        _ => overview(),
+    }
+}
+
+/// The help of all commands, with each flag once.
+pub fn reference() -> String {
+    let mut out = overview();
+    for (heading, flags) in groups().into_iter().skip(1) {
+        _ = writeln!(out, "\n{}", wrapped(&format!("Flags of {heading}:"), 80).join("\n"));
+        flags.into_iter().for_each(|flag| describe(&mut out, flag));
     }
     out
+}
+
+fn overview() -> String {
+    let mut out = String::from("taipan, a small, fast web server\n\nUsage:\n");
+    let lines = COMMANDS.iter().map(|row| (usage(row), row.help));
+    let lines: Vec<_> = lines.chain([("taipan -c FILE".to_owned(), "Serve what FILE configures")]).collect();
+    let width = lines.iter().map(|(usage, _)| usage.len()).max().unwrap_or_default();
+    for (usage, help) in lines {
+        _ = writeln!(out, "  {usage:<width$}  {help}");
+    }
+    out.push_str("\ntaipan COMMAND --help prints the flags of a command.\n\nFlags without a command:\n");
+    flags_of(CommandKey::Serve).for_each(|flag| describe(&mut out, flag));
+    out
+}
+
+fn usage(row: &CommandRow) -> String {
+    ["taipan", row.name, row.arguments]
+        .iter()
+        .filter(|part| !part.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn describe(out: &mut String, flag: &FlagRow) {
+    _ = writeln!(out, "  {}", spelled(flag));
+    for line in wrapped(flag.help, 80) {
+        _ = writeln!(out, "        {line}");
+    }
+}
+
+/// Every flag once, beneath the commands that have it. The first group is that of a start without a command, whose
+/// flags other commands may have, too.
+fn groups() -> Vec<(String, Vec<&'static FlagRow>)> {
+    let mut groups: Vec<(String, Vec<&FlagRow>)> = Vec::new();
+    for flag in FLAGS {
+        let heading = match flag.commands {
+            [] | [CommandKey::Serve, ..] => "taipan".to_owned(),
+            commands => {
+                format!("taipan {}", commands.iter().map(|key| key.name()).collect::<Vec<_>>().join(", "))
+            }
+        };
+        match groups.iter_mut().find(|(other, _)| *other == heading) {
+            Some((_, flags)) => flags.push(flag),
+            None => groups.push((heading, vec![flag])),
+        }
+    }
+    groups
 }
 
 /// The manual page, for man(1).
@@ -44,8 +95,11 @@ pub fn man() -> String {
         _ = writeln!(out, ".TP\n.B {}\n{}.", roff(name.trim()), roff(row.help));
     }
     out.push_str(".SH OPTIONS\n");
-    for flag in FLAGS {
-        _ = writeln!(out, ".TP\n.B {}\n{}.", roff(&spelled(flag)), roff(flag.help));
+    for (heading, flags) in groups() {
+        _ = writeln!(out, ".SS {}", roff(&heading));
+        for flag in flags {
+            _ = writeln!(out, ".TP\n.B {}\n{}.", roff(&spelled(flag)), roff(flag.help));
+        }
     }
     out.push_str(
         ".SH SIGNALS\n.TP\n.B SIGTERM\nStop accepting, finish what runs, exit with 0.\n.TP\n.B SIGINT\n\

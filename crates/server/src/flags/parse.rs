@@ -138,7 +138,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
             Arg::Short(c) => named(given.command, &typed, |flag| flag.short == Some(c))?,
         };
         match flag.key {
-            Key::Switch(Switch::Help) => return Ok(Command::Help),
+            Key::Switch(Switch::Help) => return Ok(Command::Help(given.command)),
             Key::Switch(Switch::Version) => return Ok(Command::Version),
             Key::Switch(switch) => given.switch(switch, &typed)?,
             Key::Value(key, _) => given.set(key, &typed, parser.value().map_err(usage)?)?,
@@ -147,11 +147,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     }
     if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
         given.unless_misspelt()?;
-        let command = match given.command {
-            CommandKey::Serve => "taipan without a command".to_owned(),
-            command => format!("taipan {}", command.name()),
+        let (command, help) = match given.command {
+            CommandKey::Serve => ("taipan without a command".to_owned(), "taipan --help".to_owned()),
+            command => (format!("taipan {}", command.name()), format!("taipan {} --help", command.name())),
         };
-        return Err(UsageError(format!("{typed} is not a flag of {command}; see taipan --help")));
+        return Err(UsageError(format!("{typed} is not a flag of {command}; see {help}")));
     }
     given.command()
 }
@@ -317,10 +317,24 @@ impl Given {
             }
             CommandKey::Resolve => Ok(self.resolve()),
             CommandKey::Generate => self.generate(),
-            CommandKey::Help => Ok(Command::Help),
+            CommandKey::Help => self.help(),
             CommandKey::Version => {
                 self.exactly(0, "version takes no argument")?;
                 Ok(Command::Version)
+            }
+        }
+    }
+
+    fn help(self) -> Result<Command, UsageError> {
+        let Some(name) = self.arguments.into_iter().next() else {
+            return Ok(Command::Help(CommandKey::Serve));
+        };
+        let name = text(name)?;
+        match COMMANDS.iter().find(|row| !row.name.is_empty() && row.name == name) {
+            Some(row) => Ok(Command::Help(row.key)),
+            None => {
+                let advice = advice(&name).unwrap_or_else(|| "see taipan --help".to_owned());
+                Err(UsageError(format!("there is no command {name}; {advice}")))
             }
         }
     }

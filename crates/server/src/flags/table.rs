@@ -9,7 +9,7 @@ use site::watch::Part;
 use self::CommandKey::*;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CommandKey {
+pub enum CommandKey {
     /// The default command, without a name.
     #[default]
     Serve,
@@ -94,19 +94,19 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         key: Stats,
         name: "stats",
-        arguments: "-c FILE [--json]",
+        arguments: "-c FILE",
         help: "Print the counters of the running program",
     },
     CommandRow {
         key: Top,
         name: "top",
-        arguments: "-c FILE [--once]",
+        arguments: "-c FILE",
         help: "Show what the running program does, live in the terminal",
     },
     CommandRow {
         key: Metrics,
         name: "metrics",
-        arguments: "-c FILE [--prometheus]",
+        arguments: "-c FILE",
         help: "Print the metrics of the running program, as OpenMetrics",
     },
     CommandRow {
@@ -199,7 +199,12 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         arguments: "man|bash|zsh|fish",
         help: "Print the manual page, or the completions for a shell",
     },
-    CommandRow { key: Help, name: "help", arguments: "", help: "Print this help" },
+    CommandRow {
+        key: Help,
+        name: "help",
+        arguments: "[COMMAND]",
+        help: "Print this help, or that of a command",
+    },
     CommandRow { key: Version, name: "version", arguments: "", help: "Print the version" },
 ];
 
@@ -367,7 +372,22 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "dialect",
         short: None,
         commands: &[
-            Serve, Check, Reload, Upgrade, Stats, Top, Metrics, Purge, Drain, Undrain, Watch, Explain,
+            Serve,
+            Check,
+            Reload,
+            Upgrade,
+            Stats,
+            Top,
+            Metrics,
+            Purge,
+            Drain,
+            Undrain,
+            Watch,
+            Maintenance,
+            LogLevel,
+            Disconnect,
+            Reopen,
+            Explain,
         ],
         help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
                one of this program)",
@@ -377,7 +397,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "from",
         short: None,
         commands: &[Convert],
-        help: "boa, thttpd, busybox, uhttpd, nginx, apache, lighttpd or caddy, whose FILE it is (default: by the name of FILE)",
+        help: "Read FILE as boa, thttpd, busybox, uhttpd, nginx, apache, lighttpd or caddy does (default: by the name of FILE)",
     },
     FlagRow {
         key: Key::Switch(Switch::Personality),
@@ -455,6 +475,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         commands: &[
+            Reload,
             Upgrade,
             Stats,
             Top,
@@ -821,14 +842,14 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "help",
         short: Some('h'),
         commands: &[],
-        help: "Print this help (default: serve)",
+        help: "Print the flags of the command (default: carry it out)",
     },
     FlagRow {
         key: Key::Switch(Switch::Version),
         long: "version",
         short: Some('V'),
         commands: &[],
-        help: "Print the version (default: serve)",
+        help: "Print the version (default: carry out the command)",
     },
 ];
 

@@ -7,12 +7,12 @@ use auth::hash::NewHash;
 use cache::store::purge::{Purge, What};
 use site::host::HostAddress;
 
-use super::help::{bash, fish, help, man, roff, zsh};
+use super::help::{bash, fish, help, man, reference, roff, zsh};
 use super::parse::parse;
-use super::table::FLAGS;
+use super::table::{COMMANDS, FLAGS};
 use super::{
-    Command, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Scripts, Serve,
-    TopMode, UsageError, Wrap,
+    Command, CommandKey, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Scripts,
+    Serve, TopMode, UsageError, Wrap,
 };
 use crate::control::{Drain, DrainChange, Request, SiteSource};
 use crate::process::ipc::Form;
@@ -202,9 +202,12 @@ fn parses_commands() {
             ),
         ),
         ("generate fish", Command::Generate(Document::Fish)),
-        ("--help", Command::Help),
-        ("help", Command::Help),
-        ("help check", Command::Help),
+        ("--help", Command::Help(CommandKey::Serve)),
+        ("photos -h", Command::Help(CommandKey::Serve)),
+        ("help", Command::Help(CommandKey::Serve)),
+        ("help check", Command::Help(CommandKey::Check)),
+        ("check --help", Command::Help(CommandKey::Check)),
+        ("passwd -h", Command::Help(CommandKey::Passwd)),
         ("version", Command::Version),
         ("./help", Command::Serve(serve(folder("./help")))),
         // The parser does not check that the folder exists.
@@ -237,7 +240,7 @@ fn errors_say_what_to_do() {
         ("healthcheck", "one URL"),
         ("generate tcsh", "man, bash, zsh and fish"),
         ("--workers many", "takes a number"),
-        ("check -c a --listen :1", "--listen is not a flag of taipan check"),
+        ("check -c a --listen :1", "--listen is not a flag of taipan check; see taipan check --help"),
         ("check -c a -l :1", "-l is not a flag of taipan check"),
         ("-s reload", "unknown flag -s; write taipan reload -c FILE"),
         ("reload -c a b", "reload takes no argument but -c FILE"),
@@ -260,6 +263,8 @@ fn errors_say_what_to_do() {
         ("stat --json", "there is no command stat; did you mean taipan stats?"),
         ("test -c a.toml", "there is no command test; write taipan check -c FILE"),
         ("serve /srv", "there is no command serve; write taipan DIR"),
+        ("help chek", "there is no command chek; did you mean taipan check?"),
+        ("help zzzzzz", "there is no command zzzzzz; see taipan --help"),
         ("version 2", "version takes no argument"),
         ("fcgi-wrap", "taipan fcgi-wrap --folder DIR"),
         ("fcgi-wrap --folder /x cat", "not both"),
@@ -296,12 +301,34 @@ fn errors_say_what_to_do() {
 fn every_flag_is_in_every_document() {
     for flag in FLAGS {
         let long = format!("--{}", flag.long);
-        assert!(help().contains(&long));
+        assert!(reference().contains(&long));
         assert!(man().contains(&roff(&long)));
         for shell in [bash(), zsh()] {
             assert!(shell.contains(&long));
         }
         assert!(fish().contains(&format!("-l {}", flag.long)));
         assert!(flag.help.ends_with(')') && flag.help.contains("(default: "), "{long}");
+    }
+}
+
+#[test]
+fn the_help_of_a_command_has_its_flags_and_no_others() {
+    let table = [
+        (CommandKey::Serve, "--listen ADDRESS", "--retry-after"),
+        (CommandKey::Check, "--dialect NAME", "--listen"),
+        (CommandKey::Reload, "--root DIR", "--json"),
+        (CommandKey::Watch, "--status STATUS", "--prefix"),
+        (CommandKey::Passwd, "-c, --create", "--config"),
+        (CommandKey::Version, "-h, --help", "--config"),
+    ];
+    for (command, has, lacks) in table {
+        let help = help(command);
+        assert!(help.contains(has) && !help.contains(lacks), "{help}");
+    }
+    for row in COMMANDS.iter().filter(|row| row.key != CommandKey::Help) {
+        let help = help(row.key);
+        let listed = help.lines().filter(|line| line.starts_with("  -")).count();
+        let flags = FLAGS.iter().filter(|flag| flag.commands.is_empty() || flag.commands.contains(&row.key));
+        assert_eq!(listed, flags.count(), "{help}");
     }
 }
