@@ -424,6 +424,9 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("throttle", Scope::Top, "use \"limit\": a [[limit]] with download = RATE, or \"throttle_file\""),
         ("limit_conn", Scope::Host, "use \"limit\": a [[limit]] with concurrent"),
         ("deny", Scope::Route, "use \"rule\": a [[rule]] with address"),
+        ("rate", Scope::Route, "use \"limit\": a [[limit]] with download = RATE, or requests = RATE"),
+        ("cache", Scope::Route, "use \"response_cache\" = true"),
+        ("scripts", Scope::Route, "use \"cgi\" = true"),
         ("daemon", Scope::Top, "stays in the foreground"),
     ] {
         let advice = keys::suggest(scope, name, &toml::Value::Flag(true));
@@ -608,9 +611,7 @@ fn reports_invalid_toml_with_its_line() {
     );
     check(
         "\n\nroot = /srv\n",
-        &[
-            "site.toml:3: not valid TOML: string values must be quoted, expected literal string; see https://toml.io",
-        ],
+        &["site.toml:3: not valid TOML: /srv is neither quoted nor a number; write \"/srv\""],
     );
     check(
         "a = 1\nb = 2\na = 3\n",
@@ -637,9 +638,7 @@ fn reports_invalid_toml_with_its_line() {
     );
     check(
         "a = 1\r\nb = \r\n",
-        &[
-            "site.toml:2: not valid TOML: string values must be quoted, expected literal string; see https://toml.io",
-        ],
+        &["site.toml:2: not valid TOML: the key has no value; write one behind the equals sign"],
     );
     check("a", &["site.toml:1: not valid TOML: key with no value, expected `=`; see https://toml.io"]);
     check(
@@ -649,6 +648,25 @@ fn reports_invalid_toml_with_its_line() {
             "site.toml:3: not valid TOML: extra `=`, expected nothing; see https://toml.io",
         ],
     );
+    for (value, expected) in [
+        ("../www", "../www is neither quoted nor a number; write \"../www\""),
+        ("127.0.0.1:8080", "127.0.0.1:8080 is neither quoted nor a number; write \"127.0.0.1:8080\""),
+        ("[\"a\", 10.0.0.0/8]", "10.0.0.0/8 is neither quoted nor a number; write \"10.0.0.0/8\""),
+        ("10MB # bytes", "10MB is neither quoted nor a number; write \"10MB\""),
+        ("007", "007 is neither quoted nor a number; write \"007\""),
+        ("2026-01-01x", "2026-01-01x is neither quoted nor a number; write \"2026-01-01x\""),
+        ("on", "on is neither quoted nor a number; write true, or \"on\""),
+        ("No", "No is neither quoted nor a number; write false, or \"No\""),
+        ("True", "True is neither quoted nor a number; write true"),
+        ("\u{201c}a\u{201d}", "\u{201c}a\u{201d} is neither quoted nor a number; write \"a\""),
+    ] {
+        check(&format!("a = {value}\n"), &[&format!("site.toml:1: not valid TOML: {expected}")]);
+    }
+    for text in [r#"a = "*\.php""#, r#"a = "C:\Users\me""#] {
+        let errors = load_files(&[("site.toml", text)]).map(|_| ()).unwrap_err();
+        let to_do = r"write \\ for a backslash, or put the text between single quotation marks";
+        assert!(errors.iter().all(|error| error.ends_with(to_do)), "{errors:?}");
+    }
     let deep = format!("a = {}", "[".repeat(200));
     assert!(load_files(&[("site.toml", &deep)]).is_err());
     let level = format!("{{ {} = ", ["a"; 79].join("."));

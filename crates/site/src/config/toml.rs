@@ -115,7 +115,7 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     for error in syntax_errors {
         // One mistake often breaks several rules of the grammar. The first error of a line describes it.
         let span = error.span().unwrap_or_default();
-        let place = lines.place(span.start);
+        let (place, start) = (lines.place(span.start), span.start);
         if last.replace(place.line) != Some(place.line) {
             match (error.message(), text.get(span)) {
                 ("duplicate key", Some(key)) if !key.is_empty() => {
@@ -123,12 +123,54 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
                     errors.add(&place, what, "remove one of them");
                 }
                 (message, _) => {
-                    errors.add(&place, format!("not valid TOML: {message}"), "see https://toml.io");
+                    let (what, to_do) = explained(message, word_at(text, start));
+                    errors.add(&place, format!("not valid TOML: {what}"), to_do);
                 }
             }
         }
     }
     lines.table(document.into_inner(), lines.start(), 0)
+}
+
+/// What the parser says about a value that is neither quoted nor a number, a time or a boolean.
+const NOT_QUOTED: [&str; 6] = [
+    "string values must be quoted",
+    "invalid mantissa",
+    "invalid float",
+    "invalid date-time",
+    "invalid boolean",
+    "unexpected leading zero",
+];
+
+/// What is wrong about the `word` of which the parser says `message`, and what to do.
+fn explained(message: &str, word: &str) -> (String, String) {
+    if NOT_QUOTED.iter().any(|begin| message.starts_with(begin)) {
+        let bare = word.trim_matches(['\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}']);
+        let value = match bare.to_ascii_lowercase().as_str() {
+            "" => return ("the key has no value".to_owned(), "write one behind the equals sign".to_owned()),
+            "true" => "true".to_owned(),
+            "false" => "false".to_owned(),
+            "on" | "yes" => format!("true, or {bare:?}"),
+            "off" | "no" => format!("false, or {bare:?}"),
+            _ => format!("{bare:?}"),
+        };
+        let what = format!("{} is neither quoted nor a number", word.escape_debug());
+        return (what, format!("write {value}"));
+    }
+    let to_do = match message.contains("escaped value") || message.contains("unicode value") {
+        true => "write \\\\ for a backslash, or put the text between single quotation marks",
+        false => "see https://toml.io",
+    };
+    (message.to_owned(), to_do.to_owned())
+}
+
+/// The word around an offset: what stands between spaces and the signs of TOML.
+fn word_at(text: &str, at: usize) -> &str {
+    let is_outside = |char: char| char.is_whitespace() || "=,[]{}#".contains(char);
+    let Some((before, behind)) = text.split_at_checked(at) else { return "" };
+    let begin = at - before.rsplit(is_outside).next().map_or(0, str::len);
+    let end = at + behind.split(is_outside).next().map_or(0, str::len);
+    &text[begin..end]
 }
 
 /// A key as it is written, without its quotes.
