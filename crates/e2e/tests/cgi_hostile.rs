@@ -608,3 +608,20 @@ fn scripts_run_without_control_groups() {
         }
     }
 }
+
+#[test]
+fn reports_an_application_that_cannot_be_started() {
+    let site = Site::new().script("app.cgi", "#!/etc/passwd\n");
+    let program = site.root().join("app.cgi");
+    let config = format!(
+        "[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\ncommand = \"{}\"\n",
+        program.display()
+    );
+    let server = site.config(&config).start();
+    assert_eq!(server.get("/app/").status, 503);
+    let line = server.wait_for_line("application \"app\": cannot start", TIMEOUT);
+    assert!(
+        line.contains("its account may not execute it, or the program that its first line names"),
+        "{line}"
+    );
+}

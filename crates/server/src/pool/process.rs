@@ -31,7 +31,7 @@ use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::spawner::Exit;
 use crate::spawner::groups;
-use crate::spawner::launch::Process;
+use crate::spawner::launch::{Process, how_to_start};
 use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
@@ -517,7 +517,8 @@ impl PoolProcess {
                 let pause = self.balancer.on_start_failed(now);
                 let program = self.upstream.managed().and_then(|managed| managed.command.first());
                 let program = program.map_or("", String::as_str);
-                self.log_failure(&format_args!("cannot start {program}: {error}"), pause);
+                let what_to_do = error.raw_os_error().map_or("", how_to_start);
+                self.log_failure(&format_args!("cannot start {program}: {error}{what_to_do}"), pause);
             }
         }
     }

@@ -143,3 +143,21 @@ fn lower(resource: Resource, limit: Rlimit) -> Rlimit {
     let lower = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(most));
     Rlimit { current: lower(limit.current), maximum: lower(limit.maximum) }
 }
+
+/// What the kernel's reason for not starting a program leaves out.
+pub fn how_to_start(errno: i32) -> &'static str {
+    match errno {
+        libc::ENOENT => {
+            "; it, or the program that its first line names, or the loader of its libraries, does not exist; a line that \
+             ends with CRLF names another program"
+        }
+        libc::ENOEXEC => {
+            "; write the program that runs it in its first line, such as #!/bin/sh; a program must be one for this machine"
+        }
+        libc::EACCES => {
+            "; its account may not execute it, or the program that its first line names, or may not enter a folder on the \
+             way to them"
+        }
+        _ => "",
+    }
+}

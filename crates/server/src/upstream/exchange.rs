@@ -29,6 +29,7 @@ use crate::pool::{PooledConnection, Reuse};
 use crate::request::body::{BodyError, Rejection, RequestBody};
 use crate::services::Services;
 use crate::spawner::Exit;
+use crate::spawner::launch::how_to_start;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
 
@@ -548,20 +549,5 @@ impl UpstreamExchange {
             Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
             Some(exit) => format!(", {exit}"),
         }
-    }
-}
-
-/// What the kernel's reason for not starting a script that exists leaves out.
-fn how_to_start(errno: i32) -> &'static str {
-    match errno {
-        libc::ENOENT => {
-            "; the program that its first line names, or the loader of its libraries, does not exist; a line that ends with \
-             CRLF names another program"
-        }
-        libc::ENOEXEC => {
-            "; write the program that runs it in its first line, such as #!/bin/sh; a program must be one for this machine"
-        }
-        libc::EACCES => "; its account may not execute it, or the program that its first line names",
-        _ => "",
     }
 }
