@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Deref;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -338,12 +339,15 @@ fn git_server() -> Server {
     done(git(&seed).args(["push", "-q"]).arg(&bare).arg("main"));
     let root = site.home().join("git");
     // The backend is the only file of the route; the rest of the path names the repository.
+    let folder = site.home().join("backend");
+    fs::create_dir(&folder).expect("it is our folder");
+    symlink(&backend, folder.join("git-http-backend")).expect("it is our folder");
     let config = format!(
         "rewrites = {{ \"/git/\" = \"/backend/git-http-backend/$rest\" }}\nmax_body = \"64MiB\"\n\
-         [[route]]\npath = \"/backend/\"\nalias = \"{}\"\ncgi = true\n\
+         [[route]]\npath = \"/backend/\"\nalias = \"{}\"\nsymlinks = \"follow\"\ncgi = true\n\
          env = {{ GIT_PROJECT_ROOT = \"{}\", GIT_HTTP_EXPORT_ALL = \"1\" }}\n[scripts]\nspool = \".\"\n\
          [log]\naccess = \"stdout\"\n",
-        backend.parent().expect("it is in a folder").display(),
+        folder.display(),
         root.display(),
     );
     site.config(&config).start()
@@ -373,6 +377,8 @@ fn git_clones_fetches_and_pushes_over_cgi() {
 
     done(git(&home).args(["clone", "-q", &url, "full"]));
     assert_eq!(count("full"), "20");
+    // The other programs of git, which lie beside the backend, are no scripts.
+    assert_eq!(server.connect().get("/backend/git").status, 404);
     done(git(&home.join("full")).args(["fsck", "--full"]));
     let objects = done(git(&home.join("full")).args(["rev-list", "--objects", "--all", "--count"]));
     assert!(objects.trim().parse::<u32>().is_ok_and(|count| count > 2000), "{objects}");
