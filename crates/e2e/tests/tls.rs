@@ -471,12 +471,21 @@ fn tls_where_plain_http_is_expected_is_logged_and_closed() {
 
 #[test]
 fn plain_http_where_tls_is_expected_gets_a_readable_400() {
-    let server = site().start();
+    let server = site().config("[log]\naccess = \"stderr\"").start();
     let mut client = Client::tcp(secure(&server));
     let response = client.send("GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n").read_response();
     assert_eq!((response.status, response.field("connection")), (400, Some("close")), "{response}");
     assert!(response.text().contains("https://") || response.text().contains("TLS"), "{response}");
     assert!(client.is_finished());
+    let line = server.wait_for_line("GET /a.txt", TIMEOUT);
+    assert!(
+        line.ends_with("\"plaintext: the client speaks plain HTTP, and this port speaks TLS (https)\""),
+        "{line}"
+    );
+    let counted = || server.stats()["all"]["duration_us"].clone();
+    assert!(wait_until(TIMEOUT, || counted()["count"] == 1), "{}", counted());
+    let took = counted()["sum"].as_u64();
+    assert!(took.is_some_and(|micros| u128::from(micros) < TIMEOUT.as_micros()), "{took:?}");
     // HTTP/2 by prior knowledge, and other protocols.
     let mut rows = Rows::new();
     for bytes in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\0\0\0", "\r\n\r\n"] {

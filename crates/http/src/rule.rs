@@ -79,7 +79,7 @@ mod tests {
             FramingError::RULES,
             PathError::RULES,
             ChunkError::RULES,
-            &[(BODY_TOO_LARGE.token, BODY_TOO_LARGE.sentence)],
+            &[BODY_TOO_LARGE, PLAINTEXT].map(|rule| (rule.token, rule.sentence)),
         ];
         let mut tokens: Vec<_> = tables.concat();
         for (token, sentence) in &tokens {

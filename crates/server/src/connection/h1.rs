@@ -174,7 +174,7 @@ impl Http1 {
             Ok(None) => {}
             Ok(Some((mut head, _))) => {
                 self.find_client(connections, &mut head);
-                let response = Response::from_head(response.head.clone());
+                let response = again(response);
                 let response = if head.method == Method::Head { response.without_body() } else { response };
                 self.push(connections, response, Some(&head), Persistence::LingeringClose, &mut batch);
             }
@@ -187,6 +187,7 @@ impl Http1 {
     /// Rejects what a client sends without TLS where TLS is expected.
     pub fn reject_plaintext(&mut self, connections: &Connections, input: &[u8]) -> Output {
         connections.services.clock.read();
+        self.began = connections.services.turn();
         let response = fixed::rejection(&connections.services, None, Status::BAD_REQUEST, Some(PLAINTEXT));
         let output = self.reject_next(connections, input, &response);
         output.unwrap_or_else(|| self.reject_unread(connections, input, &response))
@@ -198,7 +199,7 @@ impl Http1 {
         self.reset_client();
         let mut output = Output::default();
         let mut batch = Batch::lent(&connections.services, &mut output);
-        let response = Response::from_head(response.head.clone());
+        let response = again(response);
         let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
         self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
@@ -463,4 +464,9 @@ impl Http1 {
         self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
+}
+
+/// Another one of a response that has nothing behind its head.
+fn again(response: &Response) -> Response {
+    Response { broken_rule: response.broken_rule, ..Response::from_head(response.head.clone()) }
 }
