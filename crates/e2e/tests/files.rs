@@ -290,7 +290,10 @@ fn serves_every_file_name_under_its_encoded_path() {
     }
     rows.check("255 bytes", server.get(&format!("/{long}")).status, 200);
     rows.check("256 bytes", server.get(&format!("/{long}n")).status, 404);
-    for not_a_name in ["/%ff", "/%C3", "/%C0%AE%C0%AE/", "/a%2fb", "/a%5Cb", "/%00", "/%0a", "/%"] {
+    for missing in ["/%ff", "/%C3", "/%C0%AE%C0%AE/"] {
+        rows.check(missing, server.get(missing).status, 404);
+    }
+    for not_a_name in ["/a%2fb", "/a%5Cb", "/%00", "/%0a", "/%"] {
         rows.check(not_a_name, server.get(not_a_name).status, 400);
     }
 }

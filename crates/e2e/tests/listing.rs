@@ -212,7 +212,7 @@ fn escapes_or_omits_hostile_names() {
         .iter()
         .fold(Site::new().every_protocol().config("listing = true"), |site, name| site.file(name, "x"));
     let root = site.root();
-    for unaskable in [&b"new\nline"[..], b"carriage\rreturn", b"escape\x1b[2J", b"not utf-8 \xff"] {
+    for unaskable in [&b"new\nline"[..], b"carriage\rreturn", b"escape\x1b[2J", b"not utf-8 \xff\n"] {
         fs::write(root.join(std::ffi::OsStr::from_bytes(unaskable)), "x").unwrap();
     }
     let folder = "<b>&\"'";

@@ -15,6 +15,8 @@ mod method;
 
 pub mod target;
 
+pub mod path_text;
+
 mod version;
 
 pub mod forwarded;

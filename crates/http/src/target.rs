@@ -3,9 +3,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::fields::{host_and_port, is_authority, port_number, segment_len, target_len, target_path_len};
 use crate::method::Method;
+use crate::path_text;
 use crate::rule::rules;
 
 /// The parts of a request target, not decoded.
@@ -43,8 +46,9 @@ pub enum TargetError {
     UserInfo,
 }
 
-/// A path below some root, decoded exactly once. It is UTF-8 and has no leading slash, no empty, `.` or `..` segment,
-/// no backslash and no control character. The path of a folder ends with a slash; that of the root is empty.
+/// A path below some root, decoded exactly once, as a text of `path_text`. It has no leading slash, no empty, `.` or
+/// `..` segment, no backslash and no control character. The path of a folder ends with a slash; that of the root is
+/// empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SafePath<'a>(Cow<'a, str>);
 
@@ -61,8 +65,10 @@ pub enum PathError {
     Backslash,
     /// A control character, raw or encoded.
     Control,
-    /// A raw byte outside ASCII, or escapes that are not valid UTF-8, such as overlong forms.
-    NotUtf8,
+    /// A raw byte outside ASCII. Those of a request are percent-encoded before its head is parsed.
+    NotAscii,
+    /// An overlong form of an ASCII character, in a path for an application: some programs decode `%C0%AF` to a slash.
+    Overlong,
     /// More `..` than segments before them.
     AboveRoot,
     /// A dot segment, plain or encoded, in a path that is passed on as it was sent.
@@ -184,16 +190,32 @@ impl<'a> SafePath<'a> {
         }
     }
 
-    /// Of a path that is decoded already, such as one of the configuration. It begins with a slash.
+    /// Of a path that is decoded already, such as one of the configuration. It begins with a slash. Parts of two paths
+    /// that make UTF-8 together become it.
     pub fn from_decoded(path: &str) -> Result<SafePath<'static>, PathError> {
         let mut encoded = String::with_capacity(path.len());
         encode_path(path, &mut encoded);
         SafePath::parse(&encoded).map(SafePath::into_owned)
     }
 
-    /// Relative to the root: `a/b.html`, `a/`, or empty.
+    /// Of a path on a disk, relative to the root.
+    pub fn from_path(path: &Path) -> Result<SafePath<'static>, PathError> {
+        SafePath::from_decoded(&["/", &path_text::of_bytes(path.as_os_str().as_bytes())].concat())
+    }
+
+    /// Relative to the root: `a/b.html`, `a/`, or empty. To be compared and cut, and not to open a file.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// As on a disk, relative to the root.
+    pub fn to_path(&self) -> Cow<'_, Path> {
+        path_text::to_path(&self.0)
+    }
+
+    /// As on a disk.
+    pub fn beneath(&self, root: &Path) -> PathBuf {
+        root.join(self.to_path())
     }
 
     /// Whether it is empty, or ends with a slash.
@@ -296,6 +318,9 @@ impl<'a> RawPath<'a> {
         if segments.any(|segment| matches!(dots(without_parameters(segment)), Some(1 | 2))) {
             return Err(PathError::DotSegment);
         }
+        if has_overlong_escapes(sent) {
+            return Err(PathError::Overlong);
+        }
         if !path.contains("//") && !RawSegments::has_encoded_slash(path) {
             return Ok(RawPath { sent, decoded: SafePath::parse(sent)?, segments: None });
         }
@@ -362,10 +387,22 @@ pub fn has_dots_with_parameters(path: &str) -> bool {
         })
 }
 
-/// With a leading slash.
+/// Whether a raw path has an overlong form of an ASCII character, such as `%C0%AF`. Some applications decode it to a
+/// slash, after the rules have seen two bytes.
+pub fn has_overlong_escapes(path: &str) -> bool {
+    path.as_bytes().windows(6).any(|pair| match *pair {
+        [b'%', a, b, b'%', c, d] => match (escaped(Some(a), Some(b)), escaped(Some(c), Some(d))) {
+            (Some(first), Some(second)) => path_text::begins_overlong(first, second),
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// With a leading slash, for administrators.
 impl fmt::Display for SafePath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        write!(out, "/{}", self.0)
+        write!(out, "/{}", path_text::escaped(&self.0))
     }
 }
 
@@ -432,7 +469,8 @@ rules! {
         PathError::EncodedSlash => "path-slash" "there is an encoded slash in the path",
         PathError::Backslash => "path-backslash" "there is a backslash in the path",
         PathError::Control => "path-control" "there is a control character in the path",
-        PathError::NotUtf8 => "path-utf8" "the path is not UTF-8",
+        PathError::NotAscii => "path-ascii" "a character of the path must be percent-encoded",
+        PathError::Overlong => "path-overlong" "the path, which an application gets, has an overlong form of a character",
         PathError::AboveRoot => "path-above-root" "the path leads above the root",
         PathError::DotSegment => "path-dots" "there is a dot segment in a path that is passed on as it was sent",
         PathError::LeadingSlashes => "path-slashes" "the path begins with two slashes, and is passed on as it was sent",
@@ -527,11 +565,11 @@ fn decode(path: &str) -> Result<String, PathError> {
                 b'/' => return Err(PathError::EncodedSlash),
                 byte => byte,
             },
-            0x80.. => return Err(PathError::NotUtf8),
+            0x80.. => return Err(PathError::NotAscii),
             byte => byte,
         });
     }
-    let decoded = String::from_utf8(decoded).map_err(|_| PathError::NotUtf8)?;
+    let decoded = path_text::of_vec(decoded);
     match decoded.chars().find_map(forbidden) {
         Some(error) => Err(error),
         None => Ok(decoded),
@@ -588,9 +626,9 @@ fn is_pchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 
-/// Appends `text`, with all bytes encoded but those that stay.
+/// Appends `text`, with all bytes encoded but those that stay. It may be a text of `path_text`.
 pub fn percent_encode(text: &str, stays: impl Fn(u8) -> bool, out: &mut String) {
-    for byte in text.bytes() {
+    for &byte in &*path_text::bytes(text) {
         if stays(byte) {
             out.push(char::from(byte));
         } else {

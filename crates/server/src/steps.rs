@@ -92,7 +92,7 @@ pub fn route(site: &Site, head: &Head<'_>, route: &Route, action: &PlannedAction
 pub fn target(site: &Site, plan: &Plan<'_, '_>) -> Option<String> {
     match &plan.action {
         PlannedAction::Files(planned) => {
-            let file = planned.root.path()?.join(planned.below().as_str());
+            let file = planned.below().beneath(planned.root.path()?);
             Some(format!("file      {}", file.display()))
         }
         PlannedAction::Upstream(planned) => {

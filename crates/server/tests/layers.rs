@@ -36,6 +36,7 @@ const HTTP: &[&str] = &[
     "head",
     "framing",
     "target",
+    "path_text",
     "date",
     "digits",
     "write",

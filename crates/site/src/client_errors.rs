@@ -29,7 +29,7 @@ pub fn file(hosts: &Hosts, host: usize, head: &Head<'_>, address: Option<IpAddr>
             PlannedRoot::OfHost(folder) => named(folder)?,
             PlannedRoot::OfUser(_) => return None,
         };
-        Some(root.join(files.below().as_str()))
+        Some(files.below().beneath(&root))
     })?;
     // A folder ends with a slash.
     if is_folder {
@@ -51,7 +51,7 @@ fn script(
         StepRoot::Path(root) => root.clone(),
         StepRoot::OfHost => named(host.folder.as_ref()?)?,
     };
-    Some(root.join(step.below.as_str()))
+    Some(step.below.beneath(&root))
 }
 
 #[cfg(test)]

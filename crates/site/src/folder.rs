@@ -130,7 +130,7 @@ impl HostFolder {
             }
             root.push(component);
         }
-        root.push(self.tail.as_str());
+        root.push(self.tail.to_path());
         path.starts_with(&root).then_some(root)
     }
 
@@ -148,7 +148,7 @@ impl HostFolder {
                 return false;
             }
         }
-        Path::new(self.tail.as_str()).starts_with(rest.as_path())
+        self.tail.to_path().starts_with(rest.as_path())
     }
 
     /// The path of a name's own folder beneath `base`, without `tail`.
@@ -170,8 +170,8 @@ impl HostFolder {
 
     /// The folder of a name, with `tail`.
     pub fn path(&self, name: &FolderName<'_>) -> Option<PathBuf> {
-        let own = self.base.join(self.of(name)?.as_str());
-        Some(if self.tail.as_str().is_empty() { own } else { own.join(self.tail.as_str()) })
+        let own = self.of(name)?.beneath(&self.base);
+        Some(if self.tail.as_str().is_empty() { own } else { self.tail.beneath(&own) })
     }
 
     /// What follows the folder of some name in `path`, by its text. `None`: `path` is elsewhere. No segment of it is

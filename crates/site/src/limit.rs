@@ -10,6 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use taipan_http::head::Head;
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -126,7 +127,7 @@ impl Limit {
         match &self.paths {
             Paths::All => true,
             Paths::Patterns(patterns) => patterns.iter().any(|pattern| pattern.matches(path)),
-            Paths::Throttle(pattern, _) => pattern.matches(path.as_str().as_bytes()),
+            Paths::Throttle(pattern, _) => pattern.matches(&path_text::bytes(path.as_str())),
         }
     }
 

@@ -250,7 +250,7 @@ impl Step {
 
     /// As `root`.
     pub fn file(&self, of_host: Option<&Path>) -> Option<PathBuf> {
-        Some(self.root(of_host)?.join(self.below.as_str()))
+        Some(self.below.beneath(self.root(of_host)?))
     }
 
     fn is_below(&self, above: &Step) -> bool {
@@ -286,7 +286,7 @@ pub fn path_translated(host: &Host, of_host: Option<&Path>, path_info: &str) -> 
         Action::NamedFiles(NamedRoot::OfHost) => (of_host?, 0),
         _ => return None,
     };
-    Some(root.join(path.skip_segments(strip)?.as_str()))
+    Some(path.skip_segments(strip)?.beneath(root))
 }
 
 /// DOCUMENT_ROOT: the root of the host, or `root` if the host has none. `of_host`: the folder of the host's name.

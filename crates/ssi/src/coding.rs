@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use taipan_http::path_text::{bytes, of_vec, shown};
 use taipan_http::target::percent_encode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Coding {
     pub fn encode(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         match self {
-            Coding::None => out.push_str(text),
+            Coding::None => out.push_str(&shown(text)),
             Coding::Url => percent_encode(text, |byte| is_unreserved(byte) || byte == b'/', &mut out),
             Coding::UrlEncoded => {
                 for (at, word) in text.split(' ').enumerate() {
@@ -45,8 +46,8 @@ impl Coding {
                     percent_encode(word, is_unreserved, &mut out);
                 }
             }
-            Coding::Base64 => BASE64_STANDARD.encode_string(text, &mut out),
-            Coding::Entity => write_entities(text, &mut out),
+            Coding::Base64 => BASE64_STANDARD.encode_string(bytes(text), &mut out),
+            Coding::Entity => write_entities(&shown(text), &mut out),
         }
         out
     }
@@ -58,7 +59,7 @@ impl Coding {
             Coding::Url => percent_decode(text),
             Coding::UrlEncoded => percent_decode(&text.replace('+', " ")),
             Coding::Base64 => match BASE64_STANDARD.decode(text.trim()) {
-                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Ok(bytes) => of_vec(bytes),
                 Err(_) => text.to_owned(),
             },
             Coding::Entity => {
@@ -102,7 +103,7 @@ pub fn percent_decode(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    of_vec(bytes)
 }
 
 #[cfg(test)]
@@ -120,10 +121,11 @@ mod tests {
         check("url", "/a b?c=é&d'", "/a%20b%3Fc%3D%C3%A9%26d%27");
         check("urlencoded", "/a b+c", "%2Fa+b%2Bc");
         check("base64", "a?b", "YT9i");
+        check("url", "/B\u{10FEFC}cher", "/B%FCcher");
         check("entity", "<a b=\"'&lt;\">", "&lt;a b=&quot;&#39;&amp;lt;&quot;&gt;");
         assert_eq!(Coding::parse("html"), None);
         assert_eq!(Coding::Url.decode("%4%zz%"), "%4%zz%");
         assert_eq!(Coding::Base64.decode("é"), "é");
-        assert_eq!(Coding::Url.decode("%ff"), "\u{fffd}");
+        assert_eq!(Coding::Entity.encode(&Coding::Url.decode("%ff")), "\u{fffd}");
     }
 }

@@ -1,6 +1,8 @@
 //! Bytes → nodes, in any pieces: cutting the same bytes differently never changes the nodes, apart from the cuts in
 //! texts.
 
+use taipan_http::path_text;
+
 use crate::directive::{Directive, MAX_DIRECTIVE};
 use crate::esi;
 use crate::mistake::Mistake;
@@ -157,7 +159,7 @@ fn directive(bytes: &[u8], end: End) -> Found {
     let window = &bytes[..bytes.len().min(MAX_DIRECTIVE)];
     let is_full = window.len() == MAX_DIRECTIVE;
     if let Some(length) = markup_end(window, SSI.len(), COMMENT_END) {
-        let inner = String::from_utf8_lossy(&window[SSI.len()..length - COMMENT_END.len()]);
+        let inner = path_text::of_bytes(&window[SSI.len()..length - COMMENT_END.len()]);
         return Found::Markup(Some(Directive::parse(&inner)), length);
     }
     if !is_full && end == End::Open {

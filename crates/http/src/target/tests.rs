@@ -152,20 +152,25 @@ fn resolves_or_rejects_paths() {
     for raw in ["/%", "/%2", "/%zz", "/%2g", "/%g2", "/%u002e", "/% 20", "/%+1", "/a%", "/%%", "/%é"] {
         check(raw, Err(Escape));
     }
-    for raw in [
-        "/%c0%af",
-        "/%c0%ae%c0%ae/",
-        "/%e0%80%af",
-        "/%f0%80%80%af",
-        "/%ff",
-        "/%80",
-        "/%ed%a0%80",
-        "/é",
-        "/%c3",
-        "/%f5%80%80%80",
-    ] {
-        check(raw, Err(NotUtf8));
-    }
+    check("/é", Err(NotAscii));
+
+    // Bytes that are not UTF-8 stay bytes: none of them is a dot, a slash or a control character.
+    check("/B%FCcher/%c3%a4", Ok("B\u{10FEFC}cher/ä"));
+    check("/%c3", Ok("\u{10FEC3}"));
+    check("/%c3/%a4", Ok("\u{10FEC3}/\u{10FEA4}"));
+    check("/%80%9b", Ok("\u{10FE80}\u{10FE9B}"));
+    check("/a/%c0%ae%c0%ae/b", Ok("a/\u{10FEC0}\u{10FEAE}\u{10FEC0}\u{10FEAE}/b"));
+    check("/%c0%af", Ok("\u{10FEC0}\u{10FEAF}"));
+    check("/%c0%80", Ok("\u{10FEC0}\u{10FE80}"));
+    check("/%e0%80%af", Ok("\u{10FEE0}\u{10FE80}\u{10FEAF}"));
+    check("/%ed%a0%80", Ok("\u{10FEED}\u{10FEA0}\u{10FE80}"));
+    check("/%f5%80%80%80", Ok("\u{10FEF5}\u{10FE80}\u{10FE80}\u{10FE80}"));
+    check("/%f4%8f%bb%a4", Ok("\u{10FEF4}\u{10FE8F}\u{10FEBB}\u{10FEA4}"));
+    check("/a/%e4/..", Ok("a/"));
+    check("/%e4%2f", Err(EncodedSlash));
+    // In Shift-JIS, a backslash is the second byte of some letters.
+    check("/%95%5c", Err(Backslash));
+    check("/%e4%00", Err(Control));
     for raw in ["", "a", "../a", "*", "http://a/", "%2fa", "\\a"] {
         check(raw, Err(NotAbsolute));
     }
@@ -234,6 +239,14 @@ fn finds_name_extension_and_dotfiles() {
 }
 
 #[test]
+fn a_path_of_parts_is_the_one_that_its_bytes_have() {
+    let path = SafePath::from_decoded("/b\u{10FEC3}\u{10FEA4}/\u{10FEC3}").unwrap();
+    assert_eq!(path.as_str(), "bä/\u{10FEC3}");
+    assert_eq!(path.beneath(Path::new("/srv")).into_os_string().into_encoded_bytes(), b"/srv/b\xC3\xA4/\xC3");
+    assert_eq!(path.to_string(), "/bä/\\xC3");
+}
+
+#[test]
 fn joins_only_one_safe_segment() {
     let joined =
         |raw: &str, name: &str| SafePath::parse(raw).unwrap().join(name).map(|path| path.0.into_owned());
@@ -241,6 +254,7 @@ fn joins_only_one_safe_segment() {
     assert_eq!(joined("/a/", "index.html").as_deref(), Some("a/index.html"));
     assert_eq!(joined("/a", "b").as_deref(), Some("a/b"));
     assert_eq!(joined("/a", "...").as_deref(), Some("a/..."));
+    assert_eq!(joined("/%E4", &path_text::of_bytes(b"\xFC")).as_deref(), Some("\u{10FEE4}/\u{10FEFC}"));
     for bad in ["", ".", "..", "a/b", "/", "a\\b", "a\0", "a\n", "\u{85}"] {
         assert_eq!(joined("/a/", bad), None, "{bad:?}");
     }
@@ -281,6 +295,7 @@ fn encodes_links() {
     check("/", "/evil.example", "/evil.example");
     check("/", "//evil.example", "/evil.example");
     check("https://a", "/b", "https://a/b");
+    check("", "/B\u{10FEFC}cher", "/B%FCcher");
     let mut out = String::new();
     encode_segment("a/b c", &mut out);
     assert_eq!(out, "a%2Fb%20c");
@@ -304,7 +319,7 @@ fn naive(raw: &str) -> Option<String> {
             };
             rest = &rest[len..];
         }
-        let segment = String::from_utf8(bytes).ok()?;
+        let segment = path_text::of_vec(bytes);
         if segment.chars().any(|character| character.is_control() || character == '/' || character == '\\') {
             return None;
         }
@@ -396,6 +411,8 @@ fn reads_a_raw_path_in_both_ways() {
     check("/a%252Fb", "a%2Fb", None);
     check("/a/...", "a/...", None);
     check("/a/.b;c", "a/.b;c", None);
+    check("/B%FCcher", "B\u{10FEFC}cher", None);
+    check("/%FC%2F%E4", "\u{10FEFC}/\u{10FEE4}", Some("\u{10FEFC}%2F\u{10FEE4}"));
 }
 
 #[test]
@@ -427,7 +444,9 @@ fn refuses_raw_paths_that_programs_read_differently() {
         ("/a%7F", PathError::Control),
         ("/a%C2%85", PathError::Control),
         ("/a%2", PathError::Escape),
-        ("/a%C0%AF", PathError::NotUtf8),
+        ("/a%C0%AF", PathError::Overlong),
+        ("/a%2F%C0%AE/b", PathError::Overlong),
+        ("/a//%c1%b0rivate", PathError::Overlong),
     ] {
         check(sent, error);
     }
@@ -478,5 +497,22 @@ proptest! {
             let split: Vec<String> = split.into_iter().filter(|segment| !segment.is_empty()).collect();
             prop_assert_eq!(kept, split, "{}", sent);
         }
+    }
+}
+
+#[test]
+fn finds_overlong_escapes() {
+    for (path, expected) in [
+        ("/a/%C0%AE%c0%ae/b", true),
+        ("/%c1%B0rivate/", true),
+        ("/%E0%80%AF", true),
+        ("/%25%C0%AF", true),
+        ("/%C0/%AF", false),
+        ("/%C0a%AF", false),
+        ("/%C3%A4/%FC", false),
+        ("/%25C0%AF", false),
+        ("/C0AF%C0", false),
+    ] {
+        assert_eq!(has_overlong_escapes(path), expected, "{path}");
     }
 }

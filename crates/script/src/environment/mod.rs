@@ -13,6 +13,7 @@ use std::fmt;
 
 use taipan_http::digits::{write_ip, write_number};
 use taipan_http::fields::is_name;
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::Scheme;
 
@@ -200,10 +201,10 @@ impl<'a> Writer<'a> {
 
     /// The script and its path.
     fn script(&mut self, request: &CgiRequest) -> Result<(), EnvironmentError> {
-        self.set("SCRIPT_NAME", request.script_name)?;
+        self.set("SCRIPT_NAME", path_text::bytes(request.script_name))?;
         self.set("SCRIPT_FILENAME", request.script_filename)?;
         self.set("DOCUMENT_ROOT", request.document_root)?;
-        self.set("PATH_INFO", request.path_info)?;
+        self.set("PATH_INFO", path_text::bytes(request.path_info))?;
         // RFC 3875 §4.1.6: not set without a PATH_INFO.
         if !request.path_info.is_empty() && !request.path_translated.is_empty() {
             self.set("PATH_TRANSLATED", request.path_translated)?;

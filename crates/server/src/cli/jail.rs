@@ -101,10 +101,10 @@ impl Jail {
                         Some(folder) => folder.below(&file),
                         None => file.strip_prefix(root).ok(),
                     };
-                    let Some(below) = below.and_then(Path::to_str) else { continue };
+                    let Some(below) = below else { continue };
                     // An alias is beneath the path of its route.
                     let is_script = strip > 0
-                        || SafePath::from_decoded(&format!("/{below}"))
+                        || SafePath::from_path(below)
                             .is_ok_and(|path| std::ptr::eq(host.routes.get(host.routes.find(&path)), route));
                     if is_script && self.is_executable(&file) {
                         self.add_program(file);

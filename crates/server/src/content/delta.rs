@@ -14,6 +14,7 @@ use site::listing::is_listed;
 use site::model::{Dotfiles, Symlinks};
 use taipan_http::head::{Head, Names};
 use taipan_http::negotiate::{self, Coding};
+use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::kept;
@@ -197,7 +198,7 @@ impl Search {
         for _ in 0..NAMES {
             let Some(found) = calls::next_entry(&mut folder) else { break };
             let found = found?;
-            let Ok(name) = found.file_name().to_str() else { continue };
+            let name = &*path_text::of_bytes(found.file_name().to_bytes());
             if !name.ends_with(&self.extension) || !is_listed(name, Dotfiles::Deny) {
                 continue;
             }

@@ -4,6 +4,7 @@
 
 use site::image_map::{ImageMap, Outcome};
 use site::model::Route;
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -29,7 +30,7 @@ pub fn response(
             Response::from_head(HeadWriter::new(services, Some(route), Status::NO_CONTENT).finish())
         }
         Outcome::Menu => {
-            let page = map.menu(path.name());
+            let page = map.menu(&path_text::shown(path.name()));
             let head = HeadWriter::new(services, Some(route), Status::OK)
                 .field("Content-Type", "text/html; charset=utf-8")
                 .policy(POLICY)

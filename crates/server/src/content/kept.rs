@@ -54,7 +54,7 @@ pub fn make(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, entry: &Rc<En
             Ok(Ok(Outcome::Changed)) => {}
             // It would fail again.
             Ok(Err(error)) => {
-                log::warn(format_args!("/{} is not compressed: {error}", path.as_str()));
+                log::warn(format_args!("{path} is not compressed: {error}"));
                 files.add_made(host, &path, &entry, coding, None);
             }
             Err(_) => files.add_made(host, &path, &entry, coding, None),

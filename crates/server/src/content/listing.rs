@@ -16,6 +16,7 @@ use site::model::{Dotfiles, Route, Symlinks};
 use taipan_http::conditional::Verdict;
 use taipan_http::head::Method;
 use taipan_http::negotiate::Coding;
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -310,7 +311,7 @@ impl Job {
                 break;
             };
             let found = found?;
-            let Ok(name) = found.file_name().to_str() else { continue };
+            let name = &*path_text::of_bytes(found.file_name().to_bytes());
             if name != "." && name != ".." && is_listed(name, self.dotfiles) && !self.hides(name) {
                 first.add(name);
             }
@@ -331,7 +332,10 @@ impl Job {
     /// `None`: the entry is left out, see `if_accessible`. Errors: the listing would be incomplete.
     fn entry(&self, folder: &OwnedFd, name: String) -> Result<Option<Entry>, OpenError> {
         let stat = |flags| {
-            if_accessible(retry_on_intr(|| calls::statx(folder, &*name, flags)).map_err(OpenError::from))
+            if_accessible(
+                retry_on_intr(|| calls::statx(folder, &*path_text::to_path(&name), flags))
+                    .map_err(OpenError::from),
+            )
         };
         // What is mounted at the entry may not respond, so the attributes that the kernel has are enough. A file system
         // without a disk, such as NFS, may change without the kernel: the one of the folder gives current attributes.

@@ -9,7 +9,7 @@ use site::authorizer::{Authorizer, key};
 use site::forwarding::Spelling;
 use site::model::{Host, Route};
 use site::route::RouteId;
-use taipan_http::target::SafePath;
+use taipan_http::target::{PathError, SafePath, has_overlong_escapes};
 
 use super::Exchange;
 use super::answers::Key;
@@ -79,6 +79,9 @@ impl Exchange<'_> {
     ) -> Result<(), Response> {
         if self.grants.authorized_by.contains(authorizer) {
             return Ok(());
+        }
+        if self.head.target.path().is_some_and(has_overlong_escapes) {
+            return Err(self.reject_path(PathError::Overlong));
         }
         let key = self.answer_key(request, authorizer);
         if let Some(variables) = key.and_then(|key| self.responder.answers.get(key, Instant::now())) {

@@ -44,7 +44,7 @@ impl<'a> Exchange<'a> {
             return Resolution::Status(route, Status::NOT_FOUND);
         };
         if let (Some(_), Some(root)) = (&route.lister, planned.root.path()) {
-            let (folder, path) = (root.join(planned.below().as_str()), path.clone().into_owned());
+            let (folder, path) = (planned.below().beneath(root), path.clone().into_owned());
             let id = self.host().routes.find(&planned.path);
             return Resolution::Forward(id, Box::new(HandlerKind::Lister { folder, path }));
         }

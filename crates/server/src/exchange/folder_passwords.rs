@@ -123,7 +123,7 @@ impl Exchange<'_> {
                     None => {
                         warn(&folder, users.mistakes());
                         Ok(Some(Arc::new(Authentication {
-                            realm: format!("/{folder}"),
+                            realm: folder,
                             users: vec![Arc::new(users)],
                             user_files: Vec::new(),
                             folder: FolderPasswords::Off,
@@ -161,7 +161,7 @@ fn warn(folder: &str, mistakes: &Mistakes) {
     if let Some(first) = mistakes.listed.first() {
         let count = mistakes.listed.len() + mistakes.more;
         log::warn(format_args!(
-            "the password file of /{folder} has lines that do not count ({count}): {first}"
+            "the password file of {folder} has lines that do not count ({count}): {first}"
         ));
     }
 }
@@ -198,19 +198,19 @@ impl Search {
                 Err(OpenError::Denied) => return Found::Unusable("it may not be read".to_owned()),
                 Err(OpenError::Local(errno)) => return Found::Unusable(errno.to_string()),
                 Err(OpenError::WouldWait) => return Found::Unusable("it has to wait".to_owned()),
-                Ok(fd) => return self.read(std::fs::File::from(fd), folder.as_str()),
+                Ok(fd) => return self.read(std::fs::File::from(fd), &folder),
             }
         }
         Found::Nothing
     }
 
-    fn read(&self, file: std::fs::File, folder: &str) -> Found {
+    fn read(&self, file: std::fs::File, folder: &SafePath<'_>) -> Found {
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes) {
             return Found::Unusable(error.to_string());
         }
         match Users::parse(&bytes, self.plain) {
-            Ok(users) => Found::Users { users, bytes: bytes.len(), folder: folder.to_owned() },
+            Ok(users) => Found::Users { users, bytes: bytes.len(), folder: folder.to_string() },
             Err(error) => Found::Unusable(error.to_string()),
         }
     }

@@ -9,6 +9,7 @@ use site::plan::{Plan, PlannedAction};
 use site::route::RouteId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
+use taipan_http::path_text::is_overlong;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, has_dots_with_parameters};
 
@@ -111,6 +112,9 @@ impl Exchange<'_> {
             // A rewrite may have put a path together.
             if query.is_some() && has_dots_with_parameters(&[name.as_str(), path_info].concat()) {
                 return self.reject_path(PathError::DotSegment);
+            }
+            if is_overlong(name) || is_overlong(path_info) {
+                return self.reject_path(PathError::Overlong);
             }
             if Forwards::of(self.head) == Forwards::None {
                 return fixed::options(self.services, Some(route));

@@ -20,6 +20,7 @@ use site::plan::{Cause, FilesPlan, PlannedAction};
 use site::publishing::{Mode, UPLOAD_NAME};
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Method, Names};
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path};
 
@@ -221,6 +222,10 @@ impl<'a> Exchange<'a> {
     ) -> Result<Target<'a>, Status> {
         let below = planned.below().as_str().trim_end_matches('/').to_owned();
         let path = planned.path.clone().into_owned();
+        // What is stored of files, such as locks, names them in UTF-8.
+        if !path_text::is_utf8(path.as_str()) {
+            return Err(Status::BAD_REQUEST);
+        }
         let whole = path.as_str().trim_end_matches('/');
         let prefix = whole.strip_suffix(&below).unwrap_or_default();
         let slash = if prefix.is_empty() || prefix.ends_with('/') { "" } else { "/" };

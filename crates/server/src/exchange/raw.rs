@@ -1,7 +1,7 @@
 //! Paths that upstreams get as they were sent. If either reading of such a path may not pass, the request may not.
 
 use site::forwarding::RawReading;
-use taipan_http::target::{PathError, SafePath, has_dots_with_parameters};
+use taipan_http::target::{PathError, SafePath, has_dots_with_parameters, has_overlong_escapes};
 
 use super::Exchange;
 use crate::content::fixed;
@@ -36,11 +36,12 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Errors: the response to a path in which an application might find dot segments that the rules have not seen.
+    /// Errors: the response to a path in which an application might find what the rules have not seen.
     pub(super) fn check_forwarded(&self) -> Result<(), Response> {
-        match self.head.target.path().is_some_and(has_dots_with_parameters) {
-            true => Err(self.reject_path(PathError::DotSegment)),
-            false => Ok(()),
+        match self.head.target.path() {
+            Some(path) if has_dots_with_parameters(path) => Err(self.reject_path(PathError::DotSegment)),
+            Some(path) if has_overlong_escapes(path) => Err(self.reject_path(PathError::Overlong)),
+            _ => Ok(()),
         }
     }
 }

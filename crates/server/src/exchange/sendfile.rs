@@ -59,7 +59,7 @@ impl Exchange<'_> {
         let folders = self.services.site.scripts.sendfile.iter();
         let beneath = folders.filter_map(|folder| Some((folder.as_path(), path.strip_prefix(folder).ok()?)));
         let (folder, below) = beneath.max_by_key(|(folder, _)| folder.as_os_str().len())?;
-        Some((folder, SafePath::from_decoded(&["/", below.to_str()?].concat()).ok()?))
+        Some((folder, SafePath::from_path(below).ok()?))
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Every path that a client requests is opened here. Takes no string that was not a `SafePath`.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
+use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::hidden_files::HiddenFiles;
@@ -73,7 +75,7 @@ impl Root {
         let fd = open(self, path, symlinks, OFlags::PATH | OFlags::DIRECTORY, Wait::Allowed)?;
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-        let path = self.path.join(path.as_str());
+        let path = path.beneath(&self.path);
         // Only for absolute links. Without it they lead out of the root.
         let path = Arc::new(path.canonicalize().unwrap_or(path));
         let hidden = self.hidden.clone();
@@ -126,7 +128,7 @@ pub fn open(
     flags: OFlags,
     wait: Wait,
 ) -> Result<OwnedFd, OpenError> {
-    let name = name_of(path);
+    let name = &*name_of(path);
     let flags = flags | OFlags::CLOEXEC;
     match (open_by_kernel(root, name, symlinks, flags, wait), wait) {
         (Ok(fd), _) => return Ok(fd),
@@ -150,16 +152,16 @@ pub fn open(
 /// `Local`, `open` may succeed.
 pub fn open_on_device(root: &Root, path: &SafePath<'_>, symlinks: Symlinks) -> Result<OwnedFd, OpenError> {
     let resolve = resolve_flags(symlinks) | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
-    match calls::openat2(&root.fd, name_of(path), READ | OFlags::CLOEXEC, resolve) {
+    match calls::openat2(&root.fd, &*name_of(path), READ | OFlags::CLOEXEC, resolve) {
         Err(Errno::AGAIN | Errno::INVAL) => Err(OpenError::WouldWait),
         result => Ok(result?),
     }
 }
 
-fn name_of<'a>(path: &'a SafePath<'_>) -> &'a str {
+fn name_of<'a>(path: &'a SafePath<'_>) -> Cow<'a, Path> {
     match path.as_str().trim_end_matches('/') {
-        "" => ".",
-        name => name,
+        "" => Cow::Borrowed(Path::new(".")),
+        name => path_text::to_path(name),
     }
 }
 
@@ -174,7 +176,7 @@ fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
 
 fn open_by_kernel(
     root: &Root,
-    name: &str,
+    name: &Path,
     symlinks: Symlinks,
     flags: OFlags,
     wait: Wait,
@@ -191,7 +193,7 @@ fn open_by_kernel(
     Err(Errno::AGAIN)
 }
 
-fn open_by_walk(root: &Root, name: &str, symlinks: Symlinks, flags: OFlags) -> Result<OwnedFd, OpenError> {
+fn open_by_walk(root: &Root, name: &Path, symlinks: Symlinks, flags: OFlags) -> Result<OwnedFd, OpenError> {
     let mut walk = PathWalk::new(root, name, symlinks)?;
     while let Some(name) = walk.remaining.pop() {
         if name.as_os_str() == ".." {
@@ -235,9 +237,9 @@ struct PendingLink {
 }
 
 impl PathWalk<'_> {
-    fn new<'a>(root: &'a Root, name: &str, symlinks: Symlinks) -> Result<PathWalk<'a>, OpenError> {
+    fn new<'a>(root: &'a Root, name: &Path, symlinks: Symlinks) -> Result<PathWalk<'a>, OpenError> {
         let start = calls::duplicate(&root.fd)?;
-        let remaining = components(Path::new(name));
+        let remaining = components(name);
         Ok(PathWalk { root, symlinks, remaining, folders: Vec::new(), start, links: 0, pending: Vec::new() })
     }
 

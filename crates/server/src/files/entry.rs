@@ -208,7 +208,7 @@ impl Entry {
             Some(Special::ImageMap) => prepare_image_map(&found),
         };
         let Prepared { resource, prepared, deltas } = prepared.unwrap_or_else(|mistake| {
-            log::error(format_args!("/{}: {mistake}", path.as_str()));
+            log::error(format_args!("{path}: {mistake}"));
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
         let (checked_at, making) = (Cell::new(now), Rc::default());

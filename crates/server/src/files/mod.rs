@@ -30,6 +30,7 @@ use site::decide::Resource;
 use site::memory;
 use site::model::CacheLimits;
 use site::plan::{FilesPlan, PlannedRoot};
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -246,7 +247,7 @@ impl Files {
 
     /// Logs an error that neither the client nor the file caused, and returns the status of the response.
     pub fn report_errno(&self, path: &str, errno: Errno) -> Status {
-        log::error(format_args!("cannot open /{path}: {errno}"));
+        log::error(format_args!("cannot open /{}: {errno}", path_text::escaped(path)));
         if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
     }
 
@@ -263,7 +264,7 @@ impl Files {
             Busy::Late => "the disk did not respond in time",
             Busy::Failed => "the lookup failed",
         };
-        log::warn(format_args!("/{path}: {why}"));
+        log::warn(format_args!("/{}: {why}", path_text::escaped(path)));
         Status::SERVICE_UNAVAILABLE
     }
 }

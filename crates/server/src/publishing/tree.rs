@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use site::publishing::Sync;
+use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::failure::Failure;
@@ -103,7 +104,8 @@ impl Scan {
                 continue;
             };
             let entry = entry?;
-            let name = entry.file_name().to_str().unwrap_or_default();
+            let name =
+                entry.file_name().to_str().ok().filter(|name| path_text::is_utf8(name)).unwrap_or_default();
             if name == "." || name == ".." {
                 continue;
             }

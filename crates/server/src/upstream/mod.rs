@@ -47,6 +47,7 @@ use script::environment::Additions;
 use site::forwarding::Bodies;
 use site::log_line::StepKind;
 use site::upstream::Protocol;
+use taipan_http::path_text;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
@@ -266,7 +267,7 @@ async fn forward_to_script(
         (None, Length::None) => (Stdin::Empty, BodySource::Empty),
         (None, _) => (Stdin::Pipe, BodySource::Client(body.clone(), handler.max_body)),
     };
-    let step = log.begin_step(|| StepKind::Script(handler.name().into()));
+    let step = log.begin_step(|| StepKind::Script(path_text::escaped(&handler.name()).into()));
     let as_part = step.as_ref().and_then(StepLog::parent).map(|parent| program.as_part(&parent));
     let program = as_part.as_ref().unwrap_or(program);
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;

@@ -1,6 +1,8 @@
 //! The response to the client, made of the head of an upstream's response: its fields, with those of the route, and
 //! its body; or an internal redirect, a file, or the decision of an authorizer.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use script::response::variables;
@@ -352,5 +354,5 @@ pub fn write_fields<'a>(
 fn sendfile(head: &UpstreamHead) -> Option<PathBuf> {
     let [first, second] = [KnownField::XSendfile, KnownField::XAccelRedirect];
     let value = head.fields.values_of(first).chain(head.fields.values_of(second)).next()?;
-    Some(Path::new(std::str::from_utf8(value).ok()?).to_owned())
+    Some(Path::new(OsStr::from_bytes(value)).to_owned())
 }

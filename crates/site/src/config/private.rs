@@ -160,7 +160,7 @@ impl Configuration {
                         let mut private = Vec::new();
                         for root in paths_of(root, source) {
                             let paths = beneath.get(&root).into_iter().flatten();
-                            exposed.extend(paths.clone().map(|path| root.join(path.as_str())));
+                            exposed.extend(paths.clone().map(|path| path.beneath(&root)));
                             private.extend(paths.cloned());
                         }
                         private.into()
@@ -169,7 +169,7 @@ impl Configuration {
                         let root = normalized(root);
                         let Some(paths) = beneath.get(&root) else { continue };
                         let list = lists.entry(root).or_insert_with_key(|root| {
-                            exposed.extend(paths.iter().map(|path| root.join(path.as_str())));
+                            exposed.extend(paths.iter().map(|path| path.beneath(root)));
                             paths.clone().into()
                         });
                         list.clone()
@@ -237,8 +237,7 @@ fn of_names(folder: &HostFolder, files: &[NamedFile]) -> (Vec<SafePath<'static>>
 }
 
 fn below(file: &Path, folder: &Path) -> Option<SafePath<'static>> {
-    let below = file.strip_prefix(folder).ok()?.to_str()?;
-    SafePath::from_decoded(&["/", below].concat()).ok()
+    SafePath::from_path(file.strip_prefix(folder).ok()?).ok()
 }
 
 /// Without `.` and `..`.

@@ -99,7 +99,7 @@ impl UserFolders {
         names.filter_map(|name| {
             let path = SafePath::from_decoded(&["/~", name].concat()).ok()?;
             let home = self.home(passwd, self.user(&path)?)?;
-            Some((name, home.base.join(home.below.as_str())))
+            Some((name, home.below.beneath(home.base)))
         })
     }
 

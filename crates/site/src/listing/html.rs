@@ -1,6 +1,7 @@
 //! The listing as a page of HTML.
 
 use taipan_http::digits::write_number;
+use taipan_http::path_text;
 use taipan_http::target::encode_segment;
 
 use super::{Entry, EntryKind, Extent, Page, SortKey, SortOrder, push};
@@ -170,9 +171,9 @@ fn time(modified: i64, out: &mut Vec<u8>) {
 }
 
 /// A name as text. Characters that change the direction of writing become U+FFFD, or else `photo<U+202E>gpj.exe` would
-/// look like `photoexe.jpg`.
+/// look like `photoexe.jpg`. So do bytes that are not UTF-8.
 fn visible_name(name: &str, out: &mut Vec<u8>) {
-    for (at, part) in name.split(text::turns_direction).enumerate() {
+    for (at, part) in path_text::shown(name).split(text::turns_direction).enumerate() {
         if at > 0 {
             push(out, "\u{FFFD}");
         }

@@ -1,19 +1,27 @@
 //! The listing in JSON.
 
 use taipan_http::digits::write_number;
+use taipan_http::path_text;
+use taipan_http::target::encode_segment;
 
 use super::{Entry, EntryKind, Extent, Page, push};
 use crate::text;
 
 pub(super) fn begin(page: &Page, out: &mut Vec<u8>) {
     push(out, "{\"path\":");
-    text::json(page.path.as_bytes(), out);
+    text::json(&path_text::bytes(&page.path), out);
     push(out, ",\"entries\":[");
 }
 
 pub(super) fn entry(at: usize, entry: &Entry, out: &mut Vec<u8>) {
     push(out, if at > 0 { ",\n{\"name\":" } else { "\n{\"name\":" });
-    text::json(entry.name.as_bytes(), out);
+    text::json(&path_text::bytes(&entry.name), out);
+    if !path_text::is_utf8(&entry.name) {
+        let mut link = String::new();
+        encode_segment(&entry.name, &mut link);
+        push(out, ",\"link\":");
+        text::json(link.as_bytes(), out);
+    }
     push(out, ",\"type\":\"");
     push(out, entry.kind.word());
     push(out, "\",\"size\":");

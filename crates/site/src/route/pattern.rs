@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::glob::{ANY_CASE, Glob};
@@ -64,6 +65,9 @@ impl Pattern {
     /// `/a/b` and `/a/.` are exact, the latter for the folder without what is below it. `/a/` is a prefix. A text with
     /// `*`, `**` or `?` is a glob, and so is one that begins with [`ANY_CASE`].
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
+        // Bytes that are UTF-8 together are written as such in a path.
+        let text = path_text::bytes(text);
+        let text = &*path_text::of_bytes(&text);
         if text.len() > MAX_PATTERN {
             return Err(PatternError::TooLong);
         }
@@ -235,7 +239,14 @@ mod tests {
         check("(?i)*.Sql", &["/x.sql", "/x.SQL", "/a/x.sQl"], &["/x.sq", "/x.sql2", "/xxsql"]);
         check("(?i)/Ab/**", &["/ab", "/AB/", "/aB/c"], &["/abc", "/x/ab", "/"]);
         check("(?i)/a-\u{e4}", &["/A-%C3%A4"], &["/a-%C3%84", "/a-%C3%A4/x"]);
+        check("/B?cher/**", &["/B%FCcher/%E4", "/B%C3%BCcher"], &["/B%FC%FCcher/"]);
+        check("/B\u{10FEFC}cher/", &["/B%FCcher/%E4"], &["/B%C3%BCcher", "/B%F4%8F%BB%BCcher"]);
         check("/u?/**/*.js", &["/u1/x.js", "/u1/a/b/x.js"], &["/u/x.js", "/u1/x.jsx"]);
+    }
+
+    #[test]
+    fn bytes_of_a_character_are_the_character() {
+        assert_eq!(Pattern::parse("/\u{10FEC3}\u{10FEA4}/"), Pattern::parse("/ä/"));
     }
 
     #[test]

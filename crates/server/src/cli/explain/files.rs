@@ -81,8 +81,8 @@ impl Explanation<'_> {
     ) -> Responding {
         let below = planned.below().into_owned();
         let shown = planned.root.path().unwrap_or(&root.path);
-        row("file", format_args!("{}", shown.join(below.as_str()).display()));
-        if self.is_named(&root.path.join(below.as_str())) {
+        row("file", format_args!("{}", below.beneath(shown).display()));
+        if self.is_named(&below.beneath(&root.path)) {
             row("found", format_args!("a file that the configuration names: never served"));
         }
         let query = Query::of_plan(root, planned, self.site().cache.file);

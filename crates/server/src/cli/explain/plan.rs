@@ -6,6 +6,7 @@ use site::forwarding::RawReading;
 use site::plan::{Cause, FallbackPlan, Plan, PlannedAction, plan, plan_fallback};
 use site::upstream::Protocol;
 use site::walk::{Step, Verdict, Walk};
+use taipan_http::path_text::escaped;
 use taipan_http::target::SafePath;
 
 use super::files::print_no_folder;
@@ -40,7 +41,7 @@ impl Explanation<'_> {
                 return Responding::Server;
             }
         };
-        row("path", format_args!("/{}", path.as_str()));
+        row("path", format_args!("{path}"));
         let plan = plan(self.host, path.clone(), self.head.target.query());
         let route = plan.route;
         let responding = self.print_planned(&path, plan, None);
@@ -84,8 +85,8 @@ impl Explanation<'_> {
                     }
                     _ => {
                         let (script_name, path_info) = planned.script_name_and_path_info();
-                        row("as", format_args!("SCRIPT_NAME {script_name}"));
-                        row("", format_args!("PATH_INFO {path_info}"));
+                        row("as", format_args!("SCRIPT_NAME {}", escaped(&script_name)));
+                        row("", format_args!("PATH_INFO {}", escaped(&path_info)));
                         print_query(query.as_deref());
                     }
                 }

@@ -10,6 +10,7 @@ use site::model::{Account, HeaderRule, Interpreter, Route};
 use site::upstream::{UpstreamId, UpstreamTls, Verification};
 use site::walk::Step;
 use taipan_http::head::Method;
+use taipan_http::path_text::escaped;
 
 use super::{Explanation, row};
 
@@ -27,7 +28,7 @@ impl Explanation<'_> {
         }
         row("as", format_args!("SCRIPT_NAME {}", step.script_name));
         if !step.path_info.is_empty() {
-            row("", format_args!("PATH_INFO {}", step.path_info));
+            row("", format_args!("PATH_INFO {}", escaped(&step.path_info)));
             if script.interpreter.is_none()
                 && let Some(translated) = site::walk::path_translated(self.host, of_host, &step.path_info)
             {

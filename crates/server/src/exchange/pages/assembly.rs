@@ -18,6 +18,7 @@ use ssi::reference::{Reference, Unresolved};
 use ssi::variables::{Request as PageRequest, Variables};
 use taipan_http::fields::{host_and_port, is_name};
 use taipan_http::head::{Field, Head, OwnedHead};
+use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
@@ -348,7 +349,7 @@ impl PageRequest for Assembly {
             _ if OF_SCRIPTS.contains(&name) => None,
             _ => {
                 let value = self.environment().value(name)?;
-                Some(String::from_utf8_lossy(value).into_owned())
+                Some(path_text::of_bytes(value).into_owned())
             }
         }
     }

@@ -108,7 +108,7 @@ fn applies_every_rule_for_links_with_openat2_and_with_the_walk() {
         for (mode, expected) in MODES.into_iter().zip(expected) {
             let by_kernel = open(&root, &path, mode, OFlags::RDONLY, Wait::Allowed);
             assert_eq!(outcome(by_kernel), *expected, "{path} {mode:?}");
-            let by_walk = open_by_walk(&root, path.as_str(), mode, OFlags::RDONLY | OFlags::CLOEXEC);
+            let by_walk = open_by_walk(&root, &path.to_path(), mode, OFlags::RDONLY | OFlags::CLOEXEC);
             assert_eq!(outcome(by_walk), *expected, "{path} {mode:?}, with the walk");
         }
     }
@@ -121,7 +121,7 @@ fn opens_the_root_as_a_folder() {
     let path = SafePath::parse("/").unwrap();
     for mode in MODES {
         assert!(open(&root, &path, mode, OFlags::RDONLY | OFlags::DIRECTORY, Wait::Allowed).is_ok());
-        assert!(open_by_walk(&root, ".", mode, OFlags::RDONLY | OFlags::DIRECTORY).is_ok());
+        assert!(open_by_walk(&root, Path::new("."), mode, OFlags::RDONLY | OFlags::DIRECTORY).is_ok());
     }
 }
 
@@ -166,7 +166,7 @@ fn denies_a_file_of_another_owner_that_replaces_the_inspected_file() {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(root.path.join("file"), Some(12345), None).unwrap();
     }
-    let mut walk = PathWalk::new(&root, "file", Symlinks::Owner).unwrap();
+    let mut walk = PathWalk::new(&root, Path::new("file"), Symlinks::Owner).unwrap();
     let found = calls::openat(walk.folder(), "file", OFlags::PATH | OFlags::NOFOLLOW).unwrap();
     let mine = owner(&found).unwrap();
     walk.remaining.clear();

@@ -57,7 +57,7 @@ impl Program {
     pub fn lister(script: &Script, folder: &Path, path: &SafePath<'_>) -> Option<Program> {
         let Some(Interpreter::Program(program)) = &script.interpreter else { return None };
         let (program, folder) = (c_string(program)?, c_string(folder)?);
-        let title = CString::new(format!("/{}", path.as_str())).ok()?;
+        let title = c_string(&path.beneath(Path::new("/")))?;
         let variables =
             script.environment.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat());
         let variables: Vec<CString> = variables.filter_map(|variable| CString::new(variable).ok()).collect();

@@ -12,6 +12,7 @@ use site::upstream::Upstream;
 use site::walk;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::Head;
+use taipan_http::path_text;
 use taipan_http::target::normalized;
 
 use super::{Handler, HandlerKind};
@@ -61,7 +62,7 @@ impl Handler {
             }
             HandlerKind::Application { name, .. } => {
                 let root = walk::document_root(host, of_host, Path::new("/"));
-                (root.join(name.trim_start_matches('/')), root)
+                (root.join(path_text::to_path(name.trim_start_matches('/'))), root)
             }
             HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => {
                 let root = walk::document_root(host, of_host, Path::new("/"));
