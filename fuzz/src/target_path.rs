@@ -1,11 +1,16 @@
 //! Request targets and safe paths. The parts of a target together are the target. A safe path stays beneath its root,
 //! is that of a naive parser, and is the same after it is encoded and parsed.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use taipan_http::fields::{host_and_port, is_authority, is_host, target_len};
 use taipan_http::head::Method;
-use taipan_http::target::{PathError, SafePath, Target, encode_path, encode_segment, normalized};
+use taipan_http::path_text;
+use taipan_http::target::{
+    PathError, SafePath, Target, encode_path, encode_segment, has_overlong_escapes, normalized,
+};
 
 /// The bytes are a target, a path and a name.
 pub fn target_path(data: &[u8]) {
@@ -18,7 +23,7 @@ pub fn target_path(data: &[u8]) {
     authority(&text);
     path(&text);
     path(&format!("/{text}"));
-    encoded(&text);
+    encoded(&path_text::of_bytes(data));
 }
 
 fn parsed(target: &Target, method: Method, text: &str) {
@@ -83,8 +88,16 @@ fn path(raw: &str) {
         "{again:?}"
     );
     let escape = |byte: u8| if byte == b'/' { "/".to_owned() } else { format!("%{byte:02x}") };
-    let all: String = safe.to_string().bytes().map(escape).collect();
+    let bytes = path_text::bytes(safe.as_str());
+    let all: String = [&b"/"[..], &bytes].concat().into_iter().map(escape).collect();
     assert_eq!(SafePath::parse(&all), Ok(safe.clone()));
+    // The file on a disk is beneath the root, and its path is that of the request.
+    let parts: Vec<_> = bytes.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let file = safe.beneath(Path::new("/srv"));
+    let below = file.strip_prefix("/srv").expect("it is beneath the root");
+    assert_eq!(below.iter().map(OsStr::as_bytes).collect::<Vec<_>>(), parts, "{raw:?}");
+    assert_eq!(SafePath::from_path(below).map(|path| path.as_folder()), Ok(safe.as_folder()));
+    assert!(!has_overlong_escapes(&all) || path_text::is_overlong(safe.as_str()));
 
     let name = safe.name().to_owned();
     assert!(safe.segments().last().unwrap_or_default() == name);
@@ -143,7 +156,7 @@ fn decoded(segment: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         bytes.extend_from_slice(&piece.as_bytes()[2..]);
     }
-    let name = String::from_utf8(bytes).ok()?;
+    let name = path_text::of_vec(bytes);
     let allowed = segment.is_ascii() && !name.contains(['/', '\\']) && !name.contains(char::is_control);
     allowed.then_some(name)
 }
