@@ -178,6 +178,8 @@ const DIALECTS: &[&str] = &[
     "within",
     "draft",
     "regex",
+    "scripts",
+    "media",
     "document",
     "tree",
     "words",
