@@ -1,16 +1,10 @@
 //! An exchange: one request and its response. The steps are: find the host, plan the path, look the file up, decide,
 //! make the response. `explain` shows the result of each.
 //!
-//! There are two ways. `fast` responds to what needs neither waiting nor a body. The `driver` responds to everything: it
-//! awaits lookups, authorizers, scripts and applications. Below is what both share: the path, the plan, and how a file
-//! becomes a response.
+//! There are two ways. `fast` responds to what needs neither waiting nor a body. `respond` responds to everything: it
+//! awaits lookups, authorizers, scripts and applications.
 //!
 //! Does not know by which protocol the request came.
-
-mod responder;
-// The two ways.
-mod driver;
-mod fast;
 
 pub mod access;
 mod acts;
@@ -23,6 +17,7 @@ mod cors;
 mod digest;
 mod error_page;
 mod fallback;
+mod fast;
 mod folder;
 mod folder_listing;
 mod folder_passwords;
@@ -37,12 +32,14 @@ mod panic_guard;
 mod publishing;
 mod raw;
 mod refusal;
+mod responder;
 mod sendfile;
 mod token;
 mod token_checks;
 mod tunnel;
 mod walk;
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -52,33 +49,39 @@ use site::decide::{self, Decision};
 use site::forwarding::RawReading;
 use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
-use site::plan::{Cause, FilesPlan, Plan, PlannedAction, RedirectPlan, plan};
+use site::plan::{Cause, FallbackPlan, FilesPlan, Plan, PlannedAction, RedirectPlan, plan};
 use site::route::RouteId;
 use taipan_http::head::{Head, Method};
 use taipan_http::negotiate::Coding;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
-use taipan_http::target::{PathError, SafePath};
+use taipan_http::target::{PathError, SafePath, Scheme};
 
 use self::access::Refused;
 pub use self::authorizer::authorizers;
+use self::fallback::unserved;
 pub use self::fast::{Sending, Unfinished};
 use self::grants::Grants;
 use self::pages::Inclusion;
+use self::panic_guard::PanicGuard;
+use self::refusal::Fast;
 pub use self::responder::Responder;
+use crate::clock;
 use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
 use crate::destination::DestinationId;
 use crate::files::folders::Folder;
 use crate::files::{DiskLookup, Entry, HostKey, Probe};
+use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
-use crate::request::ConnectionInfo;
-use crate::request::body::RequestBody;
-use crate::response::Response;
+use crate::request::body::{Discard, RequestBody};
+use crate::request::owned::with_fields;
+use crate::request::{ConnectionInfo, Request};
+use crate::response::{RequestOrigin, Response};
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
-use crate::upstream::immediate::SentRequest;
+use crate::upstream::immediate::{RoutedResponse, SentRequest};
 
 struct Exchange<'a> {
     responder: &'a Rc<Responder>,
@@ -138,6 +141,108 @@ enum Resolution<'a> {
     Forward(RouteId, Box<HandlerKind>),
 }
 
+impl Responder {
+    /// The response to a request without a body, which began at `began` of `clock::micros`. The request has its log
+    /// line even if this panics. `sending`: whether the request may be sent to an application.
+    #[inline]
+    pub fn fast(
+        self: &Rc<Self>,
+        head: &Head<'_>,
+        client: Peer,
+        destination: DestinationId,
+        began: u64,
+        sending: Sending<'_>,
+    ) -> Result<Response, Unfinished> {
+        let host = self.services.site.hosts.find_in(destination.group, head.authority);
+        let mut exchange = Exchange::new(self, host, head, client, Way::Fast(destination, sending));
+        let request = LoggedRequest {
+            client,
+            connection: None,
+            head: Some(head),
+            host,
+            destination,
+            time: exchange.now,
+            began,
+            tls: None,
+        };
+        let guard = PanicGuard { services: &self.services, request };
+        let mut response = exchange.fast();
+        if exchange.names_origin() {
+            response = response.map(|response| exchange.share_fast(response));
+        }
+        std::mem::forget(guard);
+        Ok(omit_content_for_head(head.method, response?))
+    }
+
+    /// The response to a request that the fast path has sent to an application.
+    pub fn complete(&self, head: &Head<'_>, routed: RoutedResponse) -> Response {
+        let RoutedResponse { host, route, response } = routed;
+        let route = self.services.site.hosts.at(host).routes.get(route);
+        compress::of_upstream(&self.services, &route.files.compress, head, response)
+    }
+
+    /// The response to a request. `sent`: the fast path has sent it to an application. A body that nothing has read is
+    /// discarded first, unless the client waits for 100 (Continue).
+    pub async fn respond(
+        self: &Rc<Self>,
+        request: Request<'_>,
+        body: RequestBody,
+        sent: Option<SentRequest>,
+    ) -> Response {
+        let leaves = self.is_for_another_server(request.head, request.connection.client);
+        // Other servers learn nothing of the traces of this site.
+        let trace = self.services.access.tracer.as_ref().filter(|_| !leaves).map(|tracer| {
+            let trace = sent.as_ref().and_then(SentRequest::trace);
+            trace.unwrap_or_else(|| tracer.begin(request.head))
+        });
+        let context = trace.map(|trace| trace.fields(request.head));
+        let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
+        let head = fields.as_deref().map(|fields| with_fields(request.head, fields));
+        let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
+        let ConnectionInfo { client, group, tls, .. } = request.connection;
+        let host = self.services.site.hosts.find_in(group, request.head.authority);
+        let way = Way::Driver(request.connection);
+        let spans = self.services.access.sends_spans_of(trace);
+        let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));
+        let mut exchange =
+            Exchange { body, sent, upstream, ..Exchange::new(self, host, request.head, client, way) };
+        let _running = self.services.access.recent.run(&LoggedRequest {
+            client,
+            connection: request.connection.id,
+            head: Some(request.head),
+            host,
+            destination: DestinationId::default(),
+            time: self.services.clock.now(),
+            began: clock::micros(),
+            tls: None,
+        });
+        let watches = &self.services.access.watches;
+        let watched = match watches.is_on() {
+            true => watches.begin(request.head, (client, exchange.server_address()), host, tls),
+            false => None,
+        };
+        let admitted = match self.limits {
+            // Limits are for paths of this server.
+            Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
+            _ => Ok(None),
+        };
+        let response = match admitted {
+            Ok(_) if leaves => on_heap(|| exchange.forward_to_other_server(request)).await,
+            Ok(throttle) => Response { throttle, ..exchange.respond(request).await },
+            Err(response) => response,
+        };
+        let response = exchange.discard_body(response).await;
+        let response = match (exchange.user(), exchange.upstream.take()) {
+            (None, None) if trace.is_none() && watched.is_none() => response,
+            (user, upstream) => {
+                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
+                Response { origin: Some(Box::new(origin)), ..response }
+            }
+        };
+        omit_content_for_head(exchange.head.method, exchange.with_own_fields(response))
+    }
+}
+
 /// The response to a request whose head could not be read, with the rule that it breaks.
 pub fn error_response(
     services: &Services,
@@ -194,33 +299,285 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The path of the request. Errors: the response to a request without a path, or with one that is not safe.
     #[inline]
-    fn path(&self) -> Result<SafePath<'a>, Response> {
-        let Some(path) = self.head.target.path() else {
-            return Err(match self.head.method {
-                // `OPTIONS *`.
-                Method::Options => fixed::options(self.services, None),
-                // CONNECT is for proxies.
-                _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
-            });
+    fn fast(&mut self) -> Result<Response, Unfinished> {
+        if self.responder.is_for_another_server(self.head, self.client) {
+            return Err(Unfinished::Waits);
+        }
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(_) if self.asks_for_tunnel() => return Err(Unfinished::Waits),
+            Err(response) => return Ok(response),
         };
-        if let Some(thumbprint) = &self.services.site.certificates.thumbprint
-            && let Some(answer) = key_authorization(path, thumbprint)
-        {
-            return Err(fixed::text(self.services, &answer));
-        }
-        if self.head.is_early && !self.head.method.is_safe() {
-            return Err(fixed::status(self.services, None, Status::TOO_EARLY));
-        }
-        match SafePath::parse(path) {
-            Err(PathError::EncodedSlash) if self.responder.needs.raw_paths => self.raw_path(path),
-            path => path.map_err(|error| self.reject_path(error)),
+        match self.responder.limits {
+            None => self.fast_at(&path, None),
+            Some(limits) => self.fast_within_limits(limits, &path),
         }
     }
 
-    fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
-        plan(self.host(), path, self.head.target.query())
+    /// As `fast`, for a path that the limits admit. `route`: its route, if it has been found.
+    #[inline]
+    fn fast_at(&mut self, path: &SafePath<'_>, route: Option<RouteId>) -> Result<Response, Unfinished> {
+        if self.services.sheds_everything() {
+            return Ok(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
+        }
+        if self.responder.refuses.get() {
+            match self.refuse_fast(path) {
+                Fast::Serve => {}
+                Fast::Respond(response) => return Ok(response),
+                Fast::Wait => return Err(Unfinished::Waits),
+            }
+        }
+        if self.responder.needs.canonical
+            && let Some(response) = self.redirect_to_canonical(path)
+        {
+            return Ok(response);
+        }
+        if self.responder.needs.host_folders {
+            match self.choose_folder_fast() {
+                Fast::Serve => {}
+                Fast::Respond(response) => return Ok(response),
+                Fast::Wait => return Err(Unfinished::Waits),
+            }
+        }
+        if self.names_origin()
+            && let Some(response) = self.preflight(path)
+        {
+            return Ok(response);
+        }
+        if self.responder.needs.rules {
+            if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
+                return Err(Unfinished::Waits);
+            }
+            // The fast path does not know the address of every connection. This is rare.
+            if self.responder.needs.address_rules && self.is_fast() && self.server_address().is_none() {
+                return Err(Unfinished::Waits);
+            }
+            let route = route.unwrap_or_else(|| self.host().routes.find(path));
+            if let Err(refused) = self.check_access_in(path, route) {
+                return self.refused_fast(refused).ok_or(Unfinished::Waits);
+            }
+        }
+        if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
+            return Err(Unfinished::Waits);
+        }
+        let cached = match self.is_get_or_head() {
+            true => self.responder.files.get(self.key, path.as_str(), self.now),
+            false => None,
+        };
+        let resolution = match &cached {
+            Some(entry) => self.serve(path, entry, None),
+            None => self.resolve_fast(path, self.plan(path.clone()), None)?,
+        };
+        let response = match resolution {
+            Resolution::Response(response) => response,
+            Resolution::Absent(route, status) => {
+                self.fall_back_fast(path, route, status).ok_or(Unfinished::Waits)?
+            }
+            resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits)?,
+        };
+        // A request that is left to the driver has returned before: the driver counts it.
+        if cached.is_some() {
+            self.services.counts.add(Count::CacheHits, 1);
+        }
+        Ok(response)
+    }
+
+    async fn respond(&mut self, request: Request<'_>) -> Response {
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(_) if self.asks_for_tunnel() => return on_heap(|| self.open_tunnel()).await,
+            Err(response) => return response,
+        };
+        if self.services.sheds_everything() {
+            return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
+        }
+        if self.responder.refuses.get() {
+            if let Some((route, time)) = self.maintenance(&path) {
+                return on_heap(|| self.unavailable(route, time)).await;
+            }
+            if let Some(response) = self.refused(&path) {
+                return response;
+            }
+        }
+        if self.responder.needs.canonical
+            && let Some(response) = self.redirect_to_canonical(&path)
+        {
+            return response;
+        }
+        if self.responder.needs.raw_paths
+            && let Err(response) = self.read_raw()
+        {
+            return response;
+        }
+        if self.responder.needs.host_folders
+            && let Err(response) = on_heap(|| self.choose_folder()).await
+        {
+            return response;
+        }
+        if self.names_origin()
+            && let Some(response) = self.preflight(&path)
+        {
+            return response;
+        }
+        let plan = self.plan(path.clone());
+        self.max_body = plan.route.max_body;
+        let (route, status) = match self.follow(request, &path, plan, None).await {
+            Ok(response) => return response,
+            Err(absent) => absent,
+        };
+        let Some(mut fallback) = self.fallback(&path, route) else {
+            return on_heap(|| self.status(route, status)).await;
+        };
+        loop {
+            let next = fallback.next(self.host(), self.head.target.query());
+            let FallbackPlan { path, plan, path_info, .. } = fallback;
+            match (on_heap(|| self.follow(request, &path, plan, Some(&path_info))).await, next) {
+                (Ok(response), _) => return response,
+                (Err(_), Some(next)) => fallback = next,
+                (Err((route, _)), None) => {
+                    return on_heap(|| self.status(route, Status::NOT_FOUND)).await;
+                }
+            }
+        }
+    }
+
+    /// Discards a body that nothing has read. The response is `response`, or that to a body that breaks a rule.
+    async fn discard_body(&mut self, response: Response) -> Response {
+        let discard = match self.head.method {
+            Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
+            // The method alone is likely to be the error. The client need not send the rest of the body to learn of it.
+            _ if response.status().is_error() => Discard::Received,
+            _ => Discard::ToTheEnd,
+        };
+        match self.body.discard(self.max_body, discard).await {
+            Ok(()) => response,
+            Err((status, rule)) => fixed::rejection(self.services, None, status, Some(rule)),
+        }
+    }
+
+    /// With the fields that the exchange has for any response: of other origins, of authorizers, of limits, and of
+    /// credentials. Without the one that its scheme forbids.
+    fn with_own_fields(&self, response: Response) -> Response {
+        let response = self.without_hsts(response);
+        let response = if self.names_origin() { self.share(self.cors, response) } else { response };
+        let response = self.with_added(response);
+        match &self.grants.authentication_info {
+            Some(info) => response.with_fields(&[("Authentication-Info", info)]),
+            None => response,
+        }
+    }
+
+    /// With the fields of authorizers and of limits.
+    fn with_added(&self, response: Response) -> Response {
+        if self.grants.added.is_empty() {
+            return response;
+        }
+        let added: Vec<(&str, &str)> =
+            self.grants.added.iter().map(|(name, value)| (&**name, &**value)).collect();
+        response.with_fields(&added)
+    }
+
+    /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: PATH_INFO of a
+    /// fallback, if the plan is one. Errors: there is nothing to serve. The fallback of the route responds, or else the
+    /// server with this status.
+    async fn follow(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        plan: Plan<'a, '_>,
+        fallback: Option<&str>,
+    ) -> Result<Response, (&'a Route, Status)> {
+        self.cors = plan.route.cors.as_deref();
+        if self.responder.needs.rules
+            && let Err(response) =
+                on_heap(|| self.enforce(request, |exchange| exchange.check_access(path))).await
+        {
+            return Ok(response);
+        }
+        if let Err(response) = self.authorize(request, path, plan.route).await {
+            return Ok(response);
+        }
+        if fallback.is_none()
+            && let Some(method) = self.publishing_method(plan.route, path)
+        {
+            return Ok(on_heap(|| self.publish(request, path, plan.route, method)).await);
+        }
+        let mut plan = plan;
+        let query = plan.query.take();
+        loop {
+            return Ok(match self.resolve(path, plan, fallback).await {
+                Resolution::Response(response) => response,
+                Resolution::Status(route, status) => on_heap(|| self.status(route, status)).await,
+                Resolution::Absent(route, status) => return Err((route, status)),
+                Resolution::List(query) => on_heap(|| self.list(*query)).await,
+                Resolution::Monitor(route, monitor) => on_heap(|| self.monitor(route, monitor)).await,
+                Resolution::Assemble(entry) => {
+                    let response = on_heap(|| self.assemble(path, &entry)).await;
+                    match response.status().is_error() {
+                        true => response,
+                        false => response.with_fields(&entry.selected_fields()),
+                    }
+                }
+                // On the heap, because the internal redirects of a script nest.
+                Resolution::Forward(route, kind) => {
+                    on_heap(|| self.forward(request, route, *kind, query)).await
+                }
+                // A file that stands for the path, such as an index file.
+                Resolution::Refused(refused) => match on_heap(|| self.satisfy(request, refused)).await {
+                    Ok(()) => {
+                        plan = self.plan(path.clone());
+                        continue;
+                    }
+                    Err(response) => response,
+                },
+            });
+        }
+    }
+
+    /// Calls the authorizers of a path. Errors: the response of the one that does not let the request pass.
+    async fn authorize(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'_>,
+        planned: &Route,
+    ) -> Result<(), Response> {
+        match self.responder.needs.authorizers {
+            true => on_heap(|| self.call_authorizers(request, path, planned)).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn resolve(
+        &self,
+        path: &SafePath<'_>,
+        plan: Plan<'a, '_>,
+        fallback: Option<&str>,
+    ) -> Resolution<'a> {
+        let Plan { route, walk, action, .. } = plan;
+        if let Some(walk) = walk
+            && let Some(resolution) = self.walk(path, route, &walk, fallback).await
+        {
+            return resolution;
+        }
+        if let PlannedAction::Files(planned) = &action
+            && let Err(status) = self.user_status(planned).await
+        {
+            return unserved(route, status);
+        }
+        if fallback.is_none()
+            && let PlannedAction::Files(planned) = &action
+            && let Some(resolution) = self.leave_to_fallback(path, route, planned).await
+        {
+            return resolution;
+        }
+        match self.resolve_action(path, route, action, fallback) {
+            Ok(resolution) => resolution,
+            Err(lookup) => match self.wait(*lookup).await {
+                Ok(entry) => self.serve(path, &entry, fallback),
+                Err(status) => Resolution::Status(route, status),
+            },
+        }
     }
 
     /// Carries out a plan that has no script. Errors: a lookup that has to wait for the disk.
@@ -267,34 +624,6 @@ impl<'a> Exchange<'a> {
             (None, Method::Options) => Some(Resolution::Response(fixed::options(self.services, Some(route)))),
             (None, _) => None,
         }
-    }
-
-    /// What is at `path`. Errors: the status of the response.
-    async fn find(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Result<Rc<Entry>, Status> {
-        match self.probe(path, planned) {
-            Probe::Hit(entry) => Ok(entry),
-            Probe::Failed(status) => Err(status),
-            Probe::WouldWait(lookup) => self.wait(*lookup).await,
-        }
-    }
-
-    /// What is at `path`, if the cache has it or the kernel has it in memory.
-    fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Probe {
-        if let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now) {
-            self.services.counts.add(Count::CacheHits, 1);
-            return Probe::Hit(entry);
-        }
-        let found = self.responder.files.probe(self.key, path, planned, self.now);
-        if !matches!(found, Probe::WouldWait(_)) {
-            self.services.counts.add(Count::CacheMisses, 1);
-        }
-        found
-    }
-
-    async fn wait(&self, lookup: DiskLookup) -> Result<Rc<Entry>, Status> {
-        let found = lookup.find().await;
-        self.services.counts.add(Count::CacheMisses, 1);
-        found
     }
 
     /// Responds to GET or HEAD with what is at `path`.
@@ -366,14 +695,57 @@ impl<'a> Exchange<'a> {
         compress::encoded(self.services, self.head.method, plain, coding)
     }
 
-    /// With the fields of authorizers and of limits.
-    fn with_added(&self, response: Response) -> Response {
-        if self.grants.added.is_empty() {
-            return response;
+    /// What is at `path`. Errors: the status of the response.
+    async fn find(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Result<Rc<Entry>, Status> {
+        match self.probe(path, planned) {
+            Probe::Hit(entry) => Ok(entry),
+            Probe::Failed(status) => Err(status),
+            Probe::WouldWait(lookup) => self.wait(*lookup).await,
         }
-        let added: Vec<(&str, &str)> =
-            self.grants.added.iter().map(|(name, value)| (&**name, &**value)).collect();
-        response.with_fields(&added)
+    }
+
+    /// What is at `path`, if the cache has it or the kernel has it in memory.
+    fn probe(&self, path: &SafePath<'_>, planned: &FilesPlan<'_, '_>) -> Probe {
+        if let Some(entry) = self.responder.files.get(self.key, path.as_str(), self.now) {
+            self.services.counts.add(Count::CacheHits, 1);
+            return Probe::Hit(entry);
+        }
+        let found = self.responder.files.probe(self.key, path, planned, self.now);
+        if !matches!(found, Probe::WouldWait(_)) {
+            self.services.counts.add(Count::CacheMisses, 1);
+        }
+        found
+    }
+
+    async fn wait(&self, lookup: DiskLookup) -> Result<Rc<Entry>, Status> {
+        let found = lookup.find().await;
+        self.services.counts.add(Count::CacheMisses, 1);
+        found
+    }
+
+    /// The path of the request. Errors: the response to a request without a path, or with one that is not safe.
+    #[inline]
+    fn path(&self) -> Result<SafePath<'a>, Response> {
+        let Some(path) = self.head.target.path() else {
+            return Err(match self.head.method {
+                // `OPTIONS *`.
+                Method::Options => fixed::options(self.services, None),
+                // CONNECT is for proxies.
+                _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
+            });
+        };
+        if let Some(thumbprint) = &self.services.site.certificates.thumbprint
+            && let Some(answer) = key_authorization(path, thumbprint)
+        {
+            return Err(fixed::text(self.services, &answer));
+        }
+        if self.head.is_early && !self.head.method.is_safe() {
+            return Err(fixed::status(self.services, None, Status::TOO_EARLY));
+        }
+        match SafePath::parse(path) {
+            Err(PathError::EncodedSlash) if self.responder.needs.raw_paths => self.raw_path(path),
+            path => path.map_err(|error| self.reject_path(error)),
+        }
     }
 
     /// The user that authorizers have named.
@@ -384,6 +756,10 @@ impl<'a> Exchange<'a> {
 
     fn is_get_or_head(&self) -> bool {
         matches!(self.head.method, Method::Get | Method::Head)
+    }
+
+    fn plan<'p>(&self, path: SafePath<'p>) -> Plan<'a, 'p> {
+        plan(self.host(), path, self.head.target.query())
     }
 
     fn redirect(&self, route: &Route, redirect: &RedirectPlan<'_, '_>) -> Response {
