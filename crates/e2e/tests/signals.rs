@@ -133,7 +133,11 @@ fn children_that_hang_are_killed_at_one_deadline() {
     let config = "[timeouts]\nshutdown = \"1s\"\n[log]\naccess = \"|/bin/cat\"\n\
                   [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
                   [[application]]\nname = \"app\"\ncommand = [\"/bin/sleep\", \"1000\"]\ngrace = \"1s\"\n";
-    let mut server = Site::new().file("a.txt", "a").config(config).start();
+    let site = Site::new().config(config);
+    std::fs::File::create(site.root().join("long")).unwrap().set_len(LONG as u64).unwrap();
+    let mut server = site.start();
+    // Without a client, all of them could have ended before the first is stopped.
+    let _client = server.begin_download("/long");
     let began = Instant::now();
     server.signal(Signal::TERM);
     let stopped = || server.stderr().contains("processes have not ended in time, and are killed");
