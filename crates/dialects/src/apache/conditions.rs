@@ -151,12 +151,19 @@ fn networks(test: &str, is_not: bool) -> Option<Vec<String>> {
     values(test)?.into_iter().map(one).collect()
 }
 
-/// No method is the beginning of another one.
+/// Methods that are no part of another one. `^P` finds several.
+const METHODS: [&str; 11] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "TRACK", "CONNECT", "PROPFIND"];
+
+/// Whole methods.
 fn methods(test: &str) -> Option<Vec<String>> {
-    let is_method =
-        |text: &String| !text.is_empty() && text.chars().all(|c| c.is_ascii_uppercase() || c == '-');
-    let all: Vec<String> = values(test)?.iter().map(|text| text.trim_matches('*').to_owned()).collect();
-    all.iter().all(is_method).then_some(all)
+    let whole = |text: String| {
+        let method = text.trim_matches('*');
+        let is_method = !method.is_empty() && method.chars().all(|c| c.is_ascii_uppercase() || c == '-');
+        let is_whole = method == text || METHODS.contains(&method);
+        (is_method && is_whole).then(|| method.to_owned())
+    };
+    values(test)?.into_iter().map(whole).collect()
 }
 
 fn paths(test: &str, any_case: bool) -> Option<Vec<String>> {
@@ -233,6 +240,7 @@ mod tests {
             vec!["%{QUERY_STRING} !^id="],
             vec!["%{REQUEST_FILENAME} !-f"],
             vec!["%{REMOTE_ADDR} ^10\\.1"],
+            vec!["%{REQUEST_METHOD} ^P"],
             vec!["%{REMOTE_ADDR} ^192\\.0\\.2\\.1"],
             vec!["%{HTTP_HOST} a", "%{HTTP_HOST} b"],
             vec!["%{HTTP:X-A} !^(a|b)$"],
