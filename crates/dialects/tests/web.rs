@@ -3550,3 +3550,120 @@ fn settings_of_patterns_leave_no_source_of_scripts() {
         ],
     );
 }
+
+#[test]
+fn nginx_needs_no_condition_for_a_script_that_is_missing() {
+    let location = |condition: &str, script: &str| {
+        format!(
+            "server {{ root /srv;\nlocation ~ \\.php$ {{\n{condition}\nfastcgi_pass unix:/p;\n\
+             fastcgi_param SCRIPT_FILENAME {script}; }} }}"
+        )
+    };
+    let script = "$document_root$fastcgi_script_name";
+    let of_all = "$document_root/index.php";
+    for condition in [
+        "if (!-f $document_root$fastcgi_script_name) { return 404; }",
+        "if (!-f $document_root$fastcgi_script_name) { return 404; } fastcgi_split_path_info ^(.+\\.php)(/.+)$;",
+        "try_files $fastcgi_script_name =404;",
+    ] {
+        let text = location(condition, script);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(
+            conversion.findings.iter().all(|finding| finding.line == Some(2)),
+            "{:?}",
+            conversion.findings
+        );
+        check(Web::Nginx, &[(&text, &["path = \"*.php\"", "interpreter = \"fastcgi\""])]);
+    }
+    for (condition, script) in [
+        ("if (!-f $document_root$fastcgi_script_name) { return 403; }", script),
+        ("if (-f $document_root$fastcgi_script_name) { return 404; }", script),
+        ("if (!-f $document_root/other$fastcgi_script_name) { return 404; }", script),
+        ("if (!-f $document_root$fastcgi_script_name) { return 404; set $a 1; }", script),
+        // One script runs for all paths, also those without a file.
+        ("if (!-f $document_root$fastcgi_script_name) { return 404; }", of_all),
+    ] {
+        refuse(Web::Nginx, &[(&location(condition, script), 3, "cannot be converted")]);
+    }
+    let files =
+        "server { root /srv; location /a/ {\nif (!-f $document_root$fastcgi_script_name) { return 404; } } }";
+    refuse(Web::Nginx, &[(files, 2, "cannot be converted")]);
+}
+
+#[test]
+fn a_server_of_nginx_redirects_what_an_expression_finds_at_any_depth() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; rewrite /wp-admin$ $scheme://$host$uri/ permanent; location / { try_files $uri =404; } }",
+                &[
+                    "path = \"/**/wp-admin\"",
+                    "redirect = \"$scheme://$host$path/$query\"",
+                    "status = 301",
+                    "path = \"/\"",
+                ],
+            ),
+            (
+                "server { root /srv; rewrite \\.(htm|asp)$ /new redirect; }",
+                &["path = \"*.htm\"", "redirect = \"/new$query\"", "status = 302", "path = \"*.asp\""],
+            ),
+        ],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nrewrite /wp-admin$ /index.php last; }", 2, "rewrite /wp-admin$"),
+            ("server { root /srv;\nrewrite /[0-9]+$ $uri/ permanent; }", 2, "rewrite /[0-9]+$"),
+            ("server { root /srv; location /a/ {\nrewrite /b$ $uri/ permanent; } }", 2, "rewrite /b$"),
+        ],
+    );
+}
+
+#[test]
+fn an_index_of_nginx_may_be_the_script_of_all_paths() {
+    let server = |index: &str, location: &str| {
+        format!(
+            "server {{ root /srv;\nindex {index};\nlocation / {{ {location} }}\n\
+             location ~ \\.php$ {{ fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }} }}"
+        )
+    };
+    let files = "try_files $uri $uri/ /index.php$request_uri;";
+    let index = "index.php index.html /index.php$request_uri";
+    check(
+        Web::Nginx,
+        &[(
+            &server(index, files),
+            &[
+                "listing = false",
+                "index = [\"index.php\", \"index.html\"]",
+                "path = \"/\"",
+                "fallback = \"/index.php\"",
+                "fallback_for = \"all\"",
+            ],
+        )],
+    );
+    for (index, location) in [
+        (index, "autoindex on; try_files $uri $uri/ /index.php$request_uri;"),
+        (index, "try_files $uri $uri/ /other.php$request_uri;"),
+        (index, "try_files $uri /index.php$request_uri;"),
+        (index, "try_files $uri $uri/ =404;"),
+        ("/index.php$request_uri index.html", files),
+    ] {
+        refuse(Web::Nginx, &[(&server(index, location), 2, "index ")]);
+    }
+}
+
+#[test]
+fn the_default_of_proxy_redirect_is_that_of_routes() {
+    let location = |redirect: &str| {
+        let text = format!(
+            "server {{\nlocation / {{ proxy_pass http://a.example;\nproxy_redirect {redirect}; }} }}"
+        );
+        converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)])
+    };
+    assert!(location("default").findings.is_empty());
+    for other in ["off", "http://a.example/ /b/"] {
+        assert!(location(other).findings.iter().any(|finding| finding.line == Some(3)), "{other}");
+    }
+}

@@ -226,6 +226,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         server_name: String::new(),
         root: children.iter().rfind(|child| child.name == "root").map(|child| path(child.argument(0))),
         fallbacks: Vec::new(),
+        front: None,
         around: around(children, &[]),
     };
     let mut scope = Scope::default();

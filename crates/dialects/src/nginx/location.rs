@@ -8,7 +8,7 @@ use super::around::{all, around};
 use super::cache;
 use super::cross_origin::shared;
 use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
-use super::missing::{self, is_condition, is_script_name, missing, try_files};
+use super::missing::{self, is_condition, is_missing_script, is_script_name, missing, try_files};
 use super::named;
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{
@@ -240,7 +240,7 @@ fn apply<'d>(
             "error_page" if named::leads_to(inner).is_some() => {
                 missing(inner, child, scope, named, draft);
             }
-            "if" if is_condition(inner) => {}
+            "if" if is_condition(inner) || is_missing_script(inner) => {}
             "return" => respond(inner, scope, context, draft),
             "rewrite" => apart.rewrites.push(inner),
             "proxy_pass" => proxy_pass(inner, scope, context, draft),
@@ -259,6 +259,8 @@ fn apply<'d>(
                 scope.set(place, "default_type", inner.argument(1));
             }
             "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, scope, draft),
+            // A redirect of the upstream to itself leads to the path here.
+            "proxy_redirect" if inner.arguments == ["default"] => {}
             "proxy_redirect"
             | "proxy_cookie_path"
             | "proxy_cookie_domain"
@@ -548,15 +550,21 @@ fn runs_script(path: &str, runs_files: bool) -> bool {
     path.contains('*') || is_script_name(path) || (runs_files && path != "/")
 }
 
-/// `try_files` beside what passes a request on: only the files that are run are looked up.
+/// `try_files` beside what passes a request on, or an `if` for scripts that are missing: only the files that are run are
+/// looked up.
 fn files_before_upstream(child: &Directive, patterns: &[String], scope: &Scope, draft: &mut Draft) {
+    let runs_files = scope.get(RUNS_FILES).is_some();
+    let is_script = scope.get(FRONT).is_none() && patterns.iter().all(|path| runs_script(path, runs_files));
+    let is_run = scope.get("interpreter").is_some();
+    if let Some(condition) = child.children().iter().find(|inner| is_missing_script(inner))
+        && !(is_run && is_script)
+    {
+        draft.error(&condition.place, unconverted(condition), "see try_files, and fallback");
+    }
     let Some(files) = child.children().iter().find(|inner| inner.name == "try_files") else { return };
     if has_any(scope, &["return", "redirect"]) {
         return;
     }
-    let runs_files = scope.get(RUNS_FILES).is_some();
-    let is_script = scope.get(FRONT).is_none() && patterns.iter().all(|path| runs_script(path, runs_files));
-    let is_run = scope.get("interpreter").is_some();
     if scope.get("proxy").is_some() || (is_run && !is_script) {
         let what = format!("\"{}\" has no effect where an upstream responds", files.text());
         let what_to_do =

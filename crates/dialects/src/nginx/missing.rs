@@ -15,6 +15,21 @@ pub fn fallbacks(directive: &Directive) -> Vec<String> {
     path.chain(directive.children().iter().flat_map(fallbacks)).collect()
 }
 
+/// The script of all paths and folders: that of `location /`, if the server lists no folder.
+pub fn front(server: &Directive) -> Option<&str> {
+    let is_root = |child: &&Directive| child.name == "location" && child.arguments == ["/"];
+    let root = server.children().iter().find(is_root)?;
+    let files = root.children().iter().find(|inner| inner.name == "try_files")?;
+    let path = files.arguments.last()?.split(['?', '$']).next()?;
+    let has_folders = files.arguments.iter().any(|part| part == "$uri/");
+    (is_script_name(path) && has_folders && !lists(server)).then_some(path)
+}
+
+fn lists(block: &Directive) -> bool {
+    let is_listing = |child: &Directive| child.name == "autoindex" && child.arguments == ["on"];
+    block.children().iter().any(|child| is_listing(child) || lists(child))
+}
+
 /// `/index.php`, also as a folder.
 pub fn is_script_name(path: &str) -> bool {
     path.trim_end_matches('/').ends_with(".php")
@@ -169,6 +184,18 @@ pub fn is_condition(child: &Directive) -> bool {
     child.name == "if"
         && matches!(condition, "!-e $request_filename" | "!-f $request_filename")
         && child.children().iter().all(|inner| matches!(inner.name.as_str(), "rewrite" | "break"))
+}
+
+/// Whether it is `if (!-f $document_root$fastcgi_script_name) { return 404; }`. A script that is missing has the status
+/// 404 anyway.
+pub fn is_missing_script(child: &Directive) -> bool {
+    const CONDITIONS: [&str; 2] =
+        ["!-f $document_root$fastcgi_script_name", "!-f $realpath_root$fastcgi_script_name"];
+    let text = child.arguments.join(" ");
+    let returns_404 = |inner: &Directive| inner.name == "return" && inner.arguments == ["404"];
+    child.name == "if"
+        && CONDITIONS.contains(&text.trim_matches(['(', ')', ' ']))
+        && matches!(child.children(), [only] if returns_404(only))
 }
 
 /// What is rewritten where no file is found, as fallbacks of the paths. `patterns` are those of the location; without

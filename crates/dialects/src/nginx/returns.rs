@@ -3,6 +3,7 @@
 use crate::draft::{Draft, Host, Scope};
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
+use crate::within::is_glob;
 
 use super::settings::{self, Context, template};
 use super::upstreams::unconverted;
@@ -145,14 +146,16 @@ pub fn rewrite(
     draft: &mut Draft,
 ) {
     let place = &child.place;
-    let Some(all) = targets(child, context) else {
-        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no classes of characters";
-        return draft.error(place, unconverted(child), what_to_do);
-    };
     let flag = child.argument(2);
     let target = child.argument(1);
     let is_url = ["http://", "https://", "$scheme"].iter().any(|scheme| target.starts_with(scheme));
     let redirects = is_url || flag == "permanent" || flag == "redirect";
+    let is_of_server = location.is_none() && redirects;
+    let all = targets(child, context).or_else(|| at_any_depth(child, context).filter(|_| is_of_server));
+    let Some(all) = all else {
+        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no classes of characters";
+        return draft.error(place, unconverted(child), what_to_do);
+    };
     // A server rewrites paths that have a location, too, such as those of scripts.
     let is_of_all = |path: &str| path == "/" && location.is_none_or(|patterns| patterns != ["/"]);
     if !redirects && all.iter().any(|(path, _)| is_of_all(path)) {
@@ -184,6 +187,15 @@ pub fn targets(child: &Directive, context: &Context) -> Option<Vec<(String, Stri
     }
     let target = |one: &Captured| settings::target(target, &context.server_name, &one.groups);
     regex::captured(expression)?.iter().map(|one| Some((one.pattern.clone(), target(one)?))).collect()
+}
+
+/// As `targets`, for an expression such as `/a$`, whose groups are not in its target.
+fn at_any_depth(child: &Directive, context: &Context) -> Option<Vec<(String, String)>> {
+    let to = settings::target(child.argument(1), &context.server_name, &[])?;
+    let patterns = regex::patterns(child.argument(0))?;
+    // A prefix would not precede patterns of scripts.
+    let are_patterns = patterns.iter().all(|pattern| is_glob(pattern) && !pattern.ends_with('/'));
+    are_patterns.then(|| patterns.into_iter().map(|pattern| (pattern, to.clone())).collect())
 }
 
 /// The target of a redirect. nginx adds the query of the request, unless a question mark ends the target.

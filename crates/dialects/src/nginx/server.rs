@@ -8,7 +8,7 @@ use super::cross_origin::shared;
 use super::early;
 use super::inherit::has_any;
 use super::location::{denies_only, location, with_slash};
-use super::missing::{self, fallbacks, is_condition, missing, try_files};
+use super::missing::{self, fallbacks, front, is_condition, missing, try_files};
 use super::named;
 use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
 use super::passing::{hidden_fields, hide};
@@ -34,6 +34,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         server_name,
         fallbacks: fallbacks(directive),
         root: context.root.clone(),
+        front: front(directive),
         around: around(directive.children(), &context.around),
         ..*context
     };

@@ -43,6 +43,8 @@ pub struct Context<'c> {
     pub root: Option<String>,
     /// The files that `try_files` of the server names.
     pub fallbacks: Vec<String>,
+    /// The script of all paths of the server, also of folders.
+    pub front: Option<&'c str>,
     /// What stands around, for the locations that pass requests on.
     pub around: Vec<&'c Directive>,
 }

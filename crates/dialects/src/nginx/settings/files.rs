@@ -22,7 +22,7 @@ fn file(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut
     match directive.name.as_str() {
         "root" if first.contains('$') => draft.error(place, unconverted(directive), "see $host in root"),
         "root" => scope.set(place, "root", (context.path)(first)),
-        "index" => index(directive, scope, draft),
+        "index" => index(directive, scope, context, draft),
         "autoindex" => scope.set(place, "listing", is_on),
         "charset" if first == "off" => scope.set(place, "charset", false),
         "charset" => scope.set(place, "charset", first),
@@ -90,11 +90,29 @@ fn compression(directive: &Directive, scope: &mut Scope, draft: &mut Draft) -> b
     true
 }
 
-fn index(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
-    if directive.arguments.iter().any(|name| name.contains(['$', '/'])) {
-        return draft.error(&directive.place, unconverted(directive), "write names of files");
+fn index(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &directive.place;
+    let names = match directive.arguments.split_last() {
+        Some((script, names)) if is_of_all(script, context) => {
+            let what =
+                format!("{script} of folders without an index file is left to the fallback of location /");
+            draft.warn(place, what, "folders of other locations do not lead to it");
+            // The script precedes a listing.
+            scope.set(place, "listing", false);
+            names
+        }
+        _ => &directive.arguments,
+    };
+    if names.iter().any(|name| name.contains(['$', '/'])) {
+        return draft.error(place, unconverted(directive), "write names of files");
     }
-    scope.set(&directive.place, "index", directive.arguments.clone());
+    scope.set(place, "index", names.to_vec());
+}
+
+/// Whether `/index.php$request_uri` is the script of all paths.
+fn is_of_all(script: &str, context: &Context) -> bool {
+    let path = script.strip_suffix("$request_uri").or_else(|| script.strip_suffix("$uri")).unwrap_or(script);
+    context.front.is_some_and(|front| front == path)
 }
 
 fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
