@@ -3667,3 +3667,83 @@ fn the_default_of_proxy_redirect_is_that_of_routes() {
         assert!(location(other).findings.iter().any(|finding| finding.line == Some(3)), "{other}");
     }
 }
+
+/// A server of Apache with a section in it.
+fn with_section(expression: &str, inner: &str) -> String {
+    format!(
+        "Listen 80\nServerName a.example\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
+         RewriteEngine off\n<Location /in>\nRequire ip 10.1\n\
+         </Location>\n<If \"{expression}\">\n{inner}\n</If>\n"
+    )
+}
+
+#[test]
+fn sections_of_apache_deny_by_conditions() {
+    for (expression, rule) in [
+        ("%{REQUEST_URI} =~ m#^/private/#", &["path = [\"/private/\"]"][..]),
+        ("%{HTTP_USER_AGENT} =~ /BadBot|Spider/", &["user_agent = [\"*BadBot*\", \"*Spider*\"]"]),
+        ("-R '10.0.0.0/8'", &["address = [\"10.0.0.0/8\"]"]),
+        ("!(-R '10.0.0.0/8')", &["address = [\"!10.0.0.0/8\"]"]),
+        ("%{HTTPS} != 'on'", &["tls = false"]),
+        (
+            "%{REQUEST_URI} =~ m#^/private/# && ! %{REMOTE_ADDR} -ipmatch '192.0.2.1'",
+            &["path = [\"/private/\"]", "address = [\"!192.0.2.1/32\"]"],
+        ),
+        (
+            "%{REQUEST_METHOD} == 'TRACE' || %{QUERY_STRING} =~ /union/",
+            &["method = [\"TRACE\"]", "then = \"deny\"", "query = [\"*union*\"]"],
+        ),
+    ] {
+        let text = with_section(expression, "Require all denied");
+        // They precede what grants, also where a location has rules of its own.
+        let denied = [rule, &["then = \"deny\"", "status = 403"]].concat();
+        let expected =
+            [&["[[host.rule]]"], &denied[..], &["then = \"allow\"", "path = \"/in/\""], &denied[..]];
+        check(Web::Apache, &[(&text, &expected.concat())]);
+    }
+    let inner = "Listen 80\nDocumentRoot /srv\n<Directory /srv/in>\n<If \"! -R '10.0.0.0/8'\">\nRequire all denied\n</If>\n</Directory>\n";
+    check(Web::Apache, &[(inner, &["address = [\"!10.0.0.0/8\"]", "path = [\"/in/\"]", "then = \"deny\""])]);
+}
+
+#[test]
+fn sections_of_apache_that_rules_cannot_say_are_refused() {
+    for (expression, inner) in [
+        ("%{REQUEST_URI} =~ m#[0-9]#", "Require all denied"),
+        ("%{HTTP_USER_AGENT} !~ /Own/", "Require all denied"),
+        ("-f %{REQUEST_FILENAME}", "Require all denied"),
+        ("-R '10.0.0.0/8' && %{HTTPS} == 'on' || -R '192.0.2.0/24'", "Require all denied"),
+        ("-R 'example.org'", "Require all denied"),
+        ("%{REQUEST_METHOD} =~ /^P/", "Require all denied"),
+        ("-R '10.0.0.0/8'", "Require all granted"),
+        ("-R '10.0.0.0/8'", "Require all denied\nHeader set X-A b"),
+        ("-R '10.0.0.0/8'", "Require valid-user"),
+        ("-R '10.0.0.0/8'", "SetHandler none"),
+        ("%{HTTPS} != 'on'", "Redirect permanent / https://other.example/"),
+        ("%{HTTPS} != 'on'", "Redirect / https://a.example/"),
+        ("%{HTTPS} == 'on'", "Redirect permanent / https://a.example/"),
+    ] {
+        refuse(Web::Apache, &[(&with_section(expression, inner), 11, "\"if ")]);
+    }
+    let section = "<If \"-R '10.0.0.0/8'\">\nRequire all denied\n</If>\n";
+    let any = "<Location /x>\nAuthType Basic\nAuthUserFile /u\nRequire valid-user\nRequire ip 10.1\nSatisfy Any\n</Location>\n";
+    refuse(
+        Web::Apache,
+        &[
+            (&format!("Listen 80\n{section}<Else>\nRequire all denied\n</Else>"), 5, "else"),
+            (&format!("Listen 80\nDocumentRoot /srv\n{any}{section}"), 10, "Satisfy Any"),
+            (&format!("Listen 80\n<Location /a>\n{section}</Location>"), 3, "\"if "),
+            (&format!("Listen 80\n<Files *.bak>\n{section}</Files>"), 3, "\"if "),
+        ],
+    );
+}
+
+#[test]
+fn a_section_of_apache_may_lead_to_https() {
+    let text = with_section("%{HTTPS} != 'on'", "Redirect permanent / https://a.example/");
+    check(
+        Web::Apache,
+        &[(&text, &["path = \"/\"", "redirect = \"https://$host$path$query\"", "status = 301"])],
+    );
+    let secure = format!("{}SSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n", text);
+    check(Web::Apache, &[(&secure, &["https_redirect = true"])]);
+}

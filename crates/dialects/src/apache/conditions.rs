@@ -72,7 +72,10 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
             rule.set(place, "tls", is_on);
             return is_new.then(|| vec![rule]);
         }
-        "REMOTE_ADDR" => ("address", networks(test, is_not)?),
+        "REMOTE_ADDR" => match test.strip_prefix("-ipmatch ") {
+            Some(text) => ("address", vec![access::network(text)?]),
+            None => ("address", networks(test, is_not)?),
+        },
         "REQUEST_METHOD" => ("method", methods(test)?),
         "REQUEST_URI" => ("path", paths(test, has_flag(condition, "NC", "nocase"))?),
         "HTTP_HOST" => ("host", values(test)?),

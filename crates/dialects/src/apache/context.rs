@@ -372,6 +372,7 @@ impl Context {
                     self.keys.set(place, "compress_types", types);
                 }
             }
+            "if" => return self.rewrites.add_section(directive),
             name if name.starts_with("rewrite") && name != "rewritebase" => {
                 self.rewrites.add(directive, draft)
             }

@@ -12,6 +12,7 @@ mod context;
 mod rejections;
 
 mod conditions;
+mod expressions;
 
 mod access;
 mod names;

@@ -5,9 +5,10 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 118] = [
+const DIRECTIVES: [&str; 119] = [
     "listen",
     "virtualhost",
+    "if",
     "logformat",
     "customlog",
     "transferlog",

@@ -7,6 +7,7 @@ use crate::tree::{Directive, Place};
 use crate::within::covers;
 
 use super::conditions;
+use super::expressions;
 use super::extensions::Extension;
 use super::paths;
 use super::rejections::{
@@ -25,6 +26,14 @@ pub struct Rewrites {
 struct Rule {
     conditions: Vec<Directive>,
     rule: Directive,
+    /// The `<If>` that it stands for, which counts whatever `RewriteEngine` says.
+    section: Option<Directive>,
+}
+
+impl Rule {
+    fn unconverted(&self) -> String {
+        unconverted(self.section.as_ref().unwrap_or(&self.rule))
+    }
 }
 
 /// What becomes of the conditions in front of a rule.
@@ -58,7 +67,7 @@ impl Rewrites {
             "rewritecond" => self.conditions.push(directive.clone()),
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                self.rules.push(Rule { conditions, rule: directive.clone() });
+                self.rules.push(Rule { conditions, rule: directive.clone(), section: None });
             }
             "rewriteoptions" => {
                 draft.note(&directive.place, "RewriteOptions has no effect", "nothing to do");
@@ -67,10 +76,23 @@ impl Rewrites {
         }
     }
 
+    /// An `<If>` that does what a rule with conditions does. `false`: it does something else.
+    pub fn add_section(&mut self, section: &Directive) -> bool {
+        let conditions = expressions::conditions(&section.arguments.join(" "), &section.place);
+        let (Some(conditions), Some(rule)) = (conditions, expressions::rule(section)) else { return false };
+        self.rules.push(Rule { conditions, rule, section: Some(section.clone()) });
+        true
+    }
+
+    /// Those that count.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| !self.is_off || rule.section.is_some())
+    }
+
     /// Only the rules that reject requests. `base` as in `apply`. Those with conditions become rules of access.
     pub fn deny(&self, base: Option<&str>, host: &mut Host) -> Vec<Scope> {
         let mut all = Vec::new();
-        for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
+        for Rule { conditions, rule, .. } in self.rules() {
             let Some(status) = rejection(rule) else { continue };
             match denials(conditions, rule, status, base) {
                 Some(rules) => all.extend(rules),
@@ -84,21 +106,20 @@ impl Rewrites {
     /// Reports the rules of a section in which none count here, unless they reject everything. Whether one rejects
     /// something: the section is closed then.
     pub fn reject(&self, draft: &mut Draft) -> bool {
-        let rules = || self.rules.iter().filter(|_| !self.is_off);
-        for Rule { conditions, rule } in rules() {
+        for own @ Rule { conditions, rule, .. } in self.rules() {
             let is_everything = conditions.is_empty() && is_everything(rule.argument(0));
             if !is_everything || rejection(rule) != Some(403) {
-                draft.error(&rule.place, unconverted(rule), "write it in the server, or in <Directory>");
+                draft.error(&rule.place, own.unconverted(), "write it in the server, or in <Directory>");
             }
         }
-        rules().any(|Rule { rule, .. }| rejection(rule).is_some())
+        self.rules().any(|Rule { rule, .. }| rejection(rule).is_some())
     }
 
     /// `base` is the prefix of a folder, whose rules have paths without it. `None`: the rules of a server.
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         // `-f [OR]`, `-d`, and `^ - [L]`: the rules behind are for what is missing.
         let mut is_missing = false;
-        for Rule { conditions, rule } in self.rules.iter().filter(|_| !self.is_off) {
+        for own @ Rule { conditions, rule, .. } in self.rules() {
             if leaves_files(conditions, rule) {
                 is_missing = true;
                 continue;
@@ -122,7 +143,8 @@ impl Rewrites {
                 None => apply(rule, &meaning(conditions), base, host, draft),
             };
             if is_done.is_none() {
-                draft.error(&rule.place, unconverted(rule), "see rewrites, redirects, fallback and [[rule]]");
+                let what_to_do = "see rewrites, redirects, fallback and [[rule]]";
+                draft.error(&rule.place, own.unconverted(), what_to_do);
             }
         }
     }
@@ -257,8 +279,14 @@ fn apply(
         return Some(());
     }
     let is_everything = is_everything(expression);
-    let to_https =
-        ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"].iter().find_map(|host| target.strip_prefix(host));
+    let only_name = match host.names.as_slice() {
+        [name] => Some(format!("https://{name}")),
+        _ => None,
+    };
+    let to_https = ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"]
+        .into_iter()
+        .chain(only_name.as_deref())
+        .find_map(|host| target.strip_prefix(host));
     let is_for_all = match conditions {
         Conditions::None | Conditions::Plain => true,
         Conditions::Names(names) => {

@@ -9,6 +9,7 @@ use Look::{Ask, Exists, Field, FieldOf, File, Get, Line, Part, Says, Secure, Tol
 const COMPRESSED: &str = "GET /big.txt HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";
 const LARGE: &str = "POST /up/ HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n01234567890";
 const POST: &str = "POST /open/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+const DENIED: &str = "GET /plain HTTP/1.1\r\nHost: x\r\nUser-Agent: Denied\r\n\r\n";
 const NAMED: &str = "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
 
 const APACHE: Table = Table {
@@ -51,7 +52,8 @@ const APACHE: Table = Table {
                    <Directory HOME/www/run.d>\nOptions +ExecCGI\n</Directory>\n\
                    <Location /cgi-bin>\nSetHandler cgi-script\nOptions +ExecCGI\n</Location>\n\
                    LimitRequestBody 10\nProxyPass /up/ balancer://back/\nProxyPreserveHost On\nRequestHeader set X-Own yes\n\
-                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\nRewriteRule ^/queried/(.*)$ /scripts/env.sh?id=$1 [QSA,L]\n",
+                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\nRewriteRule ^/queried/(.*)$ /scripts/env.sh?id=$1 [QSA,L]\n\
+                   <If \"%{HTTP_USER_AGENT} =~ /Denied/\">\nRequire all denied\n</If>\n",
             rows: &[
                 ("pidfile", File("pid"), "PID"),
                 ("errorlog", Exists("error_log"), "there"),
@@ -105,6 +107,7 @@ const APACHE: Table = Table {
                 ("deny", Get("/near/x"), "403"),
                 ("allow", Get("/near/x"), "403"),
                 ("limitexcept", Ask(POST), "403"),
+                ("if", Ask(DENIED), "403"),
                 ("sethandler", Told("/cgi-bin/env"), "SCRIPT_NAME=/cgi-bin/env"),
                 ("limitrequestbody", Ask(LARGE), "413"),
                 ("proxypass", Part("/up/a"), "GET /a HTTP/1.1"),

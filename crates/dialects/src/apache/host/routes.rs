@@ -109,7 +109,7 @@ impl Site<'_> {
         let Some(first) = denials.first() else { return };
         let is_any = |scope: &Scope| scope.text("satisfy") == Some("any");
         if is_any(&self.host.scope) || self.host.routes.iter().any(is_any) {
-            let what = "a RewriteRule that rejects requests by conditions cannot stand beside Satisfy Any";
+            let what = "what rejects requests by conditions cannot stand beside Satisfy Any";
             draft.error(&first.place(), what, "write its conditions as Require");
         }
         let is_denied = |rules: &[Scope]| rules.first().is_some_and(Scope::denies_all);
