@@ -7,7 +7,8 @@ use crate::draft::{Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::convert::{Site, unconverted};
+use super::convert::unconverted;
+use super::site::Site;
 use super::upstreams::upstream;
 
 /// Statuses that have a page, if there is one.
@@ -141,6 +142,30 @@ impl Site<'_> {
                 let what = format!("there is no page {page} beneath the root");
                 self.draft.warn(&errors.place, what, "see error_pages");
             }
+        }
+    }
+
+    pub(super) fn users(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        realm: Option<&String>,
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        for user in child.children() {
+            if !user.argument(0).starts_with("$2") {
+                let what = format!("{} has no hash of bcrypt", user.name);
+                self.draft.error(&user.place, what, "see taipan passwd");
+            }
+            self.each(paths, place, host, |scope| {
+                scope.pair(&user.place, "users", &user.name, user.argument(0))
+            });
+        }
+        self.case(place, paths);
+        self.each(paths, place, host, |scope| scope.set(place, "auth", "basic"));
+        if let Some(realm) = realm {
+            self.each(paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
         }
     }
 }

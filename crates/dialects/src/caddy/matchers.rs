@@ -4,7 +4,9 @@ use crate::draft::Scope;
 use crate::regex;
 use crate::tree::Directive;
 
-use super::convert::{Site, Way, networks, unconverted};
+use super::convert::unconverted;
+use super::options::networks;
+use super::site::{Site, Way};
 
 /// A named matcher.
 pub(super) struct Matcher {

@@ -1,11 +1,17 @@
 //! Caddyfile.
 
 mod convert;
+mod fields;
+mod files;
+mod finish;
 mod guards;
+mod listens;
 mod matchers;
 mod names;
+mod options;
 mod read;
 mod responses;
+mod site;
 mod tried;
 mod upstreams;
 

@@ -3,7 +3,8 @@
 use crate::draft::Host;
 use crate::tree::Directive;
 
-use super::convert::{Site, unconverted};
+use super::convert::unconverted;
+use super::site::Site;
 
 impl Site<'_> {
     pub(super) fn redirect(

@@ -4,7 +4,8 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place};
 
-use super::convert::{Site, Way, unconverted};
+use super::convert::unconverted;
+use super::site::{Site, Way};
 
 /// Of `php_fastcgi`, for paths without a file.
 pub(super) const SCRIPT_INDEX: &str = "/index.php";

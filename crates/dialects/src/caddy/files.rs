@@ -1,0 +1,82 @@
+//! Files: their folder, how they are sent, and what is looked for.
+
+use crate::draft::Host;
+use crate::tree::Directive;
+
+use super::convert::unconverted;
+use super::site::{Site, Way};
+use super::tried::{Tried, tried};
+
+impl Site<'_> {
+    pub(super) fn root(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        folder: &str,
+        way: &Way,
+        host: &mut Host,
+    ) {
+        let place = &child.place;
+        if folder.contains('{') {
+            return self.draft.error(place, unconverted(child), "write a folder; see $host in root");
+        }
+        let root = self.folder.join(folder).to_string_lossy().into_owned();
+        let key = if way.strips { "alias" } else { "root" };
+        self.each(paths, place, host, |scope| scope.set(place, key, root.as_str()));
+    }
+
+    pub(super) fn file_server(&mut self, child: &Directive, paths: &[String], first: &str, host: &mut Host) {
+        let place = &child.place;
+        for option in child.children() {
+            match option.name.as_str() {
+                "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
+                "index" => {
+                    self.each(paths, place, host, |scope| scope.set(place, "index", option.arguments.clone()))
+                }
+                "precompressed" => {
+                    let all: Vec<String> = match option.arguments.is_empty() {
+                        true => ["br", "zstd", "gzip"].map(str::to_owned).to_vec(),
+                        false => option.arguments.clone(),
+                    };
+                    self.each(paths, place, host, |scope| scope.set(place, "precompressed", all.clone()));
+                }
+                "hide" => self.hidden.push((paths.to_vec(), option.clone())),
+                _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
+            }
+        }
+        match first {
+            "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
+            // Makes the routes of the paths.
+            _ => self.each(paths, place, host, |_| {}),
+        }
+    }
+
+    pub(super) fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
+        let place = &child.place;
+        let Some(Tried { suffixes, target, is_path_first }) = tried(&child.arguments) else {
+            let what_to_do =
+                "write {path}, {path}.html, {path}/ and {path}/index.html, and a file at the end";
+            return self.draft.error(place, unconverted(child), what_to_do);
+        };
+        if suffixes.is_empty() && target.is_none() {
+            return;
+        }
+        if way.strips {
+            return self.draft.error(place, unconverted(child), "write it in the root of the files");
+        }
+        if !suffixes.is_empty() && !is_path_first {
+            let what =
+                format!("{}: a file of the path itself precedes those with an extension", child.text());
+            self.draft.warn(place, what, "nothing to do, unless there are files with both names");
+        }
+        self.each(&way.paths, place, host, |scope| {
+            if !suffixes.is_empty() {
+                scope.set(place, "try_suffixes", suffixes.clone());
+            }
+            if let Some(path) = &target {
+                scope.set(place, "fallback", path.as_str());
+                scope.set(place, "fallback_for", "all");
+            }
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! The routes of a site, when all its directives have been read.
+
+use std::collections::BTreeMap;
+
+use crate::disk::Disk;
+use crate::draft::{Host, Scope};
+use crate::tree::MAX_DEPTH;
+use crate::within;
+
+use super::convert::INDEXES;
+use super::site::Site;
+use super::upstreams::SCRIPT_INDEX;
+
+impl Site<'_> {
+    pub(super) fn finish(&mut self, host: &mut Host, disk: &dyn Disk) {
+        self.leave_scripts(host);
+        let paths = host.routes.iter().filter_map(|route| route.text("path"));
+        let blocks: BTreeMap<String, Option<usize>> =
+            paths.map(|path| (path.to_owned(), self.block_of(path))).collect();
+        self.add_given(&blocks, host);
+        host.add_up(disk, |outer, path| blocks.get(outer) != blocks.get(path));
+        // The first pattern counts, and Caddy rejects a request before it runs a script.
+        sort::by_key(&mut host.routes, |route| {
+            match route.text("path").unwrap_or_default().contains(['*', '?']) {
+                true if route.get("return").is_some() => 0,
+                true if route.denies() => 1,
+                true if route.runs() => 3,
+                _ => 2,
+            }
+        });
+        host.share_handlers();
+        let responds =
+            |path: &str| host.routes.iter().any(|route| route.text("path") == Some(path) && route.responds());
+        let apart = self.blocks.iter().filter(|block| !block.runs && !responds(&block.path));
+        let apart: Vec<_> = apart.map(|block| (block.path.clone(), block.place.clone())).collect();
+        host.without_programs(&apart, Scope::runs, self.draft);
+        host.deny_paths(|_| false);
+        host.respond_without_root();
+        host.redirect_to_folders(308);
+        for route in host.routes.iter_mut().filter(|route| route.get("proxy").is_some()) {
+            if route.get("default_type").is_some() {
+                let what = "the Content-Type of an upstream is not replaced";
+                self.draft.warn(&route.place(), what, "let the upstream send it");
+                route.remove("default_type");
+            }
+        }
+        for route in host.routes.iter_mut().filter(|route| route.responds()) {
+            ["root", "alias", "index", "listing", "fallback", "fallback_for", "try_suffixes"]
+                .iter()
+                .for_each(|name| route.remove(name));
+        }
+    }
+
+    /// The innermost block that is for a path.
+    fn block_of(&self, path: &str) -> Option<usize> {
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| within::covers(&block.path, path));
+        blocks.max_by_key(|(_, block)| block.path.len()).map(|(at, _)| at)
+    }
+
+    /// A block has neither the scripts of `php_fastcgi` outside of it nor what that does with other paths.
+    fn leave_scripts(&self, host: &mut Host) {
+        let has_index = host.scope.text("fallback") == Some(SCRIPT_INDEX);
+        for block in self.blocks.iter().filter(|block| has_index && !block.runs) {
+            let route = host.route(&block.path, &block.place);
+            if route.get("fallback").is_none() {
+                route.set(&block.place, "fallback", false);
+            }
+            if route.get("index").is_none() {
+                route.set(&block.place, "index", INDEXES.map(str::to_owned).to_vec());
+            }
+        }
+    }
+
+    /// Gives the routes of blocks what precedes the block.
+    fn add_given(&self, blocks: &BTreeMap<String, Option<usize>>, host: &mut Host) {
+        for route in &mut host.routes {
+            let path = route.text("path").unwrap_or_default().to_owned();
+            let mut block = blocks.get(&path).copied().flatten();
+            // Blocks are within blocks.
+            for _ in 0..MAX_DEPTH {
+                let Some(at) = block else { break };
+                block = self.blocks.get(at).and_then(|block| block.outer);
+                let is_around = |given: &&(Option<usize>, Scope)| {
+                    let outer = given.1.text("path").unwrap_or_default();
+                    given.0 == block && outer != path && within::covers(outer, &path)
+                };
+                self.given.iter().filter(is_around).for_each(|(_, given)| route.add(given));
+            }
+        }
+    }
+}
+
+/// Makes what the rest says about files the host's, if nothing but the rest has files.
+pub(super) fn hoist(host: &mut Host) {
+    let is_rest = |route: &Scope| route.text("path") == Some("/");
+    let has_none = |route: &Scope| {
+        route.responds() || route.text("path").unwrap_or_default().contains(['*', '?']) || is_rest(route)
+    };
+    let Some(at) = host.routes.iter().position(|route| is_rest(route) && !route.responds()) else { return };
+    if !host.routes.iter().all(has_none) {
+        return;
+    }
+    let rest = &mut host.routes[at];
+    let place = rest.place();
+    for name in ["root", "index", "listing", "precompressed", "fallback", "fallback_for", "try_suffixes"] {
+        if let Some(value) = rest.get(name).cloned() {
+            host.scope.set(&place, name, value);
+            rest.remove(name);
+        }
+    }
+    let mut others = rest.clone();
+    others.remove("path");
+    if others.is_empty() {
+        host.routes.remove(at);
+    }
+}

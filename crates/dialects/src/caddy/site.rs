@@ -1,0 +1,307 @@
+//! A site: its blocks, and which directive is for which paths.
+
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, WAYS};
+use crate::tree::{Directive, MAX_DEPTH, Place};
+
+use super::convert::unconverted;
+use super::finish::hoist;
+use super::listens::address_of;
+use super::matchers::Matcher;
+use super::options::log;
+use super::responses::status;
+
+/// What is true for the directives of a block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Way {
+    /// The patterns. Empty: all paths.
+    pub(super) paths: Vec<String>,
+    /// The prefix was removed from the path, by `handle_path`.
+    pub(super) strips: bool,
+    pub(super) block: Option<usize>,
+    /// Blocks with paths of their own stand beside its directives.
+    pub(super) has_blocks: bool,
+}
+
+/// The block of a `handle` without a path, which is for what the blocks beside it are not for.
+pub(super) const REST: usize = usize::MAX;
+
+/// A path of `handle` and the like. What stands outside of it, and would respond, is not for this path.
+pub(super) struct Block {
+    pub(super) path: String,
+    pub(super) place: Place,
+    pub(super) outer: Option<usize>,
+    /// Scripts are run within.
+    pub(super) runs: bool,
+}
+
+pub(super) struct Site<'s> {
+    pub(super) matchers: Vec<Matcher>,
+    pub(super) blocks: Vec<Block>,
+    /// What directives in front of blocks say about paths, and the block that these stand in.
+    pub(super) given: Vec<(Option<usize>, Scope)>,
+    /// What `file_server` does not send, and the paths that it is for.
+    pub(super) hidden: Vec<(Vec<String>, Directive)>,
+    /// Each `handle_errors`.
+    pub(super) errors: Vec<Directive>,
+    pub(super) folder: &'s Path,
+    pub(super) draft: &'s mut Draft,
+}
+
+pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn Disk, draft: &mut Draft) {
+    let place = &directive.place;
+    let mut host = Host { scope: Scope::new(place.line), ..Host::default() };
+    let all = std::iter::once(&directive.name).chain(&directive.arguments);
+    for address in all.flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty()) {
+        address_of(address, place, &mut host, draft);
+    }
+    let is_secure = host.listens.iter().any(|listen| listen.tls);
+    if is_secure {
+        host.scope.set(place, "acme", true);
+        host.scope.set(place, "https_redirect", true);
+    }
+    let mut site = Site {
+        matchers: Vec::new(),
+        blocks: Vec::new(),
+        given: Vec::new(),
+        hidden: Vec::new(),
+        errors: Vec::new(),
+        folder,
+        draft,
+    };
+    site.block(directive.children(), &Way::default(), &mut host, 0);
+    site.hide(file, &mut host);
+    site.finish(&mut host, disk);
+    site.error_pages(&mut host, disk);
+    hoist(&mut host);
+    if host.routes.is_empty() && host.scope.get("root").is_none() {
+        site.draft.error(place, format!("{} has nothing to serve", directive.text()), "give it a root");
+    }
+    draft.hosts.push(host);
+}
+
+impl Site<'_> {
+    pub(super) fn block(&mut self, children: &[Directive], way: &Way, host: &mut Host, depth: usize) {
+        for child in children.iter().filter(|child| child.name.starts_with('@')) {
+            let matcher = self.matcher(child);
+            self.matchers.push(matcher);
+        }
+        let has_paths = |child: &Directive| {
+            matches!(child.name.as_str(), "handle" | "handle_path") && !child.argument(0).is_empty()
+        };
+        let way = Way { has_blocks: children.iter().any(has_paths), ..way.clone() };
+        for child in children.iter().filter(|child| !child.name.starts_with('@')) {
+            self.directive(child, &way, host, depth);
+        }
+    }
+
+    fn directive(&mut self, child: &Directive, way: &Way, host: &mut Host, depth: usize) {
+        if host.routes.len().max(self.blocks.len()).max(self.given.len()) > TOO_MANY_ROUTES {
+            let what = format!("there are more than {TOO_MANY_ROUTES} paths of a site");
+            return self.draft.findings.error(None, what, "make several sites of it");
+        }
+        match child.name.as_str() {
+            "tls" => return self.tls(child, host),
+            "log" => {
+                let mut own = Some(&mut host.scope);
+                return log(child, &mut own, self.draft);
+            }
+            "bind" => return self.bind(child, host),
+            "try_files" => return self.try_files(child, way, host),
+            "handle_errors" => return self.errors.push(child.clone()),
+            // The block around it has done so.
+            "uri" if way.strips && child.argument(0) == "strip_prefix" => return,
+            _ => {}
+        }
+        // The first argument of `root` is a folder if it is the only one.
+        let single = child.name == "root" && child.arguments.len() == 1;
+        let found = match single {
+            true => Some((way.paths.clone(), None, child.arguments.clone())),
+            false => self.matched(child, way),
+        };
+        let Some((paths, rule, arguments)) = found else { return };
+        if let Some(rule) = rule {
+            return self.conditional(child, rule, &paths, &arguments, host);
+        }
+        let first = arguments.first().map_or("", String::as_str);
+        match child.name.as_str() {
+            "handle" | "route" | "handle_path" => {
+                if arguments.is_empty() {
+                    self.inner_block(child, paths, way, host, depth);
+                } else {
+                    self.draft.error(&child.place, unconverted(child), "write one path");
+                }
+            }
+            "root" => self.root(child, &paths, first, way, host),
+            "file_server" => self.file_server(child, &paths, first, host),
+            "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
+            "php_fastcgi" => self.php(child, &paths, first, host),
+            "redir" => self.redirect(child, &paths, &arguments, host),
+            "rewrite" => self.rewrite(child, &paths, first, host),
+            "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
+            "basic_auth" | "basicauth" | "forward_auth" | "header" | "encode" | "request_body" => {
+                self.precede(child, &paths, &arguments, host);
+                // Once more, for blocks with other paths.
+                let mut alone = Host::default();
+                self.precede(child, &paths, &arguments, &mut alone);
+                for route in alone.routes {
+                    let path = route.text("path");
+                    let same = |given: &&mut (Option<usize>, Scope)| {
+                        given.0 == way.block && given.1.text("path") == path
+                    };
+                    match self.given.iter_mut().find(same) {
+                        Some((_, given)) => given.add(&route),
+                        None => self.given.push((way.block, route)),
+                    }
+                }
+            }
+            _ => self.draft.error(
+                &child.place,
+                unconverted(child),
+                "remove it, or find its like in the manual",
+            ),
+        }
+    }
+
+    /// What is done with a request before a block is found for it.
+    fn precede(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
+        match child.name.as_str() {
+            "header" => self.fields(child, paths, arguments, host),
+            "encode" => self.encode(child, paths, arguments, host),
+            "request_body" => self.max_body(child, paths, host),
+            "forward_auth" => self.authorizer(child, paths, arguments, host),
+            _ => self.users(child, paths, arguments.get(1), host),
+        }
+    }
+
+    fn inner_block(
+        &mut self,
+        child: &Directive,
+        paths: Vec<String>,
+        way: &Way,
+        host: &mut Host,
+        depth: usize,
+    ) {
+        if depth >= MAX_DEPTH {
+            return;
+        }
+        let strips = child.name == "handle_path" || strips_prefix(child, &paths);
+        if strips && !(paths.len() == 1 && paths[0].ends_with('/') && !paths[0].contains('*')) {
+            return self.draft.error(&child.place, unconverted(child), "write the path as /folder/*");
+        }
+        let runs = child.children().iter().any(runs_scripts);
+        // Without paths of its own, it is for the rest.
+        let is_new = paths != way.paths;
+        let block = if is_new { Some(self.blocks.len()) } else { way.block };
+        for path in paths.iter().filter(|_| is_new) {
+            self.blocks.push(Block {
+                path: path.clone(),
+                place: child.place.clone(),
+                outer: way.block,
+                runs,
+            });
+        }
+        let is_rest = child.name == "handle" && paths.is_empty() && way.has_blocks;
+        let block = if is_rest { Some(REST) } else { block };
+        let inner = Way { paths, strips: strips || way.strips, block, has_blocks: false };
+        let before = is_rest.then(|| host.scope.clone());
+        self.block(child.children(), &inner, host, depth + 1);
+        if let Some(before) = before {
+            // The other blocks have nothing of it.
+            let own = std::mem::replace(&mut host.scope, before).without(&host.scope);
+            let route = host.route("/", &child.place);
+            route.replace(&own);
+            route.rules.extend(own.rules);
+        }
+    }
+
+    /// A directive for a matcher that has more conditions than a path.
+    fn conditional(
+        &mut self,
+        child: &Directive,
+        mut rule: Scope,
+        paths: &[String],
+        arguments: &[String],
+        host: &mut Host,
+    ) {
+        // A block that only rejects is a rejection.
+        let (child, arguments) = match child.children() {
+            [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
+            _ => (child, arguments),
+        };
+        let Some(status @ 400..=599) = status(child, arguments) else {
+            let what = format!("{}: routes have no conditions", child.text());
+            let what_to_do = match rule.get("host").is_some() {
+                true => "write a site for each name",
+                false => "only a rejection can have one; see [[rule]]",
+            };
+            return self.draft.error(&child.place, what, what_to_do);
+        };
+        if !paths.is_empty() {
+            rule.set(&child.place, "path", paths.to_vec());
+            self.case(&child.place, paths);
+        }
+        rule.set(&child.place, "then", "deny");
+        rule.set(&child.place, "status", status);
+        host.scope.rules.push(rule);
+    }
+
+    /// What is protected in Caddy whatever the case of its path.
+    pub(super) fn case(&mut self, place: &Place, paths: &[String]) {
+        if paths.iter().any(|path| path.chars().any(char::is_alphabetic)) {
+            let what = format!("{} is protected in this case only", paths.join(" "));
+            self.draft.warn(place, what, "write it in other cases, too, if an upstream ignores case");
+        }
+    }
+
+    /// For the host, or for the routes of these paths.
+    pub(super) fn each(
+        &mut self,
+        paths: &[String],
+        place: &Place,
+        host: &mut Host,
+        act: impl Fn(&mut Scope),
+    ) {
+        if paths.is_empty() {
+            act(&mut host.scope);
+        }
+        for path in paths {
+            act(host.route(path, place));
+        }
+    }
+
+    /// For routes: that of all paths, if there are none.
+    pub(super) fn route(
+        &mut self,
+        paths: &[String],
+        place: &Place,
+        host: &mut Host,
+        act: impl Fn(&mut Scope),
+    ) {
+        let all = ["/".to_owned()];
+        for path in if paths.is_empty() { &all } else { paths } {
+            let route = host.route(path, place);
+            if WAYS.iter().any(|name| route.get(name).is_some()) {
+                self.draft.error(place, format!("{path} has a response already"), "decide for one of them");
+            } else {
+                act(route);
+            }
+        }
+    }
+}
+
+/// Whether a block removes the prefix that it is for.
+fn strips_prefix(block: &Directive, paths: &[String]) -> bool {
+    let prefix =
+        block.children().iter().find(|child| child.name == "uri" && child.argument(0) == "strip_prefix");
+    prefix.is_some_and(|uri| paths == [format!("/{}/", uri.argument(1).trim_matches('/'))])
+}
+
+/// Whether a directive or one within runs scripts.
+fn runs_scripts(directive: &Directive) -> bool {
+    directive.name == "php_fastcgi"
+        || directive.name == "transport" && directive.argument(0) == "fastcgi"
+        || directive.children().iter().any(runs_scripts)
+}
