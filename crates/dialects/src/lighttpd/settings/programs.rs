@@ -1,0 +1,55 @@
+//! Scripts and upstreams.
+
+use crate::draft::{Draft, Host};
+use crate::lighttpd::convert::unconverted;
+use crate::lighttpd::paths::within;
+use crate::lighttpd::upstreams::upstreams;
+
+use super::Setting;
+
+/// The setting, if a program responds.
+pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
+    let Setting { name, value, place, paths } = *setting;
+    match name {
+        "cgi.assign" | "fastcgi.server" | "scgi.server" | "proxy.server"
+            if value.pairs().is_empty() && !paths.is_empty() =>
+        {
+            let what = "nothing runs the files of these paths, which a route cannot say";
+            draft.error(place, format!("{name}: {what}"), "add url.access-deny for these files to the block");
+        }
+        "cgi.assign" => scripts(setting, host, draft),
+        "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
+        "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),
+        "proxy.server" => upstreams(value, "http", paths, place, host, draft),
+        "proxy.balance" | "fastcgi.balance" => {
+            draft.warn(place, format!("{name} is not converted"), "see balance")
+        }
+        "proxy.header" | "proxy.forwarded" => {
+            let what = format!("{name}: upstreams have X-Forwarded-For and may upgrade to WebSocket");
+            draft.note(place, what, "see the manual on proxies");
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn scripts(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, value, place, paths } = *setting;
+    for (ending, program) in value.pairs() {
+        let patterns = match ending {
+            "" => Some(paths.to_vec()),
+            ending => within(paths, ending),
+        };
+        let Some(patterns) = patterns else {
+            draft.error(place, unconverted(name), "write the folders whose files are scripts");
+            continue;
+        };
+        for pattern in patterns {
+            let route = host.route(&pattern, place);
+            route.set(place, "cgi", true);
+            if !program.text().is_empty() {
+                route.set(place, "interpreter", program.text());
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Redirects and rewrites.
+
+use crate::draft::{Draft, Host, Scope};
+use crate::lighttpd::paths::{narrowed, url_patterns};
+use crate::regex::{self, Captured};
+use crate::tree::Place;
+
+use super::{Setting, number};
+
+/// The setting, if it leads to another path.
+pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
+    let Setting { value, place, .. } = *setting;
+    match setting.name {
+        "url.redirect" => redirects(setting, host, draft),
+        "url.redirect-code" => {
+            for route in host.routes.iter_mut().filter(|route| route.get("redirect").is_some()) {
+                route.set(place, "status", number(value));
+            }
+        }
+        "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(setting, host, draft),
+        "url.rewrite-if-not-file" => fallback(setting, host, draft),
+        _ => return false,
+    }
+    true
+}
+
+/// `$1` and the query, as targets of redirects and rewrites have them. `rest` is `$1`.
+fn target(text: &str, rest: &str) -> Option<String> {
+    let text =
+        text.replace("${url.path}", "$path").replace("${qsa}", "$query").replace("${url.query}", "$query");
+    let text = text
+        .replace("?$query", "$query")
+        .replace("$1", rest)
+        .replace("$query$query", "$query")
+        .replace("%0", "$host")
+        .replace("${url.authority}", "$host");
+    let rest = text.replace("$path", "").replace("$query", "").replace("${rest}", "").replace("$host", "");
+    (!rest.contains(['$', '%']) && !text.is_empty()).then_some(text)
+}
+
+/// The paths of an expression within a block, for a target. `None`: patterns cannot say it.
+fn targeted(paths: &[String], path: Option<String>, to: &str) -> Option<Vec<String>> {
+    let path = path?;
+    let all = narrowed(paths, std::slice::from_ref(&path))?;
+    // `$1` begins behind the expression, and not behind the prefix of the block.
+    (!to.contains("${rest}") || all.iter().all(|own| *own == path)).then_some(all)
+}
+
+fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
+    for (expression, to) in value.pairs() {
+        let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+        let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
+        // The expression finds the query, too.
+        let to = target(to.text(), "${rest}$query");
+        // What is not captured has no place in the target.
+        let others =
+            |to: &str| narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
+        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to).or_else(|| others(to)));
+        match (patterns, to) {
+            (Some(patterns), Some(to)) => {
+                for pattern in patterns {
+                    let route = host.route(&pattern, place);
+                    route.set(place, "redirect", to.as_str());
+                    route.set(place, "status", 301);
+                }
+            }
+            _ => draft.error(
+                place,
+                format!("url.redirect \"{}\" cannot be converted", expression.escape_debug()),
+                "see redirects",
+            ),
+        }
+    }
+}
+
+fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
+    for (expression, to) in value.pairs() {
+        let all = rewritten(expression, to.text()).and_then(|rewritten| {
+            let one = |(path, to): (String, String)| {
+                // Everything would be the scripts of other routes, too.
+                let path = Some(path).filter(|path| path != "/");
+                Some((targeted(paths, path, &to)?, to))
+            };
+            let all: Option<Vec<_>> = rewritten.all.into_iter().map(one).collect();
+            Some((all?, rewritten.takes_query))
+        });
+        let Some((all, takes_query)) = all else {
+            let what_to_do = match rewritten(expression, to.text()) {
+                Some(all) if all.all.iter().any(|(path, _)| path == "/") => {
+                    "write url.rewrite-if-not-file, or a prefix: scripts that are named themselves would still run"
+                }
+                _ => "see rewrites and fallback; patterns have wildcards, and no classes of characters",
+            };
+            let what = format!("url.rewrite \"{}\" cannot be converted", expression.escape_debug());
+            draft.error(place, what, what_to_do);
+            continue;
+        };
+        if takes_query {
+            warn_of_query(expression, place, draft);
+        }
+        for (patterns, to) in all {
+            for pattern in patterns {
+                host.route(&pattern, place).set(place, "rewrite", to.as_str());
+            }
+        }
+    }
+}
+
+fn warn_of_query(expression: &str, place: &Place, draft: &mut Draft) {
+    let what = format!("\"{}\" finds the query of the request, too", expression.escape_debug());
+    draft.warn(place, what, "here it follows as parameters of its own");
+}
+
+/// What an expression and a target say.
+struct Rewritten {
+    /// Patterns, each with its target.
+    all: Vec<(String, String)>,
+    /// A group at the end finds a path with its query.
+    takes_query: bool,
+}
+
+/// The ends of expressions that find the query of a URL, with what their groups are.
+const QUERY_ENDS: [(&str, &[&str]); 8] = [
+    ("(?:\\?(.*))?$", &["&$query"]),
+    ("(?:\\?(.*))?", &["&$query"]),
+    ("(\\?(.*))?$", &["$query", "&$query"]),
+    ("(\\?.*)?$", &["$query"]),
+    ("(\\?.*)?", &["$query"]),
+    ("(\\?.*|)$", &["$query"]),
+    ("\\??(.*)$", &["&$query"]),
+    ("\\?(.*)$", &["&$query"]),
+];
+
+/// `None`: patterns or targets cannot say it.
+fn rewritten(expression: &str, to: &str) -> Option<Rewritten> {
+    let end = QUERY_ENDS.iter().find(|(end, _)| expression.ends_with(end));
+    let (path, of_query) = match end {
+        Some((end, groups)) => (format!("{}$", expression.strip_suffix(end)?), *groups),
+        None => (expression.to_owned(), &[][..]),
+    };
+    let prefixed = regex::prefix(&path).map(|path| (path, vec!["${rest}".to_owned()]));
+    let alone = || regex::exact(&path).map(|path| (path, Vec::new()));
+    let whole = || {
+        matches!(path.as_str(), "" | "^" | "^/" | "^/.*$" | ".*" | "/").then(|| ("/".to_owned(), Vec::new()))
+    };
+    let rest = || {
+        matches!(path.as_str(), "^(.*)$" | "(.*)" | "/(.*)")
+            .then(|| ("/".to_owned(), vec!["${rest}".to_owned()]))
+    };
+    let one = prefixed.or_else(alone).or_else(whole).or_else(rest);
+    let all = match one {
+        Some((pattern, groups)) => vec![Captured { pattern, groups }],
+        None => regex::captured(&path)?,
+    };
+    let to =
+        to.replace("${url.path}", "$path").replace("${qsa}", "&$query").replace("${url.query}", "&$query");
+    let target = |mut one: Captured| {
+        one.groups.extend(of_query.iter().map(|group| (*group).to_owned()));
+        Some((one.pattern.clone(), with_query(&one.target(&to)?)?))
+    };
+    let is_open =
+        of_query.is_empty() && ["(.*)", "(.*)$", "(.+)", "(.+)$"].iter().any(|end| path.ends_with(end));
+    let last = all.iter().map(|one| one.groups.len()).max().unwrap_or(0).max(1);
+    let takes_query = is_open && to.contains(&format!("${last}"));
+    let finished = |(pattern, to): (String, String)| {
+        let keeps = takes_query || to.contains("$query") || !to.contains('?');
+        (pattern, if keeps || to.ends_with('?') { to } else { to + "?" })
+    };
+    let all: Option<Vec<_>> = all.into_iter().map(target).collect();
+    let all: Vec<_> = all?.into_iter().map(finished).collect();
+    let has_own_query = all.iter().any(|(_, to)| to.contains('?'));
+    Some(Rewritten { all, takes_query: takes_query && has_own_query })
+}
+
+/// A target in which `&$query` is joined to a query of its own, or left out: that of the request stays then. `None`: it
+/// has variables that there are not.
+fn with_query(to: &str) -> Option<String> {
+    let to = to.replace("&&$query", "&$query").replace("?&$query", "?$query").replace("%0", "$host");
+    let (path, query) = to.split_once('?').map_or((to.as_str(), None), |(path, query)| (path, Some(query)));
+    let path = path.replace("&$query", "").replace("$query", "");
+    let known = |text: &str| {
+        let bare =
+            ["$path", "$query", "${rest}"].iter().fold(text.to_owned(), |text, name| text.replace(name, ""));
+        let bare = (1..=9).fold(bare, |text, number| text.replace(&format!("${number}"), ""));
+        !bare.contains(['$', '%'])
+    };
+    if !path.starts_with('/') || !known(&path) || !query.is_none_or(known) {
+        return None;
+    }
+    Some(match query {
+        None | Some("$query") => path,
+        Some(query) => format!("{path}?{query}"),
+    })
+}
+
+/// `url.rewrite-if-not-file`, for a front controller.
+fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { value, place, paths, .. } = *setting;
+    for (expression, to) in value.pairs() {
+        // What is excepted is not there.
+        if to.text() == "$0"
+            && let Some(patterns) = url_patterns("=~", expression.trim_end_matches("/?"))
+            && paths.is_empty()
+        {
+            for pattern in patterns {
+                host.route(&pattern, place).set(place, "fallback", false);
+            }
+            continue;
+        }
+        if set_fallbacks(setting, expression, to.text(), host, draft).is_none() {
+            draft.error(
+                place,
+                format!("url.rewrite-if-not-file \"{}\" cannot be converted", expression.escape_debug()),
+                "see fallback; patterns have wildcards, and no classes of characters",
+            );
+        }
+    }
+}
+
+/// `None`: it cannot be converted.
+fn set_fallbacks(
+    setting: &Setting,
+    expression: &str,
+    to: &str,
+    host: &mut Host,
+    draft: &mut Draft,
+) -> Option<()> {
+    let Setting { place, paths, .. } = *setting;
+    // `[^?]*` is the path. `$0` behind the script is what it has in PATH_INFO.
+    let expression = match expression {
+        "^/[^?]*(\\?.*)?$" | "^/[^?]*(\\?.*)?" => "^/(\\?.*)?$",
+        expression => expression,
+    };
+    let is_path_info = |to: &str| to.ends_with(".php/$1") || to.ends_with(".php$1") || to.ends_with(".php$0");
+    let bare = match is_path_info(to) {
+        true => to.trim_end_matches("$1").trim_end_matches("$0").trim_end_matches('/').to_owned(),
+        false => to.to_owned(),
+    };
+    let bare = if expression == "^/(\\?.*)?$" { bare.replace("$1", "${qsa}") } else { bare };
+    let expression = if expression == "^/(\\?.*)?$" { "" } else { expression };
+    let Rewritten { all, takes_query } = rewritten(expression, &bare)?;
+    let is_usable =
+        |to: &str| to.split('?').next().is_some_and(|path| path.starts_with('/') && !path.contains('$'));
+    if !all.iter().all(|(_, to)| is_usable(to)) {
+        return None;
+    }
+    if takes_query {
+        warn_of_query(expression, place, draft);
+    }
+    for (pattern, to) in all {
+        let set = |scope: &mut Scope| {
+            scope.set(place, "fallback", to.as_str());
+            scope.set(place, "fallback_for", "all");
+        };
+        // In a block, `$rest` begins behind the prefix of the block.
+        match (pattern.as_str(), paths) {
+            ("/", paths) if paths.is_empty() || !to.contains("${rest}") => setting.each(host, set),
+            (_, []) => set(host.route(&pattern, place)),
+            _ => narrowed(paths, std::slice::from_ref(&pattern))
+                .filter(|all| *all == [pattern.clone()])
+                .map(|_| set(host.route(&pattern, place)))?,
+        }
+    }
+    Some(())
+}
