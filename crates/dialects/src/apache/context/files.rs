@@ -1,0 +1,111 @@
+//! Files: which ones there are, and how they are sent.
+
+use crate::apache::options::{Options, Overrides};
+use crate::apache::paths;
+use crate::document::Value;
+use crate::draft::Draft;
+use crate::tree::Directive;
+
+use super::{Context, Reading, unconverted};
+
+impl Context {
+    /// The directive, if it is about files. `false`: it is another one.
+    pub(super) fn add_file(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) -> bool {
+        let place = &directive.place;
+        let first = directive.argument(0);
+        match directive.name.as_str() {
+            "options" => match self.options.unwrap_or_default().changed(&directive.arguments) {
+                Some(options) => {
+                    if options.includes {
+                        draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
+                    }
+                    if options.multi_views {
+                        let what = "MultiViews: of the extensions, .html alone is looked for";
+                        draft.warn(place, what, "see try_suffixes and languages");
+                    }
+                    self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
+                    self.options = Some(options);
+                }
+                None => draft.error(place, unconverted(directive), "remove it"),
+            },
+            "allowoverride" => self.overrides = Some(Overrides::parse(&directive.arguments)),
+            "allowoverridelist" if first.eq_ignore_ascii_case("none") => {}
+            "files" | "filesmatch" => self.files(directive, reading, draft),
+            "directoryindex" if first.eq_ignore_ascii_case("disabled") => {
+                self.keys.set(place, "index", Vec::<String>::new());
+            }
+            "directoryindex" => {
+                let names: Vec<String> =
+                    directive.arguments.iter().filter(|name| !name.contains('/')).cloned().collect();
+                if names.len() < directive.arguments.len() {
+                    draft.warn(place, "an index is a name, and not a path", "see fallback");
+                }
+                self.keys.set(place, "index", names);
+            }
+            "directoryslash" => {
+                draft.note(place, "folders without a slash are redirected in any case", "nothing to do");
+            }
+            "fallbackresource" if first.eq_ignore_ascii_case("disabled") => {
+                self.keys.set(place, "fallback", false)
+            }
+            "fallbackresource" => {
+                self.keys.set(place, "fallback", first);
+                self.keys.set(place, "fallback_for", "all");
+            }
+            "addtype" if first.starts_with("application/x-httpd-") => self.php(directive, draft),
+            "addtype" => {
+                for extension in directive.arguments.iter().skip(1) {
+                    self.keys.pair(place, "types", extension.trim_start_matches('.'), first);
+                }
+            }
+            "forcetype" | "defaulttype" if first.eq_ignore_ascii_case("none") => {}
+            "defaulttype" => self.keys.set(place, "default_type", first),
+            "adddefaultcharset" => match first.to_ascii_lowercase().as_str() {
+                "off" => self.keys.set(place, "charset", false),
+                "on" => self.keys.set(place, "charset", "iso-8859-1"),
+                _ => self.keys.set(place, "charset", first),
+            },
+            "errordocument" => self.error_document(directive, draft),
+            "limitrequestbody" => match first.parse::<i64>() {
+                Ok(0) => self.keys.set(place, "max_body", "1TiB"),
+                Ok(bytes) => self.keys.set(place, "max_body", bytes.clamp(1, 1 << 40)),
+                Err(_) => draft.error(place, unconverted(directive), "write a number"),
+            },
+            "setoutputfilter" | "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
+                self.keys.set(place, "compress", true);
+                let mut types = match self.keys.get("compress_types") {
+                    Some(Value::Texts(types)) => types.clone(),
+                    _ => Vec::new(),
+                };
+                types.extend(directive.arguments.iter().skip(1).cloned());
+                if !types.is_empty() {
+                    self.keys.set(place, "compress_types", types);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn files(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
+        let inner = Context::read_patterns(directive.children(), &directive.place, reading, draft);
+        match paths::files(&directive.arguments, directive.name == "filesmatch") {
+            Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
+            None => {
+                draft.error(&directive.place, unconverted(directive), "write names with * and ?");
+                // What cannot be told apart is denied altogether.
+                self.is_closed |= inner.has_access() && !inner.is_granted();
+            }
+        }
+    }
+
+    fn error_document(&mut self, directive: &Directive, draft: &mut Draft) {
+        let (status, target) = (directive.argument(0), directive.argument(1));
+        let is_status = status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status));
+        match (is_status, target.starts_with('/')) {
+            (true, true) => self.keys.pair(&directive.place, "error_pages", status, target),
+            (true, false) if target.eq_ignore_ascii_case("default") => {}
+            _ => draft.warn(&directive.place, unconverted(directive), "put a page there"),
+        }
+    }
+}
