@@ -18,6 +18,34 @@ use super::upstreams::unconverted;
 
 /// A `server`.
 pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
+    let mut host = addresses(directive, draft);
+    let context = Context {
+        server_name: host.names.first().cloned().unwrap_or_default(),
+        fallbacks: fallbacks(directive),
+        root: context.root.clone(),
+        front: front(directive),
+        around: around(directive.children(), &context.around),
+        ..*context
+    };
+    let named: Vec<&Directive> =
+        directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
+    let mut parts = parts(directive, &named, &mut host, &context, draft);
+    missing_files(directive, &named, &mut parts, &mut host, &context, draft);
+    hidden_fields(&mut host.scope);
+    locations(directive, &named, &mut parts, &mut host, &context, draft);
+    early::apply(&parts.rules, &parts.conditions, &mut host, draft);
+    files_of_server(&mut host, &context);
+    leave_out_expressions(&parts.locations, &mut host);
+    keep_first_expressions(&mut host);
+    if host.is_to_https {
+        own_roots(&mut host);
+    }
+    order(&mut host);
+    draft.hosts.push(host);
+}
+
+/// Where a server listens, and its names.
+fn addresses(directive: &Directive, draft: &mut Draft) -> Host {
     let mut host = Host { scope: Scope::new(directive.place.line), ..Host::default() };
     for child in directive.children() {
         match child.name.as_str() {
@@ -29,46 +57,58 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     if host.listens.is_empty() {
         host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
     }
-    let server_name = host.names.first().cloned().unwrap_or_default();
-    let context = Context {
-        server_name,
-        fallbacks: fallbacks(directive),
-        root: context.root.clone(),
-        front: front(directive),
-        around: around(directive.children(), &context.around),
-        ..*context
+    host
+}
+
+/// What a server has apart from settings.
+struct Parts<'d> {
+    locations: Vec<&'d Directive>,
+    /// A server's `try_files` is for paths without a location.
+    without_location: Scope,
+    returns: bool,
+    /// What is denied before locations count, and the conditions that say so.
+    rules: Vec<Scope>,
+    conditions: Vec<&'d Directive>,
+}
+
+/// The settings of a server.
+fn parts<'d>(
+    directive: &'d Directive,
+    named: &[&Directive],
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) -> Parts<'d> {
+    let mut parts = Parts {
+        locations: Vec::new(),
+        without_location: Scope::new(directive.place.line),
+        returns: false,
+        rules: Vec::new(),
+        conditions: Vec::new(),
     };
-    let named: Vec<&Directive> =
-        directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
-    let mut locations = Vec::new();
-    // A server's `try_files` is for paths without a location.
-    let mut without_location = Scope::new(directive.place.line);
-    let mut returns = false;
-    // What is denied before locations count.
-    let (mut rules, mut conditions) = (Vec::new(), Vec::new());
     let children: Vec<&Directive> = directive.children().iter().collect();
     for child in shared(&children, context.maps, &mut host.scope, draft) {
         match child.name.as_str() {
             "listen" | "server_name" => {}
-            "location" => locations.push(child),
-            "return" | "rewrite" | "if" if returns => {
+            "location" => parts.locations.push(child),
+            "return" | "rewrite" | "if" if parts.returns => {
                 draft.note(&child.place, "a return precedes it", "it has no effect");
             }
             "return" => {
-                returns = true;
-                server_return(child, directive, &mut host, &context, draft);
+                parts.returns = true;
+                server_return(child, directive, host, context, draft);
             }
-            "rewrite" => rewrite(child, None, &mut host, &context, draft),
+            "rewrite" => rewrite(child, None, host, context, draft),
             "if" if is_condition(child) => {}
             "if" => match early::rule(child, draft) {
                 Some(rule) => {
-                    rules.push(rule);
-                    conditions.push(child);
+                    parts.rules.push(rule);
+                    parts.conditions.push(child);
                 }
-                None => condition(child, directive, &mut host, draft),
+                None => condition(child, directive, host, draft),
             },
             "add_header" if is_type_of_text(child, directive) => {}
-            "access_log" => host_log(child, &mut host, &context, draft),
+            "access_log" => host_log(child, host, context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(
                     &child.place,
@@ -76,62 +116,77 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
                     "see [http2], [log] and [tls]",
                 );
             }
-            "try_files" => try_files(child, directive, &mut without_location, &named, draft),
+            "try_files" => try_files(child, directive, &mut parts.without_location, named, draft),
             "error_page" if named::leads_to(child).is_some() => {
-                missing(child, directive, &mut without_location, &named, draft);
+                missing(child, directive, &mut parts.without_location, named, draft);
             }
             _ if is_for_locations(child) => {}
             "proxy_hide_header" | "fastcgi_hide_header" => hide(child, &mut host.scope, draft),
-            _ if setting(child, &mut host.scope, &context, draft) => {}
+            _ if setting(child, &mut host.scope, context, draft) => {}
             _ => draft.error(&child.place, unconverted(child), "remove it, or find its like in the manual"),
         }
     }
+    parts
+}
+
+/// What a server responds where no file is found.
+fn missing_files(
+    directive: &Directive,
+    named: &[&Directive],
+    parts: &mut Parts,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
     let (conditions_of_all, directives): (Vec<&Directive>, Vec<&Directive>) =
         directive.children().iter().partition(|child| is_condition(child));
-    missing::rewrites(&directives, &[], &mut without_location, &mut host, (&named, &context), draft);
+    missing::rewrites(&directives, &[], &mut parts.without_location, host, (named, context), draft);
     // They precede locations.
     let mut of_all = Scope::new(directive.place.line);
-    missing::rewrites(&conditions_of_all, &[], &mut of_all, &mut host, (&named, &context), draft);
+    missing::rewrites(&conditions_of_all, &[], &mut of_all, host, (named, context), draft);
     host.scope.inherit(&of_all);
-    hidden_fields(&mut host.scope);
-    if returns {
-        for child in locations.drain(..) {
+}
+
+/// The routes of the locations. Those that have become something else are taken out of the parts.
+fn locations(
+    directive: &Directive,
+    named: &[&Directive],
+    parts: &mut Parts,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    if parts.returns {
+        for child in parts.locations.drain(..) {
             draft.note(&child.place, "the server returns before its locations", "it has no effect");
         }
     }
-    if !returns && let Some(root) = to_https(&locations, &mut host, &context) {
-        locations.retain(|child| !std::ptr::eq(*child, root));
+    if !parts.returns
+        && let Some(root) = to_https(&parts.locations, host, context)
+    {
+        parts.locations.retain(|child| !std::ptr::eq(*child, root));
     }
     let is_of_all = |child: &&Directive| {
         child.arguments.last().is_some_and(|path| path == "/") && child.argument(0) != "="
     };
-    if !returns && !without_location.is_empty() && !locations.iter().any(is_of_all) {
-        host.route("/", &directive.place).inherit(&without_location);
+    if !parts.returns && !parts.without_location.is_empty() && !parts.locations.iter().any(is_of_all) {
+        host.route("/", &directive.place).inherit(&parts.without_location);
     }
-    let (hiding, locations): (Vec<_>, Vec<_>) =
-        locations.into_iter().partition(|child| denies_hidden_files(child));
-    for child in &locations {
-        location(child, &mut host, &context, &named, None, draft);
+    let hiding: Vec<&Directive> =
+        parts.locations.extract_if(.., |child| denies_hidden_files(child)).collect();
+    for child in &parts.locations {
+        location(child, host, context, named, None, draft);
     }
     let is_closed = context.is_closed || named::has_access(directive.children());
-    for target in named::targets(directive, &named, is_closed, draft) {
-        location(&target, &mut host, &context, &named, None, draft);
+    for target in named::targets(directive, named, is_closed, draft) {
+        location(&target, host, context, named, None, draft);
     }
     for child in hiding {
-        if hide_files(child, &mut host, draft) {
-            rules.extend(early::hidden(child));
-            conditions.push(child);
+        if hide_files(child, host, draft) {
+            parts.rules.extend(early::hidden(child));
+            parts.conditions.push(child);
         }
     }
-    early::apply(&rules, &conditions, &mut host, draft);
-    files_of_server(&mut host, &context);
-    leave_out_expressions(&locations, &mut host);
-    keep_first_expressions(&mut host);
-    if host.is_to_https {
-        own_roots(&mut host);
-    }
-    order(&mut host);
-    draft.hosts.push(host);
 }
 
 /// Whether a location denies all hidden files but those of `/.well-known/`.
