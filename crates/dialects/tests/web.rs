@@ -3747,3 +3747,38 @@ fn a_section_of_apache_may_lead_to_https() {
     let secure = format!("{}SSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n", text);
     check(Web::Apache, &[(&secure, &["https_redirect = true"])]);
 }
+
+#[test]
+fn rules_except_no_more_than_other_servers_do() {
+    // A rule knows no case for the values of fields, and only whole methods.
+    let lighttpd = |condition: &str| {
+        format!("server.document-root = \"/srv\"\n$HTTP[{condition} {{\nurl.access-deny = ( \"\" )\n}}\n")
+    };
+    check(
+        Web::Lighttpd,
+        &[
+            (&lighttpd("\"request-method\"] =~ \"^(TRACE|TRACK)$\""), &["method = [\"TRACE\", \"TRACK\"]"]),
+            (&lighttpd("\"useragent\"] == \"Bad\""), &["user_agent = [\"Bad\"]"]),
+            (&lighttpd("\"useragent\"] != \"\""), &["user_agent = [\"!\"]"]),
+        ],
+    );
+    for condition in ["\"request-method\"] =~ \"^(P.*)$\"", "\"useragent\"] != \"Own\""] {
+        refuse(Web::Lighttpd, &[(&lighttpd(condition), 2, "")]);
+    }
+    let caddy = |matcher: &str| {
+        format!(":80 {{\nroot * /srv\n@m {{\n{matcher}\n}}\nrespond @m 403\nfile_server\n}}\n")
+    };
+    check(Web::Caddy, &[(&caddy("not header X-Key 12"), &["field = { X-Key = \"!12\" }"])]);
+    check(Web::Caddy, &[(&caddy("header X-Key Abc"), &["field = { X-Key = \"Abc\" }"])]);
+    let refused = caddy("not header X-Key Abc");
+    assert!(converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &refused)]).is_refused());
+    let apache = |condition: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\nRewriteEngine on\nRewriteCond {condition}\nRewriteRule ^ - [F]\n"
+        )
+    };
+    check(Web::Apache, &[(&apache("%{HTTP:X-Key} !=abc [NC]"), &["field = { X-Key = \"!abc\" }"])]);
+    for condition in ["%{HTTP:X-Key} !=Abc", "%{HTTP_COOKIE} !key=Abc", "%{REQUEST_METHOD} ^P"] {
+        refuse(Web::Apache, &[(&apache(condition), 5, "rewriterule")]);
+    }
+}

@@ -60,6 +60,11 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
     let test = condition.argument(1);
     let (is_not, test) = test.strip_prefix('!').map_or((false, test), |test| (true, test));
     let subject = condition.argument(0).strip_prefix("%{")?.strip_suffix('}')?;
+    // A rule knows no case for these, so that it would except more.
+    let counts_case = is_not && !has_flag(condition, "NC", "nocase");
+    let has_letters = |text: &String| text.contains(|c: char| c.is_ascii_alphabetic());
+    let values_in_any_case =
+        |test: &str| values(test).filter(|all| !counts_case || !all.iter().any(has_letters));
     let (key, found) = match subject {
         "HTTPS" => {
             let is_on = match test.trim_start_matches('=').trim_matches(['^', '$']) {
@@ -79,20 +84,14 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
         "REQUEST_METHOD" => ("method", methods(test)?),
         "REQUEST_URI" => ("path", paths(test, has_flag(condition, "NC", "nocase"))?),
         "HTTP_HOST" => ("host", values(test)?),
-        // A rule knows no case, so that it would except more.
-        "QUERY_STRING" if is_not && !has_flag(condition, "NC", "nocase") => {
-            let is_plain = |text: &String| !text.contains(|c: char| c.is_ascii_alphabetic());
-            (
-                "query",
-                values(test)?.into_iter().map(Some).map(|one| one.filter(is_plain)).collect::<Option<_>>()?,
-            )
-        }
-        "QUERY_STRING" => ("query", values(test)?),
-        "HTTP_USER_AGENT" => ("user_agent", values(test)?),
+        "QUERY_STRING" => ("query", values_in_any_case(test)?),
+        "HTTP_USER_AGENT" => ("user_agent", values_in_any_case(test)?),
         "HTTP_REFERER" => ("referer", values(test)?.into_iter().map(url).collect::<Option<_>>()?),
-        "HTTP_COOKIE" => return field("Cookie", &values(test)?, is_not, place, rule),
-        "HTTP_ACCEPT" => return field("Accept", &values(test)?, is_not, place, rule),
-        subject => return field(subject.strip_prefix("HTTP:")?, &values(test)?, is_not, place, rule),
+        "HTTP_COOKIE" => return field("Cookie", &values_in_any_case(test)?, is_not, place, rule),
+        "HTTP_ACCEPT" => return field("Accept", &values_in_any_case(test)?, is_not, place, rule),
+        subject => {
+            return field(subject.strip_prefix("HTTP:")?, &values_in_any_case(test)?, is_not, place, rule);
+        }
     };
     let sign = if is_not { "!" } else { "" };
     let found: Vec<String> = found.into_iter().map(|text| format!("{sign}{text}")).collect();
@@ -233,6 +232,8 @@ mod tests {
                 vec!["query ([\"*a=*\", \"*b=*\"])", "query ([\"\"])"],
             ),
             (vec!["%{QUERY_STRING} !^id= [NC]"], vec!["query ([\"!id=*\"])"]),
+            (vec!["%{HTTP_USER_AGENT} !^own [NC]"], vec!["user_agent ([\"!own*\"])"]),
+            (vec!["%{HTTP:X-Key} !=1"], vec!["field ([(\"X-Key\", Text(\"!1\"))])"]),
             (vec!["%{REQUEST_URI} ^/a/", "%{REQUEST_URI} !=/a/b"], vec!["path ([\"/a/\", \"!/a/b\"])"]),
         ] {
             let expected = expected.into_iter().map(str::to_owned).collect();
@@ -241,6 +242,9 @@ mod tests {
         for conditions in [
             vec!["%{QUERY_STRING} [0-9]"],
             vec!["%{QUERY_STRING} !^id="],
+            vec!["%{HTTP_USER_AGENT} !^Own"],
+            vec!["%{HTTP_COOKIE} !key=a"],
+            vec!["%{HTTP:X-Key} !=a"],
             vec!["%{REQUEST_FILENAME} !-f"],
             vec!["%{REMOTE_ADDR} ^10\\.1"],
             vec!["%{REQUEST_METHOD} ^P"],

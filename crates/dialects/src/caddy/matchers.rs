@@ -61,7 +61,7 @@ impl Site<'_> {
             "query" => {
                 let all: Option<Vec<_>> = condition.arguments.iter().map(|text| parameter(text)).collect();
                 // A rule knows no case, so that it would except more.
-                if !negation.is_empty() && condition.arguments.iter().any(|text| has_letters(text)) {
+                if !negation.is_empty() && condition.arguments.iter().any(|text| value_has_letters(text)) {
                     return None;
                 }
                 let all = all?.concat().into_iter().map(|one| format!("{negation}{one}"));
@@ -73,6 +73,8 @@ impl Site<'_> {
                 return None;
             }
             "header" if rule.get("field").is_some() => return None,
+            // A rule knows no case for values, either.
+            "header" if !negation.is_empty() && has_letter(condition.argument(1)) => return None,
             "header" => rule.pair(
                 place,
                 "field",
@@ -152,8 +154,12 @@ impl Site<'_> {
     }
 }
 
-fn has_letters(text: &str) -> bool {
-    text.split_once('=').is_none_or(|(_, value)| value.contains(|c: char| c.is_ascii_alphabetic()))
+fn value_has_letters(text: &str) -> bool {
+    text.split_once('=').is_none_or(|(_, value)| has_letter(value))
+}
+
+fn has_letter(value: &str) -> bool {
+    value.contains(|c: char| c.is_ascii_alphabetic())
 }
 
 /// The queries that have a parameter. `None`: it has no value, or a placeholder.

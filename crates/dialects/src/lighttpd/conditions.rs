@@ -233,13 +233,11 @@ fn networks(expression: &str) -> Option<Vec<String>> {
 fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], place: &Place) -> Option<Scope> {
     let is_method = field.contains("method");
     let found = match operator {
+        // A rule knows no case for programs, so that it would except more. With the others, it denies more.
+        "!=" if !is_method && operand.contains(|c: char| c.is_ascii_alphabetic()) => return None,
         "==" | "!=" if !operand.contains(['*', '?']) && !operand.starts_with('!') => vec![operand.to_owned()],
-        // A rule knows no case, so that it denies more.
-        "=~" if !is_method => regex::values(operand)?,
-        "=~" | "!~" if is_method => regex::values(operand.strip_prefix('^')?.strip_suffix('$')?)?
-            .iter()
-            .map(|method| method.trim_matches('*').to_owned())
-            .collect(),
+        "=~" => regex::values(operand)?,
+        "!~" if is_method => regex::values(operand)?,
         _ => return None,
     };
     let is_method_name = |text: &String| text.chars().all(|c| c.is_ascii_uppercase() || c == '-');
