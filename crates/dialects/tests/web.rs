@@ -3703,6 +3703,13 @@ fn sections_of_apache_deny_by_conditions() {
     }
     let inner = "Listen 80\nDocumentRoot /srv\n<Directory /srv/in>\n<If \"! -R '10.0.0.0/8'\">\nRequire all denied\n</If>\n</Directory>\n";
     check(Web::Apache, &[(inner, &["address = [\"!10.0.0.0/8\"]", "path = [\"/in/\"]", "then = \"deny\""])]);
+    let conf = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nAllowOverride All\n</Directory>\n";
+    let section = "<If \"-R '10.0.0.0/8'\">\nRequire all denied\n</If>\n";
+    let files = [("/etc/x/conf", conf), ("/srv/in/.htaccess", section)];
+    let conversion = converted(Web::Apache, "/etc/x/conf", &files);
+    assert!(!conversion.is_refused(), "{:?}", conversion.findings);
+    let rule = "address = [\"10.0.0.0/8\"]\npath = [\"/in/\"]\nthen = \"deny\"";
+    assert!(conversion.text.contains(rule), "{}", conversion.text);
 }
 
 #[test]
