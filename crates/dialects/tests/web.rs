@@ -3588,6 +3588,9 @@ fn nginx_needs_no_condition_for_a_script_that_is_missing() {
     let files =
         "server { root /srv; location /a/ {\nif (!-f $document_root$fastcgi_script_name) { return 404; } } }";
     refuse(Web::Nginx, &[(files, 2, "cannot be converted")]);
+    // Scripts of other names would run.
+    let others = location("rewrite ^/(?!index|remote) /index.php$request_uri;", script);
+    refuse(Web::Nginx, &[(&others, 3, "rewrite ^/(?!index|")]);
 }
 
 #[test]

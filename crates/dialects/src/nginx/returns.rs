@@ -228,6 +228,13 @@ pub fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, 
             scope.remove("proxy_path");
             scope.set(place, "proxy", format!("{url}{path}{rest}"));
         }
+        _ if scope.get("interpreter").is_some() => {
+            draft.error(
+                place,
+                unconverted(child),
+                "write return for scripts that are not to be run, or see rewrite",
+            );
+        }
         _ => draft.error(place, unconverted(child), "write the path in the URL of proxy_pass"),
     }
 }
