@@ -331,7 +331,8 @@ fn answers_protocol_records(command: Command) {
     let mut out = Vec::new();
     connection.client.end_stdin(first, &mut out);
     connection.stream.write_all(&out).expect("a connection");
-    let mut response = Response::default();
+    // The head of the first response may precede the end of the second request.
+    response.ending = None;
     while connection.receive(&mut response) {}
     assert_eq!(body_of(&response.stdout), b"hi");
 
