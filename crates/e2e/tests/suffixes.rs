@@ -3,9 +3,13 @@
 use std::fs;
 use std::io::Write;
 
-use e2e::{Rows, Server, Site, TIMEOUT, command, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, command, path_of, wait_until};
 
 const USERS: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
+
+/// Tells who responds, and to what.
+const SCRIPT: &str = "printf 'Content-Type: text/plain\\n\\n'; printf '%s %s %s %s %s' \\\n\
+                      \"$REQUEST_METHOD\" \"$SCRIPT_NAME\" \"${SCRIPT_FILENAME##*/www}\" \"$PATH_INFO\" \"$REQUEST_URI\"\n";
 
 fn site() -> Site {
     Site::new()
@@ -23,7 +27,13 @@ fn site() -> Site {
         .file("known.html", "for users")
         .file("gone.html", "gone")
         .file("moved.html", "moved")
-        .file("script.php", "source")
+        .file("script.php", SCRIPT)
+        .file("php/page", "page")
+        .file("php/page.php", SCRIPT)
+        .file("php/sub/index.html", "folder")
+        .file("php/sub.php", SCRIPT)
+        .file("php/secret.php", SCRIPT)
+        .file("php/users.php", SCRIPT)
         .file("alias/a.html", "aliased")
         .file("de/a b.html", "space")
         .file(".hidden.html", "hidden")
@@ -53,9 +63,17 @@ redirect = "/moved"
 path = "*.php"
 interpreter = "/bin/sh"
 [[route]]
+path = "/php/users.php"
+interpreter = "/bin/sh"
+auth = "basic"
+user_files = "users"
+[[route]]
 path = "/php/"
 try_suffixes = [".php"]
 root = "www"
+[[route.rule]]
+path = "/php/secret.php"
+then = "deny"
 [[route]]
 path = "/other/"
 alias = "www/alias"
@@ -105,7 +123,17 @@ fn a_file_responds_to_its_path_without_the_extension() {
         ("GET /known", "401 "),
         ("GET /gone", "404 "),
         ("GET /script", "404 "),
-        ("GET /php/script", "404 "),
+        ("GET /php/none", "404 "),
+        ("GET /php/page", "200 page"),
+        ("GET /php/sub", "200 GET /php/sub.php /php/sub.php  /php/sub"),
+        ("GET /php/sub?x=1", "200 GET /php/sub.php /php/sub.php  /php/sub?x=1"),
+        ("POST /php/sub", "200 POST /php/sub.php /php/sub.php  /php/sub"),
+        ("GET /php/sub/", "200 folder"),
+        ("GET /php/sub.php/x", "200 GET /php/sub.php /php/sub.php /x /php/sub.php/x"),
+        ("GET /php/sub/x", "404 "),
+        ("GET /php/secret", "403 "),
+        ("GET /php/users", "401 "),
+        ("GET /php/secret.php", "403 "),
         ("GET /moved.html", "302 /moved"),
         ("GET /moved", "200 moved"),
         ("GET /off/about", "404 "),
@@ -174,12 +202,43 @@ fn explain_shows_the_file() {
         ("/secret", "403 Forbidden"),
         ("/known", "401 Unauthorized"),
         ("/gone", "404 Not Found"),
+        ("/php/sub", "/php/sub.php"),
+        ("/php/sub", "SCRIPT_NAME /php/sub.php"),
+        ("/php/secret", "403 Forbidden"),
     ] {
         let output =
             command().args(["explain", "GET", path]).arg("-c").arg(&config).output().expect("it starts");
         let text = String::from_utf8(output.stdout).expect("it is UTF-8");
         let found = text.lines().find(|line| line.contains(expected));
         rows.check(path, found.map_or(text.as_str(), |_| expected), expected);
+    }
+}
+
+/// By CGI, and by FastCGI.
+#[test]
+fn php_runs_a_script_by_its_path_without_the_extension() {
+    let mut rows = Rows::new();
+    let cgi = path_of("php-cgi");
+    let env = "env = { PHP_INI_SCAN_DIR = \"\" }\n";
+    let application = format!("[[application]]\nname = \"php\"\ncommand = \"{cgi}\"\n{env}");
+    for (interpreter, of_route, application) in [(&*cgi, env, ""), ("php", "", &*application)] {
+        let server = Site::new()
+            .config(&format!(
+                "try_suffixes = [\".php\"]\n[[route]]\npath = \"*.php\"\ninterpreter = \"{interpreter}\"\n\
+                 {of_route}{application}"
+            ))
+            .file(
+                "shop/item.php",
+                "<?php echo $_SERVER['SCRIPT_NAME'], ' ', substr($_SERVER['SCRIPT_FILENAME'], \
+                 strlen($_SERVER['DOCUMENT_ROOT'])), ' ', $_SERVER['PHP_SELF'], ' ', $_GET['id'] ?? '', \
+                 $_POST['id'] ?? '';",
+            )
+            .start();
+        let script = "/shop/item.php /shop/item.php /shop/item.php";
+        rows.check(interpreter, facts(&server, "GET /shop/item?id=7").as_str(), &format!("200 {script} 7"));
+        let post = "POST /shop/item HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+                    Content-Length: 4\r\n\r\nid=8";
+        rows.check(interpreter, server.request(post).text().as_str(), &format!("{script} 8"));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A script is a file whose own path has a route with scripts. What follows in the path is its PATH_INFO: `/a.php/b`
 //! is for `/a.php`, although `*.php` does not match `/a.php/b`. A longer path never makes a script of a file that is
-//! none: `/upload/a.jpg/b.php` does not run `a.jpg`.
+//! none: `/upload/a.jpg/b.php` does not run `a.jpg`. A script without PATH_INFO may have a suffix that the path lacks.
 //!
 //! Knows nothing of what is on the disk.
 
@@ -66,8 +66,19 @@ enum RouteKind {
 enum StepKind {
     /// A part of the path, or all of it.
     Split,
+    /// The file of the path itself, which precedes scripts with a suffix.
+    Plain,
+    /// The path with a suffix.
+    Suffix(BesideFolder),
     /// An index file of the path.
     Index,
+}
+
+/// Whether a file with a suffix stands for a path that a folder has, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BesideFolder {
+    Yes,
+    No,
 }
 
 /// How the kernel runs the file of a step.
@@ -111,7 +122,11 @@ pub fn walk(host: &Host, path: &SafePath) -> Option<Walk> {
     if !path.is_folder() && path.segments().nth(first.saturating_add(MAX_SPLITS)).is_some() {
         steps.extend(Step::new(host, path.clone().into_owned(), "", StepKind::Split));
     }
+    let [plain, before_folder, without_folder] = suffix_steps(host, path, route);
+    steps.extend(plain);
+    steps.extend(before_folder);
     steps.extend(index_steps(host, path, route));
+    steps.extend(without_folder);
     let has_scripts = kind != RouteKind::Files || steps.iter().any(|step| step.runs != Runs::Never);
     has_scripts.then(|| Walk { path: path.clone().into_owned(), steps, route: kind })
 }
@@ -126,6 +141,36 @@ fn first_split(route: &Route, path: &SafePath) -> usize {
         }
         (Pattern::Glob(_), _) => 0,
     }
+}
+
+/// The file of the path, and those with the suffixes before and behind its folder, up to the last that is a script.
+/// Empty if none of them is a script.
+fn suffix_steps(host: &Host, path: &SafePath, route: &Route) -> [Vec<Step>; 3] {
+    let suffixes = &route.files.suffixes;
+    if suffixes.is_empty() || path.is_folder() {
+        return Default::default();
+    }
+    let of = |suffixes: &[String], beside| -> Vec<Step> {
+        let names = suffixes.iter().filter_map(|suffix| path.with_suffix(suffix));
+        let steps = names.filter_map(|name| Step::new(host, name, "", StepKind::Suffix(beside)));
+        // Where only scripts respond, no file is sent.
+        steps.filter(|step| route.script.is_none() || step.runs != Runs::Never).collect()
+    };
+    let up_to_script = |mut steps: Vec<Step>| {
+        let last = steps.iter().rposition(|step| step.runs != Runs::Never);
+        steps.truncate(last.map_or(0, |last| last + 1));
+        steps
+    };
+    let without_folder = up_to_script(of(&suffixes.without_folder, BesideFolder::No));
+    let before_folder = of(&suffixes.before_folder, BesideFolder::Yes);
+    let before_folder = if without_folder.is_empty() { up_to_script(before_folder) } else { before_folder };
+    if before_folder.is_empty() && without_folder.is_empty() {
+        return Default::default();
+    }
+    // A script of this name is a split of the path.
+    let plain = route.script.is_none().then(|| path.clone().into_owned());
+    let plain = plain.and_then(|path| Step::new(host, path, "", StepKind::Plain));
+    [plain.into_iter().collect(), before_folder, without_folder]
 }
 
 /// The index files up to the last that is a script. Empty if none of them is a script.
@@ -157,23 +202,26 @@ impl Walk {
         for (at, step) in self.steps.iter().enumerate() {
             let found = match missing {
                 Some(above) if step.is_below(above) => FileKind::Missing,
+                _ if is_folder && step.kind == StepKind::Suffix(BesideFolder::No) => FileKind::Missing,
                 _ => probe(step)?,
             };
             match (found, step.kind, step.runs) {
-                (FileKind::Script | FileKind::NotExecutable, StepKind::Index, Runs::Never) => {
+                (FileKind::Script | FileKind::NotExecutable, _, Runs::Never) => {
                     return Ok(Verdict::NoScript);
                 }
                 (FileKind::Script, StepKind::Index, _) if !self.path.is_folder() => {
                     return Ok(Verdict::RedirectToFolder);
                 }
                 (FileKind::Script, _, _) => return Ok(Verdict::Run(at)),
-                (FileKind::Other | FileKind::Folder, StepKind::Index, _) => {}
-                (FileKind::NotExecutable | FileKind::Other, _, _) => return Ok(Verdict::Denied(at)),
-                (FileKind::Folder, StepKind::Split, _) => {
+                (FileKind::Folder, StepKind::Split | StepKind::Plain, _) => {
                     is_folder |= matches!(step.path_info.as_str(), "" | "/");
                 }
+                (FileKind::Other | FileKind::Folder, StepKind::Index | StepKind::Suffix(_), _) => {}
+                // What is no file has a response of its own.
+                (FileKind::Other, StepKind::Plain, _) => return Ok(Verdict::NoScript),
+                (FileKind::NotExecutable | FileKind::Other, _, _) => return Ok(Verdict::Denied(at)),
                 (FileKind::Missing, StepKind::Split, _) => missing = Some(step),
-                (FileKind::Missing, StepKind::Index, _) => {}
+                (FileKind::Missing, _, _) => {}
             }
         }
         Ok(match self.route {

@@ -179,6 +179,60 @@ fn finds_scripts_by_a_pattern_of_their_own_path() {
 }
 
 #[test]
+fn finds_scripts_by_a_path_without_their_suffix() {
+    let site = site(
+        "try_suffixes = [\".html\", \".php\"]\nindex = [\"index.php\"]\n\
+         [[route]]\npath = \"*.php\"\ninterpreter = \"/bin/php\"\n\
+         [[route]]\npath = \"/first/\"\ntry_suffixes = [\"/\", \".php\"]\n\
+         [[route]]\npath = \"/gone.php\"\nreturn = 410\n\
+         [[route]]\npath = \"/none/\"\ntry_suffixes = []\n\
+         [[route]]\npath = \"/cgi/\"\nalias = \"/lib/cgi\"\ncgi = true\ntry_suffixes = [\".sh\"]",
+    );
+    let disk = Disk {
+        scripts: &[
+            "/www/a.php",
+            "/www/exact",
+            "/www/exact.php",
+            "/www/both.html",
+            "/www/both.php",
+            "/www/sub.php",
+            "/www/sub/b.php",
+            "/www/gone.php",
+            "/www/.hidden.php",
+            "/www/none/x.php",
+            "/www/first/sub.php",
+            "/www/first/alone.php",
+            "/lib/cgi/run.sh",
+        ],
+        locked: &["/www/locked.php"],
+        folders: &["/www/sub", "/www/odd.php", "/www/first", "/www/first/sub"],
+        others: &["/www/pipe"],
+    };
+    for (target, expected) in [
+        ("/a", "/bin/php /www/a.php as /a.php + "),
+        ("/a.php", "/bin/php /www/a.php as /a.php + "),
+        ("/a/", "files /www/a/"),
+        ("/a/x", "files /www/a/x"),
+        ("/exact", "files /www/exact"),
+        ("/both", "files /www/both"),
+        ("/sub", "/bin/php /www/sub.php as /sub.php + "),
+        ("/sub/b", "/bin/php /www/sub/b.php as /sub/b.php + "),
+        ("/gone", "files /www/gone"),
+        ("/.hidden", "404"),
+        ("/locked", "403"),
+        ("/odd", "files /www/odd"),
+        ("/pipe", "files /www/pipe"),
+        ("/none/x", "files /www/none/x"),
+        ("/first/sub", "files /www/first/sub"),
+        ("/first/alone", "/bin/php /www/first/alone.php as /first/alone.php + "),
+        ("/cgi/run", "/lib/cgi/run.sh as /cgi/run.sh + "),
+        ("/cgi/run/x", "404"),
+    ] {
+        assert_eq!(outcome(&site, &disk, target), expected, "{target}");
+    }
+}
+
+#[test]
 fn combines_the_settings_of_a_glob_and_a_prefix() {
     let site = site(
         "index = [\"index.html\", \"index.php\"]\nrewrites = { \"/moved/\" = \"/new/$rest\" }\n\

@@ -1103,8 +1103,9 @@ pub static CHAPTERS: &[Chapter] = &[
                 text: "What is tried behind a path without a slash at its end that names no file, in this order: with \
                        `.html`, `/about` has the file `about.html`, also where there is a folder `about`. `/` stands for \
                        the folder, so that `[\"/\", \".html\"]` looks for it first. The file stays at its own path, too, \
-                       and who may not have it there does not get it here. A script is not looked for, nor a file whose \
-                       own route has `return`, `respond`, `proxy` or `application`. At most 8. See \
+                       and a client that may not have it there does not get it here. A script is run: with `.php`, \
+                       `/about` runs `about.php` where a route runs that. A file whose own route has `return`, `respond`, \
+                       `proxy` or `application` is not looked for. At most 8. See \
                        [Files](files.md#paths-without-an-extension).",
             },
             Key {
