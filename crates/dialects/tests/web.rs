@@ -396,7 +396,22 @@ fn paths_of_caddy_without_the_extension_of_their_file_are_converted() {
         let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
         check(Web::Caddy, &[(&text, &[expected])]);
     }
-    let refused = ["{path}.php", "{path} {path}{query} /a", "{path} /a /b", "{path} a", "{path} =410"];
+    for (tries, expected) in [
+        ("{path} {path}.php", "try_suffixes = [\".php\"]"),
+        ("{path} {path}/ {path}.php =404", "try_suffixes = [\"/\", \".php\"]"),
+    ] {
+        let text =
+            format!("http://a {{\nroot * /srv\ntry_files {tries}\nphp_fastcgi a:9000\nfile_server\n}}\n");
+        check(Web::Caddy, &[(&text, &[expected, "fallback = \"/index.php\""])]);
+    }
+    let php = |tries: &str| {
+        format!("http://a {{\nroot * /srv\nphp_fastcgi a:9000 {{\n{tries}\n}}\nfile_server\n}}\n")
+    };
+    let tries = "try_files {path} {path}/index.php {path}.php index.php";
+    check(Web::Caddy, &[(&php(tries), &["try_suffixes = [\".php\"]", "fallback = \"/index.php\""])]);
+    lacks(Web::Caddy, &[(&php("try_files {path} {path}/index.php =404"), &["fallback"])]);
+    refuse(Web::Caddy, &[(&php("try_files {path} /a /b"), 4, "try_files")]);
+    let refused = ["{path} {path}{query} /a", "{path} /a /b", "{path} a", "{path} =410"];
     for tries in refused {
         let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
         refuse(Web::Caddy, &[(&text, 3, "try_files")]);
@@ -1599,6 +1614,14 @@ fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
             ),
             "try_suffixes = [\"/\", \".html\", \".htm\"]",
         ),
+        (
+            format!("RewriteCond {file} !-d\nRewriteCond {file}.php -f\nRewriteRule ^(.*)$ $1.php [L]"),
+            "try_suffixes = [\"/\", \".php\"]",
+        ),
+        (
+            format!("RewriteCond {file} !-f\nRewriteRule ^([^\\.]+)$ $1.php [NC,L,QSA]"),
+            "try_suffixes = [\".php\"]",
+        ),
         ("Options MultiViews".to_owned(), "try_suffixes = [\"/\", \".html\"]"),
     ] {
         let text = folder(&format!("RewriteEngine On\n{rules}"));
@@ -1610,9 +1633,9 @@ fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
         Web::Apache,
         &[(&(folder("Options MultiViews") + inner), &["path = \"/x/\"", "try_suffixes = []"])],
     );
-    // Scripts need their names, and other conditions their rules.
+    // Other conditions need their rules.
     for (rules, line) in [
-        ("RewriteCond %{REQUEST_FILENAME}.php -f\nRewriteRule ^(.*)$ $1.php [L]", 8),
+        ("RewriteCond %{REQUEST_FILENAME}.php -f\nRewriteRule ^(.*)$ $1.php?a=$1 [L]", 8),
         ("RewriteCond %{REQUEST_FILENAME}.html -d\nRewriteRule ^(.*)$ $1.html [L]", 8),
         ("RewriteCond %{REQUEST_FILENAME}.htm -f\nRewriteRule ^(.*)$ $1.html [L]", 8),
         ("RewriteRule ^(.*)$ $1.html [L]", 7),
@@ -2214,7 +2237,12 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
             // Files that have no path of their own.
             ("server { root /srv; location / {\ntry_files $uri.html =404; } }", 2, "try_files $uri.html"),
             ("server { root /srv; location / {\ntry_files $uri/ /a.html; } }", 2, "try_files $uri/"),
-            ("server { root /srv; location / {\ntry_files $uri $uri.php =404; } }", 2, "$uri.php"),
+            ("server { root /srv; location / {\ntry_files $uri $uri.php?a=$uri; } }", 2, "$uri.php"),
+            (
+                "server { root /srv; location / {\nif (-f $request_filename.php) { rewrite ^(.*)$ $1.html; } } }",
+                2,
+                "if",
+            ),
             ("server { root /srv; location / {\ntry_files $uri $uri.html$x =404; } }", 2, "$uri.html"),
         ],
     );
@@ -2398,6 +2426,25 @@ fn paths_of_nginx_without_the_extension_of_their_file_are_converted() {
     ] {
         let text = format!("root /srv; index a.html; location /x/ {{ try_files {text}; }}");
         check_routes(&[(&text, &format!("{root}; path = \"/x/\"; {expected}"))]);
+    }
+    // A script is found in the same way.
+    let of_all = "root = \"/srv\"; index = [\"a.html\"]";
+    for (text, expected) in [
+        ("try_files $uri $uri/ $uri.php?$args;", "try_suffixes = [\"/\", \".php\"]"),
+        ("try_files $uri $uri/ $uri.php$is_args$args;", "try_suffixes = [\"/\", \".php\"]"),
+        ("try_files $uri $uri.html $uri/ @php;", "try_suffixes = [\".html\", \"/\", \".php\"]"),
+        ("try_files $uri $uri/ @dotless;", "try_suffixes = [\"/\", \".php\"]"),
+        ("if (!-e $request_filename) { rewrite ^(.*)$ /$1.php last; }", "try_suffixes = [\"/\", \".php\"]"),
+        (
+            "if (-f $request_filename.php) { rewrite ^/(.*)$ /$1.php last; break; } try_files $uri $uri/ /a.html;",
+            "fallback = \"/a.html\"; fallback_for = \"all\"; try_suffixes = [\".php\"]",
+        ),
+    ] {
+        let text = format!(
+            "root /srv; index a.html; location / {{ {text} }} location @php {{ rewrite ^(.*)$ $1.php last; }} \
+             location @dotless {{ rewrite ^/([^.]+)$ /$1.php last; }}"
+        );
+        check_routes(&[(&text, &format!("{of_all}; {expected}"))]);
     }
     // The locations of patterns have nothing of that of all paths.
     check_routes(&[(

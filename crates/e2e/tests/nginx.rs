@@ -57,6 +57,10 @@ rewrite ^/moved/([^/]+)-([^/]+)$ /new/$2?x=$1 permanent;
 rewrite ^/gone/(.*)$ /new?x=$1? redirect;
 location /old/ { if (!-e $request_filename) { rewrite ^/old/(.*)$ /doku.php?old=$1 last; } }
 location /all/ { rewrite ^/all/(.*)$ /doku.php?all=$1 last; }
+location /short/ { try_files $uri $uri/ $uri.php?$args; }
+location /dotless/ { try_files $uri @dotless; }
+location @dotless { rewrite ^/([^.]+)$ /$1.php last; }
+location /there/ { if (-f $request_filename.php) { rewrite ^(.*)$ $1.php last; } }
 location ~ \\.php$ {
 fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
 fastcgi_param QUERY_STRING $query_string;
@@ -298,7 +302,12 @@ fn rewrites_set_the_query_that_nginx_sets() {
         .file("lib/exe/detail.php", told)
         .file("a.txt", "text")
         .file("_media/here.txt", "a file")
-        .file("old/here.txt", "a file");
+        .file("old/here.txt", "a file")
+        .file("short/page.php", told)
+        .file("short/sub.php", told)
+        .file("short/sub/x", "a file in a folder")
+        .file("dotless/page.php", told)
+        .file("there/page.php", told);
     let _fpm = php_fpm(&site);
     let (_nginx, port, server) = beside(site, QUERIES);
     let own = port_of(&server);
@@ -332,6 +341,12 @@ fn rewrites_set_the_query_that_nginx_sets() {
         "/old/x?y",
         "/all/x?y",
         "/doku.php?id=a",
+        "/short/page",
+        "/short/page?x=1",
+        "/short/page.php?x=1",
+        "/short/sub",
+        "/dotless/page?x",
+        "/there/page?x",
     ] {
         // Without chunks.
         let request = format!("GET {target} HTTP/1.0\r\nHost: a.example\r\n\r\n");

@@ -88,10 +88,9 @@ impl<'r> Extension<'r> {
     }
 }
 
-/// The end of a name that is no script.
+/// Whether it is the end of a name.
 fn is_suffix(end: &str) -> bool {
     end.len() > 1
         && end.starts_with('.')
         && end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
-        && !end.starts_with(".php")
 }

@@ -12,14 +12,14 @@ pub struct Tried {
     pub is_path_first: bool,
 }
 
-/// `None`: it cannot be said.
-pub fn tried(arguments: &[String]) -> Option<Tried> {
+/// `index` is the name of the index files. `None`: it cannot be said.
+pub fn tried(arguments: &[String], index: &str) -> Option<Tried> {
     let mut tried = Tried { suffixes: Vec::new(), target: None, is_path_first: false };
     for (at, part) in arguments.iter().enumerate() {
         match (part.as_str(), part.strip_prefix("{path}")) {
             ("{path}", _) => tried.is_path_first |= tried.suffixes.is_empty(),
             ("{path}/", _) => tried.suffixes.push("/".to_owned()),
-            ("{path}/index.html", _) => {}
+            (_, Some(end)) if end.strip_prefix('/') == Some(index) => {}
             (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),
             ("=404", _) if at + 1 == arguments.len() => {}
             (target, _) if at + 1 == arguments.len() => tried.target = Some(fallback(target)?),
@@ -32,9 +32,9 @@ pub fn tried(arguments: &[String]) -> Option<Tried> {
     Some(tried)
 }
 
-/// The end of a name that is no script.
+/// Whether it is the end of a name.
 fn is_suffix(end: &str) -> bool {
-    end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) && !end.starts_with(".php")
+    end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
 /// A path of the host, and perhaps a query.

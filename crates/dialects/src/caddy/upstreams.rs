@@ -6,6 +6,7 @@ use crate::tree::{Directive, Place};
 
 use super::convert::unconverted;
 use super::site::{Site, Way};
+use super::tried::{Tried, tried};
 
 /// Of `php_fastcgi`, for paths without a file.
 pub(super) const SCRIPT_INDEX: &str = "/index.php";
@@ -157,8 +158,26 @@ impl Site<'_> {
         let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
         };
+        let mut fallback = Some(SCRIPT_INDEX.to_owned());
         for option in child.children() {
             match (option.name.as_str(), option.arguments.as_slice()) {
+                ("try_files", arguments) if paths.is_empty() => {
+                    let name = SCRIPT_INDEX.trim_start_matches('/');
+                    let rooted = |part: &String| match part == name {
+                        true => SCRIPT_INDEX.to_owned(),
+                        false => part.clone(),
+                    };
+                    let arguments: Vec<String> = arguments.iter().map(rooted).collect();
+                    let Some(Tried { suffixes, target, is_path_first: true }) = tried(&arguments, name)
+                    else {
+                        self.draft.error(&option.place, unconverted(option), "see try_suffixes and fallback");
+                        continue;
+                    };
+                    fallback = target;
+                    if !suffixes.is_empty() {
+                        host.scope.set(&option.place, "try_suffixes", suffixes);
+                    }
+                }
                 ("env", [name, value]) if !value.contains('{') => {
                     self.each(paths, &option.place, host, |scope| {
                         scope.pair(&option.place, "env", name, value.as_str());
@@ -176,8 +195,10 @@ impl Site<'_> {
         keys.set(place, "protocol", "fastcgi");
         let name = self.draft.application("php", keys);
         if paths.is_empty() {
-            host.scope.set(place, "fallback", SCRIPT_INDEX);
-            host.scope.set(place, "fallback_for", "all");
+            if let Some(fallback) = fallback {
+                host.scope.set(place, "fallback", fallback);
+                host.scope.set(place, "fallback_for", "all");
+            }
             host.scope.set(place, "index", vec!["index.php".to_owned()]);
             host.route("*.php", place).set(place, "interpreter", name);
         } else {

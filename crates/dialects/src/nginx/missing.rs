@@ -1,5 +1,6 @@
 //! What responds where no file is found.
 
+use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place};
 
@@ -35,6 +36,49 @@ pub fn is_script_name(path: &str) -> bool {
     path.trim_end_matches('/').ends_with(".php")
 }
 
+/// The last part of `try_files`.
+enum Last {
+    Status(String),
+    /// A named location that passes requests on.
+    Passed,
+    /// A path, perhaps with variables and a query.
+    Path(String),
+    /// A named location that does neither.
+    Unknown,
+}
+
+impl Last {
+    fn of(last: &str, location: Option<&&Directive>) -> Last {
+        if let Some(status) = last.strip_prefix('=') {
+            return Last::Status(status.to_owned());
+        }
+        if !last.starts_with('@') {
+            return Last::Path(last.to_owned());
+        }
+        let Some(location) = location else { return Last::Unknown };
+        if named::passes(location) {
+            return Last::Passed;
+        }
+        let inner = rewrites_of(location.children()).find(|inner| is_for_all(inner));
+        let target = inner.and_then(|inner| match (inner.argument(0), inner.argument(1)) {
+            ("^(.*)$" | "^(.*)" | "^(.+)$", target) => Some(target.replace("$1", "$uri")),
+            ("^/(.*)$" | "^/(.*)" | "^/(.+)$", target) => Some(with_rest(target)),
+            ("^" | ".*" | "^.*$" | "^/", target) => Some(target.to_owned()),
+            _ => None,
+        });
+        let with_suffix = rewrites_of(location.children()).find_map(suffix_of_rewrite);
+        target.or(with_suffix.map(|suffix| format!("$uri{suffix}"))).map_or(Last::Unknown, Last::Path)
+    }
+
+    /// The end of a name in `$uri.php?$args`.
+    fn suffix(&self) -> Option<&str> {
+        match self {
+            Last::Path(path) => suffix(without_query(path)),
+            Last::Status(_) | Last::Passed | Last::Unknown => None,
+        }
+    }
+}
+
 pub fn try_files(
     child: &Directive,
     owner: &Directive,
@@ -43,39 +87,35 @@ pub fn try_files(
     draft: &mut Draft,
 ) {
     let place = &child.place;
-    let Some((last, before)) = child.arguments.split_last() else { return };
-    let location = named.iter().find(|location| location.argument(0) == last);
-    let is_passed = location.is_some_and(|location| named::passes(location));
-    if !files(child, before, scope, draft) {
+    let Some((name, before)) = child.arguments.split_last() else { return };
+    let last = Last::of(name, named.iter().find(|location| location.argument(0) == name));
+    if !files(child, owner, before, last.suffix(), scope, draft) {
         return;
     }
-    if let Some(status) = last.strip_prefix('=') {
-        if status != "404" {
-            draft.warn(place, format!("a missing file has the status 404, not {status}"), "nothing to do");
-        }
-        return no_folders(before, place, scope);
-    }
-    let target = if last.starts_with('@') {
-        let inner =
-            location.and_then(|location| rewrites_of(location.children()).find(|inner| is_for_all(inner)));
-        match inner.map(|inner| (inner.argument(0), inner.argument(1))) {
-            _ if is_passed => {
-                scope.set(place, "fallback", named::path(owner, last));
-                scope.set(place, "fallback_for", "all");
-                return no_folders(before, place, scope);
+    let target = match &last {
+        Last::Status(status) => {
+            if status != "404" {
+                draft.warn(
+                    place,
+                    format!("a missing file has the status 404, not {status}"),
+                    "nothing to do",
+                );
             }
-            Some(("^(.*)$" | "^(.*)", target)) => target.replace("$1", "$uri"),
-            Some(("^/(.*)$" | "^/(.*)", target)) => with_rest(target),
-            Some(("^" | ".*" | "^.*$" | "^/", target)) => target.to_owned(),
-            _ => {
-                let what = format!("{}: {last} passes no requests on", child.text());
-                return draft.error(place, what, "name a file, or a location with proxy_pass");
-            }
+            return no_folders(before, place, scope);
         }
-    } else {
-        last.clone()
+        Last::Passed => {
+            scope.set(place, "fallback", named::path(owner, name));
+            scope.set(place, "fallback_for", "all");
+            return no_folders(before, place, scope);
+        }
+        Last::Unknown => {
+            let what = format!("{}: {name} passes no requests on", child.text());
+            return draft.error(place, what, "name a file, or a location with proxy_pass");
+        }
+        Last::Path(_) if last.suffix().is_some() => return no_folders(before, place, scope),
+        Last::Path(target) => target,
     };
-    let (path, query) = target.split_once('?').map_or((target.as_str(), ""), |(path, query)| (path, query));
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = path.trim_end_matches("$is_args$args");
     // A script has the requested path in PATH_INFO in any case.
     let path = ["$request_uri", "$uri"]
@@ -97,8 +137,15 @@ pub fn try_files(
     no_folders(before, place, scope);
 }
 
-/// What is looked for before the last part. `false`: it cannot be said.
-fn files(child: &Directive, before: &[String], scope: &mut Scope, draft: &mut Draft) -> bool {
+/// What is looked for, before the last part, and by its suffix. `false`: it cannot be said.
+fn files(
+    child: &Directive,
+    owner: &Directive,
+    before: &[String],
+    last: Option<&str>,
+    scope: &mut Scope,
+    draft: &mut Draft,
+) -> bool {
     let place = &child.place;
     let is_known = |part: &String| {
         PLAIN.contains(&part.as_str()) || part == "$uri/" || index_file(part).or(suffix(part)).is_some()
@@ -108,18 +155,19 @@ fn files(child: &Directive, before: &[String], scope: &mut Scope, draft: &mut Dr
         draft.error(place, unconverted(child), what_to_do);
         return false;
     }
-    let suffixes: Vec<&str> = before.iter().filter_map(|part| suffix(part)).collect();
-    if suffixes.iter().any(|suffix| suffix.starts_with(".php")) {
-        let what_to_do = "a script has its whole name in a path; write the paths of the scripts as rewrites";
-        draft.error(place, unconverted(child), what_to_do);
-        return false;
-    }
     let plain = before.iter().position(|part| PLAIN.contains(&part.as_str()));
     if plain.is_none() && !before.is_empty() {
         draft.error(place, unconverted(child), "every file has its own path, too; write $uri in front");
         return false;
     }
-    if suffixes.is_empty() {
+    let suffixes: Vec<&str> = before.iter().filter_map(|part| suffix(part)).collect();
+    if let Some(script) = suffixes.iter().find(|suffix| is_script_name(suffix))
+        && !named::passes(owner)
+    {
+        let what = format!("{}: $uri{script} is run where a location runs such files", child.text());
+        draft.warn(place, what, "nginx runs it only as the last part, and else sends the source");
+    }
+    if suffixes.is_empty() && last.is_none() {
         return true;
     }
     if before.iter().take(plain.unwrap_or(0)).any(|part| suffix(part).is_some()) {
@@ -131,7 +179,7 @@ fn files(child: &Directive, before: &[String], scope: &mut Scope, draft: &mut Dr
         draft.warn(place, what, "nothing to do, unless there are files with both names");
     }
     let all = before.iter().filter_map(|part| suffix(part).or((part == "$uri/").then_some("/")));
-    let mut all: Vec<String> = all.map(str::to_owned).collect();
+    let mut all: Vec<String> = all.chain(last).map(str::to_owned).collect();
     // The folder comes last in any case.
     all.truncate(all.iter().rposition(|suffix| suffix != "/").map_or(0, |last| last + 1));
     scope.set(place, "try_suffixes", all);
@@ -145,6 +193,67 @@ const PLAIN: [&str; 3] = ["$uri", "$document_root$fastcgi_script_name", "$fastcg
 fn suffix(part: &str) -> Option<&str> {
     let end = part.strip_prefix("$uri").filter(|end| end.len() > 1)?;
     end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)).then_some(end)
+}
+
+/// A target without the query of the request.
+fn without_query(target: &str) -> &str {
+    const QUERIES: [&str; 5] = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?"];
+    QUERIES.iter().find_map(|query| target.strip_suffix(query)).unwrap_or(target)
+}
+
+/// The end of a name that a `rewrite` adds to every path, or to those without a dot.
+fn suffix_of_rewrite(inner: &Directive) -> Option<String> {
+    const DOTLESS: [&str; 8] = [
+        "^([^.]*)$",
+        "^([^\\.]*)$",
+        "^([^.]+)$",
+        "^([^\\.]+)$",
+        "^/([^.]*)$",
+        "^/([^\\.]*)$",
+        "^/([^.]+)$",
+        "^/([^\\.]+)$",
+    ];
+    let (expression, flag) = (inner.argument(0), inner.argument(2));
+    if !(is_for_all(inner) || DOTLESS.contains(&expression)) || !matches!(flag, "last" | "break" | "") {
+        return None;
+    }
+    let target = without_query(inner.argument(1));
+    let paths = ["/$1", "$1", "$uri", "$request_uri", "$document_uri"];
+    let end = paths.iter().find_map(|path| target.strip_prefix(path))?;
+    suffix(&format!("$uri{end}")).map(str::to_owned)
+}
+
+/// The end of a name in `if (-f $request_filename.php)`, whose block adds it to every path.
+fn existing_suffix(child: &Directive) -> Option<String> {
+    let text = child.arguments.join(" ");
+    let condition = text.trim_matches(['(', ')', ' ']);
+    let tested = condition.strip_prefix("-f ").or_else(|| condition.strip_prefix("-e "))?.trim_matches('"');
+    let files = ["$request_filename", "$document_root$uri", "$document_root/$uri"];
+    let end = files.iter().find_map(|file| tested.strip_prefix(file))?;
+    let [inner, rest @ ..] = child.children() else { return None };
+    let is_alone = rest.iter().all(|inner| inner.name == "break");
+    let is_same = is_alone && child.name == "if" && inner.name == "rewrite";
+    suffix_of_rewrite(inner).filter(|suffix| is_same && suffix == end)
+}
+
+/// Adds the end of a name to those that are tried.
+fn add_suffix(suffix: String, condition: &Directive, scope: &mut Scope) {
+    let mut all = scope.get("try_suffixes").map(Value::texts).unwrap_or_default().to_vec();
+    if all.contains(&suffix) {
+        return;
+    }
+    match existing_suffix(condition) {
+        // It precedes `try_files`.
+        Some(_) => all.insert(0, suffix),
+        None => {
+            let is_for_folders = condition.arguments.join(" ").contains("!-e");
+            if is_for_folders && !all.iter().any(|own| own == "/") {
+                all.push("/".to_owned());
+            }
+            all.push(suffix);
+        }
+    }
+    scope.set(&condition.place, "try_suffixes", all);
 }
 
 /// Whether an index file is named before a file with an extension.
@@ -169,7 +278,8 @@ fn index_file(part: &str) -> Option<&str> {
 
 /// Whether a `rewrite` is for every path.
 fn is_for_all(inner: &Directive) -> bool {
-    const ALL: [&str; 8] = ["^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "^", ".*", "^.*$", "^/"];
+    const ALL: [&str; 10] =
+        ["^(.*)$", "^(.*)", "^(.+)$", "^/(.*)$", "^/(.*)", "^/(.+)$", "^", ".*", "^.*$", "^/"];
     ALL.contains(&inner.argument(0))
 }
 
@@ -177,8 +287,12 @@ fn rewrites_of(block: &[Directive]) -> impl Iterator<Item = &Directive> {
     block.iter().filter(|inner| inner.name == "rewrite")
 }
 
-/// Whether it is `if (!-e $request_filename)`, whose block only rewrites.
+/// Whether it is `if (!-e $request_filename)`, or `if (-f $request_filename.php)`, whose block only rewrites.
 pub fn is_condition(child: &Directive) -> bool {
+    is_about_missing(child) || existing_suffix(child).is_some()
+}
+
+fn is_about_missing(child: &Directive) -> bool {
     let text = child.arguments.join(" ");
     let condition = text.trim_matches(['(', ')', ' ']);
     child.name == "if"
@@ -218,6 +332,15 @@ pub fn rewrites(
         };
         // That for all paths is the one of `try_files` itself.
         for inner in rewrites_of(block).filter(|inner| !is_named || !is_for_all(inner)) {
+            match suffix_of_rewrite(inner) {
+                // `try_files` has it.
+                Some(_) if is_named => continue,
+                Some(suffix) => {
+                    add_suffix(suffix, child, scope);
+                    continue;
+                }
+                None => {}
+            }
             let all = returns::targets(inner, context)
                 .filter(|_| matches!(inner.argument(2), "last" | "break" | ""));
             let all: Option<Vec<_>> = all

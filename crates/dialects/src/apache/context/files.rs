@@ -21,7 +21,7 @@ impl Context {
                     }
                     if options.multi_views {
                         let what = "MultiViews: of the extensions, .html alone is looked for";
-                        draft.warn(place, what, "see try_suffixes and languages");
+                        draft.warn(place, what, "add others, such as .php, to try_suffixes; see languages");
                     }
                     self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
                     self.options = Some(options);
