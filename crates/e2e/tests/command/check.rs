@@ -1,0 +1,242 @@
+//! `taipan check`: mistakes, warnings and costs of a configuration.
+
+use super::*;
+
+#[test]
+fn check_names_the_line_and_the_column_of_another_encoding() {
+    let home = Folder::new();
+    home.folder("www");
+    let latin = b"\xe9";
+    let two_lines = b"listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    let not_utf8 = |place: &str, column: u32| {
+        format!("{place}: the character in column {column} is not UTF-8; save the file as UTF-8")
+    };
+    let mut rows = Rows::new();
+    for (name, rest, expected) in [
+        ("own.toml", [&b"index = \"caf"[..], latin, b"\"\n"].concat(), not_utf8("own.toml:3", 13)),
+        ("included.toml", b"include = \"parts/*.toml\"\n".to_vec(), not_utf8("parts/a.toml:1", 3)),
+        (
+            "address.toml",
+            b"[[rule]]\nthen = \"deny\"\naddress_file = \"addresses\"\n".to_vec(),
+            not_utf8("addresses:2", 12),
+        ),
+        ("throttle.toml", b"throttle_file = \"throttle\"\n".to_vec(), not_utf8("throttle:1", 1)),
+        (
+            "users.toml",
+            b"auth = \"basic\"\nuser_files = \"users\"\n".to_vec(),
+            "users:2: warning: this line does not count; the name is not UTF-8; save the file as UTF-8"
+                .into(),
+        ),
+    ] {
+        home.file(name, [two_lines, rest.as_slice()].concat());
+        home.file("parts/a.toml", [b"# ", latin.as_slice()].concat());
+        home.file("addresses", [b"192.0.2.1\n# the name ".as_slice(), latin, b" is old"].concat());
+        home.file("throttle", [latin, b"/** 1000\n".as_slice()].concat());
+        home.file("users", [b"# users\n".as_slice(), latin, b":x\n"].concat());
+        let output = output_of(command().args(["check", "-c", name]).current_dir(home.path()));
+        let stderr = text(&output.stderr);
+        rows.check(name, output.status.success(), name == "users.toml");
+        rows.holds(
+            name,
+            &format!("{expected:?} is in {stderr:?}"),
+            stderr.lines().any(|line| line == expected),
+        );
+    }
+}
+
+#[test]
+fn check_names_a_key_that_is_given_twice() {
+    let home = Folder::new();
+    home.folder("www");
+    home.file("twice.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n[limits]\n\n[limits]\n");
+    let output = output_of(command().args(["check", "-c", "twice.toml"]).current_dir(home.path()));
+    let expected = "twice.toml:5: not valid TOML: \"limits\" is given twice; remove one of them\n";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
+fn check_prints_what_a_valid_configuration_costs() {
+    let site = Site::new().config("workers = 2\n[limits]\nconnections = 12345");
+    let output = output_of(command().arg("check").arg("-c").arg(site.write_config()));
+    let stdout = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    assert!(stdout.contains("site.toml"), "{stdout}");
+    // Two workers, each with so many connections.
+    assert!(stdout.contains("connections") && stdout.contains("24690"), "{stdout}");
+    assert!(stdout.contains("MiB") || stdout.contains("GiB"), "{stdout}");
+    assert!(stdout.contains("Descriptors"), "{stdout}");
+    let typical = stdout.find("Memory typically").expect("it is said");
+    assert!(typical < stdout.find("Memory at worst").expect("it is said"), "{stdout}");
+    assert!(stdout.contains("while 100 clients take files at the same time"), "{stdout}");
+    assert!(stdout.contains("with all 24690 connections open and idle"), "{stdout}");
+}
+
+#[test]
+fn check_finds_what_a_start_would_meet() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    home.file("plain", "plain");
+    home.folder("logs");
+    let top = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let no_chroot = "chroot = \"missing\"\nroot = \"missing/www\"\nlisten = [\"127.0.0.1:0\"]\n";
+    let mut table = vec![
+        (
+            format!("{top}user = \"nobody-of-that-name\""),
+            "site.toml:3: there is no user \"nobody-of-that-name\"",
+        ),
+        (
+            format!("{top}user = \"root\"\n\ngroup = \"no-such-group\""),
+            "site.toml:5: there is no group \"no-such-group\"",
+        ),
+        (format!("{top}group = \"0\""), "site.toml:3: a group is configured without a user"),
+        (
+            format!("listen = [\n\"127.0.0.1:0\", \"192.0.2.1:0\"]\nroot = \"www\"\n{user}"),
+            "site.toml:2: cannot listen on 192.0.2.1:0: this machine does not have that address",
+        ),
+        (
+            format!("listen = [\"0.0.0.0:8124\",\n\"127.0.0.1:8124\"]\nroot = \"www\"\n{user}"),
+            "site.toml:2: \"127.0.0.1:8124\" and \"0.0.0.0:8124\" overlap",
+        ),
+        (
+            format!("root = \"www\"\nlisten = \"unix:missing/x.sock\"\n{user}"),
+            "site.toml:2: cannot listen on unix:missing/x.sock: its folder does not exist",
+        ),
+        (
+            format!("root = \"www\"\nlisten = \"unix:plain\"\n{user}"),
+            "site.toml:2: cannot listen on unix:plain: there is a file that is not a socket",
+        ),
+        (
+            format!("listen = \"127.0.0.1:0\"\nroot = \"plain\"\n{user}"),
+            "plain is not a folder; name the folder that it is in",
+        ),
+        (
+            format!("listen = \"127.0.0.1:0\"\nroot = \"missing\"\n{user}"),
+            "missing does not exist; create it",
+        ),
+        (
+            format!("{top}pid_file = \"missing/pid\"\n{user}"),
+            "site.toml:3: cannot write the pid file missing/pid",
+        ),
+        (
+            format!("{top}{user}[log]\naccess = \"missing/access.log\""),
+            "cannot open the log missing/access.log: its folder does not exist",
+        ),
+        (
+            format!("{top}{user}[[host]]\nnames = \"h\"\nroot = \"www\"\naccess_log = \"missing/h.log\""),
+            "cannot open the log missing/h.log",
+        ),
+        (format!("{top}{user}[log]\nerror = \"./logs\""), "cannot open the log ./logs: "),
+        (format!("{top}{user}rewrites = {{ \"/\" = \"/index.html\" }}"), "write fallback = \"/index.html\""),
+    ];
+    if is_root() {
+        let closed = home.folder("closed");
+        home.folder("closed/www");
+        fs::set_permissions(closed, Permissions::from_mode(0o700)).expect("it is ours");
+        table.push((
+            "listen = \"127.0.0.1:0\"\n\nroot = \"closed/www\"\nuser = \"nobody\"".to_owned(),
+            "user \"nobody\" may not enter",
+        ));
+        table.push((format!("{no_chroot}user = \"nobody\""), "site.toml:1: the chroot"));
+        let shared = home.folder("shared");
+        fs::set_permissions(shared, Permissions::from_mode(0o777)).expect("it is ours");
+        table.push((
+            format!("{top}user = \"root\"\n[log]\naccess = \"shared/access.log\""),
+            "site.toml:5: cannot open the log shared/access.log",
+        ));
+    }
+    let mut rows = Rows::new();
+    for (config, expected) in &table {
+        home.file("site.toml", config);
+        let checked = output_of(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        let stderr = text(&checked.stderr);
+        rows.check(config, checked.status.code(), Some(1));
+        rows.holds(config, &format!("{expected:?} is in {stderr:?}"), stderr.contains(expected));
+        rows.holds(config, &stderr, stderr.lines().all(|line| line.starts_with("site.toml:")));
+        let started = output_of(command().args(["-c", "site.toml"]).current_dir(home.path()));
+        rows.check(format!("start: {config}"), started.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn check_warns_of_what_may_be_meant() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let taken = taken.local_addr().expect("it is bound").to_string();
+    let site = Site::new().config("\ninclude = \"none/*.toml\"");
+    let warned = |site: &Site| {
+        let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    site.write_config();
+    let printed = warned(&site);
+    assert!(
+        printed.contains("site.toml:") && printed.contains("warning: no file matches none/*.toml"),
+        "{printed}"
+    );
+    let site = Site::new().config(&format!("listen = [\"{taken}\"]"));
+    site.write_config();
+    let printed = warned(&site);
+    assert!(printed.contains(&format!("warning: cannot listen on {taken}: it is in use")), "{printed}");
+    // A running server has these ports itself.
+    let server = Site::new().start();
+    server.configure(&format!("listen = [\"{}\"]", server.addr()));
+    server.reload();
+    let output = output_of(command().arg("check").arg("-c").arg(server.home().join("site.toml")));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn reports_every_configuration_error_with_file_and_line() {
+    let table: &[(&str, &[&str])] = &[
+        ("lisen = []", &["site.toml:3: unknown key \"lisen\"; did you mean \"listen\"?"]),
+        ("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]),
+        (
+            "\n[limits]\nconections = 3",
+            &["site.toml:5: unknown key \"conections\"; did you mean \"connections\"?"],
+        ),
+        ("listing = \"yes\"", &["site.toml:3: ", "expected true or false"]),
+        ("[timeouts]\nidle = \"1 fortnight\"", &["site.toml:4: ", "such as \"20s\""]),
+        ("[cache]\nbytes = \"1 blob\"\ncheck = -1", &["site.toml:4: ", "site.toml:5: "]),
+        ("symlinks = \"some\"\nlisting = 3", &["site.toml:3: ", "\"beneath\"", "site.toml:4: "]),
+        ("[[route]]\nreturn = 404", &["site.toml:3: a route has no path"]),
+        ("[[route]]\npath = \"/a/\"\nalias = \"missing\"", &["missing", "create it"]),
+        ("root = \"again\"", &["site.toml:3: ", "TOML"]),
+        ("what is this", &["site.toml:3: ", "TOML"]),
+        ("include = \"other.toml\"", &["site.toml:3: ", "other.toml"]),
+        ("include = \"more/*.toml\"", &["more/a.toml:2: unknown key \"rot\"; did you mean \"root\"?"]),
+    ];
+    let mut rows = Rows::new();
+    for (lines, parts) in table {
+        let site =
+            Site::new().file_beside_root("more/a.toml", "[[host]]\nrot = \".\"\nnames = \"a.example\"\n");
+        let path = site.home().join("site.toml");
+        fs::write(&path, format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{lines}\n")).unwrap();
+        let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        let stderr = text(&output.stderr);
+        rows.check(lines, (output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+        for part in *parts {
+            rows.holds(lines, &format!("{part:?} is in {stderr:?}"), stderr.contains(part));
+        }
+    }
+}
+
+#[test]
+fn reads_included_files_as_part_of_the_configuration() {
+    let site = Site::new()
+        .config("include = [\"hosts/*.toml\", \"limits.toml\", \"none/*.toml\"]")
+        .file("index.html", "default")
+        .file_beside_root("a/index.html", "host a")
+        .file_beside_root("b/index.html", "host b")
+        .file_beside_root("hosts/a.toml", "[[host]]\nnames = \"a.example\"\nroot = \"../a\"\n")
+        .file_beside_root("hosts/b.toml", "[[host]]\nnames = \"b.example\"\nroot = \"../b\"\n")
+        .file_beside_root("hosts/.hidden.toml", "nonsense")
+        .file_beside_root("hosts/c.toml~", "nonsense")
+        .file_beside_root("limits.toml", "[limits]\ntarget = 64\n");
+    let server = site.start();
+    for (host, body) in [("a.example", "host a"), ("b.example", "host b"), ("c.example", "default")] {
+        let response = server.request(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, body), "{host}");
+    }
+    assert_eq!(server.get(&format!("/{}", "x".repeat(64))).status, 414);
+}
