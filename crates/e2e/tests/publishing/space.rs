@@ -1,0 +1,115 @@
+//! Quotas, and disks that are full.
+
+use super::*;
+
+#[test]
+fn quotas_and_free_space_are_kept() {
+    let config = format!("{OPEN}publish_quota = \"100KiB\"\n");
+    let server = Site::new().file("a", "x".repeat(40 * 1024)).config(&config).start();
+    let body = |bytes: usize| "y".repeat(bytes);
+    check(
+        &server,
+        &[
+            ("PUT", "/b", "", &body(61 * 1024), 507),
+            ("PUT", "/b", "", &body(60 * 1024), 201),
+            ("PUT", "/c", "", "z", 507),
+            ("COPY", "/a", "Destination: /c\r\n", "", 507),
+            ("DELETE", "/b", "", "", 204),
+        ],
+    );
+    assert!(wait_until(TIMEOUT, || own_files(&server, "trash").is_empty()), "it is removed");
+    let chunked = format!(
+        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nf400\r\n{}\r\n0\r\n\r\n",
+        body(61 * 1024)
+    );
+    assert_eq!(server.request(chunked).status, 507, "its length is not known before");
+    assert!(
+        wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", &body(60 * 1024)).status == 201),
+        "the space is free again"
+    );
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left of it");
+
+    let server =
+        Site::new().file("a", "a").config(&format!("{OPEN}publish_min_free = 1125899906842624")).start();
+    let set = "<propertyupdate xmlns='DAV:'><set><prop><a xmlns='u'>x</a></prop></set></propertyupdate>";
+    let remove = "<propertyupdate xmlns='DAV:'><remove><prop><a xmlns='u'/></prop></remove></propertyupdate>";
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", "b", 507),
+            ("PROPPATCH", "/a", "", set, 507),
+            ("PROPPATCH", "/a", "", remove, 207),
+        ],
+    );
+    assert_eq!(content(&server, "/a"), "a");
+    let server = Site::new().config(&OPEN.replace("8MiB", "1KiB")).start();
+    check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);
+}
+
+#[test]
+fn empty_files_and_folders_count_for_a_quota() {
+    let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"20KiB\"\n")).start();
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    check(
+        &server,
+        &[
+            ("PUT", "/b", "", "", 201),
+            ("MKCOL", "/c/", "", "", 201),
+            ("COPY", "/c/", "Destination: /d/\r\n", "", 201),
+            ("LOCK", "/e", "", lock, 201),
+            ("PUT", "/f", "", "", 507),
+            ("MKCOL", "/f/", "", "", 507),
+            ("COPY", "/c/", "Destination: /f/\r\n", "", 507),
+            ("COPY", "/b", "Destination: /f\r\n", "", 507),
+            ("LOCK", "/f", "", lock, 507),
+            ("MOVE", "/b", "Destination: /f\r\n", "", 201),
+            ("DELETE", "/c/", "", "", 204),
+        ],
+    );
+    assert!(wait_until(TIMEOUT, || send(&server, "MKCOL", "/g/", "", "").status == 201), "it is free again");
+    let server =
+        Site::new().config(&format!("{OPEN}publish_make_folders = true\npublish_quota = \"9KiB\"\n")).start();
+    check(
+        &server,
+        &[("PUT", "/a/b/c/d", "", "", 507), ("DELETE", "/a/", "", "", 404), ("PUT", "/a/b", "", "", 201)],
+    );
+}
+
+#[test]
+fn a_full_disk_that_is_mounted_loses_nothing() {
+    let site = Site::new().config(&format!("{OPEN}publish_min_free = 0\n"));
+    let _unmount = mount(&site.root(), "size=256k");
+    fs::write(site.root().join("a"), "old").unwrap();
+    let server = site.start();
+    let large = "x".repeat(300 * 1024);
+    let set = format!(
+        "<propertyupdate xmlns='DAV:'><set><prop><p xmlns='u'>{}</p></prop></set></propertyupdate>",
+        "x".repeat(9000)
+    );
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", &large, 507),
+            ("PUT", "/b", "", &large[..200 * 1024], 201),
+            ("COPY", "/b", "Destination: /c\r\n", "", 507),
+            ("COPY", "/b", "Destination: /a\r\n", "", 507),
+        ],
+    );
+    assert_eq!((content(&server, "/a"), server.get("/c").status), ("old".to_owned(), 404));
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left of it");
+    // The rest of the disk, by another program.
+    let rest = server.root().join("rest");
+    _ = fs::write(&rest, &large);
+    check(
+        &server,
+        &[("PUT", "/d", "", "xxxxx", 507), ("PROPPATCH", "/a", "", &set, 507), ("DELETE", "/b", "", "", 204)],
+    );
+    fs::remove_file(rest).unwrap();
+    assert!(
+        wait_until(TIMEOUT, || send(&server, "PUT", "/d", "", "new").status == 201),
+        "there is space again"
+    );
+    check(&server, &[("PROPPATCH", "/a", "", &set, 207), ("PUT", "/a", "", "new", 204)]);
+    assert_eq!(content(&server, "/a"), "new");
+}

@@ -1,0 +1,139 @@
+//! Uploads that are cut, resumed, or run at one time.
+
+use e2e::Signal;
+
+use super::*;
+
+#[test]
+fn a_killed_server_leaves_the_old_file() {
+    let mut server = server();
+    let mut client = server.connect();
+    client
+        .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n")
+        .send(vec![b'x'; 500_000]);
+    let has_begun = || {
+        let folder = server.root().join(".taipan-publish/new");
+        own_files(&server, "new")
+            .iter()
+            .any(|name| fs::metadata(folder.join(name)).is_ok_and(|file| file.len() > 0))
+    };
+    assert!(wait_until(TIMEOUT, has_begun), "it has written some");
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+    for pid in server.serving_pids() {
+        e2e::signal_process(pid, Signal::KILL);
+    }
+    // The next process that serves removes what was left.
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "{:?}", own_files(&server, "new"));
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+    server.signal(Signal::TERM);
+    server.wait(TIMEOUT);
+}
+
+#[test]
+fn an_upload_that_breaks_leaves_the_old_file() {
+    let server = server();
+    for half in ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+        let mut client = server.connect();
+        client.send(format!("PUT /a.txt HTTP/1.1\r\nHost: h\r\n{half}"));
+        assert!(wait_until(TIMEOUT, || !own_files(&server, "new").is_empty()), "it has begun");
+        drop(client);
+        assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left");
+        assert_eq!(content(&server, "/a.txt"), "old\n");
+    }
+    let mut client = server.connect();
+    client
+        .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nbroken\r\n");
+    assert_eq!(client.read_response().status, 400);
+    assert_eq!(content(&server, "/a.txt"), "old\n");
+}
+
+#[test]
+fn readers_see_whole_files_while_many_clients_write() {
+    let server = Site::new().config(&format!("workers = 3\n{OPEN}")).start();
+    let text = |writer: usize| format!("{writer}").repeat(200_000);
+    assert_eq!(send(&server, "PUT", "/t", "", &text(0)).status, 201);
+    std::thread::scope(|scope| {
+        for writer in 1..=4 {
+            let server = &server;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    assert_eq!(send(server, "PUT", "/t", "", &text(writer)).status, 204);
+                    let found = content(server, "/t");
+                    let first = &found[..1];
+                    assert!(
+                        found.len() == 200_000 && found.bytes().all(|byte| byte == first.as_bytes()[0]),
+                        "{first}"
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn uploads_can_be_resumed() {
+    let server = server();
+    let whole = String::from_utf8(Random::new(4).bytes(50_000).iter().map(|byte| b'a' + byte % 26).collect())
+        .unwrap();
+    let mut client = server.connect();
+    let fields = "Upload-Complete: ?0\r\nUpload-Length: 50000\r\n";
+    client.send(request("PUT", "/up", fields, &whole[..20_000]));
+    let interim = client.read_response();
+    assert_eq!((interim.status, interim.field("upload-limit").is_some()), (104, true));
+    let begun = client.read_response();
+    assert_eq!((begun.status, begun.field("upload-offset")), (201, Some("20000")));
+    assert_eq!(begun.field("location"), interim.field("location"));
+    let url = begun.field("location").expect("the upload").to_owned();
+    let head = |server: &Server| server.request(format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    let state = |response: Response| {
+        let field = |name| response.field(name).unwrap_or_default().to_owned();
+        (response.status, field("upload-offset"), field("upload-complete"), field("upload-length"))
+    };
+    let at = |offset: &str, complete: &str| (204, offset.to_owned(), complete.to_owned(), "50000".to_owned());
+    assert_eq!(state(head(&server)), at("20000", "?0"));
+    assert_eq!((server.get("/up").status, server.get(&url).status), (404, 404), "nothing is there yet");
+    let part = |offset: usize, complete: &str| {
+        format!(
+            "Content-Type: application/partial-upload\r\nUpload-Offset: {offset}\r\nUpload-Complete: {complete}\r\n"
+        )
+    };
+    check(
+        &server,
+        &[
+            ("PATCH", &url, &part(5, "?1"), &whole[5..], 409),
+            ("PATCH", &url, "Upload-Offset: 20000\r\nUpload-Complete: ?1\r\n", &whole[20_000..], 415),
+            ("PATCH", &url, &part(20_000, "?0").replace("Upload-Offset", "X"), &whole[20_000..], 400),
+            ("PATCH", &url, &part(20_000, "?1"), &whole[20_001..], 400),
+            ("PUT", &url, "", "", 405),
+            ("PATCH", "/.taipan-upload-00000000000000000000000000000000", &part(0, "?1"), "", 404),
+            ("PATCH", "/.taipan-upload-..", &part(0, "?1"), "", 404),
+            ("PATCH", &url, &part(20_000, "?0"), &whole[20_000..30_000], 204),
+        ],
+    );
+    // A client that disconnects has still sent something.
+    let mut client = server.connect();
+    let fields = part(30_000, "?1");
+    client.send(format!(
+        "PATCH {url} HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n{fields}\r\n{}",
+        &whole[30_000..40_000]
+    ));
+    drop(client);
+    // HEAD ends a request that still receives.
+    let offset: usize = state(head(&server)).1.parse().unwrap();
+    assert!((30_000..=40_000).contains(&offset), "{offset}");
+    server.reload();
+    let done = send(&server, "PATCH", &url, &part(offset, "?1"), &whole[offset..]);
+    assert_eq!((done.status, done.field("upload-complete")), (201, Some("?1")));
+    assert_eq!(content(&server, "/up"), whole);
+    assert_eq!(state(head(&server)), at("50000", "?1"));
+    check(
+        &server,
+        &[
+            ("PATCH", &url, &part(50_000, "?1"), "", 400),
+            ("DELETE", &url, "", "", 204),
+            ("DELETE", &url, "", "", 404),
+        ],
+    );
+    assert_eq!(content(&server, "/up"), whole);
+    assert!(own_files(&server, "uploads").is_empty());
+}

@@ -1,0 +1,163 @@
+//! WebDAV as its clients speak it: properties, XML, and the programs themselves.
+
+use e2e::tool;
+
+use super::*;
+
+#[test]
+fn litmus_passes() {
+    let server = server();
+    let out = succeeds(tool("litmus").arg(server.url("/")).current_dir(server.home()));
+    assert_eq!(out.matches(" 0 failed.").count(), 5, "{out}");
+    assert!(!out.contains("WARNING"), "{out}");
+}
+
+#[test]
+fn xml_cannot_harm() {
+    let server = server();
+    let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;'>]><propfind xmlns='DAV:'><prop>&c;</prop></propfind>";
+    let deep = format!("<propfind xmlns='DAV:'>{}{}</propfind>", "<a>".repeat(100), "</a>".repeat(100));
+    let many = format!("<propfind xmlns='DAV:'><prop>{}</prop></propfind>", "<a/>".repeat(10_000));
+    let named: String = (0..300).map(|number| format!("<a{number}/>")).collect();
+    let named = format!("<propfind xmlns='DAV:'><prop>{named}</prop></propfind>");
+    let namespace =
+        format!("<propfind xmlns='DAV:'><prop xmlns:p='{}'><p:a/></prop></propfind>", "u".repeat(40_000));
+    let attributes: String = (0..100).map(|number| format!(" a{number}=''")).collect();
+    let attributes = format!("<propfind xmlns='DAV:'><prop{attributes}/></propfind>");
+    let long = format!("<propfind xmlns='DAV:'><prop><a>{}</a></prop></propfind>", "x".repeat(200_000));
+    check(
+        &server,
+        &[
+            ("PROPFIND", "/", "Depth: 0\r\n", bomb, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &deep, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &many, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &long, 413),
+            ("PROPFIND", "/", "Depth: 0\r\n", &named, 413),
+            ("PROPFIND", "/", "Depth: 0\r\n", &namespace, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", &attributes, 400),
+            ("PROPFIND", "/", "Depth: 0\r\n", "<propfind/>", 422),
+            ("PROPFIND", "/", "Depth: 0\r\n", "<propfind xmlns='DAV:'>", 400),
+            ("PROPFIND", "/", "Depth: 2\r\n", "", 400),
+            ("PROPFIND", "/", "", "", 403),
+            ("PROPFIND", "/none", "Depth: 0\r\n", "", 404),
+            ("LOCK", "/a.txt", "", "<lockinfo xmlns='DAV:'/>", 422),
+            ("LOCK", "/a.txt", "", "", 400),
+        ],
+    );
+    let again = format!("<propfind xmlns='DAV:'><prop>{}</prop></propfind>", "<lockdiscovery/>".repeat(1000));
+    let found = send(&server, "PROPFIND", "/a.txt", "Depth: 0\r\n", &again).text();
+    assert_eq!(found.matches("<D:lockdiscovery>").count(), 1, "{found}");
+    assert_eq!(server.get("/a.txt").status, 200);
+}
+
+#[test]
+fn properties_are_those_that_were_set() {
+    let server = Site::new().file("a", "a").config(&format!("{OPEN}publish_deep_listing = true\n")).start();
+    let set = "<D:propertyupdate xmlns:D='DAV:' xmlns:Z='urn:z'><D:set><D:prop><Z:color xml:lang='de'>rot &amp; blau</Z:color>\
+               </D:prop></D:set></D:propertyupdate>";
+    assert_eq!(send(&server, "PROPPATCH", "/a", "", set).status, 207);
+    let live =
+        "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag><other/></prop></set></propertyupdate>";
+    let refused = send(&server, "PROPPATCH", "/a", "", live).text();
+    assert!(refused.contains("403 Forbidden") && refused.contains("424 Failed Dependency"), "{refused}");
+    // Read-only for clients, and they say so; a file that is replaced keeps what was said of it, and so does a moved
+    // one.
+    check(
+        &server,
+        &[
+            ("PUT", "/a", "", "new", 204),
+            ("MOVE", "/a", "Destination: /b\r\n", "", 201),
+            ("COPY", "/b", "Destination: /c\r\n", "", 201),
+        ],
+    );
+    let ask =
+        "<propfind xmlns='DAV:'><prop><color xmlns='urn:z'/><getcontentlength/><nothing/></prop></propfind>";
+    for path in ["/b", "/c"] {
+        let found = send(&server, "PROPFIND", path, "Depth: 0\r\n", ask).text();
+        for part in [
+            "<Z:color xmlns:Z=\"urn:z\" xml:lang=\"de\">rot &amp; blau</Z:color>",
+            "<D:getcontentlength>3<",
+            "404 Not Found",
+        ] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+    }
+    check(&server, &[("DELETE", "/b", "", "", 204), ("PUT", "/b", "", "b", 201)]);
+    assert!(
+        !send(&server, "PROPFIND", "/b", "Depth: 0\r\n", "").text().contains("color"),
+        "it is another file"
+    );
+    check(&server, &[("MKCOL", "/d", "", "", 201), ("PUT", "/d/e", "", "e", 201)]);
+    let all = send(&server, "PROPFIND", "/", "Depth: infinity\r\n", "").text();
+    assert!(all.contains("<D:href>/d/e</D:href>") && all.contains("<D:collection/>"), "{all}");
+}
+
+#[test]
+fn speaks_as_finder_and_windows_expect() {
+    let server = server();
+    let options = send(&server, "OPTIONS", "/", "", "");
+    for (name, value) in [("dav", "1, 2, 3"), ("ms-author-via", "DAV")] {
+        assert_eq!(options.field(name), Some(value));
+    }
+    assert!(options.field("allow").unwrap().contains("PROPFIND"));
+    let ask = "<?xml version=\"1.0\" encoding=\"utf-8\"?><D:propfind xmlns:D=\"DAV:\"><D:prop><D:getlastmodified/>\
+               <D:getcontentlength/><D:creationdate/><D:resourcetype/><D:quota-available-bytes/></D:prop></D:propfind>";
+    let lock = "<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope><D:locktype>\
+                <D:write/></D:locktype><D:owner><D:href>http://www.apple.com/webdav_fs/</D:href></D:owner></D:lockinfo>";
+    let found =
+        send(&server, "PROPFIND", "/", "Depth: 1\r\nTranslate: f\r\nContent-Type: text/xml\r\n", ask).text();
+    assert!(found.contains("<D:quota-available-bytes>"), "{found}");
+    // Finder: a lock makes the file, which is written empty, and then full.
+    let locked = send(&server, "LOCK", "/New%20File.txt", "Timeout: Second-600\r\nDepth: 0\r\n", lock);
+    assert_eq!((locked.status, locked.text().contains("webdav_fs")), (201, true));
+    let held = format!("If: ({})\r\n", locked.field("lock-token").unwrap());
+    let token = format!("Lock-Token: {}\r\n", locked.field("lock-token").unwrap());
+    // Windows: its times are dead properties.
+    let times = "<D:propertyupdate xmlns:D=\"DAV:\" xmlns:Z=\"urn:schemas-microsoft-com:\"><D:set><D:prop>\
+                 <Z:Win32LastModifiedTime>Sun, 22 Nov 2026 10:00:00 GMT</Z:Win32LastModifiedTime></D:prop></D:set>\
+                 </D:propertyupdate>";
+    check(
+        &server,
+        &[
+            ("PUT", "/New%20File.txt", &held, "", 204),
+            ("PUT", "/New%20File.txt", &held, "content", 204),
+            ("PROPPATCH", "/New%20File.txt", &held, times, 207),
+            ("LOCK", "/New%20File.txt", &format!("{held}Timeout: Infinite\r\n"), "", 200),
+            ("UNLOCK", "/New%20File.txt", &token, "", 204),
+            ("MOVE", "/New%20File.txt", "Destination: /b\r\nOverwrite: F\r\n", "", 201),
+        ],
+    );
+    assert_eq!(content(&server, "/b"), "content");
+}
+
+#[test]
+fn rclone_and_cadaver_work() {
+    let server = server();
+    let home = server.home();
+    fs::create_dir_all(home.join("up/deep")).unwrap();
+    fs::write(home.join("up/one.txt"), "1").unwrap();
+    fs::write(home.join("up/deep/two words.txt"), Random::new(7).bytes(300_000)).unwrap();
+    let rclone = |arguments: &[&str]| {
+        let mut rclone = tool("rclone");
+        rclone.env("HOME", home).env("RCLONE_CONFIG", home.join("rclone.conf")).current_dir(home);
+        rclone.args(["--webdav-url", &server.url("/"), "--webdav-vendor", "other"]).args(arguments);
+        succeeds(&mut rclone)
+    };
+    rclone(&["copy", "up", ":webdav:there"]);
+    rclone(&["check", "up", ":webdav:there", "--download"]);
+    rclone(&["moveto", ":webdav:there/one.txt", ":webdav:there/first.txt"]);
+    assert_eq!(content(&server, "/there/first.txt"), "1");
+    rclone(&["purge", ":webdav:there"]);
+    assert_eq!(server.get("/there/first.txt").status, 404);
+
+    fs::write(
+        home.join("commands"),
+        "mkcol made\ncd made\nput up/one.txt\ncopy one.txt two.txt\nlock two.txt\nunlock two.txt\nls\nquit\n",
+    )
+    .unwrap();
+    let mut cadaver = tool("cadaver");
+    cadaver.arg(server.url("/")).env("HOME", home).current_dir(home);
+    let out = succeeds(cadaver.stdin(fs::File::open(home.join("commands")).unwrap()));
+    assert_eq!(content(&server, "/made/two.txt"), "1", "{out}");
+    assert!(!out.contains("failed"), "{out}");
+}
