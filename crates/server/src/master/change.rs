@@ -3,46 +3,33 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Instant;
 
 use nix::unistd::Pid;
-use site::listener::Listener;
 use site::memory;
-use site::model::{Level, Sink, Site};
-use site::tls::PrivateKeys;
-use site::zones::{Zone, Zones};
+use site::model::Site;
 
 use super::announce;
-use super::counters::Counters;
 use super::files::{self, FileRound};
+use super::generations::Started;
 use super::lifecycle::{Event, State};
 use super::loggers::LoggerPlan;
-use super::notify::Notify;
-use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
+use super::process::{ChannelState, Generation, Retirement};
 use super::sockets::{ListenError, Sockets};
+use super::tls::Tls;
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT, UPGRADING};
-use crate::acme::AcmeFiles;
-use crate::control::SiteSource;
-use crate::control::{self, Client};
+use crate::control::{self, Client, SiteSource};
 use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
-use crate::finding::{Finding, Severity, Unusable};
-use crate::generation::{self, GenerationSetup};
-use crate::listen::Socket;
+use crate::finding::Unusable;
+use crate::generation;
 use crate::log::{self, OpenSink};
-use crate::process::ipc::{Channel, MasterCommand, Rates};
-use crate::process::privilege::{self, Accounts};
+use crate::process::ipc::{MasterCommand, Rates};
+use crate::process::privilege::Accounts;
 use crate::process::privileged_file;
 use crate::process::supervisor::KillTimer;
-use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
-use crate::sys::{self, Fork};
-use crate::tls::material::Keys;
-use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
-use crate::worker::WorkerSockets;
-use crate::{clock, limits, spawner, start, terminal};
+use crate::{limits, start, sys, terminal};
 
 /// A change whose generation is starting.
 pub(super) struct Change {
@@ -63,20 +50,6 @@ pub(super) struct Change {
     pub(super) cause: Cause,
 }
 
-/// The certificates of a site.
-#[derive(Clone, Default)]
-pub(super) struct Tls {
-    /// `None`: the site has no TLS.
-    pub(super) material: Option<Material>,
-    pub(super) stamps: FileStamps,
-    pub(super) warnings: Vec<String>,
-    /// `None`: no host has its certificate by ACME.
-    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
-    pub(super) acme: Option<Rc<AcmeFiles>>,
-    /// `None`: sessions are not resumed.
-    pub(super) tickets: Option<TicketSecrets>,
-}
-
 /// The resources of a change that is being prepared.
 pub(super) struct Preparation {
     pub(super) site: Site,
@@ -86,18 +59,6 @@ pub(super) struct Preparation {
     pub(super) sockets: Sockets,
     pub(super) sinks: Vec<OpenSink>,
     pub(super) cause: Cause,
-}
-
-/// A generation that is starting, in each of the two processes.
-enum Started {
-    Child(Box<GenerationSetup>),
-    Parent {
-        generation: Pid,
-        loggers: Vec<LoggerPlan>,
-        /// The error log, for the master.
-        errors: Option<OpenSink>,
-        handoff: Option<OwnedFd>,
-    },
 }
 
 pub(super) enum Cause {
@@ -110,7 +71,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    fn unusable(&self) -> Unusable {
+    pub(super) fn unusable(&self) -> Unusable {
         match self {
             Cause::Crash => Unusable::LeftOut,
             Cause::Start | Cause::Reload(_) | Cause::Renewal => Unusable::Rejected,
@@ -120,51 +81,13 @@ impl Cause {
 
 impl Preparation {
     /// Drops descriptors and secrets in a forked child.
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         let Preparation { site: _, tls, folder, sockets, sinks, cause } = self;
         *tls = Tls::default();
         *folder = None;
         *sockets = Sockets::default();
         sinks.clear();
         *cause = Cause::Crash;
-    }
-}
-
-/// Why a generation has not been started.
-enum NotStarted {
-    ByKernel(io::Error),
-    /// Lines that say what is wrong with keys and certificates.
-    ByTls(Vec<String>),
-}
-
-impl From<io::Error> for NotStarted {
-    fn from(error: io::Error) -> NotStarted {
-        NotStarted::ByKernel(error)
-    }
-}
-
-impl NotStarted {
-    /// `earlier`: generations that still finish their responses, for each of which the master needs descriptors.
-    fn lines(self, earlier: usize) -> Vec<String> {
-        let error = match self {
-            NotStarted::ByKernel(error) => error,
-            NotStarted::ByTls(lines) => return lines,
-        };
-        let advice = match error.raw_os_error() {
-            Some(libc::EMFILE) if earlier > 0 => format!(
-                "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE), or wait until {earlier} earlier \
-                 processes have finished their responses"
-            ),
-            Some(libc::EMFILE) => {
-                "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE)".to_owned()
-            }
-            Some(libc::EAGAIN) => {
-                "; its user has too many processes, or its service: raise `ulimit -Hu` (LimitNPROC) or TasksMax"
-                    .to_owned()
-            }
-            _ => String::new(),
-        };
-        vec![format!("cannot start a serving process: {error}{advice}")]
     }
 }
 
@@ -267,14 +190,6 @@ impl Master {
         }
     }
 
-    /// Forgets the keys of old session tickets, and does so again when there are others.
-    pub(super) fn forget_tickets(&mut self) {
-        self.next_epoch = self.tls.tickets.as_mut().map(|tickets| {
-            tickets.forget();
-            Instant::now() + tickets.until_next_epoch()
-        });
-    }
-
     /// The identities of a site. One that is served already keeps those that it has if the system has no such user
     /// any more.
     fn accounts_of(&self, site: &Site, cause: &Cause) -> Result<Accounts, String> {
@@ -285,71 +200,6 @@ impl Master {
             }
             (found, ..) => found,
         }
-    }
-
-    /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
-    fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
-        let acme = match (AcmeFiles::prepare(site), cause) {
-            // The site is the one that is served, with the files that it has got.
-            (Err(line), Cause::Crash) if self.tls.acme.is_some() => {
-                log::error(format_args!("{line}; the hosts keep their certificates until a reload"));
-                self.tls.acme.clone()
-            }
-            (files, _) => files.map_err(|line| vec![line])?.map(Rc::new),
-        };
-        let has_tls = |listener: &Listener| listener.protocols.tls;
-        let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
-        if cause.unusable() == Unusable::LeftOut {
-            // The new process writes them to its log.
-            problems.retain(|problem| problem.severity != Severity::Error);
-        }
-        let mut material = None;
-        if site.listeners.iter().any(has_tls) {
-            let reading = Material::read_with(site, Keys::Left, clock::wall(), cause.unusable());
-            problems.extend(reading.problems);
-            stamps.extend(reading.stamps);
-            material = reading.material;
-        }
-        let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
-            problems.into_iter().partition(|problem| problem.severity == Severity::Error);
-        let texts = |problems: Vec<Finding>| problems.into_iter().map(|problem| problem.text).collect();
-        if !errors.is_empty() {
-            return Err(texts(errors));
-        }
-        if material.is_none() {
-            return Ok(Tls { acme, stamps, warnings: texts(warnings), ..Tls::default() });
-        }
-        let tickets = match (TicketSecrets::of(site, self.tls.tickets.as_ref()), cause) {
-            (Err(line), Cause::Crash) if self.tls.tickets.is_some() => {
-                log::error(format_args!("{line}; the present keys of session tickets stay until a reload"));
-                self.tls.tickets.clone()
-            }
-            (tickets, _) => tickets.map_err(|line| vec![line])?,
-        };
-        Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })
-    }
-
-    /// What the generation needs for TLS, and the process that has its private keys. Errors: lines that say what to do.
-    fn prepare_tls(
-        &mut self,
-        preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
-    ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
-        let Some(material) = preparation.tls.material.clone() else { return Ok((None, None)) };
-        let (keys, signer) = match preparation.site.tls.private_keys {
-            PrivateKeys::InGeneration => (KeySource::Files, None),
-            PrivateKeys::InSigner => {
-                let identity = accounts.own.clone();
-                let site = preparation.site.clone();
-                let release = || self.release_in_child(Some(preparation));
-                let (signer, keys) = SignerProcess::start(site, &material, identity, workers, release)?;
-                (keys, Some(signer))
-            }
-        };
-        // Behind the fork of the signer, which must not have them.
-        let tickets = preparation.tls.tickets.clone();
-        Ok((Some(TlsSetup::new(material, keys, tickets)), signer))
     }
 
     /// Explains an address that is in use because the same site is already served.
@@ -390,206 +240,6 @@ impl Master {
             _ => return Ok(None),
         };
         Root::open(root).map(Some).map_err(|e| format!("cannot open {}: {e}", root.display()))
-    }
-
-    fn start_generation(
-        &mut self,
-        preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
-    ) -> Result<Started, NotStarted> {
-        let place = place_of_cgroups(&preparation.site);
-        let loggers = self.start_loggers(preparation, accounts.own.as_ref())?;
-        // First, so that pools do not inherit the channels that follow.
-        let pools = self.start_pools(preparation, accounts, &loggers)?;
-        let (spawner, spawners, complaint) = self.start_spawner(preparation, workers, accounts, place)?;
-        if let Some(spawner) = spawner {
-            // If the fork below fails, the spawner is killed.
-            self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
-        }
-        let pools = self.join_pools(&pools, workers)?;
-        // Behind those, which must not inherit the channels to the signer.
-        let (tls, signer) = self.prepare_tls(preparation, workers, accounts).map_err(NotStarted::ByTls)?;
-        let zones = Zones::of(&preparation.site);
-        let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
-        let counters = self.counters.create(workers, zones)?;
-        let (ours, theirs) = Channel::pair()?;
-        let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
-            true => {
-                Channel::pair().map(|(handoff, predecessor)| (Some(handoff.into()), Some(predecessor)))?
-            }
-            false => (None, None),
-        };
-        let listeners = preparation.sockets.per_worker(&preparation.site.listeners, workers);
-        // As late as possible, so that no other process has the pipes: a logger ends with its writers.
-        let mut sinks = std::mem::take(&mut preparation.sinks);
-        self.connect_logs(&mut sinks, &loggers)?;
-        match sys::fork()? {
-            Fork::Parent(pid) => {
-                let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
-                let state = State::Starting;
-                self.helpers.retain(|(other, _)| Some(*other) != spawner.map(|spawner| spawner.pid));
-                self.counters.begin(pid, counters);
-                self.generations.push(Generation {
-                    pid,
-                    channel: ours,
-                    channel_state: ChannelState::Open,
-                    sinks: names,
-                    state,
-                    spawner,
-                    signer,
-                    failure: Vec::new(),
-                    waiting: Vec::new(),
-                    retirement: Retirement::NotBegun,
-                });
-                let errors = sinks.into_iter().next();
-                // One of its own: lines of two processes in one pipe could mix.
-                let errors = errors.and_then(|errors| self.open_log(errors.sink(), &loggers).ok());
-                Ok(Started::Parent { generation: pid, loggers, errors, handoff })
-            }
-            Fork::Child => {
-                drop((ours, handoff, signer));
-                let folder = preparation.folder.take();
-                let warnings = std::mem::take(&mut preparation.tls.warnings);
-                let withheld = privilege::withheld_from_programs(&preparation.site);
-                let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
-                let ledger = earlier.into_ledger(counters);
-                let maintenance = self.acts.maintenance.clone();
-                let unusable = preparation.cause.unusable();
-                self.release_in_child(Some(preparation));
-                Ok(Started::Child(Box::new(GenerationSetup {
-                    tls,
-                    folder,
-                    workers: worker_sockets(&preparation.site, listeners, spawners, pools),
-                    sinks,
-                    identity: accounts.own.clone(),
-                    master: theirs,
-                    predecessor,
-                    warnings: complaint.into_iter().chain(withheld).chain(warnings).collect(),
-                    ledger,
-                    maintenance,
-                    unusable,
-                })))
-            }
-        }
-    }
-
-    /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts
-    /// have no control groups.
-    fn start_spawner(
-        &mut self,
-        preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
-        place: Result<Option<PathBuf>, String>,
-    ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
-        let site = &preparation.site;
-        if !site.has_scripts() {
-            return Ok((None, Vec::new(), None));
-        }
-        let pairs = (0..workers).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
-        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let cgroups = place.and_then(|place| {
-            let Some((place, wanted)) = place.zip(site.scripts.cgroups.as_ref()) else { return Ok(None) };
-            // Twice as many as scripts: processes that an ended script leaves behind keep its group for a while.
-            let each = 2 * (site.scripts.processes / workers).max(1);
-            let made = cgroup::make(&place, wanted, each * workers)?;
-            self.cgroups.insert(place);
-            Ok(Some(made))
-        });
-        let complaint =
-            cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
-        let cgroups = cgroups.ok().flatten();
-        let setup = spawner::process::SpawnerSetup::of(site, theirs, accounts, cgroups);
-        let grace = site.scripts.grace;
-        match sys::fork()? {
-            Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
-            Fork::Child => {
-                drop(ours);
-                self.release_in_child(Some(preparation));
-                // The spawner must not keep a rotated log file open.
-                if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
-                    log::write_to(stderr, Level::Error);
-                }
-                std::process::exit(spawner::process::run(setup).into())
-            }
-        }
-    }
-
-    /// Drops the master's resources in a forked child, and those of a change that is being prepared.
-    pub(super) fn release_in_child(&mut self, preparation: Option<&mut Preparation>) {
-        preparation.map(Preparation::release);
-        // Every field is named, so that the compiler finds a new one.
-        let Master {
-            signals,
-            control,
-            notify,
-            starter,
-            predecessor,
-            leaving_predecessor,
-            successor,
-            sockets,
-            generations,
-            helpers,
-            pools,
-            loggers,
-            certificates,
-            tls,
-            change,
-            queued_reload,
-            purges,
-            disconnects,
-            counters,
-            // These have neither descriptors nor secrets.
-            options: _,
-            program: _,
-            descriptors: _,
-            site: _,
-            pid_file: _,
-            accounts: _,
-            loggers_in_use: _,
-            lost_loggers: _,
-            logger_limit: _,
-            restart_loggers: _,
-            cgroups: _,
-            acts: _,
-            purge_number: _,
-            disconnect_number: _,
-            restart_limit: _,
-            restart: _,
-            next_ping: _,
-            next_certificate_check: _,
-            user_files: _,
-            tried_files: _,
-            next_file_check: _,
-            file_round: _,
-            next_epoch: _,
-            release: _,
-            wait: _,
-            phase: _,
-        } = self;
-        *signals = None;
-        *control = None;
-        *notify = Notify::default();
-        if let Some(starter) = starter {
-            starter.release();
-        }
-        *predecessor = None;
-        *leaving_predecessor = None;
-        *successor = None;
-        *sockets = Sockets::default();
-        generations.clear();
-        helpers.clear();
-        pools.clear();
-        loggers.clear();
-        certificates.clear();
-        *tls = Tls::default();
-        *change = None;
-        *queued_reload = None;
-        // Their clients wait for the end of the stream, and so for each copy of its descriptor.
-        purges.clear();
-        disconnects.clear();
-        *counters = Counters::new(Vec::new(), None);
     }
 
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
@@ -799,29 +449,6 @@ fn too_few_descriptors(allowed: u64, least: u64, workers: usize) -> String {
         "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), but this configuration needs {least} with \
          workers = {workers}; raise the limit, or lower `workers`"
     )
-}
-
-/// The folder for the control groups of scripts. `None`: the site has none. Errors: why there can be none.
-fn place_of_cgroups(site: &Site) -> Result<Option<PathBuf>, String> {
-    let wanted = site.scripts.cgroups.as_ref().filter(|_| site.has_scripts());
-    wanted.map(cgroup::place).transpose()
-}
-
-/// The sockets of each worker. `pools`: its channels, as `start_pools` orders them.
-fn worker_sockets(
-    site: &Site,
-    listeners: Vec<Vec<Socket>>,
-    spawners: Vec<Channel>,
-    pools: Vec<Vec<Channel>>,
-) -> Vec<WorkerSockets> {
-    let (mut spawners, mut pools) = (spawners.into_iter(), pools.into_iter());
-    let worker = |listeners| {
-        let mut pools = pools.next().unwrap_or_default();
-        let client_names = site.resolution.client_names.and_then(|_| pools.pop());
-        let forward_proxy = site.forward_proxy.as_ref().and_then(|_| pools.pop());
-        WorkerSockets { listeners, spawner: spawners.next(), pools, forward_proxy, client_names }
-    };
-    listeners.into_iter().map(worker).collect()
 }
 
 pub(super) fn reject_clients(clients: impl IntoIterator<Item = Client>, why: &str) {

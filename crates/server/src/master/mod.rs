@@ -14,6 +14,8 @@ mod announce;
 mod change;
 mod detach;
 mod files;
+mod generations;
+mod tls;
 
 mod counters;
 mod disconnects;
@@ -58,7 +60,7 @@ use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::{start, sys, terminal};
 use acts::Acts;
 use certificates::CertificateKeeper;
-use change::{Cause, Change, Tls};
+use change::{Cause, Change};
 use counters::Counters;
 use detach::Starter;
 use disconnects::RunningDisconnect;
@@ -70,6 +72,7 @@ use process::{ChannelState, Generation, PoolProcess};
 use purges::RunningPurge;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
+use tls::Tls;
 use upgrade::{Disconnected, Inherited, Predecessor, Successor};
 
 /// The exit code if the command line, the configuration, an address or a file prevents the start.

@@ -1,0 +1,109 @@
+//! The certificates of a change: what the master reads of them, and what a generation gets. The master never has a private
+//! key.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use site::listener::Listener;
+use site::model::Site;
+use site::tls::PrivateKeys;
+
+use super::Master;
+use super::change::{Cause, Preparation};
+use crate::acme::AcmeFiles;
+use crate::file_stamps::FileStamps;
+use crate::finding::{Finding, Severity, Unusable};
+use crate::process::privilege::Accounts;
+use crate::signer::SignerProcess;
+use crate::tls::material::Keys;
+use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
+use crate::{clock, log};
+
+/// The certificates of a site.
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    /// `None`: the site has no TLS.
+    pub(super) material: Option<Material>,
+    pub(super) stamps: FileStamps,
+    pub(super) warnings: Vec<String>,
+    /// `None`: no host has its certificate by ACME.
+    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
+    pub(super) acme: Option<Rc<AcmeFiles>>,
+    /// `None`: sessions are not resumed.
+    pub(super) tickets: Option<TicketSecrets>,
+}
+
+impl Master {
+    /// Forgets the keys of old session tickets, and does so again when there are others.
+    pub(super) fn forget_tickets(&mut self) {
+        self.next_epoch = self.tls.tickets.as_mut().map(|tickets| {
+            tickets.forget();
+            Instant::now() + tickets.until_next_epoch()
+        });
+    }
+
+    /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
+    pub(super) fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
+        let acme = match (AcmeFiles::prepare(site), cause) {
+            // The site is the one that is served, with the files that it has got.
+            (Err(line), Cause::Crash) if self.tls.acme.is_some() => {
+                log::error(format_args!("{line}; the hosts keep their certificates until a reload"));
+                self.tls.acme.clone()
+            }
+            (files, _) => files.map_err(|line| vec![line])?.map(Rc::new),
+        };
+        let has_tls = |listener: &Listener| listener.protocols.tls;
+        let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
+        if cause.unusable() == Unusable::LeftOut {
+            // The new process writes them to its log.
+            problems.retain(|problem| problem.severity != Severity::Error);
+        }
+        let mut material = None;
+        if site.listeners.iter().any(has_tls) {
+            let reading = Material::read_with(site, Keys::Left, clock::wall(), cause.unusable());
+            problems.extend(reading.problems);
+            stamps.extend(reading.stamps);
+            material = reading.material;
+        }
+        let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
+            problems.into_iter().partition(|problem| problem.severity == Severity::Error);
+        let texts = |problems: Vec<Finding>| problems.into_iter().map(|problem| problem.text).collect();
+        if !errors.is_empty() {
+            return Err(texts(errors));
+        }
+        if material.is_none() {
+            return Ok(Tls { acme, stamps, warnings: texts(warnings), ..Tls::default() });
+        }
+        let tickets = match (TicketSecrets::of(site, self.tls.tickets.as_ref()), cause) {
+            (Err(line), Cause::Crash) if self.tls.tickets.is_some() => {
+                log::error(format_args!("{line}; the present keys of session tickets stay until a reload"));
+                self.tls.tickets.clone()
+            }
+            (tickets, _) => tickets.map_err(|line| vec![line])?,
+        };
+        Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })
+    }
+
+    /// What the generation needs for TLS, and the process that has its private keys. Errors: lines that say what to do.
+    pub(super) fn prepare_tls(
+        &mut self,
+        preparation: &mut Preparation,
+        workers: usize,
+        accounts: &Accounts,
+    ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
+        let Some(material) = preparation.tls.material.clone() else { return Ok((None, None)) };
+        let (keys, signer) = match preparation.site.tls.private_keys {
+            PrivateKeys::InGeneration => (KeySource::Files, None),
+            PrivateKeys::InSigner => {
+                let identity = accounts.own.clone();
+                let site = preparation.site.clone();
+                let release = || self.release_in_child(Some(preparation));
+                let (signer, keys) = SignerProcess::start(site, &material, identity, workers, release)?;
+                (keys, Some(signer))
+            }
+        };
+        // Behind the fork of the signer, which must not have them.
+        let tickets = preparation.tls.tickets.clone();
+        Ok((Some(TlsSetup::new(material, keys, tickets)), signer))
+    }
+}
