@@ -140,11 +140,9 @@ pub fn page(summary: &Summary<'_>) -> String {
             "no-endpoints" => page.push_str(hidden(summary.endpoints)),
             "no-zones" => page.push_str(hidden(summary.zones)),
             "no-certificates" => page.push_str(hidden(summary.certificates)),
-            "endpoints" => {
-                page.push_str(&rows(summary.endpoints, &["state", "", "path", "n", "n", "n", "n", "path"]))
-            }
-            "zones" => page.push_str(&rows(summary.zones, &["path", "n", "n", "n", "n", "n", "n"])),
-            "certificates" => page.push_str(&rows(summary.certificates, &["path", "state", "", "", "path"])),
+            "endpoints" => page.push_str(&rows(summary.endpoints, &ENDPOINTS)),
+            "zones" => page.push_str(&rows(summary.zones, &ZONES)),
+            "certificates" => page.push_str(&rows(summary.certificates, &CERTIFICATES)),
             "counts" => page.push_str(&counts(summary.counts)),
             place => debug_assert!(false, "the page has the unknown place {place}"),
         }
@@ -172,18 +170,36 @@ fn counts(counts: &[(&str, &str, u64)]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// `classes`: of the cells of each row.
-fn rows(rows: &[Vec<String>], classes: &[&str]) -> String {
+/// The class and the label of each cell in a row. A narrow screen shows the label in front of a number.
+const ENDPOINTS: [(&str, &str); 8] = [
+    ("state", "State"),
+    ("path", "Application"),
+    ("path", "Endpoint"),
+    ("n", "Since"),
+    ("n", "In flight"),
+    ("n", "Requests"),
+    ("n", "Failures"),
+    ("path", "Last failure"),
+];
+const ZONES: [(&str, &str); 7] =
+    [("path", "Name"), ("n", "Rate"), ("n", "4xx"), ("n", "5xx"), ("n", "Sent"), ("n", "p50"), ("n", "p99")];
+const CERTIFICATES: [(&str, &str); 5] =
+    [("path", "Name"), ("state", "State"), ("", "Valid until"), ("", "Key"), ("path", "File")];
+
+/// `columns`: as above.
+fn rows(rows: &[Vec<String>], columns: &[(&str, &str)]) -> String {
     let mut out = Vec::new();
     for row in rows {
         out.extend_from_slice(b"<tr>");
-        for (cell, class) in row.iter().zip(classes) {
+        for (cell, (class, label)) in row.iter().zip(columns) {
             let colour = match (*class, cell.split(' ').next().unwrap_or_default()) {
                 ("state", "up") => " green",
                 ("state", "down" | "expired") => " red",
                 _ => "",
             };
-            out.extend_from_slice(format!("<td class=\"{class}{colour}\">").as_bytes());
+            out.extend_from_slice(
+                format!("<td class=\"{class}{colour}\" data-label=\"{label}\">").as_bytes(),
+            );
             text::html(cell, &mut out);
         }
         out.extend_from_slice(b"</tr>\n");
@@ -204,12 +220,17 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A short duration with at most four digits.
+/// A short duration with at most three digits, as the script of the page writes it; seconds may have more.
 pub fn time(micros: u64) -> String {
-    match micros {
-        ..1_000 => format!("{micros} \u{b5}s"),
-        1_000..1_000_000 => format!("{}.{:02} ms", micros / 1_000, micros % 1_000 / 10),
-        _ => format!("{}.{:02} s", grouped(micros / 1_000_000), micros % 1_000_000 / 10_000),
+    let (value, unit) = match micros {
+        ..1_000 => return format!("{micros} \u{b5}s"),
+        1_000..999_500 => (micros as f64 / 1e3, "ms"),
+        _ => (micros as f64 / 1e6, "s"),
+    };
+    match value {
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{} {unit}", grouped(value.round() as u64)),
     }
 }
 
@@ -347,7 +368,8 @@ mod tests {
             "<caption>Connections</caption>\n<tr><th scope=\"row\">a &lt;name&gt;<td class=\"n\" \
              data-count=\"accepted\">1,234,567</tr>",
             "<td class=\"n zero\" data-count=\"idle\">0</tr>",
-            "<tr><td class=\"state red\">down<td class=\"\">&lt;b&gt;@zones@</tr>",
+            "<tr><td class=\"state red\" data-label=\"State\">down<td class=\"path\" data-label=\"Application\">\
+             &lt;b&gt;@zones@</tr>",
             "datetime=\"1970-01-01T00:00:00Z\">1970-01-01 00:00 UTC<",
             "loaded 1 h 1 min ago",
             "id=\"endpoints\"><h2>",
@@ -362,6 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_cells_are_the_heads_of_their_columns() {
+        for (place, columns) in
+            [("endpoints", &ENDPOINTS[..]), ("zones", &ZONES), ("certificates", &CERTIFICATES)]
+        {
+            let head = PAGE
+                .split(&format!("\">@{place}@"))
+                .next()
+                .and_then(|before| before.rsplit("<thead>").next());
+            let heads: Vec<&str> = head
+                .into_iter()
+                .flat_map(|head| head.split("<th ").skip(1))
+                .filter_map(|cell| cell.split(['>', '<']).nth(1))
+                .collect();
+            assert_eq!(heads, columns.iter().map(|(_, label)| *label).collect::<Vec<_>>(), "{place}");
+        }
+    }
+
+    #[test]
     fn the_page_is_small() {
         let size = PAGE.len() + STYLE.len() + SCRIPT.len();
         assert!(size < 40_000, "the page, its style and its script have {size} bytes");
@@ -372,9 +412,16 @@ mod tests {
         for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), expected);
         }
-        for (micros, expected) in
-            [(0, "0 \u{b5}s"), (999, "999 \u{b5}s"), (1_234, "1.23 ms"), (61_050_000, "61.05 s")]
-        {
+        for (micros, expected) in [
+            (0, "0 \u{b5}s"),
+            (999, "999 \u{b5}s"),
+            (1_234, "1.23 ms"),
+            (380_924, "381 ms"),
+            (999_499, "999 ms"),
+            (999_500, "1.00 s"),
+            (61_050_000, "61.0 s"),
+            (5_000_000_000, "5,000 s"),
+        ] {
             assert_eq!(time(micros), expected);
         }
         for (seconds, expected) in

@@ -323,13 +323,16 @@ fn axe_core_finds_nothing_on_the_page_of_the_server() {
          [[route]]\npath = \"/broken/\"\nreturn = 503\n[[route]]\npath = \"/moved\"\nredirect = \"/a.txt\"\n\
          [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:{}\"]\n\
          [application.health]\npath = \"/\"\ninterval = \"100ms\"\nfall = 1\n\
-         [[route]]\npath = \"/app/\"\napplication = \"app\"\n",
+         [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+         [[route]]\npath = \"/alone/\"\nproxy = \"http://127.0.0.1:{}\"\n",
+        free_port(),
         free_port()
     );
     let server = Site::new().file("a.txt", "a").config(&config).start();
     let mut browser = Browser::start();
     browser.open(&server.url("/-/status"));
-    for path in ["/a.txt", "/missing", "/broken/x", "/moved"] {
+    assert!(wait_until(TIMEOUT, || browser.value("document.body.dataset.state") == "live"));
+    for path in ["/a.txt", "/missing", "/broken/x", "/moved", "/alone/"] {
         _ = server.get(path);
     }
     browser.value("document.querySelector('[data-kind=route]').click()");
@@ -338,6 +341,9 @@ fn axe_core_finds_nothing_on_the_page_of_the_server() {
         ("zone-rows", "/broken/"),
         ("endpoint-rows", "down"),
         ("problem-list", "of app has been down"),
+        // The only endpoint of an application stays up.
+        ("problem-list", "is failing: Connection refused"),
+        ("endpoint-rows", "failing"),
     ];
     for (id, part) in parts {
         let text = format!("document.getElementById('{id}').textContent");

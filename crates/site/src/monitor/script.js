@@ -95,7 +95,7 @@ const timeTicks = shown => {
 
 const reading = (chart, values, at) => chart.series.map(([, label], index) => {
   const value = values[index][at];
-  return [label, value === null || value === undefined ? NONE : chart.unit(value)];
+  return [label, value == null ? NONE : chart.unit(value)];
 });
 
 const draw = chart => {
@@ -142,7 +142,7 @@ const draw = chart => {
     nodes.push(vector("path", { class: `${chart.stacked ? "area" : "line"} ${chart.series[index][2]}`, d }));
     if (chart.stacked) line.forEach((y, at) => { if (y !== null) below[at] = y; });
   }
-  const at = cursor === null ? last : Math.min(cursor, last);
+  const at = Math.min(cursor ?? last, last);
   if (cursor !== null) nodes.push(vector("line", { class: "cursor", x1: x(at), x2: x(at), y1: TOP, y2: bottom }));
   svg.replaceChildren(...nodes);
   const read = reading(chart, values, at);
@@ -187,7 +187,7 @@ const prepareChart = chart => {
   svg.addEventListener("blur", () => moveTo(null));
   svg.addEventListener("keydown", event => {
     if (!past) return;
-    const last = past.count - 1, now = cursor === null ? last : cursor;
+    const last = past.count - 1, now = cursor ?? last;
     const to = { ArrowLeft: now - 1, ArrowDown: now - 1, ArrowRight: now + 1, ArrowUp: now + 1,
       PageUp: now + 10, PageDown: now - 10, Home: 0, End: last, Escape: null }[event.key];
     if (to === undefined) return;
@@ -216,7 +216,7 @@ const fill = (id, rows) => {
 const tile = (id, text, name) => { set($(id), text); $(id).className = name || ""; };
 // The last second, of which the history has whole numbers. Only the history says which number is which.
 const showLastSecond = () => {
-  const point = past.step === 1 ? past.points[past.points.length - 1] : second;
+  const point = past.step === 1 ? past.points.at(-1) : second;
   const value = name => point ? point[past.series.indexOf(name) + 1] : 0;
   const errors = value("server_error");
   const responses = value("success") + value("redirect") + value("client_error") + errors;
@@ -308,11 +308,22 @@ const showCertificates = report => {
   }));
 };
 
+// The only endpoint of an application stays up, even if all requests to it fail.
+const before = new Map();
+const markFailing = ({ endpoints }) => {
+  for (const now of endpoints) {
+    const key = now.application + " " + now.endpoint, old = before.get(key) || now;
+    const failed = now.failures - old.failures, sent = now.requests - old.requests;
+    now.fails = failed > 0 ? failed >= sent : old.fails && !sent;
+    before.set(key, now);
+    if (now.state === "up" && now.fails) now.state = "failing";
+  }
+};
 const colourOfState = state => ({ up: "green", down: "red" })[state] || "amber";
 const showEndpoints = ({ endpoints }) => {
   $("endpoints").hidden = !endpoints.length;
   fill("endpoint-rows", endpoints.map(endpoint => [
-    [endpoint.state, "state " + colourOfState(endpoint.state)], [endpoint.application], [endpoint.endpoint, "path"],
+    [endpoint.state, "state " + colourOfState(endpoint.state)], [endpoint.application, "path"], [endpoint.endpoint, "path"],
     [span(endpoint.since_s), "n"], [count(endpoint.in_flight), "n"], [count(endpoint.requests), "n"],
     [count(endpoint.failures), "n"], [endpoint.reason, "path"]]));
 };
@@ -322,12 +333,12 @@ const MOST_PROBLEMS = 8;
 const showProblems = report => {
   const red = [], amber = [];
   for (const { endpoint, application, state, since_s, reason } of report.endpoints) {
-    if (state !== "up") (state === "down" ? red : amber).push(`${endpoint} of ${application} has been ${state} for ${span(since_s)}${reason && ": " + reason}`);
+    if (state !== "up") (state === "down" ? red : amber).push(`${endpoint} of ${application} ${state === "failing" ? "is failing" : `has been ${state} for ${span(since_s)}`}${reason && ": " + reason}`);
   }
   for (const { application, state } of report.breakers) if (state !== "closed") red.push(`the circuit breaker of ${application} is ${state}`);
   for (const certificate of certificates) {
     const [what, colour, text] = stateOf(certificate);
-    if (colour !== "green") (colour === "red" ? red : amber).push(`the certificate of ${certificate.name} ${what === "expired" ? "has " : what === "early" ? "is " : "has "}${text}`);
+    if (colour !== "green") (colour === "red" ? red : amber).push(`the certificate of ${certificate.name} ${what === "early" ? "is" : "has"} ${text}`);
   }
   if (report.silent_workers) red.push(`${report.silent_workers} of the workers do not respond`);
   if (report.max_descriptors && report.descriptors > report.max_descriptors * 0.9) amber.push(`${report.descriptors} of ${report.max_descriptors} descriptors are open`);
@@ -365,7 +376,7 @@ const takeRequests = workers => {
   set($("running"), running.length ? `Running now: ${number(running.length)}` : "Running now");
   fill("running-rows", running.slice(0, MOST_RUNNING).map(request => [
     [time(request.age), "n"], [String(request.status || NONE), "n " + colourOf(request.status)], [request.host, "path"],
-    [lineOf(request), "path"], [request.client], [request.phase], [request.connection]]));
+    [lineOf(request), "path"], [request.client], [request.phase, "label"], [request.connection, "label"]]));
   $("no-running").hidden = running.length;
 };
 const showRequests = () => {
@@ -411,7 +422,7 @@ const takePoints = newest => {
   if (!past) return loadPast();
   const point = newest[range];
   if (!point) return;
-  const before = past.points[past.points.length - 1];
+  const before = past.points.at(-1);
   if (before && point[0] <= before[0]) return;
   if (before && point[0] > before[0] + past.step) return loadPast();
   past.points.push(point);
@@ -449,7 +460,6 @@ const connect = () => {
     heard = Date.now();
     attempt = 0;
     if (isFirst) {
-      isFirst = false;
       lasts = [];
       failed = [];
       zones.clear();
@@ -459,7 +469,10 @@ const connect = () => {
     takePoints(points);
     showTiles(report);
     takeZones(report);
-    showZones();
+    // A rate needs two moments.
+    if (!isFirst) showZones();
+    isFirst = false;
+    markFailing(report);
     showEndpoints(report);
     showCertificates(report);
     showProblems(report);
