@@ -10,8 +10,8 @@ const STYLE: &str = "
 @media(prefers-color-scheme:dark){:root{--back:#161615;--text:#e8e7e3;--soft:#a09f98;--line:#343430;--bar:#5fb08a;--card:#1f1f1d}}
 body{margin:0 auto;padding:1.5rem;max-width:75rem;background:var(--back);color:var(--text);font:15px/1.45 system-ui,sans-serif}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.05rem;margin:0 0 .6rem}p{color:var(--soft);margin:.2rem 0 1rem}
-dl{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0 1.5rem}
-dl div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem;min-width:7rem}
+dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.7rem;margin:1rem 0 1.5rem}
+dl div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem 1rem}
 dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums}
 main{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));gap:1rem}
 section{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem;overflow-x:auto;min-width:0}
@@ -21,7 +21,7 @@ th{text-align:right;color:var(--soft);font-weight:500}th:first-child,td:first-ch
 td{border-top:1px solid var(--line);padding:.22rem 0 .22rem .8rem;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 td:first-child{padding-left:0;white-space:normal;overflow-wrap:anywhere}
 svg{display:block;width:100%}svg rect{fill:var(--bar)}td svg{height:3px;margin-top:2px}
-.chart{height:9rem;margin-bottom:.8rem}details summary{color:var(--soft);cursor:pointer}
+.chart{height:9rem}.axis{display:grid;margin-bottom:.6rem;border-top:1px solid var(--line);color:var(--soft);font-size:.75rem;white-space:nowrap}details summary{color:var(--soft);cursor:pointer}
 ";
 
 pub fn render(summary: &Summary) -> String {
@@ -62,8 +62,18 @@ fn write_section(table: &Table, out: &mut String) {
     out.push_str("</section>\n");
 }
 
+/// With fewer columns, each would be as wide as a card.
+const LEAST_COLUMNS: usize = 12;
+/// So many have space beside one another on a phone.
+const MOST_LABELS: usize = 4;
+
 fn write_columns(table: &Table, most: u64, out: &mut String) {
-    let width = table.rows.len().max(1) * 10;
+    let columns = table.rows.len().max(LEAST_COLUMNS);
+    let width = columns * 10;
+    let highest = table.rows.iter().max_by_key(|row| row.weight).and_then(|row| row.cells.first());
+    if let (Some(cell), Some(unit)) = (highest, table.columns.first()) {
+        _ = writeln!(out, "<p>up to {cell} {unit}</p>");
+    }
     _ = writeln!(
         out,
         "<svg class=\"chart\" viewBox=\"0 0 {width} 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
@@ -76,7 +86,14 @@ fn write_columns(table: &Table, most: u64, out: &mut String) {
         escape(&format!("{}: {}", row.label, row.cells.first().map_or("", String::as_str)), out);
         out.push_str("</title></rect>\n");
     }
-    out.push_str("</svg>\n");
+    _ = write!(out, "</svg>\n<div class=\"axis\" style=\"grid-template-columns:repeat({columns},1fr)\">");
+    let step = columns.div_ceil(MOST_LABELS);
+    for (at, row) in table.rows.iter().enumerate().step_by(step) {
+        _ = write!(out, "<span style=\"grid-column:{}/span {}\">", at + 1, step.min(columns - at));
+        escape(&row.label, out);
+        out.push_str("</span>");
+    }
+    out.push_str("</div>\n");
 }
 
 fn write_table(table: &Table, most: u64, out: &mut String) {
@@ -130,6 +147,25 @@ mod tests {
         page.split('<').skip(1).filter_map(|rest| rest.split(['>', ' ', '\n']).next()).collect()
     }
 
+    #[test]
+    fn charts_say_how_many_requests_there_are_and_when() {
+        let mut summary = Summary::default();
+        for hour in ["03", "17", "17"] {
+            let line =
+                format!("10.0.0.1 - - [20/Nov/2026:{hour}:49:41 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"");
+            summary.add_line(line.as_bytes());
+        }
+        let page = render(&summary);
+        for part in [
+            "<p>up to 3 requests</p>",
+            "<span style=\"grid-column:1/span 3\">2026-11-20</span></div>",
+            "<p>up to 2 requests</p>",
+            "<span style=\"grid-column:1/span 6\">00</span><span style=\"grid-column:7/span 6\">06</span>",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -145,7 +181,7 @@ mod tests {
             let page = render(&summary);
             let known = [
                 "!DOCTYPE", "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "dl", "dt", "dd",
-                "div", "main", "section", "svg", "rect", "details", "summary", "table", "thead", "tbody", "tr", "th", "td",
+                "div", "span", "main", "section", "svg", "rect", "details", "summary", "table", "thead", "tbody", "tr", "th", "td",
             ];
             for tag in tags(&page) {
                 prop_assert!(known.contains(&tag.trim_start_matches('/')), "{tag:?}");

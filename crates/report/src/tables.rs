@@ -75,7 +75,8 @@ pub(crate) fn tables(summary: &Summary) -> Vec<Table> {
         let label = format!("{:04}-{:02}-{:02}", date.year, date.month, date.day);
         of_period(label, period, Some(period.visitors))
     });
-    let hours = summary.hours.iter().enumerate();
+    // A log without lines has no hours.
+    let hours = summary.hours.iter().enumerate().filter(|_| !summary.days.is_empty());
     let hours = hours.map(|(hour, period)| of_period(format!("{hour:02}"), period, None));
     let periods = |title, what, columns, rows| Table {
         title,
