@@ -96,6 +96,8 @@ pub enum HashError {
     TooLong,
     /// Neither a hash of a known kind, nor may it be a password.
     Unknown,
+    /// The mark of an account for which no password is right.
+    Locked,
     /// `$2x$`, which older programs wrote for passwords that they read wrongly.
     Bcrypt2x,
     Malformed(Kind),
@@ -144,7 +146,7 @@ impl Hash {
                 Some(password) => Inner::plain(password, plain)?,
                 None => Inner::Sha1(Sha1Hash::parse(field)?),
             },
-            _ if is_locked(field) => return Err(HashError::Unknown),
+            _ if is_locked(field) => return Err(HashError::Locked),
             _ => Inner::plain(field, plain)?,
         }))
     }
@@ -238,6 +240,7 @@ impl fmt::Display for HashError {
                 "this is no hash of a known kind (argon2id, yescrypt, bcrypt, SHA-crypt, apr1, {SHA}); make one with \
                  taipan passwd, or see des_passwords for hashes of 13 characters",
             ),
+            Self::Locked => f.write_str("the account is locked; make a hash with taipan passwd"),
             Self::Bcrypt2x => {
                 f.write_str("$2x$ marks hashes of a faulty bcrypt; set the password again with taipan passwd")
             }

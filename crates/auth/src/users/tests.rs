@@ -35,6 +35,14 @@ fn finds_users_of_a_file() {
 }
 
 #[test]
+fn a_locked_account_has_no_password_and_is_no_mistake() {
+    let users = users("root:*:19000:0:99999:7:::\ndaemon:!:19000\nbob:!$1$ab$e2KlfqG5YBMTjSz7XF.Eu1\neve:\n");
+    assert!(users.is_empty() && !users.verify("root", b"*"));
+    let told: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["line 4: there is no hash behind the colon"]);
+}
+
+#[test]
 fn the_first_of_two_lines_counts() {
     let users =
         users("ann:{SHA}GpHWL3ymc5liWkNopqtdSjuqYHM=\nann:$1$ab$e2KlfqG5YBMTjSz7XF.Eu1\nbob:x\nbob:{SHA}x\n");
