@@ -66,6 +66,16 @@ struct Entry {
     comment: Option<String>,
 }
 
+impl Entry {
+    /// Whether it is too long for one line, as the media types of a whole system are.
+    fn is_long(&self) -> bool {
+        matches!(&self.value, Value::Table(pairs) if pairs.len() > LINE_OF_PAIRS)
+    }
+}
+
+/// Pairs of a table that are written in one line.
+const LINE_OF_PAIRS: usize = 20;
+
 /// The keys of a section.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Vec<Entry>);
@@ -122,12 +132,14 @@ impl Document {
         }
         out.line(None, "");
         out.unconverted(findings);
-        out.keys(&self.top);
+        let (long, short) = self.top.0.iter().partition::<Vec<&Entry>, _>(|entry| entry.is_long());
+        out.keys(short);
         for section in &self.sections {
             out.line(None, "");
             out.line(section.line, &section.header);
-            out.keys(&section.keys);
+            out.keys(&section.keys.0);
         }
+        long.into_iter().for_each(|entry| out.table(entry));
         (out.text, out.lines)
     }
 }
@@ -169,8 +181,23 @@ impl Written {
         self.line(origin, &line);
     }
 
-    fn keys(&mut self, keys: &Keys) {
-        for entry in &keys.0 {
+    /// A table as a section, with one pair in each line.
+    fn table(&mut self, entry: &Entry) {
+        self.line(None, "");
+        if let Some(comment) = &entry.comment {
+            self.comment(entry.line, comment);
+        }
+        self.line(entry.line, &format!("[{}]", key(&entry.key)));
+        let Value::Table(pairs) = &entry.value else { return };
+        for (name, value) in pairs {
+            let mut line = format!("{} = ", key(name));
+            write_value(value, &mut line);
+            self.line(entry.line, &line);
+        }
+    }
+
+    fn keys<'e>(&mut self, entries: impl IntoIterator<Item = &'e Entry>) {
+        for entry in entries {
             if let Some(comment) = &entry.comment {
                 self.comment(entry.line, comment);
             }
@@ -230,6 +257,24 @@ fn write_value(value: &Value, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_a_long_table_behind_the_sections_with_one_pair_in_each_line() {
+        let types = |count: usize| {
+            Value::Table((0..count).map(|at| (format!("e.{at}"), Value::from("a/b"))).collect())
+        };
+        for (count, expected) in
+            [(LINE_OF_PAIRS, "# t\n\ntypes = {"), (LINE_OF_PAIRS + 1, "# t\n\nworkers = 1\n")]
+        {
+            let mut document = Document::default();
+            document.top.set(Some(3), "types", types(count));
+            document.top.set(Some(4), "workers", 1);
+            let (text, lines) = document.written("t", &[]);
+            assert!(text.starts_with(expected), "{text}");
+            assert_eq!(lines.len(), text.lines().count());
+            assert_eq!(text.contains("\n\n[types]\n\"e.0\" = \"a/b\"\n"), count > LINE_OF_PAIRS, "{text}");
+        }
+    }
 
     #[test]
     fn writes_keys_before_sections_with_the_lines_that_they_come_from() {
