@@ -246,15 +246,10 @@ impl<'r> Reading<'r> {
         let line = self.each('I').next().and_then(|given| given.line);
         let mut index: Vec<String> = Vec::new();
         for name in own.map(|given| given.value.as_str()).chain(INDEX) {
-            if !index.iter().any(|other| other == name) {
+            // `index_page` has the others.
+            if !name.contains('/') && !index.iter().any(|other| other == name) {
                 index.push(name.to_owned());
             }
-        }
-        let wrong = self.each('I').find(|given| given.value.contains('/'));
-        if let Some(given) = wrong {
-            let what = format!("{} is no name of an index file", given.value.escape_debug());
-            self.findings.error(given.line, what, "write a name without a slash");
-            index.retain(|name| !name.contains('/'));
         }
         let (listing, line_of_listing) = self.last('D').map_or((true, None), |given| (false, given.line));
         let top = &mut self.document.top;
@@ -302,7 +297,28 @@ impl<'r> Reading<'r> {
         }
     }
 
+    /// The index page of the root, where it lies in a folder below, such as the script of LuCI.
+    fn index_page(&mut self) {
+        let exists = |name: &str| self.disk.is_file(Path::new(&format!("{}/{name}", self.home)));
+        let own = self.each('I').map(|given| (given.value.trim_start_matches('/'), given.line));
+        let names: Vec<(&str, Option<u32>)> = own.chain(INDEX.map(|name| (name, None))).collect();
+        let missing = names.iter().filter(|(name, _)| name.contains('/') && !exists(name));
+        for (name, line) in missing {
+            let what = format!("the index page /{} does not exist", name.escape_debug());
+            self.findings.note(*line, what, "reload after you add it");
+        }
+        if let Some((name, line)) = names.into_iter().find(|(name, _)| exists(name))
+            && name.contains('/')
+        {
+            let mut keys = Keys::default();
+            keys.set(line, "path", "/.");
+            keys.set(line, "rewrite", format!("/{}", name.replace('$', "$$")));
+            self.document.section(line, "[[route]]", keys);
+        }
+    }
+
     fn routes(&mut self) {
+        self.index_page();
         let protected = protected(self.users, &self.home, self.disk, &mut self.findings);
         let interpreters = self.interpreters();
         if protected.len() * (interpreters.len() + 1) > MAX_PATTERNS {

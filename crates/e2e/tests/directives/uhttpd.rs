@@ -123,7 +123,7 @@ const UHTTPD: Table = Table {
         },
         Case {
             flags: &[],
-            conf: "config uhttpd main\n\tlist listen_http 127.0.0.1:0\n\tlist listen_https 127.0.0.2:0\n\tlist index_page groups\n\toption no_dirlists 1\n\toption home HOME\n\
+            conf: "config uhttpd main\n\tlist listen_http 127.0.0.1:0\n\tlist listen_https 127.0.0.2:0\n\tlist index_page scripts/env.sh\n\toption no_dirlists 1\n\toption home HOME\n\
                    \toption cert HOME/certificate.pem\n\toption key HOME/key.pem\n\toption cgi_prefix /scripts\n",
             rows: &[
                 ("listen_https", Secure, "200"),
@@ -131,6 +131,7 @@ const UHTTPD: Table = Table {
                 ("key", Secure, "200"),
                 ("no_dirlists", Get("/docs/"), "403"),
                 ("cgi_prefix", Told("/scripts/env.sh"), "SCRIPT_NAME=/scripts/env.sh"),
+                ("index_page", Told("/"), "SCRIPT_NAME=/scripts/env.sh"),
             ],
         },
         Case {
