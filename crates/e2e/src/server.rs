@@ -335,6 +335,8 @@ fn addresses(lines: &[String]) -> Vec<Address> {
             "https" => 443,
             _ => return None,
         };
+        // A site with a certificate for this machine.
+        let address = address.replace("localhost", "127.0.0.1");
         address.parse().or_else(|_| format!("{address}:{port}").parse()).ok().map(Address::Tcp)
     };
     lines.iter().filter_map(address).collect()

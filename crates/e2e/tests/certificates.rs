@@ -476,6 +476,7 @@ fn a_local_authority_is_made_once_and_trusted_by_its_file() {
         output_of(curl.arg(format!("https://{name}/hello")))
     };
     let first = local(&home);
+    first.wait_for_line("  https://localhost:", TIMEOUT);
     first.wait_for_line(&format!("curl --cacert {}", authority.display()), TIMEOUT);
     for name in ["localhost", "127.0.0.1"] {
         let output = get(&first, name);

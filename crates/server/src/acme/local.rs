@@ -2,6 +2,7 @@
 //! `localhost`, which no other authority may issue.
 
 use std::env;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use rustls::pki_types::pem::PemObject;
@@ -18,9 +19,11 @@ const LOCALHOST: &str = "localhost.pem";
 /// Always among the names.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Whether only a local authority can issue a certificate for the name (RFC 6761 §6.3).
+/// Whether only a local authority can issue a certificate for the name (RFC 6761 §6.3), or the address.
 pub fn is_local(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
+    name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+        || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and
@@ -86,6 +89,8 @@ mod tests {
             ("localhost", true),
             ("LOCALHOST", true),
             ("a.b.localhost", true),
+            ("127.0.0.2", true),
+            ("192.0.2.1", false),
             ("example.org", false),
             ("localhost.example.org", false),
             ("notlocalhost", false),
