@@ -5,7 +5,7 @@ mod values;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use auth::hash::Bounds;
@@ -84,10 +84,17 @@ pub fn parse_line(line: impl IntoIterator<Item = OsString>) -> Result<Command, U
     }
     // No other flag is called -f.
     let is_command = COMMANDS.iter().any(|command| command.name == first);
-    if !is_command && arguments.iter().any(|argument| argument == "-f") {
-        return personality(Dialect::Boa, arguments);
+    let Some(at) = arguments.iter().position(|argument| argument == "-f").filter(|_| !is_command) else {
+        return parse(arguments);
+    };
+    match arguments
+        .get(at + 1)
+        .map(Path::new)
+        .filter(|file| file.extension().is_some_and(|end| end == "toml"))
+    {
+        Some(file) => Err(UsageError(format!("-f is for boa.conf; write taipan -c {}", file.display()))),
+        None => personality(Dialect::Boa, arguments),
     }
-    parse(arguments)
 }
 
 /// The command line of another server.
@@ -340,7 +347,7 @@ impl Given {
     }
 
     fn check(self) -> Result<Command, UsageError> {
-        self.exactly(0, "check takes no argument but -c FILE")?;
+        self.file_only()?;
         let config = self
             .config
             .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
@@ -361,7 +368,7 @@ impl Given {
     }
 
     fn certificates(self) -> Result<Command, UsageError> {
-        self.exactly(0, "certificates takes no argument but -c FILE")?;
+        self.file_only()?;
         let config = self.config.ok_or_else(|| {
             UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
         })?;
@@ -369,7 +376,7 @@ impl Given {
     }
 
     fn top(self) -> Result<Command, UsageError> {
-        self.exactly(0, "top takes no argument but -c FILE")?;
+        self.file_only()?;
         let source = source(self.config, self.root, self.dialect)?;
         Ok(Command::Top { source, mode: self.top })
     }
@@ -488,8 +495,21 @@ impl Given {
     }
 
     fn control(self, request: Request) -> Result<Command, UsageError> {
-        self.exactly(0, &format!("{} takes no argument but -c FILE", self.command.name()))?;
+        self.file_only()?;
         Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    }
+
+    /// Errors: there are arguments beside the configuration.
+    fn file_only(&self) -> Result<(), UsageError> {
+        let command = self.command.name();
+        match (&self.config, self.arguments.as_slice()) {
+            (_, []) => Ok(()),
+            (None, [file]) => {
+                let file = Path::new(file).display();
+                Err(UsageError(format!("{command} takes its file behind -c: taipan {command} -c {file}")))
+            }
+            _ => Err(UsageError(format!("{command} takes no argument but -c FILE"))),
+        }
     }
 
     /// Errors: the first argument is a misspelt command, not a folder.

@@ -224,6 +224,7 @@ pub(super) const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     (&["--bind", "-b", "--address", "--addr", "--host"], "write --listen ADDRESS:PORT"),
     (&["--directory", "--dir", "-d"], "name the folder alone: taipan DIR"),
     (&["--test", "-t"], "write taipan check -c FILE"),
+    (&["-f", "--file"], "write -c FILE"),
     (&["--signal", "-s"], "write taipan reload -c FILE, or send a signal to the program"),
     (&["-v"], "write -V or --version"),
     (&["--daemon", "-D"], "the program stays in the foreground; have the service manager start it"),
@@ -233,7 +234,7 @@ pub(super) const FOREIGN_FLAGS: &[(&[&str], &str)] = &[
     ),
     (&["--auth", "--password"], "write auth and user_files in a configuration; see Passwords in the manual"),
     (&["--gzip", "--brotli", "--compress"], "files are compressed; see compress in the manual"),
-    (&["--cors"], "set a field by headers in a configuration"),
+    (&["--cors"], "write cors_origins in a configuration"),
     (&["--index", "--listing"], "write it in a configuration: taipan -c FILE"),
 ];
 
