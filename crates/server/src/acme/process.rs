@@ -16,7 +16,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
-use site::model::{NewPrivileges, Sandbox};
+use site::model::Sandbox;
 use tokio::sync::{Semaphore, oneshot};
 use zeroize::Zeroizing;
 
@@ -113,14 +113,16 @@ fn give_up(settings: &Certificates, identity: Option<Identity>, sandbox: Sandbox
     let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(cannot("begin a session"))?;
-    identity.map_or(Ok(()), |identity| identity.assume(NewPrivileges::None))?;
+    identity.map_or(Ok(()), |identity| identity.assume())?;
     // Other processes of the same user could otherwise read the key.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
     if !settings.dns_command.is_empty() {
         return match sandbox {
             Sandbox::Off => Ok(()),
             Sandbox::On | Sandbox::Required => {
-                sandbox::give_up_privileges(CapabilitySet::empty()).map_err(cannot("give up privileges"))
+                let given_up = sandbox::forbid_new_privileges()
+                    .and_then(|()| sandbox::hold_only(CapabilitySet::empty()));
+                given_up.map_err(cannot("give up privileges"))
             }
         };
     }

@@ -12,7 +12,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
 use site::memory::{self, Use};
-use site::model::{Account, Action, CacheFiles, Interpreter, NewPrivileges, Sandbox, Scripts, Sink, Site};
+use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Scripts, Sink, Site};
 use site::published::Expiry;
 use site::upstream::Upstream;
 
@@ -285,7 +285,7 @@ fn become_account(site: &Site, identity: Option<&Identity>) -> Site {
         site.enter(chroot);
     }
     // If that fails, the child examines as the present user.
-    _ = identity.map(|identity| identity.assume(NewPrivileges::None));
+    _ = identity.map(|identity| identity.assume());
     site
 }
 

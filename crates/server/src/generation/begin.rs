@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
-use site::model::{NewPrivileges, Sandbox, Sink, Site, Symlinks};
+use site::model::{Sandbox, Sink, Site, Symlinks};
 
 use super::{GenerationSetup, MainThread};
 use crate::acme::OpenChallenges;
@@ -51,7 +51,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         privilege::chroot(&folder).map_err(line)?;
         site.enter(&folder);
     }
-    identity.map_or(Ok(()), |identity| identity.assume(NewPrivileges::None)).map_err(line)?;
+    identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
     // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute
     // to fs.suid_dumpable when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)

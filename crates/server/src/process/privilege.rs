@@ -68,18 +68,24 @@ impl Identity {
         Some(Identity { user, group, groups: ids.map(|id| id.map(Gid::from_raw)).collect::<Option<_>>()? })
     }
 
-    /// Changes the process to this identity, irrevocably. Errors: the step that failed.
-    pub fn assume(&self, of_programs: NewPrivileges) -> Result<(), String> {
-        self.change(of_programs)?;
-        match unistd::setuid(Uid::from_raw(0)) {
-            Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
-            _ => Ok(()),
-        }
+    /// Changes the process to this identity, irrevocably. Programs that it executes gain no capability. Errors: the step
+    /// that failed.
+    pub fn assume(&self) -> Result<(), String> {
+        // It could not be done later: only root may.
+        sandbox::empty_bounding_set();
+        self.assume_keeping(CapabilitySet::empty())
     }
 
-    /// Like `assume`, but keeps these capabilities. Programs that this process executes do not inherit them. Errors: the
-    /// step that failed.
-    pub fn assume_keeping(&self, kept: CapabilitySet, of_programs: NewPrivileges) -> Result<(), String> {
+    /// Like `assume`, but keeps these capabilities, which programs do not inherit, and leaves it to the caller what
+    /// programs may gain. Errors: the step that failed.
+    pub fn assume_keeping(&self, kept: CapabilitySet) -> Result<(), String> {
+        if kept.is_empty() {
+            self.change()?;
+            return match unistd::setuid(Uid::from_raw(0)) {
+                Ok(()) if !self.user.is_root() => Err("root could be regained after it was given up".into()),
+                _ => Ok(()),
+            };
+        }
         let fail = |e: Errno| {
             format!(
                 "cannot keep the capabilities to start scripts as other accounts (CAP_SETUID, CAP_SETGID, CAP_KILL): \
@@ -89,16 +95,12 @@ impl Identity {
         // A child keeps them, too, until it executes a program. As long as it has more capabilities than a process of
         // that user, such a process can neither trace it nor read its memory.
         set_keep_capabilities(true).map_err(fail)?;
-        self.change(of_programs)?;
+        self.change()?;
         sandbox::hold_only(kept).map_err(fail)
     }
 
-    fn change(&self, of_programs: NewPrivileges) -> Result<(), String> {
+    fn change(&self) -> Result<(), String> {
         let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
-        if of_programs == NewPrivileges::None {
-            // It could not be done later: only root may.
-            sandbox::empty_bounding_set();
-        }
         unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))

@@ -11,7 +11,7 @@ use nix::sys::signal::SigSet;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustls::SignatureScheme;
 use rustls::sign::SigningKey;
-use site::model::{NewPrivileges, Sandbox};
+use site::model::Sandbox;
 
 use super::message::{PublicKey, SignRequest, SignResponse, SignerEvent};
 use super::statement;
@@ -78,7 +78,7 @@ pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<St
 fn give_up(identity: Option<Identity>, sandbox: Sandbox) -> Result<(), String> {
     // Without a controlling terminal, no terminal sends signals to this process.
     setsid().map_err(|errno| format!("cannot begin a session: {errno}"))?;
-    identity.map_or(Ok(()), |identity| identity.assume(NewPrivileges::None))?;
+    identity.map_or(Ok(()), |identity| identity.assume())?;
     // Other processes of the same user could otherwise read the keys.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| format!("cannot forbid tracing: {errno}"))?;

@@ -97,15 +97,12 @@ pub fn settle_in(
     // Ours are already; the program may have inherited others.
     _ = sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
-    identity.map_or(Ok(()), |identity| match keeps.is_empty() {
-        true => identity.assume(new_privileges),
-        false => identity.assume_keeping(keeps, new_privileges),
-    })?;
-    let held = match new_privileges {
-        NewPrivileges::None => sandbox::give_up_privileges(keeps),
-        NewPrivileges::AsUsual => sandbox::hold_only(keeps),
-    };
-    held.map_err(cannot("give up privileges"))?;
+    if new_privileges == NewPrivileges::None {
+        // Before the change of user: only root may.
+        sandbox::forbid_new_privileges().map_err(cannot("give up privileges"))?;
+    }
+    identity.map_or(Ok(()), |identity| identity.assume_keeping(keeps))?;
+    sandbox::hold_only(keeps).map_err(cannot("give up privileges"))?;
     // Programs of the same user could otherwise trace this process or read its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
     // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use server::process::privilege;
 use server::process::sandbox::{self, Active, Confinement, Connects, Pipes, Reads, Writes};
 use server::sys;
-use site::model::{NewPrivileges, Sandbox, Site};
+use site::model::{Sandbox, Site};
 
 use crate::attempts::{Attempt, Here, MUST_FAIL, MUST_WORK};
 
@@ -117,7 +117,7 @@ fn change_user(here: &Here) -> Result<(), String> {
     }
     let mut site = Site::folder(Path::new("/").to_owned(), Vec::new());
     (site.user, site.group) = (Some("65534".to_owned()), Some("65534".to_owned()));
-    privilege::Identity::of(&site)?.ok_or("root stays root")?.assume(NewPrivileges::None)
+    privilege::Identity::of(&site)?.ok_or("root stays root")?.assume()
 }
 
 /// Makes the kernel behave as one without `call`.

@@ -119,12 +119,11 @@ fn satisfying(sandbox: Sandbox, active: Active) -> Result<Active, String> {
     Ok(active)
 }
 
-/// For a process that executes programs: gives up its capabilities but for `kept`, and those that executed programs
-/// would gain from their files. Errors: they could not be given up.
-pub fn give_up_privileges(kept: CapabilitySet) -> rustix::io::Result<()> {
+/// Programs that this process executes gain nothing from their files. Errors: the kernel cannot forbid it.
+pub fn forbid_new_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     empty_bounding_set();
-    hold_only(kept)
+    Ok(())
 }
 
 /// The protection that `apply` would give on this machine. Only a temporary thread gives up anything.
