@@ -342,54 +342,43 @@ impl FlagRow {
     }
 }
 
+/// The commands that read a configuration, or name the running program by its own.
+const OF_FILE: &[CommandKey] = &[
+    Serve,
+    Check,
+    Reload,
+    Upgrade,
+    Stats,
+    Top,
+    Metrics,
+    Purge,
+    Drain,
+    Undrain,
+    Watch,
+    Maintenance,
+    LogLevel,
+    Disconnect,
+    Reopen,
+    Explain,
+    Certificates,
+];
+
+/// Those whose configuration may be that of another server. None of the others has certificates by ACME.
+const OF_ANY_FILE: &[CommandKey] = OF_FILE.split_last().expect("it is not empty").1;
+
 pub(super) const FLAGS: &[FlagRow] = &[
     FlagRow {
         key: Key::Value(Value::Config, "FILE"),
         long: "config",
         short: Some('c'),
-        commands: &[
-            Serve,
-            Check,
-            Certificates,
-            Reload,
-            Upgrade,
-            Stats,
-            Top,
-            Metrics,
-            Purge,
-            Drain,
-            Undrain,
-            Watch,
-            Maintenance,
-            LogLevel,
-            Disconnect,
-            Reopen,
-            Explain,
-        ],
+        commands: OF_FILE,
         help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
     },
     FlagRow {
         key: Key::Value(Value::Dialect, "NAME"),
         long: "dialect",
         short: None,
-        commands: &[
-            Serve,
-            Check,
-            Reload,
-            Upgrade,
-            Stats,
-            Top,
-            Metrics,
-            Purge,
-            Drain,
-            Undrain,
-            Watch,
-            Maintenance,
-            LogLevel,
-            Disconnect,
-            Reopen,
-            Explain,
-        ],
+        commands: OF_ANY_FILE,
         help: "Read FILE as the configuration of another server, as for convert --from (default: by the name of FILE, else as \
                one of this program)",
     },
