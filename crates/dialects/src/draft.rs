@@ -13,6 +13,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
+use crate::scripts::ALLOWED;
 use crate::tree::Place;
 use crate::words;
 
@@ -408,8 +409,7 @@ impl Draft {
     pub fn allow_scripts_as_before(&mut self, comment: &'static str) {
         let mut routes = self.hosts.iter().flat_map(|host| &host.routes);
         if routes.any(|route| route.get("cgi") == Some(&true.into())) {
-            self.scripts.preset("background_jobs", true, comment);
-            self.scripts.preset("new_privileges", true, comment);
+            ALLOWED.into_iter().for_each(|key| self.scripts.preset(key, true, comment));
         }
     }
 

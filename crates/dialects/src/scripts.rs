@@ -20,11 +20,13 @@ impl Account {
     }
 }
 
+/// What these servers, Apache and lighttpd let their scripts do: keys of `[scripts]`.
+pub const ALLOWED: [&str; 2] = ["background_jobs", "new_privileges"];
+
 /// Sets in `[scripts]` what the other server allows.
 pub fn allow_as_before(scripts: &mut Keys, account: Account) {
     if account == Account::Root {
         scripts.set(None, "user", "root");
     }
-    scripts.set(None, "background_jobs", true);
-    scripts.set(None, "new_privileges", true);
+    ALLOWED.into_iter().for_each(|key| scripts.set(None, key, true));
 }
