@@ -8,7 +8,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, SupportedProtocolVersion};
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 use site::model::Site;
 use site::tls::{EarlyData, Encryption, UnknownName, Versions};
 
@@ -110,23 +110,84 @@ fn validity(certificate: &Certificate) -> Validity {
     }
 }
 
-/// The settings of an authority that examines a challenge.
-fn for_challenges(
-    provider: &Arc<CryptoProvider>,
-    versions: &[&'static SupportedProtocolVersion],
-    resolver: &Arc<Resolver>,
-) -> Result<ServerConfig, String> {
-    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
-    let builder = builder.map_err(unfit)?.with_no_client_auth();
-    let mut config = builder.with_cert_resolver(resolver.clone());
-    config.alpn_protocols = vec![ACME.to_vec()];
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    Ok(config)
+/// What all settings of a process have in common.
+struct Common<'a> {
+    site: &'a Site,
+    provider: Arc<CryptoProvider>,
+    resolver: Arc<Resolver>,
+    tickets: Option<&'a Arc<TicketKeys>>,
+    /// In order of preference.
+    protocols: Vec<Vec<u8>>,
 }
 
-fn unfit(error: rustls::Error) -> String {
-    format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {error}")
+impl Common<'_> {
+    fn builder(&self) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, String> {
+        let versions = match self.site.tls.versions {
+            Versions::Tls12 => &[&TLS12][..],
+            Versions::Tls13 => &[&TLS13],
+            Versions::Both => &[&TLS13, &TLS12],
+        };
+        let builder = ServerConfig::builder_with_provider(self.provider.clone());
+        builder
+            .with_protocol_versions(versions)
+            .map_err(|error| format!("\"versions\" and \"ciphers\" in [tls] do not fit together: {error}"))
+    }
+
+    /// The settings of the hosts with one rule for the certificates of clients.
+    fn settings(&self, rules: &ClientRules) -> Result<ServerConfig, String> {
+        let builder = self.builder()?.with_client_cert_verifier(verifier(rules, &self.provider)?);
+        let mut config = builder.with_cert_resolver(self.resolver.clone());
+        config.enable_secret_extraction = self.site.tls.files == Encryption::Kernel;
+        config.ignore_client_order = !self.site.tls.ciphers.is_empty();
+        config.alpn_protocols = self.protocols.clone();
+        // Tickets hold the sessions, so that all workers know them.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match (self.tickets, self.site.tls.early_data) {
+            (None, _) => config.send_tls13_tickets = 0,
+            (Some(tickets), EarlyData::Rejected) => config.ticketer = tickets.ticketer(&fingerprint(rules)),
+            // A ticket could be used twice; a session that is stored here is used once (RFC 8446 §8.1).
+            (Some(_), EarlyData::Accepted) => {
+                config.session_storage = Sessions::new(SESSIONS);
+                config.max_early_data_size = EARLY_DATA;
+                // Otherwise nothing could be sent to a client that waits for the response to its early data.
+                config.send_half_rtt_data = true;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The settings of an authority that examines a challenge.
+    fn for_challenges(&self) -> Result<ServerConfig, String> {
+        let builder = self.builder()?.with_no_client_auth();
+        let mut config = builder.with_cert_resolver(self.resolver.clone());
+        config.alpn_protocols = vec![ACME.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+}
+
+/// The certificates with their keys. Errors: a key is not that of its certificate.
+fn certified(material: &Material, keys: SigningKeys) -> Result<Vec<Arc<CertifiedKey>>, String> {
+    let pairs = material.certificates().iter().zip(keys);
+    let certified = pairs.map(|(certificate, key)| {
+        let fits = certificate.check_key(&*key);
+        fits.map_err(|why| format!("{} {why}", certificate.source.display()))?;
+        Ok(Arc::new(CertifiedKey::new(certificate.chain.clone(), key)))
+    });
+    certified.collect()
+}
+
+impl Selection {
+    fn of(site: &Site) -> Selection {
+        // Hosts are told apart by their files, even if these have the same content.
+        let clients = |host: usize| &site.hosts.at(host).tls.clients;
+        let are_equal = (1..site.hosts.iter().count()).all(|host| clients(host) == clients(0));
+        match site.tls.unknown_name {
+            UnknownName::Default if are_equal => Selection::One,
+            UnknownName::Default | UnknownName::Reject => Selection::ByName,
+        }
+    }
 }
 
 impl TlsSetup {
@@ -173,78 +234,36 @@ impl ServerTls {
         tickets: Option<Arc<TicketKeys>>,
         challenges: Option<Arc<dyn Challenges>>,
     ) -> Result<ServerTls, String> {
-        let mut certified = Vec::new();
-        for (certificate, key) in material.certificates().iter().zip(keys) {
-            let fits = certificate.check_key(&*key);
-            fits.map_err(|why| format!("{} {why}", certificate.source.display()))?;
-            certified.push(Arc::new(CertifiedKey::new(certificate.chain.clone(), key)));
-        }
+        let certified = certified(material, keys)?;
         let (unknown, has_challenges) = (site.tls.unknown_name, challenges.is_some());
-        let resolver = Resolver::new(site.hosts.names().clone(), material, &certified, unknown, challenges);
-        let resolver = Arc::new(resolver);
-        let provider = chosen_provider(&site.tls)?;
-        let versions = match site.tls.versions {
-            Versions::Tls12 => &[&TLS12][..],
-            Versions::Tls13 => &[&TLS13],
-            Versions::Both => &[&TLS13, &TLS12],
-        };
-        // In order of preference.
+        let names = site.hosts.names().clone();
+        let resolver = Arc::new(Resolver::new(names, material, &certified, unknown, challenges));
         let offered = [(HTTP2, site.http2.enabled), (HTTP1, true), (HTTP10, true), (ACME, has_challenges)];
         let offered = offered.iter().filter(|(_, is_offered)| *is_offered);
-        let protocols: Vec<Vec<u8>> = offered.map(|(name, _)| name.to_vec()).collect();
-        let mut configs = Vec::new();
-        for rules in material.client_rules() {
-            let builder = ServerConfig::builder_with_provider(provider.clone())
-                .with_protocol_versions(versions)
-                .map_err(unfit)?;
-            let builder = builder.with_client_cert_verifier(verifier(rules, &provider)?);
-            let mut config = builder.with_cert_resolver(resolver.clone());
-            config.enable_secret_extraction = site.tls.files == Encryption::Kernel;
-            config.ignore_client_order = !site.tls.ciphers.is_empty();
-            config.alpn_protocols = protocols.clone();
-            // Tickets hold the sessions, so that all workers know them.
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-            match (&tickets, site.tls.early_data) {
-                (None, _) => config.send_tls13_tickets = 0,
-                (Some(tickets), EarlyData::Rejected) => {
-                    config.ticketer = tickets.ticketer(&fingerprint(rules))
-                }
-                // A ticket could be used twice; a session that is stored here is used once (RFC 8446 §8.1).
-                (Some(_), EarlyData::Accepted) => {
-                    config.session_storage = Sessions::new(SESSIONS);
-                    config.max_early_data_size = EARLY_DATA;
-                    // Otherwise nothing could be sent to a client that waits for the response to its early data.
-                    config.send_half_rtt_data = true;
-                }
-            }
-            configs.push(Arc::new(config));
-        }
+        let common = Common {
+            site,
+            provider: chosen_provider(&site.tls)?,
+            resolver: resolver.clone(),
+            tickets: tickets.as_ref(),
+            protocols: offered.map(|(name, _)| name.to_vec()).collect(),
+        };
+        let configs = material.client_rules().iter().map(|rules| common.settings(rules).map(Arc::new));
+        let configs = configs.collect::<Result<_, _>>()?;
         let verifies = |rules: &ClientRules| rules.demand != Demand::Nothing;
-        let challenge = match has_challenges && material.client_rules().iter().any(verifies) {
-            true => Some(Arc::new(for_challenges(&provider, versions, &resolver)?)),
-            false => None,
-        };
-        // Hosts are told apart by their files, even if these have the same content.
-        let clients = |host: usize| &site.hosts.at(host).tls.clients;
-        let are_equal = (1..site.hosts.iter().count()).all(|host| clients(host) == clients(0));
-        let selection = match unknown {
-            UnknownName::Default if are_equal && challenge.is_none() => Selection::One,
-            UnknownName::Default | UnknownName::Reject => Selection::ByName,
-        };
-        let (of_hosts, kernel) = (material.rules_of_hosts().to_vec(), KernelCiphers::default());
-        let validities = material.certificates().iter().map(validity).collect();
-        let warning = None;
+        let has_own = has_challenges && material.client_rules().iter().any(verifies);
+        let challenge = has_own.then(|| common.for_challenges().map(Arc::new)).transpose()?;
+        let selection = if challenge.is_some() { Selection::ByName } else { Selection::of(site) };
         Ok(ServerTls {
             configs,
-            of_hosts,
+            of_hosts: material.rules_of_hosts().to_vec(),
             challenge,
             resolver,
             tickets,
-            kernel,
-            warning,
+            kernel: KernelCiphers::default(),
+            warning: None,
             left_out: Vec::new(),
             selection,
-            validities,
+            validities: material.certificates().iter().map(validity).collect(),
         })
     }
 
