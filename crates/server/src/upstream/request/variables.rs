@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use script::environment::{
     Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
 };
-use site::model::Script;
+use site::model::{Host, Script};
 use site::proxies::Via;
 use site::upstream::Upstream;
 use site::walk;
@@ -44,31 +44,9 @@ impl Handler {
             // The port that the client knows is the proxy's, or is not known.
             _ => port.unwrap_or(head.scheme.default_port()),
         };
-        let of_host = self.folder.as_deref();
-        // PHP with cgi.fix_pathinfo=0 runs this file in place of the script.
-        let is_program = matches!(self.kind, HandlerKind::Script(_))
-            && self.script(services).is_some_and(|own| own.interpreter.is_none());
-        let translated = match is_program {
-            true => walk::path_translated(host, of_host, self.path_info()).unwrap_or_default(),
-            false => PathBuf::new(),
-        };
         let script_name = self.name();
-        let (file, root) = match &self.kind {
-            HandlerKind::Script(step) => {
-                // No script is found without its folder.
-                let file = step.file(of_host).unwrap_or_default();
-                let root = step.root(of_host).unwrap_or(Path::new("/"));
-                (file, walk::document_root(host, of_host, root))
-            }
-            HandlerKind::Application { name, .. } => {
-                let root = walk::document_root(host, of_host, Path::new("/"));
-                (root.join(path_text::to_path(name.trim_start_matches('/'))), root)
-            }
-            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => {
-                let root = walk::document_root(host, of_host, Path::new("/"));
-                (root.to_owned(), root)
-            }
-        };
+        let (file, root) = self.file_and_root(host);
+        let translated = self.translated(services, host);
         let export = match services.site.tls.export_client_certificate {
             true => Export::Certificate,
             false => Export::Facts,
@@ -109,6 +87,35 @@ impl Handler {
             },
         };
         environment(&request, additions, Limits::default())
+    }
+
+    /// SCRIPT_FILENAME and DOCUMENT_ROOT.
+    fn file_and_root<'s>(&'s self, host: &'s Host) -> (PathBuf, &'s Path) {
+        let of_host = self.folder.as_deref();
+        let of_step = match &self.kind {
+            HandlerKind::Script(step) => step.root(of_host),
+            _ => None,
+        };
+        let root = walk::document_root(host, of_host, of_step.unwrap_or(Path::new("/")));
+        let file = match &self.kind {
+            // No script is found without its folder.
+            HandlerKind::Script(step) => step.file(of_host).unwrap_or_default(),
+            HandlerKind::Application { name, .. } => {
+                root.join(path_text::to_path(name.trim_start_matches('/')))
+            }
+            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => root.to_owned(),
+        };
+        (file, root)
+    }
+
+    /// PATH_TRANSLATED. Empty: there is none, or an interpreter is started, as PHP, which with cgi.fix_pathinfo=0 would
+    /// run this file in place of the script.
+    fn translated(&self, services: &Services, host: &Host) -> PathBuf {
+        let is_program = matches!(self.kind, HandlerKind::Script(_))
+            && self.script(services).is_some_and(|own| own.interpreter.is_none());
+        let translated =
+            is_program.then(|| walk::path_translated(host, self.folder.as_deref(), self.path_info()));
+        translated.flatten().unwrap_or_default()
     }
 }
 
