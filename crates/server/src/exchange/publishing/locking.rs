@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dav::fields::{Depth, coded_url, timeout};
-use dav::locks::{Extent, Holder, Lock, MAX_OWNER, Touch};
+use dav::locks::{Extent, Holder, Lock, MAX_OWNER, Scope, Touch};
 use dav::multistatus;
 use dav::request::LockInfo;
 use rustix::fs::OFlags;
@@ -12,7 +12,7 @@ use taipan_http::status::Status;
 use super::properties::rejected;
 use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Below, Found, Guard, Store, lock_token};
+use crate::publishing::store::{Below, Found, Guard, Store, Terms, lock_token};
 use crate::publishing::tree::Kind;
 use crate::publishing::usage::{Reservation, cost};
 use crate::request::Request;
@@ -30,24 +30,67 @@ enum Attempt {
     ExcludedBeneath(Vec<String>),
 }
 
+/// The lock that a client asks for.
+struct NewLock {
+    below: Below,
+    extent: Extent,
+    scope: Scope,
+    owner: String,
+    /// Seconds since 1970.
+    expires: i64,
+}
+
+impl NewLock {
+    /// Adds it to the locks, and makes an empty file if nothing is at its path.
+    fn add(
+        self,
+        store: &Store,
+        guard: &Guard,
+        terms: &Terms,
+        now: i64,
+        reservation: &mut Reservation,
+    ) -> Result<Attempt, Failure> {
+        let NewLock { below, extent, scope, owner, expires } = self;
+        let mut locks = guard.locks(now)?;
+        if let Some(lock) = locks.conflict(below.as_str(), scope) {
+            return Ok(Attempt::Excluded(lock.clone()));
+        }
+        if extent == Extent::Tree {
+            let members: BTreeSet<&String> =
+                locks.conflicts_beneath(below.as_str(), scope).map(|lock| &lock.path).collect();
+            if !members.is_empty() {
+                return Ok(Attempt::ExcludedBeneath(members.into_iter().cloned().collect()));
+            }
+        }
+        let (path, user) = (below.as_str().to_owned(), terms.holder.user.clone());
+        let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
+        if !locks.have_space_for(&lock) {
+            return Err(Failure::TooMany);
+        }
+        let found = store.find(&below)?;
+        if found.is_none() {
+            guard.check(store, terms, &below, Touch::Name)?;
+            make_empty_file(store, &below, reservation)?;
+            guard.discard_properties(store, &below)?;
+        }
+        locks.add(lock.clone());
+        guard.write_locks(&locks)?;
+        Ok(Attempt::Locked(lock, found))
+    }
+}
+
 impl<'a> Exchange<'a> {
     pub(super) async fn lock(
         &mut self,
         request: Request<'_>,
         target: &Target<'a>,
     ) -> Result<Response, Problem> {
-        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
-        let extent = match depth.transpose()? {
-            Some(Depth::Zero) => Extent::Resource,
-            None | Some(Depth::Infinity) => Extent::Tree,
-            Some(Depth::One) => return Err(Status::BAD_REQUEST.into()),
-        };
+        let extent = self.extent()?;
         let most = target.route.publishing.lock.as_secs();
         let expires = self.now.saturating_add_unsigned(timeout(self.head.value("timeout"), most));
         let body = self.small_body().await?;
         let present = self.present(target).await?;
         let terms = self.terms(request, target, &present)?;
-        let below = target.below.clone();
         if body.is_empty() {
             let lock = self.renew_lock(target, terms.holder, expires).await?;
             return Ok(self.locked(target, &lock, Status::OK, present.found));
@@ -56,10 +99,8 @@ impl<'a> Exchange<'a> {
         if owner.len() > MAX_OWNER {
             return Err(Status::CONTENT_TOO_LARGE.into());
         }
-        if present.found.is_none() && target.path.is_folder() {
-            return Err(Status::CONFLICT.into());
-        }
         match present.found {
+            None if target.path.is_folder() => return Err(Status::CONFLICT.into()),
             // RFC 4918 §7.3: a lock on nothing makes an empty file.
             None => self.may_do(request, &target.path, Use::Write, Kind::File).await?,
             // A client does not lock others out of what it may not change.
@@ -68,35 +109,9 @@ impl<'a> Exchange<'a> {
             }
             Some(_) => {}
         }
-        let (user, now) = (terms.holder.user.clone(), self.now);
-        let mut reservation = self.reserve(target, 0).await?;
-        let add = move |store: &Store, guard: &Guard| {
-            let mut locks = guard.locks(now)?;
-            if let Some(lock) = locks.conflict(below.as_str(), scope) {
-                return Ok(Attempt::Excluded(lock.clone()));
-            }
-            if extent == Extent::Tree {
-                let members: BTreeSet<&String> =
-                    locks.conflicts_beneath(below.as_str(), scope).map(|lock| &lock.path).collect();
-                if !members.is_empty() {
-                    return Ok(Attempt::ExcludedBeneath(members.into_iter().cloned().collect()));
-                }
-            }
-            let path = below.as_str().to_owned();
-            let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
-            if !locks.have_space_for(&lock) {
-                return Err(Failure::TooMany);
-            }
-            let found = store.find(&below)?;
-            if found.is_none() {
-                guard.check(store, &terms, &below, Touch::Name)?;
-                make_empty_file(store, &below, &mut reservation)?;
-                guard.discard_properties(store, &below)?;
-            }
-            locks.add(lock.clone());
-            guard.write_locks(&locks)?;
-            Ok(Attempt::Locked(lock, found))
-        };
+        let new = NewLock { below: target.below.clone(), extent, scope, owner, expires };
+        let (now, mut reservation) = (self.now, self.reserve(target, 0).await?);
+        let add = move |store: &Store, guard: &Guard| new.add(store, guard, &terms, now, &mut reservation);
         match self.changing(&target.store, add).await? {
             Attempt::Excluded(lock) => {
                 let body =
@@ -107,13 +122,21 @@ impl<'a> Exchange<'a> {
                 let body = excluded_beneath(target, &members, present.found);
                 Ok(self.xml(target.route, Status::MULTI_STATUS, &body))
             }
-            Attempt::Locked(lock, found) => {
-                let status = if found.is_some() { Status::OK } else { Status::CREATED };
-                if found.is_none() {
-                    self.announce_change().await;
-                }
-                Ok(self.locked(target, &lock, status, found))
+            Attempt::Locked(lock, None) => {
+                self.announce_change().await;
+                Ok(self.locked(target, &lock, Status::CREATED, None))
             }
+            Attempt::Locked(lock, found) => Ok(self.locked(target, &lock, Status::OK, found)),
+        }
+    }
+
+    /// What the field `Depth` says. Errors: 400.
+    fn extent(&self) -> Result<Extent, Problem> {
+        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
+        match depth.transpose()? {
+            Some(Depth::Zero) => Ok(Extent::Resource),
+            None | Some(Depth::Infinity) => Ok(Extent::Tree),
+            Some(Depth::One) => Err(Status::BAD_REQUEST.into()),
         }
     }
 
