@@ -53,6 +53,8 @@ pub(super) struct Change {
 /// The resources of a change that is being prepared.
 pub(super) struct Preparation {
     pub(super) site: Site,
+    pub(super) workers: usize,
+    pub(super) accounts: Accounts,
     pub(super) tls: Tls,
     /// The folder of `taipan DIR`, opened with the rights of this process.
     pub(super) folder: Option<Root>,
@@ -82,7 +84,7 @@ impl Cause {
 impl Preparation {
     /// Drops descriptors and secrets in a forked child.
     pub(super) fn release(&mut self) {
-        let Preparation { site: _, tls, folder, sockets, sinks, cause } = self;
+        let Preparation { site: _, workers: _, accounts: _, tls, folder, sockets, sinks, cause } = self;
         *tls = Tls::default();
         *folder = None;
         *sockets = Sockets::default();
@@ -159,9 +161,9 @@ impl Master {
         if self.site.is_none() {
             sockets.set_options(&site);
         }
-        let mut preparation = Preparation { site, tls, folder, sockets, sinks, cause };
-        let started = self.start_generation(&mut preparation, workers, &accounts);
-        let Preparation { site, tls, sockets, cause, .. } = preparation;
+        let mut preparation = Preparation { site, workers, accounts, tls, folder, sockets, sinks, cause };
+        let started = self.start_generation(&mut preparation);
+        let Preparation { site, accounts, tls, sockets, cause, .. } = preparation;
         match started {
             Ok(Started::Child(setup)) => std::process::exit(generation::run(site, *setup).into()),
             Ok(Started::Parent { generation, loggers, errors, handoff }) => {

@@ -22,7 +22,7 @@ use crate::generation::GenerationSetup;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::Channel;
-use crate::process::privilege::{self, Accounts};
+use crate::process::privilege;
 use crate::process::supervisor::KillTimer;
 use crate::spawner::{self, cgroup};
 use crate::sys::{self, Fork};
@@ -79,24 +79,20 @@ impl NotStarted {
 }
 
 impl Master {
-    pub(super) fn start_generation(
-        &mut self,
-        preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
-    ) -> Result<Started, NotStarted> {
+    pub(super) fn start_generation(&mut self, preparation: &mut Preparation) -> Result<Started, NotStarted> {
+        let workers = preparation.workers;
         let place = place_of_cgroups(&preparation.site);
-        let loggers = self.start_loggers(preparation, accounts.own.as_ref())?;
+        let loggers = self.start_loggers(preparation)?;
         // First, so that pools do not inherit the channels that follow.
-        let pools = self.start_pools(preparation, accounts, &loggers)?;
-        let (spawner, spawners, complaint) = self.start_spawner(preparation, workers, accounts, place)?;
+        let pools = self.start_pools(preparation, &loggers)?;
+        let (spawner, spawners, complaint) = self.start_spawner(preparation, place)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
             self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
         }
         let pools = self.join_pools(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
-        let (tls, signer) = self.prepare_tls(preparation, workers, accounts).map_err(NotStarted::ByTls)?;
+        let (tls, signer) = self.prepare_tls(preparation).map_err(NotStarted::ByTls)?;
         let zones = Zones::of(&preparation.site);
         let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
         let counters = self.counters.create(workers, zones)?;
@@ -149,7 +145,7 @@ impl Master {
                     folder,
                     workers: worker_sockets(&preparation.site, listeners, spawners, pools),
                     sinks,
-                    identity: accounts.own.clone(),
+                    identity: preparation.accounts.own.clone(),
                     master: theirs,
                     predecessor,
                     warnings: complaint.into_iter().chain(withheld).chain(warnings).collect(),
@@ -166,11 +162,9 @@ impl Master {
     fn start_spawner(
         &mut self,
         preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
         place: Result<Option<PathBuf>, String>,
     ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
-        let site = &preparation.site;
+        let &mut Preparation { ref site, ref accounts, workers, .. } = preparation;
         if !site.has_scripts() {
             return Ok((None, Vec::new(), None));
         }

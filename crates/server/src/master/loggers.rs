@@ -83,12 +83,8 @@ impl LoggerPlan {
 
 impl Master {
     /// Starts the loggers of the site that is being prepared, as far as they do not run. Errors: of `fork`.
-    pub(super) fn start_loggers(
-        &mut self,
-        preparation: &mut Preparation,
-        identity: Option<&Identity>,
-    ) -> io::Result<Vec<LoggerPlan>> {
-        let plans = LoggerPlan::of(&preparation.site, identity);
+    pub(super) fn start_loggers(&mut self, preparation: &mut Preparation) -> io::Result<Vec<LoggerPlan>> {
+        let plans = LoggerPlan::of(&preparation.site, preparation.accounts.own.as_ref());
         for plan in &plans {
             if !self.loggers.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
                 self.start_logger(plan, &plans, Some(preparation))?;

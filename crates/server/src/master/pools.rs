@@ -34,13 +34,12 @@ impl Master {
     pub(super) fn start_pools(
         &mut self,
         preparation: &mut Preparation,
-        accounts: &Accounts,
         loggers: &[LoggerPlan],
     ) -> io::Result<Vec<Pid>> {
         let services: Vec<Service> = services(&preparation.site).collect();
         let mut pools = Vec::new();
         for (index, service) in services.into_iter().enumerate() {
-            let circumstances = circumstances(&preparation.site, &service, accounts);
+            let circumstances = circumstances(&preparation.site, &service, &preparation.accounts);
             pools.push(match self.pool_of(&service, &circumstances) {
                 Some(pool) => pool.pid,
                 None => {

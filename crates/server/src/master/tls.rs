@@ -13,7 +13,6 @@ use super::change::{Cause, Preparation};
 use crate::acme::AcmeFiles;
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
-use crate::process::privilege::Accounts;
 use crate::signer::SignerProcess;
 use crate::tls::material::Keys;
 use crate::tls::{ClientReading, KeySource, Material, TicketSecrets, TlsSetup};
@@ -88,14 +87,12 @@ impl Master {
     pub(super) fn prepare_tls(
         &mut self,
         preparation: &mut Preparation,
-        workers: usize,
-        accounts: &Accounts,
     ) -> Result<(Option<TlsSetup>, Option<SignerProcess>), Vec<String>> {
         let Some(material) = preparation.tls.material.clone() else { return Ok((None, None)) };
         let (keys, signer) = match preparation.site.tls.private_keys {
             PrivateKeys::InGeneration => (KeySource::Files, None),
             PrivateKeys::InSigner => {
-                let identity = accounts.own.clone();
+                let (identity, workers) = (preparation.accounts.own.clone(), preparation.workers);
                 let site = preparation.site.clone();
                 let release = || self.release_in_child(Some(preparation));
                 let (signer, keys) = SignerProcess::start(site, &material, identity, workers, release)?;
