@@ -11,9 +11,8 @@ use site::model::Site;
 
 use super::announce;
 use super::files::{self, FileRound};
-use super::generations::Started;
+use super::generations::{NewGeneration, Started};
 use super::lifecycle::{Event, State};
-use super::loggers::LoggerPlan;
 use super::process::{ChannelState, Generation, Retirement};
 use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
@@ -39,12 +38,7 @@ pub(super) struct Change {
     /// The files of users and groups.
     pub(super) users: FileStamps,
     pub(super) sockets: Sockets,
-    pub(super) generation: Pid,
-    /// They write its logs.
-    pub(super) loggers: Vec<LoggerPlan>,
-    pub(super) errors: Option<OpenSink>,
-    /// The predecessor sends its connections through this channel.
-    pub(super) handoff: Option<OwnedFd>,
+    pub(super) new: NewGeneration,
     /// Runs out if the generation does not serve.
     pub(super) kill: KillTimer,
     pub(super) cause: Cause,
@@ -166,22 +160,10 @@ impl Master {
         let Preparation { site, accounts, tls, sockets, cause, .. } = preparation;
         match started {
             Ok(Started::Child(setup)) => std::process::exit(generation::run(site, *setup).into()),
-            Ok(Started::Parent { generation, loggers, errors, handoff }) => {
+            Ok(Started::Parent(new)) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
                 let users = files::stamps_of_users(&site);
-                self.change = Some(Change {
-                    site,
-                    accounts,
-                    tls,
-                    users,
-                    sockets,
-                    generation,
-                    loggers,
-                    errors,
-                    handoff,
-                    kill,
-                    cause,
-                });
+                self.change = Some(Change { site, accounts, tls, users, sockets, new, kill, cause });
                 Ok(())
             }
             Err(why) => {
@@ -247,19 +229,8 @@ impl Master {
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
         let Some(change) = self.change.take() else { return Ok(()) };
-        let Change {
-            site,
-            accounts,
-            tls,
-            users,
-            sockets,
-            generation,
-            loggers,
-            errors,
-            handoff,
-            mut cause,
-            ..
-        } = change;
+        let Change { site, accounts, tls, users, sockets, new, mut cause, .. } = change;
+        let NewGeneration { pid: generation, loggers, errors, handoff } = new;
         if let Some(errors) = errors {
             log::write_to(errors, site.log.level);
         }
@@ -435,7 +406,7 @@ impl Master {
     pub(super) fn drop_change(&mut self, why: &str) {
         let Some(change) = self.change.take() else { return };
         let now = Instant::now();
-        for generation in self.generations.iter_mut().filter(|g| g.pid == change.generation) {
+        for generation in self.generations.iter_mut().filter(|g| g.pid == change.new.pid) {
             _ = generation.channel.send(&MasterCommand::Stop);
             generation.on_event(Event::Stopped(now + GRACE), now);
         }

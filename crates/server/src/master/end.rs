@@ -239,7 +239,7 @@ impl Master {
         match state.on_exit() {
             Ended::AsExpected => {}
             Ended::BeforeServing => {
-                let change = self.change.take_if(|change| change.generation == pid)?;
+                let change = self.change.take_if(|change| change.new.pid == pid)?;
                 let lines = match failure.is_empty() {
                     true => vec![format!("the serving process has ended before it served: {end}")],
                     false => failure,
@@ -378,7 +378,7 @@ impl Master {
                     && change.kill.expires(now)
                 {
                     // `reap` then reports the failure.
-                    _ = kill(change.generation, Signal::SIGKILL);
+                    _ = kill(change.new.pid, Signal::SIGKILL);
                 }
             }
             Timer::UpgradeTimeout => self.abandon_upgrade("the new program does not serve in time"),

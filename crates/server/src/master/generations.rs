@@ -11,10 +11,9 @@ use site::zones::{Zone, Zones};
 
 use super::change::Preparation;
 use super::counters::Counters;
-use super::lifecycle::State;
 use super::loggers::LoggerPlan;
 use super::notify::Notify;
-use super::process::{ChannelState, Generation, Retirement, SpawnerProcess};
+use super::process::{Generation, SpawnerProcess};
 use super::sockets::Sockets;
 use super::tls::Tls;
 use super::{Master, START_TIMEOUT};
@@ -31,13 +30,18 @@ use crate::worker::WorkerSockets;
 /// A generation that is starting, in each of the two processes.
 pub(super) enum Started {
     Child(Box<GenerationSetup>),
-    Parent {
-        generation: Pid,
-        loggers: Vec<LoggerPlan>,
-        /// The error log, for the master.
-        errors: Option<OpenSink>,
-        handoff: Option<OwnedFd>,
-    },
+    Parent(NewGeneration),
+}
+
+/// What the master has of a generation until it serves, beside the process.
+pub(super) struct NewGeneration {
+    pub(super) pid: Pid,
+    /// They write its logs.
+    pub(super) loggers: Vec<LoggerPlan>,
+    /// The error log, for the master.
+    pub(super) errors: Option<OpenSink>,
+    /// The predecessor sends its connections through this channel.
+    pub(super) handoff: Option<OwnedFd>,
 }
 
 /// Why a generation has not been started.
@@ -110,25 +114,13 @@ impl Master {
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
-                let state = State::Starting;
                 self.helpers.retain(|(other, _)| Some(*other) != spawner.map(|spawner| spawner.pid));
                 self.counters.begin(pid, counters);
-                self.generations.push(Generation {
-                    pid,
-                    channel: ours,
-                    channel_state: ChannelState::Open,
-                    sinks: names,
-                    state,
-                    spawner,
-                    signer,
-                    failure: Vec::new(),
-                    waiting: Vec::new(),
-                    retirement: Retirement::NotBegun,
-                });
+                self.generations.push(Generation::starting(pid, ours, names, spawner, signer));
                 let errors = sinks.into_iter().next();
                 // One of its own: lines of two processes in one pipe could mix.
                 let errors = errors.and_then(|errors| self.open_log(errors.sink(), &loggers).ok());
-                Ok(Started::Parent { generation: pid, loggers, errors, handoff })
+                Ok(Started::Parent(NewGeneration { pid, loggers, errors, handoff }))
             }
             Fork::Child => {
                 drop((ours, handoff, signer));

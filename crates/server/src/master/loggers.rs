@@ -176,7 +176,7 @@ impl Master {
 
     /// Leaves the loggers that no configuration needs. Each ends when its writers have ended.
     pub(super) fn release_loggers(&mut self) {
-        let next = self.change.as_ref().map_or(&[][..], |change| &change.loggers);
+        let next = self.change.as_ref().map_or(&[][..], |change| &change.new.loggers);
         for logger in &mut self.loggers {
             if !self.loggers_in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
                 logger.channel = None;
@@ -186,7 +186,7 @@ impl Master {
 
     /// Whether a running logger writes there.
     pub(super) fn has_logger(&self, sink: &Sink) -> bool {
-        let next = self.change.iter().flat_map(|change| &change.loggers);
+        let next = self.change.iter().flat_map(|change| &change.new.loggers);
         self.loggers_in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
     }
 
@@ -220,7 +220,7 @@ impl Master {
     pub(super) fn replace_loggers(&mut self) {
         self.restart_loggers = None;
         let mut plans = self.loggers_in_use.clone();
-        plans.extend(self.change.iter().flat_map(|change| change.loggers.clone()));
+        plans.extend(self.change.iter().flat_map(|change| change.new.loggers.clone()));
         for plan in std::mem::take(&mut self.lost_loggers) {
             if !plans.contains(&plan) {
                 continue;

@@ -509,7 +509,7 @@ impl Master {
                 Ok(Received::Message(GenerationEvent::Ready)) => {
                     let action = generation.on_event(lifecycle::Event::Ready, Instant::now());
                     if action == Action::TakeOver
-                        && self.change.as_ref().is_some_and(|change| change.generation == pid)
+                        && self.change.as_ref().is_some_and(|change| change.new.pid == pid)
                         && let Err(lines) = self.complete_change()
                     {
                         return Some(could_not_start(&lines));
@@ -584,7 +584,7 @@ impl Master {
         if self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error))
             && let Some(change) = &mut self.change
         {
-            change.errors = OpenSink::open(&change.site.log.error).ok();
+            change.new.errors = OpenSink::open(&change.site.log.error).ok();
         }
         problems
     }

@@ -134,6 +134,27 @@ pub(super) enum Retirement {
 }
 
 impl Generation {
+    pub(super) fn starting(
+        pid: Pid,
+        channel: Channel,
+        sinks: Vec<Sink>,
+        spawner: Option<SpawnerProcess>,
+        signer: Option<SignerProcess>,
+    ) -> Generation {
+        Generation {
+            pid,
+            channel,
+            channel_state: ChannelState::Open,
+            sinks,
+            state: State::Starting,
+            spawner,
+            signer,
+            failure: Vec::new(),
+            waiting: Vec::new(),
+            retirement: Retirement::NotBegun,
+        }
+    }
+
     pub(super) fn on_event(&mut self, event: Event, now: Instant) -> Action {
         let (state, action) = self.state.next(event, now);
         self.state = state;
