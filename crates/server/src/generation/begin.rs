@@ -16,7 +16,7 @@ use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log;
 use crate::process::ipc::GenerationEvent;
-use crate::process::privilege;
+use crate::process::privilege::{self, Identity};
 use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
 use crate::stats::ProcessFiles;
 use crate::tls::{ClientReading, ServerTls};
@@ -47,15 +47,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
     let (clients, without_upstreams) = ClientReading::read(&site).into_settings(unusable)?;
     let process = ProcessFiles::open();
-    if let Some(folder) = site.chroot.clone() {
-        privilege::chroot(&folder).map_err(line)?;
-        site.enter(&folder);
-    }
-    identity.map_or(Ok(()), |identity| identity.assume()).map_err(line)?;
-    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute
-    // to fs.suid_dumpable when the user changes.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| line(format!("cannot forbid tracing: {e}")))?;
+    give_up_privileges(&mut site, identity).map_err(line)?;
     folders::read_accounts(&site);
     let roots = OpenRoots::with(&site, folder);
     let without_roots: Vec<String> = roots.problems().into_iter().map(|(_, why)| why).collect();
@@ -91,12 +83,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     log_left_out(without_roots, "; until a reload, requests for its files get 500");
     log_left_out(without_cache, "; until a reload, responses are stored in memory alone");
     let tls_warning = tls.as_ref().and_then(|tls| tls.warning());
-    let warnings = warnings.iter().map(String::as_str).chain(tls_warning);
-    warnings.for_each(|what| log::warn(format_args!("{what}")));
-    for root in roots.unresponsive() {
-        let root = root.display();
-        log::warn(format_args!("the root {root} does not respond; the next request tries again"));
-    }
+    log_warnings(warnings.iter().map(String::as_str).chain(tls_warning), &roots);
     log_panics();
     sys::keep_heap(KEPT_HEAP);
     connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
@@ -112,6 +99,26 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
     }
     Ok(main)
+}
+
+/// Has the chroot and the account that serves. Errors: the step that failed.
+fn give_up_privileges(site: &mut Site, identity: Option<Identity>) -> Result<(), String> {
+    if let Some(folder) = site.chroot.clone() {
+        privilege::chroot(&folder)?;
+        site.enter(&folder);
+    }
+    identity.map_or(Ok(()), |identity| identity.assume())?;
+    // Scripts may have the same user, and could trace the process or read its memory. The kernel resets the attribute
+    // to fs.suid_dumpable when the user changes.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| format!("cannot forbid tracing: {e}"))
+}
+
+fn log_warnings<'a>(warnings: impl Iterator<Item = &'a str>, roots: &OpenRoots) {
+    warnings.for_each(|what| log::warn(format_args!("{what}")));
+    for root in roots.unresponsive() {
+        let root = root.display();
+        log::warn(format_args!("the root {root} does not respond; the next request tries again"));
+    }
 }
 
 /// Logs what this process goes on without, and what that means.
