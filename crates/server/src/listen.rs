@@ -42,7 +42,7 @@ pub struct Accepted {
     pub protocols: Protocols,
     /// The client, or a proxy whose header is still to be read.
     pub peer: Peer,
-    /// The address that the client connected to, as a proxy tells it. `None`: that of the socket.
+    /// The address that the client connected to, as a proxy reports it. `None`: that of the socket.
     pub destination: Option<SocketAddr>,
 }
 

@@ -10,7 +10,7 @@ use crate::services::Services;
 
 pub struct Recording {
     body: Box<dyn BodyStream>,
-    /// Bytes of the whole body, if the upstream has told them.
+    /// Bytes of the whole body, if the upstream has announced them.
     length: Option<u64>,
     /// `None`: it is stored, or is not going to be.
     recorded: Option<Recorded>,

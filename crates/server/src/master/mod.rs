@@ -192,7 +192,7 @@ struct Master {
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
     release: Option<Instant>,
-    /// `Some`: the program has been told to end.
+    /// `Some`: the program is to end.
     wait: Option<Wait>,
     phase: Phase,
 }

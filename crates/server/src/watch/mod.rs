@@ -36,7 +36,7 @@ pub struct Watch {
     queue: Sender<Event>,
     /// Of the next request that it is shown.
     number: AtomicU64,
-    /// Requests and events that it was not shown, and has not been told of.
+    /// Requests and events that it was not shown, and has not learned of.
     left_out: AtomicU64,
     /// A second in the upper half, and the requests that were shown in it.
     shown: AtomicU64,
@@ -224,7 +224,7 @@ impl Watches {
     }
 }
 
-/// A request that is watched. Its watchers are told when it is dropped before its end.
+/// A request that is watched. Its watchers are notified when it is dropped before its end.
 pub struct Watched {
     asked: Arc<WatchedRequest>,
     answered: Option<Arc<Answered>>,

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{Event, Watch, text};
 
-/// How long it may take until a watcher is told of what was left out.
+/// How long it may take until a watcher learns how much was left out.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs until the watcher closes its end, or this process serves no more.
