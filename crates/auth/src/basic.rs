@@ -39,7 +39,7 @@ pub struct Basic {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub Vec<u8>);
 
-/// Why credentials are none of Basic. The response is 400 or 401; no password was compared.
+/// Why credentials are not valid for Basic. The response is 400 or 401; no password was compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BasicError {
     TooLong,
@@ -51,6 +51,7 @@ pub enum BasicError {
 }
 
 impl<'a> Authorization<'a> {
+    /// Never fails: the value of an unknown form is that of another scheme.
     pub fn parse(value: &'a [u8]) -> Self {
         let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
         let (scheme, rest) = (&value[..end], value[end..].trim_ascii());

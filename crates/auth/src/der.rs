@@ -1,5 +1,6 @@
 //! DER (X.690), as far as public keys need it: elements with a tag and a length.
 
+/// The tags of elements (X.690 §8.1.2).
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
 pub const OBJECT: u8 = 0x06;
@@ -38,6 +39,7 @@ impl<'a> Reader<'a> {
         Some(content)
     }
 
+    /// The content of the next element, if it is a SEQUENCE.
     pub fn sequence(&mut self) -> Option<Self> {
         self.take(SEQUENCE).map(Self)
     }

@@ -52,8 +52,10 @@ struct User {
 }
 
 impl Algorithm {
+    /// The stronger first.
     pub const ALL: [Self; 2] = [Self::Sha256, Self::Md5];
 
+    /// The value of the parameter `algorithm` (RFC 7616 §3.3).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SHA-256",
@@ -79,6 +81,7 @@ impl Algorithm {
 }
 
 impl Ha1 {
+    /// The secret of a new line.
     pub fn new(algorithm: Algorithm, user: &str, realm: &str, password: &[u8]) -> Self {
         Self(algorithm.hash(&[user.as_bytes(), realm.as_bytes(), password]).into())
     }
@@ -176,6 +179,7 @@ impl DigestUsers {
         })
     }
 
+    /// Whether there is such a user in the realm.
     pub fn contains(&self, realm: &str, user: &str) -> bool {
         self.realms.get(realm).is_some_and(|realm| realm.users.contains_key(user))
     }
@@ -267,7 +271,7 @@ mod tests {
               ann:r:zz78807defe7de2157e2b0b6573a855f\na:r:3d78807defe7de2157e2b0b6573a855f:x\n",
         )
         .expect("it is small");
-        let told: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
         let expected = [
             "line 1: a line has the form USER:REALM:HASH",
             "line 2: the hash is neither",
@@ -276,9 +280,9 @@ mod tests {
             "line 6: the hash is neither",
             "line 7: a line has the form USER:REALM:HASH",
         ];
-        assert_eq!(told.len(), expected.len());
-        for (told, expected) in told.iter().zip(expected) {
-            assert!(told.starts_with(expected) && !told.contains("hunter2"), "{told}");
+        assert_eq!(messages.len(), expected.len());
+        for (message, expected) in messages.iter().zip(expected) {
+            assert!(message.starts_with(expected) && !message.contains("hunter2"), "{message}");
         }
         assert_eq!(users.len(), 1);
         assert!(!format!("{users:?}").contains("3d78"));

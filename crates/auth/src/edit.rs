@@ -21,11 +21,12 @@ pub enum Done {
     Absent,
 }
 
+/// Why a file stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditError {
     File(FileError),
     Name(NameError),
-    /// The line with this number is none of such a file. Perhaps it is another file.
+    /// The line with this number, from 1, has another form. Perhaps it is another file.
     Form(usize),
 }
 

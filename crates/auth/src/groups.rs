@@ -10,6 +10,7 @@ const MAX_LINE: usize = 1 << 20;
 /// Memberships of one file: users, counted in each of their groups.
 const MAX_MEMBERS: usize = 200_000;
 
+/// The groups of a file, with their users.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
     members: HashMap<Box<str>, HashSet<Box<str>>>,
@@ -18,6 +19,7 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// Errors: the file is not used at all. A line with a mistake is left out, and listed.
     pub fn parse(file: &[u8]) -> Result<Self, FileError> {
         let mut groups = Self::default();
         for (line, text) in mistake::lines(file)? {
@@ -51,6 +53,7 @@ impl Groups {
         Ok(())
     }
 
+    /// Whether the user is in the group.
     pub fn has(&self, group: &str, user: &str) -> bool {
         self.members.get(group).is_some_and(|members| members.contains(user))
     }
@@ -90,9 +93,9 @@ mod tests {
     #[test]
     fn mistakes_have_lines_and_the_others_count() {
         let groups = Groups::parse(b"\nann bob\n: ann\na: b:c\nok: ann\nx: \xff\n").expect("it is small");
-        let told: Vec<String> = groups.mistakes().listed.iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = groups.mistakes().listed.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            messages,
             [
                 "line 2: a line has the form GROUP: USER USER",
                 "line 3: the name is empty",

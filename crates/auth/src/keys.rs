@@ -30,6 +30,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
+/// Numbers and points are as in their DER, in network byte order.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PublicKey {
     /// Modulus and exponent, without leading zeros.
@@ -67,6 +68,7 @@ pub enum KeysError {
 impl Algorithm {
     pub const ALL: [Self; 3] = [Self::Rs256, Self::Es256, Self::EdDsa];
 
+    /// The value of `alg`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -77,6 +79,7 @@ impl Algorithm {
 }
 
 impl PublicKey {
+    /// The only one that the key is for.
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Self::Rsa { .. } => Algorithm::Rs256,

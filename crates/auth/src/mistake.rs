@@ -30,6 +30,7 @@ pub struct Mistake {
     pub fault: Fault,
 }
 
+/// What is wrong with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     TooLong,
@@ -45,6 +46,7 @@ pub enum Fault {
     Members,
 }
 
+/// Why a name cannot be that of a user, a group or a realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameError {
     Empty,

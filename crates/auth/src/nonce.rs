@@ -19,7 +19,7 @@ const WINDOW: u32 = u128::BITS;
 pub struct Nonce {
     /// When it was made, in seconds.
     pub time: i64,
-    /// Tells nonces of one second apart. The caller may put in it which worker made the nonce.
+    /// Distinguishes nonces of the same second. The caller may put in it which worker made the nonce.
     pub unique: u64,
 }
 

@@ -97,6 +97,7 @@ impl Users {
         (self.decoys.hash_one(name) % self.hashes.len().max(1) as u64) as usize
     }
 
+    /// Whether there is such a user.
     pub fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }

@@ -90,6 +90,7 @@ impl Key {
         Key { text: text.into(), hash: XxHash3_128::oneshot(text) }
     }
 
+    /// The canonical text.
     pub fn text(&self) -> &[u8] {
         &self.text
     }

@@ -1,6 +1,7 @@
-//! What a `User-Agent` says: a browser, a system, or a program that is none. By the first word of a table that it
+//! What a `User-Agent` says: a browser and its system, or another program. By the first word of a table that it
 //! contains.
 
+/// The names under which a report counts a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent {
     /// A bot is named by its own word: see `bot_name`.
@@ -88,6 +89,7 @@ const SYSTEMS: &[(&str, &str)] = &[
 /// Bytes of a text that are looked at.
 const MOST: usize = 512;
 
+/// Never fails: an unknown text is counted as such.
 pub fn classify(text: &[u8]) -> Agent {
     let text = text[..text.len().min(MOST)].to_ascii_lowercase();
     let has = |word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());

@@ -24,6 +24,7 @@ svg{display:block;width:100%}svg rect{fill:var(--bar)}td svg{height:3px;margin-t
 .chart{height:9rem}.axis{display:grid;margin-bottom:.6rem;border-top:1px solid var(--line);color:var(--soft);font-size:.75rem;white-space:nowrap}details summary{color:var(--soft);cursor:pointer}
 ";
 
+/// A page without scripts, and without any other file.
 pub fn render(summary: &Summary) -> String {
     let span = tables::span(summary);
     let mut out = format!(

@@ -11,6 +11,7 @@ const ROWS: usize = 10;
 const TIMES: usize = 31;
 const LABEL: usize = 44;
 
+/// For a terminal.
 pub fn render(summary: &Summary) -> String {
     let mut out = format!("{}\n\n", tables::span(summary));
     for (name, value) in tables::facts(summary) {

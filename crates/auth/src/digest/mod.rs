@@ -77,7 +77,7 @@ pub enum DigestError {
     Malformed,
     /// This parameter is missing.
     Missing(&'static str),
-    /// The value of this parameter is none that the server offered.
+    /// The server has not offered the value of this parameter.
     Unsupported(&'static str),
     NotUtf8,
     /// The credentials are for another realm.

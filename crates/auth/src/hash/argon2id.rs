@@ -14,6 +14,7 @@ const MAX_WORK: u32 = 512 << 10;
 
 const MAX_LANES: u32 = 64;
 
+/// A hash with its salt and its costs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Argon2id {
     memory: u32,
@@ -24,6 +25,7 @@ pub struct Argon2id {
 }
 
 impl Argon2id {
+    /// The cost has a bound, as for `Hash::parse`. Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let malformed = HashError::Malformed(Kind::Argon2id);
         let text = std::str::from_utf8(field).map_err(|_| malformed)?;
@@ -47,10 +49,12 @@ impl Argon2id {
         Ok(Self { memory, passes, lanes, salt, hash })
     }
 
+    /// Bytes that one comparison needs.
     pub fn memory(&self) -> usize {
         self.memory as usize * 1024
     }
 
+    /// Whether the password is the one that was hashed. Takes as long as the cost says.
     pub fn verify(&self, password: &[u8]) -> bool {
         let mut computed = vec![0; self.hash.len()];
         // Without the memory for it, no password is right.

@@ -25,6 +25,7 @@ const BASE_64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
+/// A hash with its salt and its cost.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bcrypt {
     cost: u32,
@@ -33,6 +34,7 @@ pub struct Bcrypt {
 }
 
 impl Bcrypt {
+    /// The cost has a bound, as for `Hash::parse`. Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let malformed = HashError::Malformed(Kind::Bcrypt);
         let (cost, salt, hash) = match field.get(4..) {
@@ -52,6 +54,7 @@ impl Bcrypt {
         Ok(Self { cost, salt, hash })
     }
 
+    /// Whether the password is the one that was hashed. Takes as long as the cost says.
     pub fn verify(&self, password: &[u8]) -> bool {
         same(&self.hash, &hash(self.cost, self.salt, password))
     }

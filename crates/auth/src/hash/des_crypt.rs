@@ -80,6 +80,7 @@ const SELECTIONS: [[u8; 64]; 8] = [
     ],
 ];
 
+/// A hash with its salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DesCrypt {
     /// With the salt.
@@ -87,6 +88,7 @@ pub struct DesCrypt {
 }
 
 impl DesCrypt {
+    /// Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let field: [u8; FIELD] = field.try_into().map_err(|_| HashError::Unknown)?;
         // The last character has two bits that are always 0.
@@ -95,6 +97,7 @@ impl DesCrypt {
         if is_whole { Ok(Self { field }) } else { Err(HashError::Malformed(Kind::DesCrypt)) }
     }
 
+    /// Whether the password is the one that was hashed.
     pub fn verify(&self, password: &[u8]) -> bool {
         let digit = |at: usize| crypt64::digit(self.field[at]).unwrap_or_default();
         let bits = hash(key(password), digit(0) | digit(1) << 6);

@@ -12,6 +12,7 @@ const MAX_SALT: usize = 8;
 
 const CHARACTERS: usize = 22;
 
+/// A hash with its salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Md5Crypt {
     flavor: Flavor,
@@ -27,6 +28,7 @@ enum Flavor {
 }
 
 impl Md5Crypt {
+    /// Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let flavor = if field.starts_with(b"$apr1$") { Flavor::Apr1 } else { Flavor::Unix };
         let malformed = HashError::Malformed(flavor.kind());
@@ -44,6 +46,7 @@ impl Md5Crypt {
         self.flavor.kind()
     }
 
+    /// Whether the password is the one that was hashed.
     pub fn verify(&self, password: &[u8]) -> bool {
         same(&self.hash, self.flavor.hash(&self.salt, password).as_bytes())
     }

@@ -83,7 +83,7 @@ pub enum Kind {
 pub enum PlainText {
     #[default]
     Refuse,
-    /// A hash of crypt(3) with DES, which each of today's computers guesses.
+    /// A hash of crypt(3) with DES, which any computer can guess today.
     Des,
     /// The password.
     Accept,
@@ -94,7 +94,7 @@ pub enum PlainText {
 pub enum HashError {
     Empty,
     TooLong,
-    /// Neither a hash of a known kind, nor may it be a password.
+    /// It is not a hash of a known kind, and cannot be a password either.
     Unknown,
     /// The mark of an account for which no password is right.
     Locked,
@@ -106,6 +106,7 @@ pub enum HashError {
 }
 
 impl Kind {
+    /// For messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Argon2id => "argon2id",
@@ -151,6 +152,7 @@ impl Hash {
         }))
     }
 
+    /// The algorithm.
     pub fn kind(&self) -> Kind {
         match &self.0 {
             Inner::Argon2id(_) => Kind::Argon2id,

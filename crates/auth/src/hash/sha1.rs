@@ -8,6 +8,7 @@ use super::{HashError, Kind, same};
 
 const MAX_SALT: usize = 64;
 
+/// A hash with its salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sha1Hash {
     hash: [u8; 20],
@@ -16,6 +17,7 @@ pub struct Sha1Hash {
 }
 
 impl Sha1Hash {
+    /// Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let (kind, text) = match field {
             [b'{', b'S', b'H', b'A', b'}', text @ ..] => (Kind::Sha1, text),
@@ -35,6 +37,7 @@ impl Sha1Hash {
         if self.salt.is_empty() { Kind::Sha1 } else { Kind::SaltedSha1 }
     }
 
+    /// Whether the password is the one that was hashed.
     pub fn verify(&self, password: &[u8]) -> bool {
         same(&self.hash, &hash(password, &self.salt))
     }

@@ -11,10 +11,12 @@ const DEFAULT_ROUNDS: u32 = 5000;
 /// It takes some 300 ms, for the longest password two or three seconds. Python's passlib writes 656000.
 pub const MAX_ROUNDS: u32 = 700_000;
 
+/// The fewest rounds that the algorithm has.
 pub const MIN_ROUNDS: u32 = Params::ROUNDS_MIN;
 
 const MAX_SALT: usize = 16;
 
+/// A hash with its salt and its rounds.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShaCrypt {
     width: Width,
@@ -24,6 +26,7 @@ pub struct ShaCrypt {
     hash: Box<[u8]>,
 }
 
+/// The variant: SHA-256 or SHA-512.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     Sha256,
@@ -31,6 +34,7 @@ pub enum Width {
 }
 
 impl ShaCrypt {
+    /// The cost has a bound, as for `Hash::parse`. Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let width = if field.starts_with(b"$6$") { Width::Sha512 } else { Width::Sha256 };
         let malformed = HashError::Malformed(width.kind());
@@ -57,6 +61,7 @@ impl ShaCrypt {
         self.width.kind()
     }
 
+    /// Whether the password is the one that was hashed. Takes as long as the cost says.
     pub fn verify(&self, password: &[u8]) -> bool {
         same(&self.hash, self.width.hash(self.params, &self.salt, password).as_bytes())
     }

@@ -22,8 +22,10 @@ pub enum NewHash {
 pub struct Bounds;
 
 impl Bounds {
+    /// Of bcrypt: each step doubles the time.
     pub const COST: RangeInclusive<usize> = bcrypt::MIN_COST as usize..=bcrypt::MAX_COST as usize;
 
+    /// Of SHA-crypt.
     pub const ROUNDS: RangeInclusive<usize> = sha_crypt::MIN_ROUNDS as usize..=sha_crypt::MAX_ROUNDS as usize;
 }
 
@@ -43,6 +45,7 @@ impl NewHash {
         }
     }
 
+    /// The kind, without its cost.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Argon2id => Kind::Argon2id,

@@ -10,6 +10,7 @@ const MAX_MEMORY: u64 = super::MAX_MEMORY as u64;
 
 const MAX_SALT: usize = 64;
 
+/// A hash with its salt and its costs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Yescrypt {
     params: Params,
@@ -18,6 +19,7 @@ pub struct Yescrypt {
 }
 
 impl Yescrypt {
+    /// The cost has a bound, as for `Hash::parse`. Errors: those of `HashError`.
     pub fn parse(field: &[u8]) -> Result<Self, HashError> {
         let malformed = HashError::Malformed(Kind::Yescrypt);
         let parts: Vec<&[u8]> = field.get(3..).unwrap_or_default().split(|&byte| byte == b'$').collect();
@@ -40,10 +42,12 @@ impl Yescrypt {
         Ok(Self { params, salt: salt.into(), hash })
     }
 
+    /// Bytes that one comparison needs.
     pub fn memory(&self) -> usize {
         memory(&self.params) as usize
     }
 
+    /// Whether the password is the one that was hashed. Takes as long as the cost says.
     pub fn verify(&self, password: &[u8]) -> bool {
         hash(&self.params, &self.salt, password).is_some_and(|computed| same(&self.hash, &computed))
     }

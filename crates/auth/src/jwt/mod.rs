@@ -35,7 +35,7 @@ pub struct Claims(Value);
 pub enum JwtError {
     TooLong,
     Malformed,
-    /// `alg` is none of those that are supported.
+    /// `alg` is not supported.
     Algorithm,
     /// The token has an extension that has to be understood (RFC 7515 §4.1.11).
     Critical,

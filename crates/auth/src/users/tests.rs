@@ -47,10 +47,11 @@ fn the_first_of_two_lines_counts() {
     let users =
         users("ann:{SHA}GpHWL3ymc5liWkNopqtdSjuqYHM=\nann:$1$ab$e2KlfqG5YBMTjSz7XF.Eu1\nbob:x\nbob:{SHA}x\n");
     assert!(users.verify("ann", b"pw") && !users.verify("ann", b"x"));
-    let told: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
-    assert_eq!(told[0], "line 2: the same name is on line 1, which counts; remove one of both");
+    let messages: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
+    assert_eq!(messages[0], "line 2: the same name is on line 1, which counts; remove one of both");
     assert!(
-        told[1].starts_with("line 3: this is no hash") && told[2].starts_with("line 4: the SHA-1 hash is")
+        messages[1].starts_with("line 3: this is no hash")
+            && messages[2].starts_with("line 4: the SHA-1 hash is")
     );
 }
 
@@ -61,7 +62,7 @@ fn a_mistake_has_a_line_and_shows_nothing_of_it() {
         "hunter2\n:hunter2\n{long}\na\x07:hunter2\nann:hunter2\nbob:{{SHA}}GpHWL3ymc5liWkNopqtdSjuqYHM="
     );
     let users = users(&file);
-    let told: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = users.mistakes().listed.iter().map(ToString::to_string).collect();
     let expected = [
         "1: a line has the form USER:HASH",
         "2: the name is empty",
@@ -69,9 +70,12 @@ fn a_mistake_has_a_line_and_shows_nothing_of_it() {
         "4: the name has a control",
         "5: this is no hash",
     ];
-    assert_eq!(told.len(), expected.len());
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.starts_with(&format!("line {expected}")) && !told.contains("hunter2"), "{told}");
+    assert_eq!(messages.len(), expected.len());
+    for (message, expected) in messages.iter().zip(expected) {
+        assert!(
+            message.starts_with(&format!("line {expected}")) && !message.contains("hunter2"),
+            "{message}"
+        );
     }
     assert!(users.verify("bob", b"pw") && !users.verify("ann", b"hunter2") && users.len() == 1);
 }

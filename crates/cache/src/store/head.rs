@@ -66,6 +66,7 @@ pub struct BodyHasher {
 }
 
 impl BodyHasher {
+    /// The next bytes of the body.
     pub fn write(&mut self, part: &[u8]) {
         self.hasher.write(part);
         self.length += part.len() as u64;

@@ -63,6 +63,7 @@ pub const fn space(length: u64) -> u64 {
 }
 
 impl<T> Index<T> {
+    /// Of an empty folder.
     pub fn new(limits: Limits) -> Index<T> {
         Index {
             limits,

@@ -25,7 +25,7 @@ impl Name {
         format!("{rest:030x}-{:016x}", self.variant)
     }
 
-    /// The reverse of `shard` and `file`. `None`: no such file is called so.
+    /// The reverse of `shard` and `file`. `None`: it is not the name of a stored response.
     pub fn parse(shard: u8, file: &[u8]) -> Option<Name> {
         let file = std::str::from_utf8(file).ok().filter(|file| file.len() == LENGTH)?;
         let (rest, variant) = file.split_once('-').filter(|(rest, _)| rest.len() == 30)?;

@@ -43,6 +43,7 @@ pub enum What {
 pub struct InvalidPurge;
 
 impl Purge {
+    /// The purge of every response.
     pub fn all() -> Purge {
         Purge { host: None, what: What::All }
     }
