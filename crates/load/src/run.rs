@@ -97,6 +97,7 @@ pub struct Server {
     pub tls: Option<Tls>,
 }
 
+/// What was negotiated, under registered names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tls {
     /// `TLSv1.3`
@@ -180,6 +181,7 @@ impl Default for Statuses {
 impl Statuses {
     const CODES: usize = 1000;
 
+    /// One more response.
     pub fn count(&mut self, status: u16) {
         self.add(status, 1);
     }
@@ -203,12 +205,14 @@ impl Statuses {
             .fold(0, u64::saturating_add)
     }
 
+    /// All responses.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 }
 
 impl Measured {
+    /// Requests without a right response.
     pub fn failed(&self) -> u64 {
         self.faults.total()
     }
@@ -224,6 +228,7 @@ impl Measured {
         (finished > 0).then(|| self.done as f64 * 100.0 / finished as f64)
     }
 
+    /// The measured time.
     pub fn seconds(&self) -> f64 {
         self.micros as f64 / 1e6
     }

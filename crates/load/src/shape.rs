@@ -21,6 +21,7 @@ pub struct Shape {
     pub closing: Closing,
 }
 
+/// How a client ends a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Closing {
     /// After the response.
@@ -41,6 +42,7 @@ pub struct RateLimiter {
 }
 
 impl Shape {
+    /// Whether the client is fast and polite.
     pub const fn is_plain(self) -> bool {
         self.read.is_none()
             && self.write_head.is_none()
@@ -50,6 +52,7 @@ impl Shape {
 }
 
 impl RateLimiter {
+    /// Nothing may be read or written before `now`.
     pub const fn new(per_second: u64, now: Instant) -> RateLimiter {
         RateLimiter { per_second, since: now, taken: 0 }
     }
@@ -65,6 +68,7 @@ impl RateLimiter {
         due.min(self.per_second) as usize
     }
 
+    /// Bytes that were read or written.
     pub fn take(&mut self, bytes: usize) {
         self.taken += bytes as u64;
     }

@@ -54,6 +54,7 @@ pub fn connection(config: &Arc<ClientConfig>, plan: &Plan, target: usize) -> Res
     ClientConnection::new(config.clone(), name).map_err(|_| Fault::Handshake)
 }
 
+/// Whether the handshake has resumed a session.
 pub fn is_resumed(connection: &ClientConnection) -> bool {
     connection.handshake_kind() == Some(HandshakeKind::Resumed)
 }

@@ -36,6 +36,7 @@ struct ReferenceBody {
     digest: Option<Digest>,
 }
 
+/// What right responses are, for all threads.
 #[derive(Debug)]
 pub struct Verifier {
     statuses: GoodStatuses,
@@ -62,6 +63,7 @@ impl std::fmt::Debug for Sum {
 }
 
 impl Sum {
+    /// The next bytes of the body.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Sum::Xxh3(hasher) => hasher.write(bytes),

@@ -28,6 +28,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// timeout.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
+/// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// No socket.
@@ -61,6 +62,7 @@ pub(super) enum Unread {
     Nothing,
 }
 
+/// A place in the load: its socket is another one after each close.
 pub struct Connection {
     /// The number in its thread.
     index: usize,
@@ -97,6 +99,7 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Without a socket. `number` is that in the whole run.
     pub fn new(index: usize, number: usize, now: Instant) -> Connection {
         Connection {
             index,
@@ -124,6 +127,7 @@ impl Connection {
         }
     }
 
+    /// Whether it sends no further request.
     pub fn is_retired(&self) -> bool {
         self.stage == Stage::Retired
     }

@@ -15,10 +15,12 @@ pub struct Picker {
 }
 
 impl Random {
+    /// The same seed gives the same numbers.
     pub const fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
+    /// All 64 bits.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -39,6 +41,7 @@ impl Random {
 }
 
 impl Picker {
+    /// In the order of the indices.
     pub fn new(weights: impl Iterator<Item = u32> + Clone) -> Picker {
         let count = weights.clone().count() as u64;
         let first = weights.clone().next().unwrap_or(1);
@@ -55,6 +58,7 @@ impl Picker {
         Picker { sums, total }
     }
 
+    /// An index.
     pub fn pick(&self, random: &mut Random) -> u32 {
         if self.total <= 1 {
             return 0;

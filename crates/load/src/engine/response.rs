@@ -76,6 +76,7 @@ pub struct CachedHead {
     head: Option<Head>,
 }
 
+/// The position in the responses of one connection.
 #[derive(Debug)]
 pub struct ResponseReader {
     state: State,

@@ -38,6 +38,7 @@ const INTEREST: EventFlags =
 /// Receive buffer of a slow reader, in bytes. A larger one would let the kernel read ahead.
 pub const SLOW_READER_BUFFER: usize = 4096;
 
+/// Nonblocking. Errors: the fault of the attempt, if it is known at once.
 pub fn tcp(to: &SocketAddr, from: Option<IpAddr>, receive_buffer: Option<usize>) -> Result<Opened, Fault> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = new_socket(family)?;
@@ -57,6 +58,7 @@ pub fn tcp(to: &SocketAddr, from: Option<IpAddr>, receive_buffer: Option<usize>)
     }
 }
 
+/// Nonblocking. Errors: the fault of the attempt.
 pub fn unix(path: &Path, receive_buffer: Option<usize>) -> Result<Opened, Fault> {
     let address = SocketAddrUnix::new(path).map_err(|_| Fault::Unreachable)?;
     let socket = new_socket(AddressFamily::UNIX)?;
@@ -76,6 +78,7 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, Fault> {
     net::socket_with(family, SocketType::STREAM, flags, None).map_err(fault_of)
 }
 
+/// Has epoll report all events of the socket with `index`. Errors: the kernel has no space for it.
 pub fn watch(epoll: &OwnedFd, socket: &OwnedFd, index: usize) -> Result<(), Fault> {
     epoll::add(epoll, socket, EventData::new_u64(index as u64), INTEREST).map_err(fault_of)
 }
@@ -88,6 +91,7 @@ pub fn pending_error(socket: &OwnedFd) -> Option<Fault> {
     }
 }
 
+/// Reads once, without waiting.
 #[inline]
 pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Received {
     received(net::recv(socket, buffer, RecvFlags::empty()).map(|(count, _)| count))
@@ -119,6 +123,7 @@ pub fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Fault> {
     }
 }
 
+/// The server reads the end of the stream.
 pub fn shut_down_writing(socket: &OwnedFd) {
     // If the peer has closed, the next read reports it.
     let _ = net::shutdown(socket, net::Shutdown::Write);
@@ -137,6 +142,7 @@ pub fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
+/// The fault that an error of a socket means.
 pub fn fault_of(error: Errno) -> Fault {
     match error {
         Errno::CONNREFUSED | Errno::NOENT => Fault::Refused,

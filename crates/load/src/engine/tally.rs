@@ -28,6 +28,7 @@ pub struct Pending {
     pub sum: Option<Sum>,
 }
 
+/// What one thread has measured.
 #[derive(Debug)]
 pub struct Tally {
     pub measured: Measured,
@@ -47,6 +48,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Pending {
+    /// Not sent yet.
     pub const fn new(request: u32, intended: Instant) -> Pending {
         Pending {
             request,
@@ -66,6 +68,7 @@ impl Pending {
 }
 
 impl Tally {
+    /// Nothing was measured yet.
     pub fn new(begin: Instant) -> Tally {
         Tally {
             measured: Measured::default(),
@@ -83,12 +86,14 @@ impl Tally {
         intended >= self.begin
     }
 
+    /// A request was assigned to a connection.
     pub fn started(&mut self, intended: Instant) {
         if self.counts(intended) {
             self.measured.started += 1;
         }
     }
 
+    /// A connection was established, which was begun at `since`.
     pub fn connected(&mut self, since: Instant, now: Instant) {
         self.open += 1;
         self.measured.most_connections = self.measured.most_connections.max(self.open);
@@ -98,10 +103,12 @@ impl Tally {
         }
     }
 
+    /// A connection is closed.
     pub fn closed(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
+    /// A TLS handshake, begun at `since`, is complete.
     pub fn on_handshake(&mut self, since: Instant, now: Instant, resumed: bool) {
         if self.counts(since) {
             self.measured.handshake.record(micros(now - since));
@@ -109,6 +116,7 @@ impl Tally {
         }
     }
 
+    /// Bytes that the socket has taken.
     pub fn sent(&mut self, bytes: usize) {
         self.measured.sent_bytes += bytes as u64;
     }

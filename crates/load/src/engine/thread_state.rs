@@ -189,14 +189,17 @@ impl<'p> ThreadState<'p> {
         }
     }
 
+    /// Whether due requests wait for a connection.
     pub fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }
 
+    /// Whether the connections start requests, and not the clock (a closed loop).
     pub fn counts_starts(&self) -> bool {
         matches!(self.schedule, Schedule::WhenFree)
     }
 
+    /// Sets a timer for the connection `index`.
     pub fn wake(&mut self, at: Instant, index: usize) {
         self.wakes.push(Reverse((at, index)));
     }
@@ -216,6 +219,7 @@ impl<'p> ThreadState<'p> {
         }
     }
 
+    /// For `first_read_size` of the next response to the same request.
     #[inline]
     pub fn remember_size(&mut self, pending: &Pending) {
         if let Some(size) = self.sizes.get_mut(pending.request as usize) {
@@ -223,6 +227,7 @@ impl<'p> ThreadState<'p> {
         }
     }
 
+    /// How long a client thinks before its next request.
     pub fn pause(&mut self) -> Duration {
         let think = self.plan.think;
         let more = think.most.saturating_sub(think.least);

@@ -8,6 +8,7 @@ use rustls::ClientConnection;
 use super::socket;
 use crate::run::Fault;
 
+/// What is between the socket and HTTP.
 pub enum Transport {
     Plain,
     Tls(Box<ClientConnection>),

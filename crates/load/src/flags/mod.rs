@@ -45,6 +45,7 @@ pub struct RunArguments {
     pub forwarded: Vec<String>,
 }
 
+/// What a run writes, and where.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
     pub format: Format,
@@ -55,6 +56,7 @@ pub struct Output {
     pub progress: Progress,
 }
 
+/// Whether a line shows the progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// If standard error is a terminal.
@@ -62,6 +64,7 @@ pub enum Progress {
     Never,
 }
 
+/// A generator that waits for controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
     pub listen: String,

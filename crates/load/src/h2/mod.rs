@@ -58,6 +58,7 @@ pub enum Event<'a> {
     },
 }
 
+/// Why the server has reset a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetReason {
     Refused,
@@ -89,6 +90,7 @@ struct Upload {
     window: i64,
 }
 
+/// The client's side of a connection (RFC 9113).
 #[derive(Debug)]
 pub struct Client {
     out: Vec<u8>,
@@ -155,6 +157,7 @@ impl Client {
         if self.is_leaving() { 0 } else { self.most_streams }
     }
 
+    /// Whether the connection takes no further stream.
     pub fn is_leaving(&self) -> bool {
         // Stream numbers run out after some hours.
         self.leaving == Leaving::Announced || self.next_stream > WINDOW / 2

@@ -69,6 +69,7 @@ pub enum Pace {
     Replay(Vec<(Duration, u32)>),
 }
 
+/// How the requests of a rate are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
     /// At equal intervals.
@@ -95,6 +96,7 @@ pub enum Reuse {
     Session(u64),
 }
 
+/// The version of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.0, with `Connection: keep-alive` unless the connection is for one request.
@@ -141,6 +143,7 @@ pub enum Reference {
     Folder(PathBuf),
 }
 
+/// How connections with TLS are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     pub trust: Trust,
@@ -149,6 +152,7 @@ pub struct TlsSettings {
     pub server_name: Option<String>,
 }
 
+/// Whose certificates are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// The certificate authorities of the system.
@@ -159,6 +163,7 @@ pub enum Trust {
     Any,
 }
 
+/// Whether a connection may resume the session of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumption {
     On,
@@ -177,6 +182,7 @@ impl Protocol {
 }
 
 impl GoodStatuses {
+    /// Whether a response with this status is right.
     pub fn contains(&self, status: u16) -> bool {
         match self {
             GoodStatuses::Below400 => status < 400,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Arrivals, Check, GoodStatuses, Resumption, Think, Trust};
 use crate::shape::Shape;
 
+/// The flags of a run, as typed. `build` resolves them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// URLs or patterns, as given. With a list or a log, the base of URLs without a host.
@@ -47,6 +48,7 @@ pub struct Options {
     pub server_name: Option<String>,
 }
 
+/// The value of `--order`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderWord {
     Random,
@@ -54,18 +56,21 @@ pub enum OrderWord {
     Replay,
 }
 
+/// The body of every request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     Text(String),
     File(PathBuf),
 }
 
+/// When connections are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseWord {
     AfterEach,
     After(u64),
 }
 
+/// The version of HTTP, with `pipelined` and `streams` beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionWord {
     Http10,
@@ -77,7 +82,9 @@ pub enum VersionWord {
 pub const CONNECTIONS: usize = 10;
 /// How long a run lasts without `--requests` and `--time`.
 pub const TIME: Duration = Duration::from_secs(10);
+/// How long a request may take, by default.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Streams at a time on a connection of HTTP/2, by default.
 pub const STREAMS: usize = 1;
 
 impl Default for Options {

@@ -23,6 +23,7 @@ pub struct Request {
     pub head_length: usize,
 }
 
+/// The field `User-Agent`, unless a flag sets it.
 pub const USER_AGENT: &str = concat!("taipan-bench/", env!("CARGO_PKG_VERSION"));
 
 impl Request {

@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
+/// With or without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     Http,
@@ -42,6 +43,7 @@ pub struct Url {
 }
 
 impl Scheme {
+    /// The default port.
     pub const fn port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -49,6 +51,7 @@ impl Scheme {
         }
     }
 
+    /// As in a URL.
     pub const fn name(self) -> &'static str {
         match self {
             Scheme::Http => "http",
@@ -111,6 +114,7 @@ impl Url {
         Ok(self.target_at(Endpoint::Tcp(endpoint)))
     }
 
+    /// The target, with its endpoint in place of a lookup.
     pub fn target_at(&self, endpoint: Endpoint) -> Target {
         Target {
             scheme: self.scheme,

@@ -10,6 +10,7 @@ use crate::run::{Fault, Reuse, Run, Times};
 
 use super::{CONNECTING, WAITING, complete, push_availability};
 
+/// The text on standard output.
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

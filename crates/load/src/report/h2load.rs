@@ -6,6 +6,7 @@ use crate::run::Run;
 
 use super::{WAITING, complete, push_availability};
 
+/// The text on standard output.
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

@@ -58,6 +58,7 @@ pub enum Format {
 }
 
 impl Format {
+    /// In the order of the help.
     pub const ALL: [Format; 11] = [
         Format::Page,
         Format::Json,
@@ -89,6 +90,7 @@ impl Format {
         }
     }
 
+    /// `None`: there is no such format.
     pub fn from_name(name: &str) -> Option<Format> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }

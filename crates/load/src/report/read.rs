@@ -18,6 +18,7 @@ use crate::run::{
 
 use super::json::{check_key, reuse_key};
 
+/// What a report in JSON says it is, and which version of it.
 pub const FORMAT: &str = "taipan-bench";
 pub const VERSION: u64 = 1;
 

@@ -11,6 +11,7 @@ use crate::run::{Fault, Run};
 /// In siege a megabyte has 1024² bytes.
 const MEGABYTE: f64 = 1_048_576.0;
 
+/// The text on standard output.
 pub fn render(run: &Run) -> String {
     let figures = Figures::of(run);
     let mut out = String::new();
@@ -42,6 +43,7 @@ pub fn render(run: &Run) -> String {
     out
 }
 
+/// As siege prints it with `--json-output`.
 pub fn render_json(run: &Run) -> String {
     let figures = Figures::of(run);
     let rows = [

@@ -9,6 +9,7 @@ use crate::run::{Fault, Point, Run, Times};
 
 use super::{CONNECTING, WAITING, complete, push_availability};
 
+/// The text on standard output.
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

@@ -7,6 +7,7 @@ use crate::run::{Run, Times};
 
 use super::{complete, push_availability};
 
+/// The text on standard output.
 pub fn render(run: &Run) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

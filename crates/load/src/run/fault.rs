@@ -94,6 +94,7 @@ impl Fault {
         }
     }
 
+    /// Whose fault it is.
     pub const fn side(self) -> Side {
         match self {
             Fault::NoPorts | Fault::NoDescriptors => Side::Client,
@@ -124,6 +125,7 @@ impl Faults {
         *slot = slot.saturating_add(count);
     }
 
+    /// How many requests failed in this way.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0[fault as usize]
     }
@@ -133,6 +135,7 @@ impl Faults {
         faults.iter().map(|&fault| self.of(fault)).fold(0, u64::saturating_add)
     }
 
+    /// All failed requests.
     pub fn total(&self) -> u64 {
         self.of_any(&Fault::ALL)
     }

@@ -83,6 +83,7 @@ impl Series {
         self.width = self.width.saturating_mul(2);
     }
 
+    /// Adds what another thread or generator measured in the same seconds.
     pub fn merge(&mut self, other: &Series) {
         let mut other = other.clone();
         while self.width < other.width {
@@ -104,6 +105,7 @@ impl Series {
         self.width
     }
 
+    /// In order of time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }

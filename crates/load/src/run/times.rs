@@ -29,11 +29,13 @@ impl PartialEq for Times {
 }
 
 impl Times {
+    /// In microseconds.
     #[inline]
     pub fn record(&mut self, micros: u64) {
         self.record_many(micros, 1);
     }
 
+    /// The same duration, so many times.
     #[inline]
     pub fn record_many(&mut self, micros: u64, count: u64) {
         if count == 0 {
@@ -68,6 +70,7 @@ impl Times {
         }
     }
 
+    /// How many durations there are.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |histogram| histogram.len())
     }
@@ -112,6 +115,7 @@ impl Times {
         histogram.value_at_quantile(per_cent / 100.0).clamp(self.shortest, self.longest)
     }
 
+    /// In microseconds; 0 without any.
     pub fn median(&self) -> u64 {
         self.percentile(50.0)
     }

@@ -49,6 +49,7 @@ impl Environment for System {
 }
 
 impl Entry {
+    /// GET without a body.
     pub fn get(url: String) -> Entry {
         Entry { url, method: None, body: None, content_type: None, weight: 1, at: None }
     }

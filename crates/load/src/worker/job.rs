@@ -78,6 +78,7 @@ pub fn split(arguments: &RunArguments, built: &Built) -> Result<Vec<Job>, String
 }
 
 impl Job {
+    /// For the worker.
     pub fn to_json(&self) -> Vec<u8> {
         let entries: Vec<Value> = self
             .entries
@@ -95,6 +96,7 @@ impl Job {
         json!({ "flags": self.flags, "entries": entries }).to_string().into_bytes()
     }
 
+    /// Errors: the text is no job, or of another version.
     pub fn from_json(text: &[u8]) -> Result<Job, String> {
         let value: Value = serde_json::from_slice(text).map_err(|error| format!("not a job: {error}"))?;
         let wrong = || "not a job of this version".to_owned();
