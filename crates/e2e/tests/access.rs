@@ -114,6 +114,33 @@ fn the_first_rule_that_matches_decides() {
     rows.check("a host", host.status, 403);
 }
 
+/// Many applications take `post` for POST.
+#[test]
+fn a_rule_for_a_method_is_for_it_in_any_case_of_letters() {
+    let server = site(
+        "[[rule]]\nmethod = [\"POST\", \"DELETE\"]\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/cgi-bin/\"\nmethod = [\"!GET\", \"!HEAD\", \"!OPTIONS\"]\nthen = \"deny\"\nstatus = 405\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (method, expected) in [
+        ("GET", 200),
+        ("get", 200),
+        ("POST", 403),
+        ("post", 403),
+        ("Post", 403),
+        ("DELETE", 403),
+        ("delete", 403),
+        ("PUT", 405),
+        ("put", 405),
+        ("POSTS", 405),
+    ] {
+        let request = format!("{method} /cgi-bin/a.cgi HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        rows.check(method, server.request(request).status, expected);
+    }
+}
+
 #[test]
 fn every_spelling_of_a_path_has_the_same_rules() {
     let server = site(

@@ -63,7 +63,7 @@ pub enum Condition {
         within: Option<Networks>,
         except: Networks,
     },
-    /// As it was sent.
+    /// In any case of letters: some applications take `post` for POST.
     Method(Selection<String>),
     /// The name of the host, without its port.
     Host(Selection<Wildcard>),
@@ -265,7 +265,7 @@ impl Rule {
     /// Whether it may refuse some client a request with this method and path.
     pub fn may_refuse(&self, method: &str, path: &SafePath<'_>) -> bool {
         let may_hold = |condition: &Condition| match condition {
-            Condition::Method(methods) => methods.matches(|own| own == method),
+            Condition::Method(methods) => methods.matches(|own| own.eq_ignore_ascii_case(method)),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             _ => true,
         };
@@ -320,7 +320,7 @@ impl Condition {
                 let server = Some(server.to_canonical());
                 within.as_ref().is_none_or(|within| within.contains(server)) && !except.contains(server)
             }),
-            Condition::Method(methods) => methods.matches(|own| own == facts.method),
+            Condition::Method(methods) => methods.matches(|own| own.eq_ignore_ascii_case(facts.method)),
             Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             Condition::Query(queries) => {

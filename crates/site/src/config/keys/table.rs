@@ -821,7 +821,7 @@ pub static CHAPTERS: &[Chapter] = &[
                 kind: Kind::Texts,
                 default: Words("every method"),
                 example: "[\"POST\", \"PUT\"]",
-                text: "Methods, in upper case.",
+                text: "Methods, in upper case. They match in any case.",
             },
             Key {
                 name: "host",
