@@ -223,6 +223,28 @@ fn a_file_counts_in_its_limits_by_a_name_with_a_language_too() {
     }
 }
 
+/// Some applications take `/login;a` for `/login`.
+#[test]
+fn a_path_with_parameters_counts_in_the_limits_of_the_path_without_them() {
+    let server = site(
+        "[[limit]]\npaths = \"/api/\"\nby = \"field:X-Key\"\nrequests = \"1/h\"\n\
+         [[route]]\npath = \"/login\"\nrespond = \"x\"\n\
+         [[route.limit]]\nby = \"field:X-Key\"\nrequests = \"1/h\"\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (key, paths, expected) in [
+        ("exact", ["/login", "/login;a"], [200, 429]),
+        ("folder", ["/api;b/a", "/api/a"], [404, 429]),
+        ("dots", ["/x/..;/api/a", "/api/b;c"], [404, 429]),
+        ("others", ["/x;/api/a", "/api/b"], [404, 404]),
+    ] {
+        let of_key = [("X-Key", key)];
+        let statuses = paths.map(|path| get(&server, Protocol::Http1, path, &of_key).status);
+        rows.check(key, statuses, expected);
+    }
+}
+
 #[test]
 fn requests_that_wait_for_a_disk_or_have_a_body_are_counted_once() {
     let server = site("[[limit]]\nby = \"all\"\nrequests = \"4/h\"\nrequests_burst = 4\n")

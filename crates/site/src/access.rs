@@ -208,7 +208,7 @@ fn without_label(path: &SafePath<'_>, alternates: &AlternateRules) -> Option<Saf
 }
 
 /// The path without what follows a semicolon in a segment. Some applications resolve dot segments only then.
-fn without_parameters(path: &SafePath<'_>) -> Option<SafePath<'static>> {
+pub fn without_parameters(path: &SafePath<'_>) -> Option<SafePath<'static>> {
     let text = path.as_str();
     if !text.contains(';') {
         return None;

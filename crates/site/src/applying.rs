@@ -4,14 +4,15 @@
 
 use taipan_http::target::SafePath;
 
-use crate::access::{self, Rule, Verdict};
+use crate::access::{self, Rule, Verdict, without_parameters};
 use crate::limit::{self, Limit, LimitId, MAX_MATCHES, Paths};
 use crate::model::{Action, Host, Route};
 use crate::plan::{planned_route, without_language};
 
 /// Calls `apply` once for each limit of `limits` that applies to a path of `host`: those of its `route`, those of the
-/// route that it is rewritten to, and those of the path without its language, whose file may be served. Of a throttle
-/// file, the first [`MAX_MATCHES`] lines count that match a path.
+/// route that it is rewritten to, those of the path without its language, whose file may be served, and those of the path
+/// without parameters, which applications may read. Of a throttle file, the first [`MAX_MATCHES`] lines count that match a
+/// path.
 pub fn each_applying(
     limits: &[Limit],
     host: &Host,
@@ -23,7 +24,8 @@ pub fn each_applying(
     let (first, second) = without_language(requested.responding().language_fallback, path).unzip();
     let (first, second) = (first.as_ref(), second.as_ref().and_then(Option::as_ref));
     let without = |path| Place::of(host, host.routes.get(host.routes.find(path)), path);
-    let places = [Some(requested), first.map(without), second.map(without)];
+    let plain = without_parameters(path);
+    let places = [Some(requested), first.map(without), second.map(without), plain.as_ref().map(without)];
     for (at, place) in places.iter().flatten().enumerate() {
         let earlier = || places[..at].iter().flatten();
         for id in place.applying(limits) {

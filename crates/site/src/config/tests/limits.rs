@@ -37,6 +37,8 @@ fn limits_of_a_path_apply_to_its_name_with_a_language() {
         ("/(de)/a.html", &[top]),
         ("/(deu)/iso/a.html", &[top]),
         ("/none/a.de.html", &[top]),
+        ("/iso;a/a.html;b", &[top, iso, own]),
+        ("/none/..;/iso/a.html", &[top, iso, own]),
     ] {
         assert_eq!(limits_of(&site, path), expected, "{path}");
     }
