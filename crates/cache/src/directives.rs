@@ -143,9 +143,10 @@ impl RequestDirectives {
     }
 }
 
+/// White space around `=` is an error that must not conceal what the directive says.
 fn split(member: &[u8]) -> (&[u8], Option<&[u8]>) {
     match member.iter().position(|&byte| byte == b'=') {
-        Some(at) => (&member[..at], Some(&member[at + 1..])),
+        Some(at) => (trim_ows(&member[..at]), Some(trim_ows(&member[at + 1..]))),
         None => (member, None),
     }
 }
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(of(&["no-cache=a, No-Cache"]).no_cache, Applies::Everywhere);
         assert_eq!(of(&["no-cache, no-cache=a"]).no_cache, Applies::Everywhere);
         assert_eq!(of(&["private=\"\""]).private, Applies::Everywhere);
+        assert_eq!(of(&["private = \"a\""]).private, fields(&["a"]));
         assert_eq!(of(&["x=\"private\""]).private, Applies::Nowhere);
     }
 

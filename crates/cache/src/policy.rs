@@ -1,8 +1,7 @@
 //! Whether a response may be stored (RFC 9111 §3), and for which requests a stored one is used (§4).
 
 use taipan_http::fields::{is_name, list};
-use taipan_http::head::Head;
-use taipan_http::head::Method;
+use taipan_http::head::{Head, Method, Names};
 use taipan_http::known::is_hop_by_hop;
 use taipan_http::range::ByteRange;
 use taipan_http::status::Status;
@@ -135,7 +134,7 @@ pub fn store(
     times: Times,
     settings: &Settings,
 ) -> Option<(Stored, Policy)> {
-    if head.method != Method::Get || request::directives(head).no_store || request::is_altered(head) {
+    if head.method != Method::Get || request::is_for_one_client(head) || is_about_range(head, status) {
         return None;
     }
     let directed = Directed::of(fields, settings);
@@ -208,11 +207,18 @@ pub fn unstored<'f>(fields: &'f [Field], stored: &'f Stored) -> impl Iterator<It
     fields.iter().filter(move |field| !is_stored(field) && !is_of_connection(&field.name))
 }
 
+/// Whether an answer may be about the range that a request asks for: any but the whole response may be.
+fn is_about_range(head: &Head<'_>, status: Status) -> bool {
+    head.names.contains(Names::RANGE) && status != Status::OK
+}
+
 /// Whether the status and the directives allow it.
 fn is_storable(status: Status, directives: &Directives) -> bool {
     match status.code() {
         // Interim responses, parts, and answers to conditions are no responses of their own.
         ..200 | 206 | 304 => return false,
+        // What one client has sent too slowly, or in fields that do not select a response.
+        408 | 412 | 416 | 417 | 431 => return false,
         _ => {}
     }
     // RFC 9111 §5.2.2.3.
@@ -236,7 +242,7 @@ fn is_worthwhile(stored: &Stored, policy: &Policy, directives: &Directives) -> b
 /// Statuses whose caching the server knows (RFC 9110 §15).
 fn is_understood(status: Status) -> bool {
     is_heuristic(status)
-        || matches!(status.code(), 201 | 202 | 302 | 303 | 307 | 400..=403 | 406..=409 | 411..=413 | 415..=417 | 421 | 422 | 426 | 429 | 451 | 500 | 502..=505)
+        || matches!(status.code(), 201 | 202 | 302 | 303 | 307 | 400..=403 | 406 | 407 | 409 | 411 | 413 | 415 | 421 | 422 | 426 | 429 | 451 | 500 | 502..=505)
 }
 
 /// Whether a field is stored. `all` are the fields of the response.
@@ -305,8 +311,11 @@ mod tests {
         for status in [200, 203, 204, 299, 301, 302, 307, 400, 404, 410, 500, 503, 599] {
             check("", status, "Cache-Control: max-age=60", true);
         }
-        for status in [206, 304] {
+        for status in [206, 304, 408, 412, 416, 417, 431] {
             check("", status, "Cache-Control: max-age=60", false);
+        }
+        for (status, expected) in [(200, true), (301, false), (400, false), (404, false), (503, false)] {
+            check("Range: bytes=x\r\n", status, "Cache-Control: max-age=60, public", expected);
         }
         check("", 599, "Cache-Control: max-age=60, must-understand", false);
         check("", 200, "Cache-Control: max-age=60, must-understand, no-store", true);

@@ -45,10 +45,15 @@ impl ClientIdentity {
     }
 }
 
+/// Whether the answer is for the client alone: it says so, or the answer may be to another request than its own.
+pub fn is_for_one_client(head: &Head<'_>) -> bool {
+    directives(head).no_store || is_altered(head)
+}
+
 /// Whether the upstream may respond to another request than the one that would find the stored response: `Connection`
 /// takes a field away that it would have had (RFC 9110 §7.6.1), a field names another method, path or host, or the host
 /// is not spelled as in the key.
-pub fn is_altered(head: &Head<'_>) -> bool {
+fn is_altered(head: &Head<'_>) -> bool {
     let is_taken = |option: &[u8]| {
         // An upstream never has these from a client.
         let is_of_connection = || is_hop_by_hop(option) || is_name(option, "http2-settings");

@@ -1,6 +1,6 @@
 //! Which fields of a request select a response (RFC 9111 §4.1), and whether two requests select the same one.
 
-use taipan_http::fields::{is_token, list, trim_ows};
+use taipan_http::fields::{is_token, list, trim_ows, unquoted, weight};
 use taipan_http::head::Field as RequestField;
 use taipan_http::negotiate::Coding;
 
@@ -74,11 +74,30 @@ fn normalized<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]> + Clone) -> 
         "accept-encoding" => codings(lines),
         name if PROSE.contains(&name) => joined(lines.map(trim_ows), b", "),
         "accept-language" => {
-            let spaced = joined(list(lines), b",").to_ascii_lowercase();
-            spaced.into_iter().filter(|byte| !matches!(byte, b' ' | b'\t')).collect()
+            let ranges = lines.flat_map(members).map(|range| joined(parts(range), b";"));
+            ranges.collect::<Vec<_>>().join(&b","[..]).to_ascii_lowercase().into()
         }
-        _ => joined(list(lines), b","),
+        _ => joined(lines.flat_map(members), b","),
     })
+}
+
+/// The members of one line of a list, also the empty ones: an upstream may not know that they do not count.
+fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (member, behind) = match unquoted(text, b',') {
+            Some(comma) => (&text[..comma], Some(&text[comma + 1..])),
+            None => (text, None),
+        };
+        rest = behind;
+        Some(trim_ows(member))
+    })
+}
+
+/// A member and its parameters, without the white space between them.
+fn parts(member: &[u8]) -> impl Iterator<Item = &[u8]> {
+    member.split(|&byte| byte == b';').map(trim_ows)
 }
 
 fn joined<'a>(members: impl Iterator<Item = &'a [u8]>, separator: &[u8]) -> Box<[u8]> {
@@ -94,16 +113,17 @@ fn codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     accepted.join(&b","[..]).into()
 }
 
-/// A coding with a weight above 0.
+/// A coding with a weight above 0. What is malformed stays as it is: an upstream may read anything in it.
 fn accepted(member: &[u8]) -> Option<Vec<u8>> {
-    let mut parts = member.split(|&byte| byte == b';').map(trim_ows);
+    let mut parts = parts(member);
     let name = parts.next()?.to_ascii_lowercase();
-    let is_zero = |part: &[u8]| {
-        let weight = part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q="));
-        weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
+    let weight = match (parts.next(), parts.next()) {
+        (None, _) => Some(1000),
+        (Some([b'q' | b'Q', b'=', value @ ..]), None) => weight(value),
+        (Some(_), _) => None,
     };
-    let is_refused = parts.any(is_zero);
-    match (&name[..], is_refused) {
+    let Some(weight) = weight.filter(|_| is_token(&name)) else { return Some(member.to_vec()) };
+    match (&name[..], weight == 0) {
         // Not to accept it is what has to be told apart.
         (b"identity" | b"*", true) => Some([&name[..], b";q=0"].concat()),
         (_, true) | (b"identity", false) => None,
@@ -145,6 +165,11 @@ mod tests {
         check("A", &[("A", "1"), ("A", "2")], &[("A", "1")], false);
         check("A", &[("A", "2, 1")], &[("A", "1, 2")], false);
         check("B, A", &[("A", "1"), ("B", "2")], &[("B", "2"), ("A", "1")], true);
+        check("A", &[("A", "1,2 ,3")], &[("A", "1, 2,\t3")], true);
+        // Programs that know no list see another value.
+        check("A", &[("A", "1")], &[("A", "1,")], false);
+        check("A", &[("A", "1")], &[("A", ",1")], false);
+        check("A", &[("A", "1")], &[("A", "1"), ("A", "")], false);
         check("User-Agent", &[("User-Agent", "a (b, c)")], &[("User-Agent", "a (b,c)")], false);
         check(
             "Accept-Language",
@@ -153,6 +178,9 @@ mod tests {
             true,
         );
         check("Accept-Language", &[("Accept-Language", "en, de")], &[("Accept-Language", "de, en")], false);
+        for other in ["d e", "de,", "de;q", "de;q=0 .5"] {
+            check("Accept-Language", &[("Accept-Language", "de")], &[("Accept-Language", other)], false);
+        }
         let encoding = |value| [("Accept-Encoding", value)];
         let check =
             |one, other, expected| check("accept-encoding", &encoding(one), &encoding(other), expected);
@@ -163,6 +191,19 @@ mod tests {
         check("gzip", "gzip, deflate", false);
         check("gzip", "gzip, *;q=0", false);
         check("gzip", "gzip, identity;q=0", false);
+        check("gzip", "gzip ; q=0.5, br; q=0", true);
+        for malformed in [
+            "gzip, br;q=0;q=1",
+            "gzip, br;q=0;a=1",
+            "gzip, br;q=",
+            "gzip, br;q=.0",
+            "gzip, br;q=0.0000",
+            "gzip, br;q=0;",
+            "gzip, b r;q=0",
+            "gzip, br;a=1",
+        ] {
+            check("gzip", malformed, false);
+        }
     }
 
     #[test]

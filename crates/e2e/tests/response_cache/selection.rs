@@ -25,6 +25,49 @@ fn selects_by_the_fields_that_vary_names() {
     assert!(did(&other).starts_with("taipan; fwd=vary-miss"), "{}", did(&other));
 }
 
+/// An upstream may read anything in a malformed field, and its response is not for clients that send a right one.
+#[test]
+fn a_malformed_field_selects_no_response_for_those_that_send_a_right_one() {
+    let app = start(|_, number| {
+        ok("Cache-Control: max-age=60\r\nVary: Accept-Encoding, Accept-Language, Origin\r\n", number)
+    });
+    let mut rows = Rows::new();
+    for (at, (malformed, right)) in [
+        ("Accept-Language: d e\r\n", "Accept-Language: de\r\n"),
+        ("Origin: ,http://a\r\n", "Origin: http://a\r\n"),
+        ("Origin: http://a\r\nOrigin:\r\n", "Origin: http://a\r\n"),
+        ("Accept-Encoding: gzip, br;q=0;q=1\r\n", "Accept-Encoding: gzip\r\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = at.to_string();
+        let first = app.get(&path, malformed).text();
+        let second = app.get(&path, right).text();
+        rows.holds(malformed, &second, first != second);
+        rows.check(right, app.get(&path, right).text(), second);
+    }
+}
+
+#[test]
+fn an_error_that_is_about_a_range_is_for_its_client_alone() {
+    let app = start(|head, number| match head.lines().find_map(|line| line.strip_prefix("Range: bytes=")) {
+        Some(range) => {
+            let status = range.trim_end_matches('-');
+            let fields = "Cache-Control: public, max-age=60\r\nContent-Length: 3\r\n";
+            format!("HTTP/1.1 {status} Error\r\n{fields}\r\nbad")
+        }
+        None => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    let mut rows = Rows::new();
+    for status in [400, 404, 412, 416, 503] {
+        let path = status.to_string();
+        let part = app.get(&path, &format!("Range: bytes={status}-\r\n"));
+        rows.check(format!("{status} for the range"), (part.status, part.text()), (status, "bad".to_owned()));
+        rows.check(format!("{status} for others"), app.get(&path, "").status, 200);
+    }
+}
+
 #[test]
 fn hosts_of_different_addresses_share_no_response() {
     let port = free_port();
