@@ -183,10 +183,13 @@ pub fn store_part(
     (policy.freshness.left(times.received) > 0).then_some(StoredPart { stored, policy, range, size })
 }
 
-/// Whether an answer that validates a response lets it be stored on.
-pub fn stays_stored(stored: &Stored, settings: &Settings) -> bool {
+/// Whether an answer that validates a response lets it be stored on. `stored` has its fields, and `identity` is that of
+/// the request for it.
+pub fn stays_stored(stored: &Stored, identity: ClientIdentity, settings: &Settings) -> bool {
     let directives = Directed::of(&stored.fields, settings).directives;
-    is_storable(stored.status, &directives) && directives.private != Applies::Everywhere
+    is_storable(stored.status, &directives)
+        && directives.private != Applies::Everywhere
+        && is_within(identity, shared(&directives, settings))
 }
 
 /// The fields of an answer to a validation or to HEAD that may become those of a stored response. The others, such as

@@ -28,7 +28,7 @@ pub fn directives(head: &Head<'_>) -> RequestDirectives {
 const DIRECTIVES: Names = Names::CACHE_CONTROL.union(Names::PRAGMA);
 
 /// What makes an answer one for a single user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ClientIdentity {
     pub credentials: bool,
     pub cookies: bool,

@@ -213,3 +213,35 @@ fn a_validation_stores_no_cookie_that_is_for_one_user() {
     assert_eq!([app.get("", "").text(), app.get("", "").text()], ["number 1", "number 1"]);
     assert_eq!(app.get("", "").text(), "number 3");
 }
+
+/// The fields of a 304 are those of the request that it answers.
+#[test]
+fn a_validation_stores_no_fields_of_an_answer_that_would_not_be_stored() {
+    let app = start(|head, number| match head.contains("If-None-Match") {
+        true => {
+            let user = head.lines().find_map(|line| line.strip_prefix("X-User: ")).unwrap_or("nobody");
+            format!(
+                "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\nX-For: {user}\r\n\r\n"
+            )
+        }
+        false => ok("ETag: \"a\"\r\nCache-Control: public, max-age=0\r\n", number),
+    });
+    let mut rows = Rows::new();
+    for (at, own) in [
+        "Authorization: Bearer a\r\n",
+        "Cookie: a=b\r\n",
+        "Cache-Control: no-store\r\n",
+        "Connection: x-other\r\nX-Other: a\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = at.to_string();
+        app.get(&path, "");
+        let of_user = app.get(&path, &format!("{own}X-User: bob\r\n"));
+        rows.check(format!("the user: {own}"), of_user.field("X-For"), Some("bob"));
+        let of_other = app.get(&path, "");
+        let fields = of_other.field("X-For").unwrap_or_default();
+        rows.holds(format!("others: {own}"), fields, fields != "bob");
+    }
+}

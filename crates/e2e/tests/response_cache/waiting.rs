@@ -1,5 +1,7 @@
 //! Requests that wait for the response to another, and stale responses that save a wait.
 
+use std::fs;
+
 use super::*;
 
 #[test]
@@ -36,6 +38,65 @@ fn requests_for_the_same_wait_for_one_response() {
         app.get("private", "");
     }
     assert_eq!(app.requests(), 5);
+}
+
+/// Any client can send credentials, and the response to them is often not stored.
+#[test]
+fn requests_of_users_do_not_keep_others_from_waiting() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |head, number| {
+        if !head.contains("X-User: ") {
+            of_upstream.wait();
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let own_fields = [
+        "Authorization: Bearer a\r\n",
+        "Cookie: a=b\r\n",
+        "Cache-Control: no-store\r\n",
+        "Connection: x-other\r\nX-Other: a\r\n",
+    ];
+    for (own, number) in own_fields.into_iter().zip(1..) {
+        assert_eq!(app.get("", &format!("{own}X-User: a\r\n")).text(), format!("number {number}"));
+    }
+    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
+    for (client, awaited) in clients.iter_mut().zip(0..) {
+        client.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(
+            wait_until(TIMEOUT, || app.requests() == 5 && app.server.count("responses_awaited") == awaited)
+        );
+    }
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 5");
+    }
+    assert_eq!(app.requests(), 5);
+}
+
+/// Clients choose how long an address is.
+#[test]
+fn addresses_whose_responses_are_not_stored_take_little_memory() {
+    let app = start(|_, number| ok("Cache-Control: private\r\n", number));
+    let mut client = app.server.connect();
+    let mut ask = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let query = "a".repeat(7000);
+            let request = format!("GET /app/?{number}{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.request(request).status, 200);
+        }
+    };
+    let memory = || {
+        let path = format!("/proc/{}/status", app.server.serving_pid());
+        let status = fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it is there");
+        line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("KiB")
+    };
+    ask(0..100);
+    let before = memory();
+    ask(100..2100);
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 6 * 1024, "{grown} KiB for 2000 addresses of 7000 bytes");
 }
 
 /// An upstream that holds the response to its first request back, and the client that waits for it. `wait`: how long

@@ -38,7 +38,7 @@ pub use self::cached_response::{CachedResponse, Placement, stored_body, writer};
 use self::disk::{DiskTier, FoundResponse};
 pub use self::partial::PartialResponse;
 use self::pending::PendingRequests;
-pub use self::pending::{Leader, Role};
+pub use self::pending::{Leader, PendingKey, Role};
 pub use self::recording::Recording;
 use self::recording::Reserved;
 pub use self::serve::is_of_not_modified;
@@ -292,14 +292,14 @@ impl Cache {
 
     /// Whether the request has to wait for the response that another one has asked for. `most`: requests that wait for
     /// one.
-    pub fn join(&self, text: &str, most: usize) -> Role {
-        let is_valid = |began| stamps::is_valid(Key::new(text.as_bytes()).hash(), began);
-        self.pending.join(text, most, self.services.clock.now(), is_valid)
+    pub fn join(&self, key: PendingKey, most: usize) -> Role {
+        let hash = key.hash();
+        self.pending.join(key, most, self.services.clock.now(), |began| stamps::is_valid(hash, began))
     }
 
     /// Remembers that requests with this key do not wait for one another, because their responses are not stored.
-    pub fn do_not_collapse(&self, text: &str) {
-        self.pending.do_not_collapse(text, self.services.clock.now());
+    pub fn do_not_collapse(&self, key: &PendingKey) {
+        self.pending.do_not_collapse(key, self.services.clock.now());
     }
 }
 

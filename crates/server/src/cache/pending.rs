@@ -1,10 +1,15 @@
 //! Collapsed forwarding: one request asks the upstream, and others for the same key wait for its response.
+//!
+//! Requests with credentials or cookies and those without do not wait for one another: often only the responses to the
+//! latter are stored.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cache::key::Key;
+use cache::request::ClientIdentity;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -13,10 +18,22 @@ use crate::clock;
 /// The requests that others wait for.
 #[derive(Default)]
 pub struct PendingRequests {
-    by_key: RefCell<HashMap<Box<str>, Rc<Pending>>>,
+    by_key: RefCell<HashMap<PendingKey, Rc<Pending>>>,
     /// Keys whose responses are not stored, with the second in which that is forgotten.
-    uncollapsed: RefCell<HashMap<Box<str>, i64>>,
+    uncollapsed: RefCell<HashMap<Uncollapsed, i64>>,
 }
+
+/// The text of a key, and whose requests wait for one another.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct PendingKey {
+    text: Box<str>,
+    /// Of the text.
+    hash: u128,
+    identity: ClientIdentity,
+}
+
+/// A key without its text: clients choose how long that is.
+type Uncollapsed = (u128, ClientIdentity);
 
 struct Pending {
     /// Whether the upstream has responded, or has failed. Dropping it ends the wait of its receivers.
@@ -40,7 +57,7 @@ pub enum Role {
 pub struct Leader {
     all: Rc<PendingRequests>,
     pending: Rc<Pending>,
-    text: Box<str>,
+    key: PendingKey,
 }
 
 pub struct Follower(watch::Receiver<bool>);
@@ -50,26 +67,42 @@ const UNCOLLAPSED_SECONDS: i64 = 30;
 /// Such keys of one worker.
 const MOST_UNCOLLAPSED: usize = 4096;
 
+impl PendingKey {
+    /// `text`: of the key of the cache.
+    pub fn new(text: &str, identity: ClientIdentity) -> PendingKey {
+        PendingKey { text: text.into(), hash: Key::new(text.as_bytes()).hash(), identity }
+    }
+
+    /// Of the text.
+    pub fn hash(&self) -> u128 {
+        self.hash
+    }
+
+    fn without_text(&self) -> Uncollapsed {
+        (self.hash, self.identity)
+    }
+}
+
 impl PendingRequests {
     /// `most`: followers of one leader. `is_valid`: whether the response to a request that began at this time of
     /// `clock::micros` may be used. If not, no further request waits for it.
     pub fn join(
         self: &Rc<PendingRequests>,
-        text: &str,
+        key: PendingKey,
         most: usize,
         now: i64,
         is_valid: impl FnOnce(u64) -> bool,
     ) -> Role {
-        if self.uncollapsed.borrow().get(text).is_some_and(|end| *end > now) {
+        if self.uncollapsed.borrow().get(&key.without_text()).is_some_and(|end| *end > now) {
             return Role::Alone;
         }
         let mut by_key = self.by_key.borrow_mut();
-        match by_key.get(text).filter(|pending| is_valid(pending.began)) {
+        match by_key.get(&key).filter(|pending| is_valid(pending.began)) {
             None => {
                 let is_settled = watch::Sender::new(false);
                 let pending = Rc::new(Pending { is_settled, began: clock::micros() });
-                by_key.insert(text.into(), pending.clone());
-                Role::Leader(Leader { all: self.clone(), pending, text: text.into() })
+                by_key.insert(key.clone(), pending.clone());
+                Role::Leader(Leader { all: self.clone(), pending, key })
             }
             Some(pending) if pending.is_settled.receiver_count() < most => {
                 Role::Follower(Follower(pending.is_settled.subscribe()))
@@ -78,12 +111,12 @@ impl PendingRequests {
         }
     }
 
-    pub fn do_not_collapse(&self, text: &str, now: i64) {
+    pub fn do_not_collapse(&self, key: &PendingKey, now: i64) {
         let mut uncollapsed = self.uncollapsed.borrow_mut();
         if uncollapsed.len() >= MOST_UNCOLLAPSED {
             uncollapsed.clear();
         }
-        uncollapsed.insert(text.into(), now + UNCOLLAPSED_SECONDS);
+        uncollapsed.insert(key.without_text(), now + UNCOLLAPSED_SECONDS);
     }
 }
 
@@ -101,13 +134,17 @@ impl Leader {
     pub fn settle(&self) {
         self.pending.is_settled.send_replace(true);
     }
+
+    pub fn key(&self) -> PendingKey {
+        self.key.clone()
+    }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
         let mut by_key = self.all.by_key.borrow_mut();
-        if by_key.get(&self.text).is_some_and(|pending| Rc::ptr_eq(pending, &self.pending)) {
-            by_key.remove(&self.text);
+        if by_key.get(&self.key).is_some_and(|pending| Rc::ptr_eq(pending, &self.pending)) {
+            by_key.remove(&self.key);
         }
     }
 }
@@ -116,8 +153,14 @@ impl Drop for Leader {
 mod tests {
     use super::*;
 
+    const COOKIES: ClientIdentity = ClientIdentity { credentials: false, cookies: true };
+
+    fn key(text: &str) -> PendingKey {
+        PendingKey::new(text, ClientIdentity::default())
+    }
+
     fn join(all: &Rc<PendingRequests>, now: i64) -> Role {
-        all.join("a", 1, now, |_| true)
+        all.join(key("a"), 1, now, |_| true)
     }
 
     #[test]
@@ -126,7 +169,9 @@ mod tests {
         let Role::Leader(leader) = join(&all, 0) else { panic!("it is the first one") };
         let Role::Follower(follower) = join(&all, 0) else { panic!("one may wait") };
         assert!(matches!(join(&all, 0), Role::Alone));
-        assert!(matches!(all.join("b", 1, 0, |_| true), Role::Leader(_)));
+        assert!(matches!(all.join(key("b"), 1, 0, |_| true), Role::Leader(_)));
+        let of_user = PendingKey::new("a", COOKIES);
+        assert!(matches!(all.join(of_user, 1, 0, |_| true), Role::Leader(_)));
         drop(follower);
         assert!(matches!(join(&all, 0), Role::Follower(_)));
         drop(leader);
@@ -137,7 +182,7 @@ mod tests {
     fn no_request_waits_for_what_was_invalidated() {
         let all = Rc::<PendingRequests>::default();
         let old = join(&all, 0);
-        let Role::Leader(new) = all.join("a", 1, 0, |_| false) else { panic!("it leads") };
+        let Role::Leader(new) = all.join(key("a"), 1, 0, |_| false) else { panic!("it leads") };
         drop(old);
         assert!(
             matches!(join(&all, 0), Role::Follower(_)),
@@ -150,11 +195,11 @@ mod tests {
     #[test]
     fn no_request_waits_for_what_was_not_stored() {
         let all = Rc::<PendingRequests>::default();
-        all.do_not_collapse("a", 5);
+        all.do_not_collapse(&key("a"), 5);
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS - 1), Role::Alone));
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
-        for key in 0..3 * MOST_UNCOLLAPSED {
-            all.do_not_collapse(&key.to_string(), 5);
+        for number in 0..3 * MOST_UNCOLLAPSED {
+            all.do_not_collapse(&key(&number.to_string()), 5);
         }
         assert!(all.uncollapsed.borrow().len() <= MOST_UNCOLLAPSED);
     }

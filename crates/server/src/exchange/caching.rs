@@ -16,7 +16,7 @@ use ::cache::directives::RequestDirectives;
 use ::cache::key::{Key, Mapping, Parts};
 use ::cache::policy::{Use, Why};
 use ::cache::request::{self, ClientIdentity};
-use ::cache::settings::Settings;
+use ::cache::settings::{Cookies, Settings};
 use ::cache::status::{CacheStatus, Forwarded};
 use ::cache::update;
 use ::cache::{Field as StoredField, invalidation};
@@ -32,7 +32,7 @@ use self::next_hop::NextHop;
 use self::respond::{is_stored, reported, with_cookie};
 use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
-use crate::cache::{CachedResponse, Found, Leader, PartialResponse, Role};
+use crate::cache::{CachedResponse, Found, Leader, PartialResponse, PendingKey, Role};
 use crate::clock;
 use crate::log::upstream::UpstreamLog;
 use crate::request::owned::{as_get, with_fields};
@@ -243,10 +243,11 @@ impl<'a> Exchange<'a> {
                 }
                 CacheLookup::Forward(stale, why) => (stale, why),
             };
-            // What answers a request for a part is of no use to others.
+            // What answers a request for a part is of no use to others, nor is what is for one client.
             let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
-            if self.head.method == Method::Get && why != Forwarded::Bypass && !is_part && may_wait {
-                match self.responder.cache.join(&resource.text, settings.waiting) {
+            let is_for_others = !is_part && !request::is_for_one_client(self.head);
+            if self.head.method == Method::Get && why != Forwarded::Bypass && is_for_others && may_wait {
+                match self.responder.cache.join(self.pending_key(&resource), settings.waiting) {
                     Role::Leader(own) => leader = Some(own),
                     Role::Follower(follower) => {
                         self.services.counts.add(Count::ResponsesAwaited, (!has_waited).into());
@@ -283,6 +284,13 @@ impl<'a> Exchange<'a> {
     fn identity(&self) -> ClientIdentity {
         let own = ClientIdentity::of(self.head);
         ClientIdentity { credentials: own.credentials || self.is_known(), ..own }
+    }
+
+    /// What requests have in common that wait for one another.
+    fn pending_key(&self, resource: &Resource<'_>) -> PendingKey {
+        let identity = self.identity();
+        let cookies = identity.cookies && resource.settings.cookies != Cookies::Ignored;
+        PendingKey::new(&resource.text, ClientIdentity { cookies, ..identity })
     }
 
     /// Whether something other than the fields of the request says who the client is.
@@ -450,7 +458,7 @@ impl<'a> Exchange<'a> {
     ) {
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
-        let Role::Leader(leader) = cache.join(&resource.text, 0) else { return };
+        let Role::Leader(leader) = cache.join(self.pending_key(resource), 0) else { return };
         let identity = self.identity();
         let capability = capability(&resource.settings);
         let conditions = conditions(Some(entry), None, capability.as_deref());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::cache::Field as StoredField;
 use ::cache::policy::{self, Policy, StoredPart};
-use ::cache::request::{ClientIdentity, is_condition};
+use ::cache::request::{ClientIdentity, is_condition, is_for_one_client};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
@@ -143,7 +143,7 @@ impl Fetch {
             }
         };
         let Some((stored, policy)) = storable.filter(|_| fits && !self.varies_by_own_field(&fields)) else {
-            self.forget();
+            self.forget(head);
             return Fetched::Passed(Unrendered { status, fields, content });
         };
         let unstored = texts(policy::unstored(&fields, &stored));
@@ -152,8 +152,8 @@ impl Fetch {
             Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body), unstored),
             Content::Stream(stream, length) => {
                 let reserved = self.cache.reserve(self.settings.largest);
-                let (cache, text) = (self.cache.clone(), self.text.clone());
-                let refuse = move || cache.do_not_collapse(&text);
+                let (cache, key) = (self.cache.clone(), self.leader.as_ref().map(Leader::key));
+                let refuse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
                 let parts = Box::new((stored, policy));
                 let (stored, policy) = (parts.0.clone(), parts.1.clone());
                 let store = move |body| drop(self.store(stored, policy, body));
@@ -288,7 +288,9 @@ impl Fetch {
     ) -> Result<Fetched, Unconfirmed> {
         let Some(stale) = &self.stale else { return Ok(Fetched::Passed(not_modified(fields))) };
         if !update::confirms(&stale.stored, fields) {
-            self.cache.remove(&self.text, stale);
+            if !is_for_one_client(head) {
+                self.cache.remove(&self.text, stale);
+            }
             return Err(Unconfirmed(self.leader));
         }
         self.settle();
@@ -307,28 +309,30 @@ impl Fetch {
     ) -> Rc<CachedResponse> {
         let times = Times { requested: self.began, received: services.clock.read() };
         let mut stored = update::freshened(&old.stored, fields, times, &self.settings);
-        let selecting = vary::names(&stored.fields).filter(|_| !self.varies_by_own_field(&stored.fields));
-        let stays = selecting.is_some() && policy::stays_stored(&stored, &self.settings);
+        let selecting = vary::names(&stored.fields);
+        let selecting = selecting.filter(|_| !self.varies_by_own_field(&stored.fields));
+        let stays = selecting.is_some() && policy::stays_stored(&stored, self.identity, &self.settings);
         stored.variant = old.stored.variant.extended(selecting.unwrap_or_default(), head.fields);
         let is_same_variant = stored.variant == old.stored.variant;
         let policy = Policy::of(&stored, &self.settings);
         let entry =
             CachedResponse::new(stored, policy, self.settings.clone(), old.body.clone(), self.placement);
         let entry = Rc::new(entry.with_copies_of(old));
-        match (stays, is_same_variant) {
+        match (stays && !is_for_one_client(head), is_same_variant) {
             (true, true) => self.cache.update(&self.text, &entry),
             (true, false) => {
                 self.cache.remove(&self.text, old);
                 self.cache.store(&self.text, &entry);
             }
-            (false, _) => self.forget(),
+            (false, _) => self.forget(head),
         }
         entry
     }
 
     /// A response to HEAD updates what is stored, or shows that it is not right any more (RFC 9111 §4.3.5).
     fn on_head(&self, services: &Services, head: &Head<'_>, response: &Unrendered) {
-        let Some(stale) = self.stale.as_ref().filter(|_| response.status == Status::OK) else { return };
+        let is_about_stored = response.status == Status::OK && !is_for_one_client(head);
+        let Some(stale) = self.stale.as_ref().filter(|_| is_about_stored) else { return };
         let announced = match response.content {
             Content::None(length) => length,
             Content::Whole(_) | Content::Stream(..) => None,
@@ -339,13 +343,14 @@ impl Fetch {
         }
     }
 
-    /// The response is not stored: nor is the one that it replaces, and no request waits for the next one.
-    fn forget(&self) {
-        if let Some(stale) = &self.stale {
+    /// The response to the request with this head is not stored: nor is the one that it replaces, and no request waits
+    /// for the next one. A response for one client replaces nothing.
+    fn forget(&self, head: &Head<'_>) {
+        if let Some(stale) = self.stale.as_ref().filter(|_| !is_for_one_client(head)) {
             self.cache.remove(&self.text, stale);
         }
-        if self.leader.is_some() {
-            self.cache.do_not_collapse(&self.text);
+        if let Some(leader) = &self.leader {
+            self.cache.do_not_collapse(&leader.key());
         }
     }
 }
