@@ -148,7 +148,7 @@ pub fn store(
     if !is_within(ClientIdentity { cookies, ..identity }, shared) {
         return None;
     }
-    let variant = Variant::select(vary::names(fields)?, head.fields);
+    let variant = Variant::select(vary::selecting(fields, head.fields)?, head.fields);
     let fields =
         fields.iter().filter(|field| is_kept(&field.name, fields, directives, settings)).cloned().collect();
     let stored = Stored { status, fields, times, variant };

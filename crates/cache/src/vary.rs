@@ -1,6 +1,7 @@
 //! Which fields of a request select a response (RFC 9111 §4.1), and whether two requests select the same one.
 
 use taipan_http::fields::{is_token, list, trim_ows, unquoted, weight};
+use taipan_http::forwarded::is_passed_claim;
 use taipan_http::head::Field as RequestField;
 use taipan_http::negotiate::Coding;
 
@@ -28,6 +29,17 @@ pub fn names(fields: &[Field]) -> Option<Vec<Box<str>>> {
         }
         names.push(String::from_utf8_lossy(member).to_ascii_lowercase().into_boxed_str());
     }
+    sort::by(&mut names, Ord::cmp);
+    names.dedup();
+    Some(names)
+}
+
+/// The names of the fields of a request that select the response to it: those that `Vary` lists, and those in which a
+/// client may have claimed something behind the back of a trusted proxy. `None`: as for `names`.
+pub fn selecting(fields: &[Field], request: &[RequestField<'_>]) -> Option<Vec<Box<str>>> {
+    let mut names = names(fields)?;
+    let claims = request.iter().map(|field| field.name).filter(|name| is_passed_claim(name));
+    names.extend(claims.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase().into_boxed_str()));
     sort::by(&mut names, Ord::cmp);
     names.dedup();
     Some(names)

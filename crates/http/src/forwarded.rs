@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use arrayvec::ArrayVec;
 
 use crate::digits::ip_text;
-use crate::fields::{is_authority, is_name, is_token, list, port_number, trim_ows, unquoted};
+use crate::fields::{is_authority, is_name, is_plain_name, is_token, list, port_number, trim_ows, unquoted};
 use crate::head::{Field, Head, Names};
 use crate::target::Scheme;
 
@@ -32,6 +32,43 @@ pub fn is_claim(name: &[u8]) -> bool {
         name.split_at_checked(PREFIX.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(PREFIX));
     begins || claims(name.len()).iter().any(|known| is_name(name, known))
 }
+
+/// Whether the field may claim another scheme, host or path than that of the URL, to a program that takes an underscore
+/// for a hyphen, too.
+pub fn may_claim_url(name: &[u8]) -> bool {
+    !is_plain_name(name) || (is_claim(name) && !is_of_client(name))
+}
+
+/// Whether the field of a trusted proxy is passed on as it is, and is no address of a client: it may be another client
+/// that has written it.
+pub fn is_passed_claim(name: &[u8]) -> bool {
+    is_claim(name) && !is_interpreted(name) && !is_of_client(name)
+}
+
+/// Whether the field claims the address of the client, and nothing else.
+fn is_of_client(name: &[u8]) -> bool {
+    OF_CLIENT.iter().any(|known| is_name(name, known))
+}
+
+const OF_CLIENT: [&str; 17] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded-for",
+    "proxy-client-ip",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded-for",
+    "x-original-for",
+    "x-originating-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+];
 
 /// The names of this length, without those that begin with `PREFIX`, of fields that some program trusts.
 fn claims(length: usize) -> &'static [&'static str] {

@@ -49,6 +49,11 @@ fn stores_responses_of_other_servers_by_key() {
         // The other server has not seen the field that would select it.
         ("/vary", "Connection: accept-language\r\nAccept-Language: it\r\n", "Accept-Language: it\r\n", 2),
         ("/stale", "", "", 2),
+        // The other server may take them for another URL. A proxy of the clients may name them.
+        ("/host", "X-Forwarded-Host: other\r\n", "", 2),
+        ("/prefix", "X-Forwarded-Prefix: /other\r\n", "", 2),
+        ("/underscore", "X_Forwarded_Host: other\r\n", "", 2),
+        ("/client", "X-Forwarded-For: 192.0.2.1\r\n", "", 1),
     ] {
         let row = format!("{path} {first}{second}");
         for fields in [first, second] {

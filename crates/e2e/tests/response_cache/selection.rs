@@ -49,6 +49,34 @@ fn a_malformed_field_selects_no_response_for_those_that_send_a_right_one() {
     }
 }
 
+/// Most proxies pass on what they do not know, and applications believe it.
+#[test]
+fn what_a_client_has_written_past_a_trusted_proxy_selects_a_response_of_its_own() {
+    let app = start_with("", "trusted_proxies = \"127.0.0.0/8\"", |head, number| {
+        let port = head.lines().find_map(|line| line.strip_prefix("X-Forwarded-Port: ")).unwrap_or("80");
+        let lifetime = if head.contains("/app/stale") { 0 } else { 60 };
+        let fields = format!("Cache-Control: max-age={lifetime}\r\nETag: \"a\"\r\nX-Port: {port}\r\n");
+        match head.contains("If-None-Match") {
+            true => format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"),
+            false => ok(&fields, number),
+        }
+    });
+    let get = |path: &str, fields: &str| {
+        let response = app.get(path, &format!("X-Forwarded-For: 192.0.2.1\r\n{fields}"));
+        response.field("X-Port").unwrap_or_default().to_owned()
+    };
+    let other = "X-Forwarded-Port: 1\r\n";
+    let mut rows = Rows::new();
+    for path in ["fresh", "stale"] {
+        rows.check(format!("{path}, by the client"), get(path, other), "1".to_owned());
+        rows.check(format!("{path}, by others"), get(path, ""), "80".to_owned());
+        // It validates what is stale, and gets what is fresh.
+        get(path, other);
+        let again = get(path, "Cache-Control: max-stale\r\n");
+        rows.check(format!("{path}, by others again"), again, "80".to_owned());
+    }
+}
+
 #[test]
 fn an_error_that_is_about_a_range_is_for_its_client_alone() {
     let app = start(|head, number| match head.lines().find_map(|line| line.strip_prefix("Range: bytes=")) {

@@ -205,6 +205,19 @@ fn recognizes_claims_in_any_case() {
             "{name}"
         );
     }
+    for (name, may_claim_url, is_passed) in [
+        ("X-Forwarded-For", false, false),
+        ("X-Forwarded-Host", true, false),
+        ("X-Forwarded-Port", true, true),
+        ("X-Original-Prefix", true, true),
+        ("X-Real-IP", false, false),
+        ("X_Other", true, false),
+        ("X-Other", false, false),
+    ] {
+        let found = (super::may_claim_url(name.as_bytes()), is_passed_claim(name.as_bytes()));
+        assert_eq!(found, (may_claim_url, is_passed), "{name}");
+    }
+    assert!(OF_CLIENT.iter().all(|name| is_claim(name.as_bytes())));
     for name in READ.iter().chain((0..=64).flat_map(claims)) {
         assert!(is_claim(name.to_uppercase().as_bytes()), "{name}");
     }

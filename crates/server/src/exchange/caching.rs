@@ -23,6 +23,7 @@ use ::cache::{Field as StoredField, invalidation};
 use site::log_line::StepKind;
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
+use taipan_http::forwarded;
 use taipan_http::head::{Method, Names, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, normalized};
@@ -192,7 +193,9 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let resource = self.resource(None, settings, OF_URLS);
         let to = NextHop::Server(server);
-        match request::is_eligible(self.head) {
+        // The other server may believe the client.
+        let may_claim_url = || self.head.fields.iter().any(|field| forwarded::may_claim_url(field.name));
+        match request::is_eligible(self.head) && !may_claim_url() {
             true => self.respond_from_cache(request, to, resource).await,
             false => self.forward_past_cache(request, to, &resource, OF_URLS).await,
         }

@@ -309,7 +309,7 @@ impl Fetch {
     ) -> Rc<CachedResponse> {
         let times = Times { requested: self.began, received: services.clock.read() };
         let mut stored = update::freshened(&old.stored, fields, times, &self.settings);
-        let selecting = vary::names(&stored.fields);
+        let selecting = vary::selecting(&stored.fields, head.fields);
         let selecting = selecting.filter(|_| !self.varies_by_own_field(&stored.fields));
         let stays = selecting.is_some() && policy::stays_stored(&stored, self.identity, &self.settings);
         stored.variant = old.stored.variant.extended(selecting.unwrap_or_default(), head.fields);
