@@ -142,6 +142,52 @@ fn a_rule_for_a_method_is_for_it_in_any_case_of_letters() {
 }
 
 #[test]
+fn a_rule_redirects_by_the_query_and_by_fields() {
+    let server = site(
+        "[[rule]]\naddress = \"192.0.2.9\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/.\"\nquery = [\"p=12\", \"p=12&*\"]\nthen = \"redirect\"\nto = \"/hello\"\nstatus = 301\n\
+         [[rule]]\npath = \"/.\"\nuser_agent = \"DavClnt*\"\nthen = \"redirect\"\nto = \"/dav/$query\"\n\
+         [[rule]]\npath = \"/docs/index.html\"\nquery = \"old\"\nthen = \"redirect\"\nto = \"https://$host/new$path\"\nstatus = 308\n\
+         [[rule]]\npath = \"/cgi-bin/\"\nquery = \"id=*\"\nthen = \"redirect\"\nto = \"/by/$rest$query\"\n\
+         [[route]]\npath = \"/cgi-bin/\"\ncgi = true\n\
+         [[route]]\npath = \"/users/\"\nauth = \"basic\"\nusers = { ann = \"{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\" }\n\
+         [[route.rule]]\nquery = \"p=1\"\nthen = \"redirect\"\nto = \"/open\"\n",
+    )
+    .start();
+    let facts = |client: &str, target: &str, fields: &str| {
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: www.example\r\nX-Forwarded-For: {client}\r\n{fields}Connection: close\r\n\r\n"
+        );
+        let response = server.request(request);
+        format!("{} {}", response.status, response.field("location").unwrap_or_default())
+    };
+    let mut rows = Rows::new();
+    for (target, fields, expected) in [
+        // From the disk, and then from the cache.
+        ("/", "", "200 "),
+        ("/", "", "200 "),
+        ("/?p=12", "", "301 /hello"),
+        ("/?%70=12", "", "301 /hello"),
+        ("/?p=12&x", "", "301 /hello"),
+        ("/?p=120", "", "200 "),
+        ("/docs/?p=12", "", "200 "),
+        ("/", "User-Agent: DavClnt/1\r\n", "302 /dav/"),
+        ("/?a=b", "User-Agent: DavClnt/1\r\n", "302 /dav/?a=b"),
+        // An index file is for its folder, too. The path is that of the request.
+        ("/docs/?old", "", "308 https://www.example/new/docs/"),
+        ("/docs/index.html?old", "", "308 https://www.example/new/docs/index.html"),
+        ("/docs/?new", "", "200 "),
+        ("/cgi-bin/a.cgi/b%20c?id=7", "", "302 /by/cgi-bin/a.cgi/b%20c?id=7"),
+        ("/cgi-bin/a.cgi?x", "", "200 "),
+        ("/users/?p=1", "", "302 /open"),
+        ("/users/?p=2", "", "401 "),
+    ] {
+        rows.check(format!("{target} {fields}"), facts("192.0.2.1", target, fields).as_str(), expected);
+    }
+    rows.check("denied before", facts("192.0.2.9", "/?p=12", "").as_str(), "403 ");
+}
+
+#[test]
 fn every_spelling_of_a_path_has_the_same_rules() {
     let server = site(
         "gunzip = true\nrewrites = { \"/alias/\" = \"/private/$rest\" }\n\
@@ -293,9 +339,15 @@ fn check_names_what_is_wrong_with_rules() {
     let site = Site::new().file_beside_root("bad.txt", "10.0.0.0/8\nexample.org\n");
     let rows = [
         ("[[rule]]\npath = \"/x\"", "decides nothing"),
+        ("[[rule]]\nthen = \"redirect\"", "this rule redirects to nothing; add to ="),
+        ("[[rule]]\nthen = \"redirect\"\nto = \"new\"", "begin it with \"/\""),
+        ("[[rule]]\nthen = \"redirect\"\nto = \"/$1\"", "$1 needs a pattern with wildcards"),
+        ("[[rule]]\nthen = \"redirect\"\nto = \"/a\"\nstatus = 404", "expected 301, 302, 303, 307 or 308"),
+        ("[[rule]]\nthen = \"deny\"\nto = \"/a\"", "is only for then = \"redirect\""),
+        ("[[rule]]\nthen = \"deny\"\nstatus = 301", "write 400 to 599, or then = \"redirect\""),
         ("[[rule]]\nthen = \"maybe\"", "cannot be \"maybe\""),
         ("[[rule]]\nthen = \"allow\"\nstatus = 404", "only for then = \"deny\""),
-        ("[[rule]]\nthen = \"deny\"\nstatus = 200", "from 400 to 599"),
+        ("[[rule]]\nthen = \"deny\"\nstatus = 200", "from 300 to 599"),
         ("[[rule]]\nthen = \"deny\"\naddress = \"10.0.0.1/8\"", "write \"10.0.0.0/8\""),
         ("[[rule]]\nthen = \"deny\"\naddress = []", "\"address\" is empty"),
         ("[[rule]]\nthen = \"deny\"\naddress_file = \"bad.txt\"", "bad.txt:2"),
@@ -333,6 +385,17 @@ fn explain_names_the_rule_that_decides() {
     let allowed = explain("192.0.3.9");
     assert!(allowed.contains("192.0.3.9 is allowed: no rule matches"), "{allowed}");
     assert!(allowed.contains("HTTP/1.1 200"), "{allowed}");
+}
+
+#[test]
+fn explain_shows_where_a_rule_leads() {
+    let rule = "[[rule]]\npath = \"/\"\nquery = \"p=12\"\nthen = \"redirect\"\nto = \"/hello\"\n";
+    let site = site(rule);
+    let config = site.write_config();
+    let output = Command::new(program()).args(["explain", "GET", "/?p=12", "-c"]).arg(&config).output();
+    let text = String::from_utf8(output.expect("it starts").stdout).expect("it is UTF-8");
+    assert!(text.contains("is redirected with 302 Found to /hello, by the rule in"), "{text}");
+    assert!(text.contains("Location: /hello"), "{text}");
 }
 
 #[test]

@@ -49,7 +49,12 @@ pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) 
             _ => ("is allowed".to_owned(), rule),
         },
         access::Verdict::Authenticate(rule) => ("must authenticate".to_owned(), rule),
-        access::Verdict::Deny(status, rule) => (format!("is denied with {status}"), rule),
+        access::Verdict::Deny(status, rule) => match &rule.action {
+            Action::Redirect(redirect) => {
+                (format!("is redirected with {status} to {}", redirect.location(host, facts.head)), rule)
+            }
+            _ => (format!("is denied with {status}"), rule),
+        },
     };
     lines.push(format!("access    {client} {what}, by the rule in {}", rule.place));
     lines

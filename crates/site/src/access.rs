@@ -17,6 +17,7 @@ use crate::host::name_of;
 use crate::model::{Host, Route};
 use crate::network::Networks;
 use crate::route::Pattern;
+use crate::template::{Template, Variables};
 use crate::wildcard::Wildcard;
 
 /// Rules of one site.
@@ -44,10 +45,20 @@ pub enum Action {
     Allow,
     /// A status of an error.
     Deny(Status),
+    /// Denied what is there, and led elsewhere.
+    Redirect(Box<Redirect>),
     /// Allowed for users who have identified themselves.
     Authenticate,
     /// Allowed, within the limit of this name.
     Limit(String),
+}
+
+/// Where a rule leads requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: Status,
+    pub to: Template,
 }
 
 /// What is true of a request, or of its connection.
@@ -141,6 +152,7 @@ pub enum Tls<'a> {
 pub enum Verdict<'s> {
     /// `None`: no rule matches.
     Allow(Option<&'s Rule>),
+    /// The rule denies the request, or redirects it.
     Deny(Status, &'s Rule),
     Authenticate(&'s Rule),
 }
@@ -247,6 +259,7 @@ impl Rule {
         match self.action {
             Action::Allow | Action::Limit(_) => Verdict::Allow(Some(self)),
             Action::Deny(status) => Verdict::Deny(status, self),
+            Action::Redirect(ref redirect) => Verdict::Deny(redirect.status, self),
             Action::Authenticate => Verdict::Authenticate(self),
         }
     }
@@ -269,7 +282,8 @@ impl Rule {
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             _ => true,
         };
-        matches!(self.action, Action::Deny(_) | Action::Authenticate) && self.conditions.iter().all(may_hold)
+        matches!(self.action, Action::Deny(_) | Action::Redirect(_) | Action::Authenticate)
+            && self.conditions.iter().all(may_hold)
     }
 
     /// Whether it asks for facts of the TLS connection.
@@ -287,6 +301,21 @@ impl Rule {
     /// Whether it asks for the path, so that it may decide otherwise for the entries of a folder than for the folder.
     pub fn asks_for_path(&self) -> bool {
         self.conditions.iter().any(|condition| matches!(condition, Condition::Path(_)))
+    }
+}
+
+impl Redirect {
+    /// The value of `Location`. Its variables stand for parts of the request, whatever leads to the rule.
+    pub fn location(&self, host: &Host, head: &Head<'_>) -> String {
+        let path = head.target.path().and_then(|path| SafePath::parse(path).ok());
+        self.to.location(&Variables {
+            host,
+            authority: head.authority,
+            scheme: head.scheme,
+            query: head.target.query(),
+            path: path.as_ref().map_or("", SafePath::as_str),
+            pattern: &Pattern::EVERYTHING,
+        })
     }
 }
 

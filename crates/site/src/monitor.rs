@@ -298,7 +298,9 @@ fn passage_of(stranger: IpAddr, rules: &Rules) -> Passage {
             }
         }
         match rule.action {
-            Action::Deny(_) | Action::Authenticate if must_match => return Passage::Denied,
+            Action::Deny(_) | Action::Redirect(_) | Action::Authenticate if must_match => {
+                return Passage::Denied;
+            }
             Action::Allow | Action::Limit(_) if may_match => return Passage::Allowed,
             _ => {}
         }

@@ -21,6 +21,8 @@ use crate::handshake::TlsFacts;
 pub(super) enum Refused<'a> {
     /// The route whose error page the response has, and its status.
     Denied(&'a Route, Status),
+    /// A rule leads it elsewhere: to this location.
+    Redirected(&'a Route, Status, String),
     /// A user has to authenticate. The password file of the folder of this path may have the users.
     Unauthenticated(Arc<Authentication>, SafePath<'static>),
     /// Authorizers, or a token, have to let the request pass to this path, which stands for that of the request.
@@ -144,11 +146,16 @@ impl<'a> Exchange<'a> {
                 Err(Refused::Unauthenticated(own.clone(), path.clone().into_owned()))
             }
             Demand::Denied => {
-                let status = match verdict {
-                    Verdict::Deny(status, _) => status,
-                    Verdict::Allow(_) | Verdict::Authenticate(_) => Status::FORBIDDEN,
-                };
-                Err(Refused::Denied(self.route(path), status))
+                let route = self.route(path);
+                Err(match verdict {
+                    Verdict::Deny(status, rule) => match &rule.action {
+                        access::Action::Redirect(redirect) => {
+                            Refused::Redirected(route, status, redirect.location(self.host(), self.head))
+                        }
+                        _ => Refused::Denied(route, status),
+                    },
+                    Verdict::Allow(_) | Verdict::Authenticate(_) => Refused::Denied(route, Status::FORBIDDEN),
+                })
             }
         }
     }

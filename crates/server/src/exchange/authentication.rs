@@ -13,6 +13,7 @@ use super::Exchange;
 use super::access::Refused;
 use super::digest::{self, DigestUser, Replay};
 use super::logins::Login;
+use crate::content::fixed;
 use crate::request::Request;
 use crate::response::Response;
 use crate::stats::Count;
@@ -92,6 +93,9 @@ impl<'a> Exchange<'a> {
         match refused {
             Refused::Unauthorized(path) => self.call_authorizers(request, &path, self.route(&path)).await,
             Refused::Denied(route, status) => Err(self.status(route, status).await),
+            Refused::Redirected(route, status, location) => {
+                Err(fixed::redirect(self.services, Some(route), status, &location))
+            }
             Refused::Unauthenticated(own, path) => self.authenticate(&own, &path).await,
         }
     }
@@ -139,6 +143,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn refused_fast(&self, refused: Refused<'a>) -> Option<Response> {
         match refused {
             Refused::Denied(route, status) => self.status_fast(route, status),
+            Refused::Redirected(route, status, location) => {
+                Some(fixed::redirect(self.services, Some(route), status, &location))
+            }
             Refused::Unauthenticated(..) | Refused::Unauthorized(_) => None,
         }
     }

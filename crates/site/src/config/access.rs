@@ -5,11 +5,12 @@ use std::sync::Arc;
 use taipan_http::fields::is_token;
 use taipan_http::status::Status;
 
+use super::actions;
 use super::error::Place;
 use super::keys::Scope;
 use super::limits::LimitReader;
 use super::section::{Given, Section, text};
-use crate::access::{Action, Condition, MAX_RULES, Period, Referer, Rule, Rules, Selection};
+use crate::access::{Action, Condition, MAX_RULES, Period, Redirect, Referer, Rule, Rules, Selection};
 use crate::network::{Network, Networks};
 use crate::route::Pattern;
 use crate::wildcard::{MAX_WILDCARD, Wildcard};
@@ -63,8 +64,11 @@ fn rule(section: &Section, limits: &LimitReader<'_>) -> Option<Rule> {
 fn action(section: &Section, limits: &LimitReader<'_>) -> Option<Action> {
     let then = section.choice("then");
     let status = section.count::<u16>("status");
-    if then != Some("deny") {
-        section.reject_keys(&["status"], "is only for then = \"deny\"", "remove it");
+    if !matches!(then, Some("deny" | "redirect")) {
+        section.reject_keys(&["status"], "is only for then = \"deny\" or \"redirect\"", "remove it");
+    }
+    if then != Some("redirect") {
+        section.reject_keys(&["to"], "is only for then = \"redirect\"", "remove it, or change \"then\"");
     }
     if then != Some("limit") {
         section.reject_keys(&["limit"], "is only for then = \"limit\"", "remove it, or change \"then\"");
@@ -83,14 +87,36 @@ fn action(section: &Section, limits: &LimitReader<'_>) -> Option<Action> {
                 return None;
             }
         },
-        Some(_) => Action::Deny(status.and_then(Status::new).unwrap_or(Status::FORBIDDEN)),
+        Some("redirect") => redirect(section, status)?,
+        Some(_) => Action::Deny(denial(section, status)?),
         None if section.has("then") => return None,
         None => {
-            let what_to_do = "add then = \"deny\", \"allow\", \"authenticate\" or \"limit\"";
+            let what_to_do = "add then = \"deny\", \"allow\", \"redirect\", \"authenticate\" or \"limit\"";
             section.errors.add(section.place(), "this rule decides nothing", what_to_do);
             return None;
         }
     })
+}
+
+/// The status of a rule that denies.
+fn denial(section: &Section, given: Option<u16>) -> Option<Status> {
+    let status = given.map_or(Some(Status::FORBIDDEN), Status::new).filter(|status| status.is_error());
+    if status.is_none() {
+        let what = "a request that is denied has a status of an error";
+        section.errors.add(section.place_of("status"), what, "write 400 to 599, or then = \"redirect\"");
+    }
+    status
+}
+
+fn redirect(section: &Section, status: Option<u16>) -> Option<Action> {
+    let Some(to) = section.text("to") else {
+        let what_to_do = "add to = \"/…\", a path of the host or a URL";
+        section.errors.add(section.place(), "this rule redirects to nothing", what_to_do);
+        return None;
+    };
+    let status = actions::redirect_status(section, status.map(u64::from), section.place_of("status"))?;
+    let to = actions::redirect_target(section, &Pattern::EVERYTHING, to.value, to.place)?;
+    Some(Action::Redirect(Box::new(Redirect { status, to })))
 }
 
 /// The entries of a list. `None`: the key is absent. `read` returns what to do where an entry is invalid.

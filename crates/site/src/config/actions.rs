@@ -104,7 +104,7 @@ fn return_status(section: &Section) -> Option<Action> {
     u16::try_from(code).ok().and_then(Status::new).map(Action::Return)
 }
 
-fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Option<Status> {
+pub(super) fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Option<Status> {
     match given.unwrap_or(DEFAULT_REDIRECT) {
         301 => Some(Status::MOVED_PERMANENTLY),
         302 => Some(Status::FOUND),
@@ -120,9 +120,18 @@ fn redirect_status(section: &Section, given: Option<u64>, place: &Place) -> Opti
 }
 
 fn redirect(section: &Section, pattern: &Pattern, to: &str, place: &Place, status: Status) -> Option<Action> {
+    Some(Action::Redirect { status, to: redirect_target(section, pattern, to, place)? })
+}
+
+pub(super) fn redirect_target(
+    section: &Section,
+    pattern: &Pattern,
+    to: &str,
+    place: &Place,
+) -> Option<Template> {
     let parsed = Template::redirect(to).map_err(|error| error.to_string());
     let checked = parsed.and_then(|template| template.check(pattern).map(|()| template));
-    Some(Action::Redirect { status, to: target(section, to, place, checked)? })
+    target(section, to, place, checked)
 }
 
 fn rewrite(section: &Section, pattern: &Pattern, to: &str, place: &Place) -> Option<Action> {

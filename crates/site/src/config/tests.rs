@@ -147,6 +147,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
         Scope::Route => &[("", "[[route]]"), ("path", "path = \"/p/\"")],
+        Scope::Rule if key.name == "to" => &[("", "[[rule]]"), ("then", "then = \"redirect\"")],
         Scope::Rule if key.name == "limit" => &[("", "[[rule]]"), ("then", "then = \"limit\"")],
         Scope::Rule => &[("", "[[rule]]"), ("then", "then = \"deny\"")],
         Scope::Limit => &[("", "[[limit]]"), ("download", "download = \"1MB\"")],
@@ -334,6 +335,7 @@ fn every_example_is_valid_and_changes_the_site() {
             "then" => "then = \"allow\"",
             "every" if scope == Scope::Rotate => "every = \"hour\"",
             "limit" if scope == Scope::Rule => "limit = \"other\"",
+            "to" => "to = \"/other\"",
             _ => "",
         };
         let stated = printed(&file_with(key, scope, &line_of(key, scope, key.example)));

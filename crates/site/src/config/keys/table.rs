@@ -773,18 +773,29 @@ pub static CHAPTERS: &[Chapter] = &[
         keys: &[
             Key {
                 name: "then",
-                kind: Kind::Choice(&["allow", "deny", "authenticate", "limit"]),
+                kind: Kind::Choice(&["allow", "deny", "redirect", "authenticate", "limit"]),
                 default: Required,
                 example: "\"deny\"",
-                text: "What happens to a request that the rule matches. `authenticate` allows it to users who identify \
-                       themselves, and `limit` within the limit that is named.",
+                text: "What happens to a request that the rule matches. `redirect` sends the client to another URL, \
+                       `authenticate` allows the request to users who identify themselves, and `limit` within the limit \
+                       that is named.",
             },
             Key {
                 name: "status",
-                kind: count(400, 599),
-                default: Value("403"),
+                kind: count(300, 599),
+                default: Words("403, or 302 for `redirect`"),
                 example: "404",
-                text: "The status of a request that is denied, with its error page.",
+                text: "The status of a request that is denied, with its error page; or 301, 302, 303, 307 or 308 for \
+                       `then = \"redirect\"`.",
+            },
+            Key {
+                name: "to",
+                kind: Kind::Text,
+                default: Words("none"),
+                example: "\"/archive/hello\"",
+                text: "The path or the URL that `then = \"redirect\"` leads to. `$path` and `$rest` stand for the path of \
+                       the request, with and without the slash in front; `$query` for its query, which is left out \
+                       otherwise; `$host` and `$scheme` for its host and scheme.",
             },
             Key {
                 name: "limit",
