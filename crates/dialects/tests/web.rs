@@ -1703,8 +1703,6 @@ fn apache_redirects_to_the_name_with_www_or_without() {
     for (names, condition, target) in [
         ("www.a.example", "^www\\.(.+)$", "http://%1%{REQUEST_URI}"),
         (both, "^www\\.(.+)$", "https://%1%{REQUEST_URI}"),
-        (both, "^www\\.a\\.example$", "http://b.example/$1"),
-        (both, "!^www\\.", "http://a.example/$1"),
     ] {
         let line = if names == both { 6 } else { 5 };
         refuse(Web::Apache, &[(&site(names, condition, target), line, "cannot be converted")]);
@@ -3268,6 +3266,123 @@ fn rewrites_of_caddy_set_a_query() {
 }
 
 #[test]
+fn redirects_by_conditions_become_rules() {
+    let old = "query = [\"*p=12*\"]";
+    for (text, expected) in [
+        (
+            "if ($args ~* \"p=12\") { return 301 /new; }",
+            &[old, "then = \"redirect\"", "to = \"/new\"", "status = 301"][..],
+        ),
+        ("if ($args ~ p=12) { return /new$is_args$args; }", &["to = \"/new$query\"", "status = 302"]),
+        ("if ($args ~ p=12) { rewrite ^ /new? permanent; }", &[old, "to = \"/new\"", "status = 301"]),
+        (
+            "if ($args ~ p=12) { rewrite ^/index\\.php$ /new redirect; break; }",
+            &["path = [\"/index.php\"]", "to = \"/new$query\"", "status = 302"],
+        ),
+        (
+            "if ($host = www.example.org) { return 301 https://example.org$request_uri; }",
+            &["host = [\"www.example.org\"]", "to = \"https://example.org$path$query\""],
+        ),
+        (
+            "location = / { if ($http_user_agent ~ ^DavClnt) { return 302 /remote.php/webdav/$is_args$args; } }",
+            &[
+                "path = \"/.\"",
+                "[[host.route.rule]]",
+                "user_agent = [\"DavClnt*\"]",
+                "then = \"redirect\"",
+                "to = \"/remote.php/webdav/$query\"",
+            ],
+        ),
+        (
+            "location /a/ { allow 10.0.0.0/8; deny all; if ($arg_x = 1) { return 403; } }",
+            &[
+                "path = \"/a/\"",
+                "query = [\"x=1\", \"*&x=1\", \"x=1&*\", \"*&x=1&*\"]",
+                "then = \"deny\"",
+                "address = \"10.0.0.0/8\"",
+            ],
+        ),
+    ] {
+        check(Web::Nginx, &[(&format!("server {{ listen 80; root /srv; {text} }}"), expected)]);
+    }
+    let satisfied = "server { root /srv; location / { satisfy any; allow 10.0.0.1; deny all; auth_basic x; auth_basic_user_file /u;\nif ($arg_x = 1) { return 403; } } }";
+    refuse(Web::Nginx, &[(satisfied, 2, "if")]);
+    let site = |rules: &str| {
+        format!("Listen 80\nServerName a.example\nDocumentRoot /srv\nRewriteEngine On\n{rules}\n")
+    };
+    for (rules, expected) in [
+        (
+            "RewriteCond %{QUERY_STRING} ^p=12$\nRewriteRule ^/?$ /new? [R=301,L]",
+            &[
+                "query = [\"p=12\"]",
+                "path = [\"/.\"]",
+                "then = \"redirect\"",
+                "to = \"/new\"",
+                "status = 301",
+            ][..],
+        ),
+        (
+            "RewriteCond %{QUERY_STRING} ^p=12$\nRewriteRule ^/index\\.php$ http://b.example/x [L]",
+            &["path = [\"/index.php\"]", "to = \"http://b.example/x$query\"", "status = 302"],
+        ),
+        (
+            "RewriteCond %{HTTP_HOST} ^old\\.example$ [NC]\nRewriteRule ^/(.*)$ https://new.example/$1 [R=301,L]",
+            &["host = [\"old.example\"]", "to = \"https://new.example/${rest}$query\"", "status = 301"],
+        ),
+    ] {
+        check(Web::Apache, &[(&site(rules), expected)]);
+    }
+    let folder = "<Directory /srv>\nRewriteEngine On\nRewriteCond %{QUERY_STRING} ^p=12$\nRewriteRule ^$ new [R=301,QSD]\nRequire all granted\n</Directory>";
+    check(Web::Apache, &[(&site(folder), &["path = [\"/.\"]", "to = \"/new\"", "status = 301"])]);
+    for rules in [
+        "RewriteCond %{QUERY_STRING} ^p=(.*)$\nRewriteRule ^/?$ /new/%1? [R=301,L]",
+        "RewriteCond %{QUERY_STRING} ^p=12$\nRewriteCond %{REQUEST_FILENAME} -f\nRewriteRule ^ /new? [R=301,L]",
+        "RewriteCond %{QUERY_STRING} ^p=12$\nRewriteRule ^/a/(.*)$ /b/$1 [R=301,L]",
+        "RewriteCond %{QUERY_STRING} ^p=12$\nRewriteRule ^/?$ /new? [L]",
+    ] {
+        let line = 4 + u32::try_from(rules.lines().count()).expect("there are few");
+        refuse(Web::Apache, &[(&site(rules), line, "rewriterule")]);
+    }
+    let text = |redirects: &str| {
+        format!("server.document-root = \"/srv\"\n$HTTP[\"querystring\"] == \"p=12\" {{ {redirects} }}\n")
+    };
+    let expected = ["query = [\"p=12\"]", "then = \"redirect\"", "to = \"/new\"", "status = 302"];
+    let redirects = "url.redirect = ( \"\" => \"/new\" )\nurl.redirect-code = 302";
+    check(Web::Lighttpd, &[(&text(redirects), &expected)]);
+    let caddy = |matcher: &str, redir: &str| {
+        format!("http://a.example {{\n root * /srv\n {matcher}\n {redir}\n file_server\n}}")
+    };
+    check(
+        Web::Caddy,
+        &[
+            (
+                &caddy("@old {\npath /\nquery p=12\n}", "redir @old /new 301"),
+                &[
+                    "query = [\"p=12\", \"*&p=12\", \"p=12&*\", \"*&p=12&*\"]",
+                    "path = [\"/.\"]",
+                    "then = \"redirect\"",
+                    "to = \"/new\"",
+                    "status = 301",
+                ],
+            ),
+            (
+                &caddy("@bot header User-Agent *bot*", "redir @bot https://b.example{uri}"),
+                &[
+                    "field = { User-Agent = \"*bot*\" }",
+                    "to = \"https://b.example$path$query\"",
+                    "status = 302",
+                ],
+            ),
+        ],
+    );
+    refuse(Web::Caddy, &[(&caddy("@old query p=12", "redir @old /new/{query.x}"), 4, "no conditions")]);
+    refuse(Web::Caddy, &[(&caddy("@old query p=12", "rewrite @old /new"), 4, "no conditions")]);
+    // A condition that is not known is not left out of its matcher.
+    let unknown = caddy("@old {\npath /x\nexpression true\n}", "redir @old /new");
+    refuse(Web::Caddy, &[(&unknown, 5, "expression true"), (&unknown, 7, "its matcher cannot be converted")]);
+}
+
+#[test]
 fn rules_of_queries_deny_what_other_servers_deny() {
     for (condition, expected) in [
         ("if ($query_string ~ \"union.*select\") { return 403; }", "query = [\"*union*select*\"]"),
@@ -3294,7 +3409,10 @@ fn rules_of_queries_deny_what_other_servers_deny() {
         "if ($args !~ ^id=) { return 403; }",
         "if ($arg_token != secret) { return 403; }",
         "if ($arg_token = \"\") { return 403; }",
-        "if ($arg_x = 1) { return 301 /b; }",
+        "if ($arg_x = 1) { return 301 $arg_y; }",
+        "if ($arg_x = 1) { rewrite ^/a/(.*)$ /b/$1 permanent; }",
+        "if ($arg_x = 1) { rewrite ^ /b last; }",
+        "if ($args !~ ^id=) { return 301 /b; }",
     ] {
         refuse(Web::Nginx, &[(&format!("server {{ root /srv;\n{condition} }}"), 2, "cannot be converted")]);
     }
@@ -3332,7 +3450,9 @@ fn rules_of_queries_deny_what_other_servers_deny() {
     for (condition, block) in [
         ("=~ \"[0-9]\"", all),
         ("!= \"token=secret\"", all),
-        ("== \"x=1\"", "url.redirect = ( \"\" => \"/new\" )"),
+        ("== \"x=1\"", "url.redirect = ( \"^/$\" => \"/new\" )"),
+        ("== \"x=1\"", "url.redirect = ( \"\" => \"/new/%1\" )"),
+        ("== \"x=1\"", "url.rewrite = ( \"\" => \"/new\" )"),
     ] {
         refuse(Web::Lighttpd, &[(&lighttpd(condition, block), 2, "querystring")]);
     }
@@ -3636,8 +3756,23 @@ fn nginx_needs_no_condition_for_a_script_that_is_missing() {
         "server { root /srv; location /a/ {\nif (!-f $document_root$fastcgi_script_name) { return 404; } } }";
     refuse(Web::Nginx, &[(files, 2, "cannot be converted")]);
     // Scripts of other names would run.
-    let others = location("rewrite ^/(?!index|remote) /index.php$request_uri;", script);
-    refuse(Web::Nginx, &[(&others, 3, "rewrite ^/(?!index|")]);
+    for rewrite in
+        ["^/(?!index|[0-9]) /index.php$uri", "^/(?!a|b) /index.php$uri", "^/(?!index) /index.php?q=$uri"]
+    {
+        let others = location(&format!("rewrite {rewrite};"), script);
+        refuse(Web::Nginx, &[(&others, 3, "rewrite ^/(?!")]);
+    }
+    let rewrite =
+        "rewrite ^/(?!index|ocs\\/v[12]|updater\\/.+|.+\\/code(_arm64)?\\/proxy) /index.php$request_uri;";
+    let allowed = ["/index", "/ocs/v1", "/ocs/v2", "/updater/", "/**/code/proxy", "/**/code_arm64/proxy"];
+    let mut expected: Vec<String> = Vec::new();
+    for path in allowed {
+        expected.push(format!("path = \"{path}**.php\""));
+        expected.push("interpreter = \"fastcgi\"".to_owned());
+    }
+    expected.extend(["path = \"*.php\"", "return = 404"].map(str::to_owned));
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    check(Web::Nginx, &[(&location(rewrite, script), &expected)]);
 }
 
 #[test]

@@ -43,11 +43,21 @@ pub fn denials(
     status: i64,
     base: Option<&str>,
 ) -> Option<Vec<Scope>> {
-    let place = &rule.place;
-    let expression = rule.argument(0);
-    if conditions.is_empty() && !excepts(expression) {
+    if conditions.is_empty() && !excepts(rule.argument(0)) {
         return None;
     }
+    let all = conditional(conditions, rule, base)?.into_iter().map(|mut own| {
+        own.set(&rule.place, "then", "deny");
+        own.set(&rule.place, "status", status);
+        own
+    });
+    Some(all.collect())
+}
+
+/// The conditions of rules for what a rule with conditions finds.
+pub fn conditional(conditions: &[Directive], rule: &Directive, base: Option<&str>) -> Option<Vec<Scope>> {
+    let place = &rule.place;
+    let expression = rule.argument(0);
     let any_case = conditions::has_flag(rule, "NC", "nocase");
     let every = is_everything(expression);
     let paths = match base.filter(|base| *base != "/") {
@@ -74,8 +84,6 @@ pub fn denials(
                 _ if own.is_empty() && paths.is_empty() => {}
                 _ => rule.set(place, "path", [own.as_slice(), paths].concat()),
             }
-            rule.set(place, "then", "deny");
-            rule.set(place, "status", status);
             out.push(rule.clone());
         }
     }

@@ -11,7 +11,7 @@ use super::expressions;
 use super::extensions::Extension;
 use super::paths;
 use super::rejections::{
-    all, anchored, denials, excepting, excepts, is_everything, reject, rejection, unslashed,
+    all, anchored, conditional, denials, excepting, excepts, is_everything, reject, rejection, unslashed,
 };
 
 /// The rules of a section, in order.
@@ -89,11 +89,15 @@ impl Rewrites {
         self.rules.iter().filter(|rule| !self.is_off || rule.section.is_some())
     }
 
-    /// Only the rules that reject requests. `base` as in `apply`. Those with conditions become rules of access.
+    /// Only the rules that reject requests, and those that redirect them by conditions. `base` as in `apply`. Those with
+    /// conditions become rules of access.
     pub fn deny(&self, base: Option<&str>, host: &mut Host) -> Vec<Scope> {
         let mut all = Vec::new();
         for Rule { conditions, rule, .. } in self.rules() {
-            let Some(status) = rejection(rule) else { continue };
+            let Some(status) = rejection(rule) else {
+                all.extend(redirections(conditions, rule, base, host).unwrap_or_default());
+                continue;
+            };
             match denials(conditions, rule, status, base) {
                 Some(rules) => all.extend(rules),
                 None if conditions.is_empty() => _ = reject(rule, status, base, host),
@@ -137,6 +141,7 @@ impl Rewrites {
                     denials(conditions, rule, status, base).map(|_| ())
                 }
                 Some(status) => reject(rule, status, base, host),
+                None if redirections(conditions, rule, base, host).is_some() => Some(()),
                 None if is_missing && conditions.is_empty() => {
                     apply(rule, &Conditions::Missing(Vec::new(), None), base, host, draft)
                 }
@@ -458,12 +463,7 @@ fn plain<'f>(
     let Targets { all, excepted } = targets(rule, &target, base)?;
     let query = Query::of(flag);
     let redirects = redirect.is_some() || is_url;
-    let status: Option<i64> = match redirect.unwrap_or("302") {
-        "" | "temp" => Some(302),
-        "permanent" => Some(301),
-        "seeother" => Some(303),
-        text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)),
-    };
+    let status = redirect_status(redirect.unwrap_or("302"));
     let status = status.or_else(|| (!redirects).then_some(302))?;
     let path = |to: &str| to.split('?').next().unwrap_or_default().to_owned();
     // It would lead to itself.
@@ -491,6 +491,94 @@ fn whole(target: &str, base: Option<&str>) -> String {
     match target.starts_with('/') || target.starts_with("http://") || target.starts_with("https://") {
         true => target.to_owned(),
         false => format!("{}{target}", base.unwrap_or("/")),
+    }
+}
+
+/// Redirects by conditions on what is in the request, as rules of access. `None`: it is something else, or rules cannot
+/// say it.
+fn redirections(
+    conditions: &[Directive],
+    rule: &Directive,
+    base: Option<&str>,
+    host: &Host,
+) -> Option<Vec<Scope>> {
+    let is_of_rules = match meaning(conditions) {
+        Conditions::Unknown => true,
+        // To another name than that of the host.
+        all @ (Conditions::Www(_) | Conditions::Names(_)) => {
+            canonical(rule, &all, &mut host.clone()).is_none()
+        }
+        _ => false,
+    };
+    // To the same name it is the way to HTTPS.
+    let is_own = |name: &String| rule.argument(1).starts_with(&format!("https://{name}"));
+    let is_to_https = ["%{HTTP_HOST}", "%{SERVER_NAME}"].map(str::to_owned).iter().any(is_own);
+    if is_to_https || host.names.iter().any(is_own) && !host.is_secure() {
+        return None;
+    }
+    // A rule knows nothing of files, and would redirect more.
+    let is_of_files = |one: &Directive| one.argument(1).trim_start_matches('!').starts_with('-');
+    if !is_of_rules || conditions.iter().any(is_of_files) {
+        return None;
+    }
+    let flags: Vec<&str> = rule.argument(2).trim_matches(['[', ']']).split(',').map(str::trim).collect();
+    let known = [
+        "",
+        "r",
+        "redirect",
+        "l",
+        "last",
+        "end",
+        "nc",
+        "nocase",
+        "ne",
+        "noescape",
+        "qsa",
+        "qsappend",
+        "qsd",
+        "qsdiscard",
+    ];
+    let name = |flag: &str| flag.split_once('=').map_or(flag, |(name, _)| name).to_ascii_lowercase();
+    if !flags.iter().all(|flag| known.contains(&name(flag).as_str())) {
+        return None;
+    }
+    let flag = |short: &str, long: &str| {
+        let given =
+            flags.iter().find(|flag| [short, long].iter().any(|own| name(flag).eq_ignore_ascii_case(own)));
+        given.map(|flag| flag.split_once('=').map_or("", |(_, value)| value))
+    };
+    let status = redirect_status(flag("R", "redirect").or(rule.argument(1).contains("://").then_some(""))?)?;
+    let expression = rule.argument(0);
+    let target = match is_everything(expression) {
+        // `$1` of a server's rule begins with a slash, where its expression has none.
+        true if base.is_none() && !expression.starts_with("^/") => {
+            rule.argument(1).replace("/$1", "$1").replace("$1", "%{REQUEST_URI}")
+        }
+        true if base.is_none_or(|base| base == "/") => rule.argument(1).replace("$1", "${rest}"),
+        _ => rule.argument(1).to_owned(),
+    };
+    let to = whole(&target, base).replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
+    let to = to.replace("%{REQUEST_SCHEME}", "$scheme").replace("?%{QUERY_STRING}", "$query");
+    let known = ["$host", "$path", "${rest}", "$scheme", "$query"];
+    if known.iter().fold(to.clone(), |text, name| text.replace(name, "")).contains(['$', '%']) {
+        return None;
+    }
+    let all = conditional(conditions, rule, base)?.into_iter().map(|mut own| {
+        own.set(&rule.place, "then", "redirect");
+        own.set(&rule.place, "to", Query::of(&flag).redirected(&to));
+        own.set(&rule.place, "status", status);
+        own
+    });
+    Some(all.collect())
+}
+
+/// The status of `[R=301]`.
+fn redirect_status(value: &str) -> Option<i64> {
+    match value {
+        "" | "temp" => Some(302),
+        "permanent" => Some(301),
+        "seeother" => Some(303),
+        text => text.parse().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)),
     }
 }
 

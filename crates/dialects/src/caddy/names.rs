@@ -61,7 +61,17 @@ pub const KNOWN: [(&str, Known); 10] = [
     ),
     (
         MATCHER,
-        Known(&[&["path", "path_regexp", "remote_ip", "client_ip", "method", "host", "header", "not"]]),
+        Known(&[&[
+            "path",
+            "path_regexp",
+            "remote_ip",
+            "client_ip",
+            "method",
+            "host",
+            "header",
+            "query",
+            "not",
+        ]]),
     ),
     (
         "servers",
@@ -112,7 +122,8 @@ pub const KNOWN: [(&str, Known); 10] = [
     ("request_body", Known(&[&["max_size"]])),
 ];
 
-/// The directives that are known. The others are reported, and left out.
+/// The directives that are known. The others are reported, and left out; but a matcher keeps all of its conditions, since
+/// without one it would match more.
 pub fn kept(tree: Vec<Directive>, draft: &mut Draft) -> Vec<Directive> {
     let mut kept = Vec::new();
     for mut directive in bounded(tree, draft) {
@@ -132,6 +143,9 @@ fn known(block: Vec<Directive>, context: &str, draft: &mut Draft) -> Vec<Directi
         if !is_matcher && !names.names().any(|known| known == name) {
             let what = format!("\"{}\" cannot be converted", directive.text());
             draft.error(&directive.place, what, &names.what_to_do(name));
+            if context == MATCHER {
+                kept.push(directive);
+            }
             continue;
         }
         let inner = match name {

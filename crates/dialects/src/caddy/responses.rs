@@ -15,13 +15,8 @@ impl Site<'_> {
         host: &mut Host,
     ) {
         let place = &child.place;
-        let Some(target) = template(arguments.first().map_or("", String::as_str)) else {
+        let Some((target, status)) = redirected(arguments) else {
             return self.draft.error(place, unconverted(child), "see redirect");
-        };
-        let status = match arguments.get(1).map(String::as_str) {
-            Some("permanent") => 301,
-            None | Some("temporary") => 302,
-            Some(text) => text.parse().unwrap_or(302),
         };
         self.route(paths, place, host, |scope| {
             scope.set(place, "redirect", target.as_str());
@@ -64,6 +59,17 @@ impl Site<'_> {
             }
         }
     }
+}
+
+/// The target and the status of `redir`. `None`: it has placeholders that there are not.
+pub(super) fn redirected(arguments: &[String]) -> Option<(String, i64)> {
+    let target = template(arguments.first().map_or("", String::as_str))?;
+    let status = match arguments.get(1).map(String::as_str) {
+        Some("permanent") => 301,
+        None | Some("temporary") => 302,
+        Some(text) => text.parse().unwrap_or(302),
+    };
+    Some((target, status))
 }
 
 /// The status of a directive that responds.

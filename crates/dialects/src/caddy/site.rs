@@ -11,7 +11,7 @@ use super::finish::hoist;
 use super::listens::address_of;
 use super::matchers::Matcher;
 use super::options::log;
-use super::responses::status;
+use super::responses::{redirected, status};
 
 /// What is true for the directives of a block.
 #[derive(Debug, Clone, Default)]
@@ -231,20 +231,31 @@ impl Site<'_> {
             [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
             _ => (child, arguments),
         };
-        let Some(status @ 400..=599) = status(child, arguments) else {
+        let redirect = (child.name == "redir").then(|| redirected(arguments)).flatten();
+        let denied = status(child, arguments).filter(|status| (400..=599).contains(status));
+        if redirect.is_none() && denied.is_none() {
             let what = format!("{}: routes have no conditions", child.text());
             let what_to_do = match rule.get("host").is_some() {
                 true => "write a site for each name",
-                false => "only a rejection can have one; see [[rule]]",
+                false => "only a rejection or a redirect can have one; see [[rule]]",
             };
             return self.draft.error(&child.place, what, what_to_do);
-        };
+        }
         if !paths.is_empty() {
             rule.set(&child.place, "path", paths.to_vec());
-            self.case(&child.place, paths);
         }
-        rule.set(&child.place, "then", "deny");
-        rule.set(&child.place, "status", status);
+        match redirect {
+            Some((to, status)) => {
+                rule.set(&child.place, "then", "redirect");
+                rule.set(&child.place, "to", to);
+                rule.set(&child.place, "status", status);
+            }
+            None => {
+                self.case(&child.place, paths);
+                rule.set(&child.place, "then", "deny");
+                rule.set(&child.place, "status", denied.unwrap_or(403));
+            }
+        }
         host.scope.rules.push(rule);
     }
 

@@ -134,10 +134,15 @@ fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &m
             }
         }
         ("$HTTP[\"querystring\"]" | "$HTTP[\"query-string\"]", _) => {
-            let queries = queries(operator, operand);
-            match queries.and_then(|queries| deny(("query", queries), block, paths, place, host)) {
+            let done = queries(operator, operand).and_then(|queries| {
+                redirect(("query", &queries), block, paths, place, host)
+                    .or_else(|| deny(("query", queries), block, paths, place, host))
+            });
+            match done {
                 Some(()) => return,
-                None => "only url.access-deny for everything can depend on it; see query of [[rule]]",
+                None => {
+                    "only url.access-deny and url.redirect for everything can depend on it; see query of [[rule]]"
+                }
             }
         }
         _ => "see [[rule]], [[host]] and [[route]]",
@@ -162,6 +167,41 @@ fn deny(
         rule.set(place, "then", "deny");
         host.scope.rules.push(rule);
     }
+    Some(())
+}
+
+/// A rule of a condition for a block that redirects everything. `None`: it does something else.
+fn redirect(
+    (key, values): (&str, &[String]),
+    block: &[Statement],
+    paths: &[String],
+    place: &Place,
+    host: &mut Host,
+) -> Option<()> {
+    // The expression finds the query, too.
+    const ALL: [&str; 6] = ["", ".*", "^", "^/", "^/(.*)", "^(.*)"];
+    let (mut to, mut status) = (None, 301);
+    for statement in block {
+        let Statement::Set { name, value, .. } = statement else { return None };
+        match (name.as_str(), value.pairs().as_slice()) {
+            ("url.redirect", [(expression, target)]) if ALL.contains(expression) => {
+                let target = target.text();
+                let is_plain = target.starts_with('/') || target.contains("://");
+                to = Some(target.to_owned()).filter(|_| is_plain && !target.contains(['$', '%']));
+            }
+            ("url.redirect-code", _) => status = value.text().parse().ok()?,
+            _ => return None,
+        }
+    }
+    let mut rule = Scope::new(place.line);
+    rule.set(place, key, values.to_vec());
+    if !paths.is_empty() {
+        rule.set(place, "path", paths.to_vec());
+    }
+    rule.set(place, "then", "redirect");
+    rule.set(place, "to", to?);
+    rule.set(place, "status", Some(status).filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))?);
+    host.scope.rules.push(rule);
     Some(())
 }
 

@@ -1,16 +1,66 @@
-//! What a server denies before it looks for a location: conditions with a `return`, and hidden files beside upstreams.
+//! What a server or a location denies or redirects by conditions, before anything else: `if` with a `return` or a
+//! `rewrite`, and hidden files beside upstreams.
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::returns::status;
+use super::returns::{redirected, status, targets};
+use super::settings::{Context, template};
 use super::upstreams::unconverted;
 
-/// The rule that an `if` of a server becomes. `None`: it is for something else.
-pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
-    let [only] = child.children() else { return None };
-    let status = status(only).filter(|status| only.name == "return" && *status >= 400)?;
+/// What an `if` does.
+enum Then {
+    Deny(i64),
+    /// To this target, for this path or for all.
+    Redirect {
+        path: Option<String>,
+        to: String,
+        status: i64,
+    },
+}
+
+impl Then {
+    fn of(child: &Directive, context: &Context) -> Option<Then> {
+        let ends = |inner: &&Directive| inner.name == "break";
+        let (only, rest) = child.children().split_first()?;
+        if !rest.iter().all(|inner| ends(&inner)) {
+            return None;
+        }
+        match only.name.as_str() {
+            "return" => match status(only)? {
+                status @ 400.. => Some(Then::Deny(status)),
+                status @ (301 | 302 | 303 | 307 | 308) => {
+                    let to = template(only.arguments.last()?, &context.server_name)?;
+                    Some(to)
+                        .filter(|to| to.starts_with(['/', '$']) || to.contains("://"))
+                        .map(|to| Then::Redirect { path: None, to, status })
+                }
+                _ => None,
+            },
+            "rewrite" => {
+                let is_url = only.argument(1).contains("://");
+                let status = match only.argument(2) {
+                    "permanent" => 301,
+                    "redirect" => 302,
+                    _ if is_url => 302,
+                    _ => return None,
+                };
+                let all = targets(only, context)?;
+                let [(path, to)] = all.as_slice() else { return None };
+                // Of a part of the path, a rule knows nothing.
+                let is_of_part = to.contains("${") || (1..10).any(|n| to.contains(&format!("${n}")));
+                let path = (path != "/").then(|| path.clone());
+                (!is_of_part).then(|| Then::Redirect { path, to: redirected(to), status })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The rule that an `if` becomes. `None`: it is for something else.
+pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<Scope> {
+    let then = Then::of(child, context)?;
     let text = child.arguments.join(" ");
     let text = text.strip_prefix('(')?.strip_suffix(')')?.trim();
     let place = &child.place;
@@ -41,8 +91,17 @@ pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
         }
         // A rule knows no case, so that it denies more than `~` does.
         ("$http_user_agent", "~" | "~*") => {
-            let agents = words(value)?.into_iter().map(|word| format!("*{word}*"));
-            rule.set(place, "user_agent", agents.collect::<Vec<_>>());
+            rule.set(place, "user_agent", regex::values(unquoted(value))?);
+        }
+        ("$host" | "$http_host", "=" | "!=") => {
+            let name = plain_query(unquoted(value)).filter(|name| !name.contains(['$', ':']))?;
+            // To the same name it is the way to HTTPS.
+            let is_own =
+                |to: &str| to.starts_with("https://$host") || to.starts_with(&format!("https://{name}"));
+            if matches!(&then, Then::Redirect { to, .. } if operator == "=" && is_own(to)) {
+                return None;
+            }
+            rule.set(place, "host", with_sign(operator, vec![name]));
         }
         // nor does it for queries.
         ("$query_string" | "$args", "~" | "~*" | "!~" | "!~*" | "=" | "!=") => {
@@ -66,11 +125,23 @@ pub fn rule(child: &Directive, draft: &mut Draft) -> Option<Scope> {
         }
         _ => return None,
     }
-    rule.set(place, "then", "deny");
-    match status {
-        403 => {}
-        404 | 410 | 429 | 503 => rule.set(place, "status", status),
-        _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
+    match then {
+        Then::Deny(status) => {
+            rule.set(place, "then", "deny");
+            match status {
+                403 => {}
+                404 | 410 | 429 | 503 => rule.set(place, "status", status),
+                _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
+            }
+        }
+        Then::Redirect { path, to, status } => {
+            if let Some(path) = path {
+                rule.set(place, "path", vec![path]);
+            }
+            rule.set(place, "then", "redirect");
+            rule.set(place, "to", to);
+            rule.set(place, "status", status);
+        }
     }
     Some(rule)
 }

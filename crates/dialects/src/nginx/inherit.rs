@@ -324,8 +324,9 @@ fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
 
 /// It denies all clients.
 pub fn is_closed(route: &Scope) -> bool {
+    const CONDITIONS: [&str; 6] = ["address", "method", "host", "path", "query", "user_agent"];
     route.rules.first().is_some_and(|rule| {
-        rule.text("then") == Some("deny") && rule.get("address").is_none() && rule.get("method").is_none()
+        rule.text("then") == Some("deny") && CONDITIONS.iter().all(|name| rule.get(name).is_none())
     })
 }
 

@@ -7,6 +7,7 @@ use crate::tree::{Directive, Place};
 use super::around::{all, around};
 use super::cache;
 use super::cross_origin::shared;
+use super::early;
 use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
 use super::missing::{self, is_condition, is_missing_script, is_script_name, missing, try_files};
 use super::named;
@@ -141,12 +142,21 @@ pub fn location(
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     let mut scope = Scope::new(child.place.line);
     let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
-    let Apart { locations, rewrites, is_internal } =
+    let Apart { locations, rewrites, rules, is_internal } =
         apply(child, &directives, &patterns, &mut scope, context, named, draft);
     if named::passes(child) {
         cache::settings(&directives, context.caches, &mut scope, draft);
     }
+    let mut allowed = None;
     for inner in rewrites {
+        if scope.get("interpreter").is_some()
+            && let Some(scripts) = allowed_scripts(inner, &patterns)
+        {
+            let what = format!("\"{}\": scripts that it leaves out are not run", inner.text());
+            draft.warn(&inner.place, what, "the response is 404, in place of that of the script it leads to");
+            allowed = Some(scripts);
+            continue;
+        }
         match scope.responds() || scope.get("interpreter").is_some() {
             true => rewritten_url(inner, &patterns, &mut scope, draft),
             false => rewrite(inner, Some(&patterns), host, context, draft),
@@ -163,6 +173,13 @@ pub fn location(
     if child.argument(0).starts_with('~') && outer.is_none() {
         scope.set(&child.place, EXPRESSION, true);
     }
+    if [&scope, &host.scope, &draft.top].iter().any(|scope| scope.text("satisfy") == Some("any")) {
+        for (_, condition) in &rules {
+            // A password would open what is denied.
+            draft.error(&condition.place, unconverted(condition), "it cannot stand beside satisfy any");
+        }
+    }
+    let rules: Vec<Scope> = rules.into_iter().map(|(rule, _)| rule).collect();
     if let Some(outer) = outer {
         inherit(&mut scope, outer.scope);
         if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
@@ -181,8 +198,8 @@ pub fn location(
         patterns =
             patterns.iter().flat_map(|pattern| of_any_case(pattern, is_script, child, draft)).collect();
     }
-    if let Some(pattern) = longer_names(child).filter(|_| scope.protects()) {
-        guarded(&pattern, child, &scope, host, draft);
+    if let Some(pattern) = longer_names(child).filter(|_| scope.protects() || !rules.is_empty()) {
+        guarded(&pattern, child, &with_first(&scope, &rules), host, draft);
     }
     // An alias of one file.
     if let [folder, path] = patterns.as_slice()
@@ -202,7 +219,45 @@ pub fn location(
         let outer = Outer { prefix: prefix_of(child), scope: &scope };
         location(inner, host, &within, named, Some(&outer), draft);
     }
-    finish(&patterns, scope, host, draft);
+    if let Some(allowed) = allowed {
+        finish(&allowed, scope.clone(), &rules, host, draft);
+        scope.set(&child.place, "return", 404);
+        scope.remove("env");
+    }
+    finish(&patterns, scope, &rules, host, draft);
+}
+
+/// The scripts that `rewrite ^/(?!index|cron) /index.php$request_uri` leaves as they are, in a location of scripts.
+/// `None`: it is another rewrite.
+fn allowed_scripts(inner: &Directive, patterns: &[String]) -> Option<Vec<String>> {
+    let [pattern] = patterns else { return None };
+    let end = pattern.strip_prefix("*.").filter(|end| !end.contains(['*', '/']))?;
+    let script = ["$request_uri", "$uri"].iter().find_map(|rest| inner.argument(1).strip_suffix(rest))?;
+    if !is_script_name(script) || script.contains('$') || !matches!(inner.argument(2), "" | "last") {
+        return None;
+    }
+    let inside = inner.argument(0).strip_prefix("^/(?!")?;
+    let names = regex::group(inside)?;
+    if inside.len() != names.len() + 1 {
+        return None;
+    }
+    let mut all = Vec::new();
+    for name in regex::branches(names) {
+        // A character more makes no other script.
+        let begins = regex::values(&format!("^/{}", name.replace(".+", ".*")))?;
+        all.extend(
+            begins.iter().map(|begin| format!("{}**.{end}", begin.trim_end_matches('*').replace('*', "**"))),
+        );
+    }
+    // It has to leave the script that it leads to.
+    all.iter().any(|begin| script.starts_with(begin.split('*').next().unwrap_or_default())).then_some(all)
+}
+
+/// A scope with rules that precede `allow` and `deny`.
+fn with_first(scope: &Scope, rules: &[Scope]) -> Scope {
+    let mut own = scope.clone();
+    own.rules.splice(0..0, rules.iter().cloned());
+    own
 }
 
 /// What a location has apart from settings.
@@ -210,6 +265,8 @@ pub fn location(
 struct Apart<'d> {
     locations: Vec<&'d Directive>,
     rewrites: Vec<&'d Directive>,
+    /// What is denied or redirected first, and the conditions that say so.
+    rules: Vec<(Scope, &'d Directive)>,
     is_internal: bool,
 }
 
@@ -254,7 +311,10 @@ fn apply<'d>(
             "internal" => apart.is_internal = true,
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
-            "if" => draft.error(place, unconverted(inner), condition_advice(inner)),
+            "if" => match early::rule(inner, context, draft) {
+                Some(rule) => apart.rules.push((rule, *inner)),
+                None => draft.error(place, unconverted(inner), condition_advice(inner)),
+            },
             "add_header" if is_type_of_text(inner, child) => {
                 scope.set(place, "default_type", inner.argument(1));
             }
@@ -476,7 +536,7 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
 }
 
 /// Gives the routes of these patterns what their location has.
-fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Draft) {
+fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Host, draft: &mut Draft) {
     let place = scope.place();
     let inherits = !host.scope.rules.is_empty();
     if !scope.rules.is_empty() && inherits && scope.rules.iter().all(|rule| rule.get("address").is_some()) {
@@ -484,6 +544,7 @@ fn finish(patterns: &[String], mut scope: Scope, host: &mut Host, draft: &mut Dr
         rule.set(&place, "then", "allow");
         scope.rules.push(rule);
     }
+    scope = with_first(&scope, first);
     fields(&mut scope, host, draft);
     if has_any(&scope, &["redirect", "return", "respond"]) {
         // A return precedes what would respond otherwise.

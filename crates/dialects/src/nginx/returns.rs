@@ -199,7 +199,7 @@ fn at_any_depth(child: &Directive, context: &Context) -> Option<Vec<(String, Str
 }
 
 /// The target of a redirect. nginx adds the query of the request, unless a question mark ends the target.
-fn redirected(to: &str) -> String {
+pub fn redirected(to: &str) -> String {
     match to.strip_suffix('?') {
         Some(to) => to.to_owned(),
         None if to.contains("$query") => to.to_owned(),
@@ -239,8 +239,8 @@ pub fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, 
     }
 }
 
-/// `if` of a server: the ways to one name and to HTTPS.
-pub fn condition(child: &Directive, server: &Directive, host: &mut Host, draft: &mut Draft) {
+/// `if` of a server: the ways to HTTPS. Whether it is one.
+pub fn is_condition_of_https(child: &Directive, server: &Directive, host: &mut Host) -> bool {
     let text = child.arguments.join(" ");
     let text = text.trim_start_matches('(').trim_end_matches(')').trim().to_owned();
     let returns = child.children().iter().find(|inner| inner.name == "return");
@@ -256,9 +256,9 @@ pub fn condition(child: &Directive, server: &Directive, host: &mut Host, draft: 
     {
         host.is_to_https |= !host.listens.iter().any(|listen| listen.tls);
     } else {
-        let what = format!("\"if ({text})\" cannot be converted");
-        draft.error(&child.place, what, "see [[rule]], redirects and canonical");
+        return false;
     }
+    true
 }
 
 /// Whether conditions of a server name all its names, or it returns for the others.

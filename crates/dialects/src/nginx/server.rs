@@ -12,7 +12,7 @@ use super::missing::{self, fallbacks, front, is_condition, missing, try_files};
 use super::named;
 use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
 use super::passing::{hidden_fields, hide};
-use super::returns::{condition, is_type_of_text, rewrite, server_return, to_https};
+use super::returns::{is_condition_of_https, is_type_of_text, rewrite, server_return, to_https};
 use super::settings::{Context, setting};
 use super::upstreams::unconverted;
 
@@ -100,12 +100,15 @@ fn parts<'d>(
             }
             "rewrite" => rewrite(child, None, host, context, draft),
             "if" if is_condition(child) => {}
-            "if" => match early::rule(child, draft) {
+            "if" if is_condition_of_https(child, directive, host) => {}
+            "if" => match early::rule(child, context, draft) {
                 Some(rule) => {
                     parts.rules.push(rule);
                     parts.conditions.push(child);
                 }
-                None => condition(child, directive, host, draft),
+                None => {
+                    draft.error(&child.place, unconverted(child), "see [[rule]], redirects and canonical")
+                }
             },
             "add_header" if is_type_of_text(child, directive) => {}
             "access_log" => host_log(child, host, context, draft),

@@ -40,6 +40,7 @@ const CADDY: Table = Table {
                    @method method DELETE\n respond @method 403\n @far {\n path /i.png\n not remote_ip 192.0.2.1\n }\n respond @far 403\n\
                    @near {\n path_regexp \\.two$\n client_ip 127.0.0.1\n }\n respond @near 403\n\
                    @from {\n path /a.own\n remote_ip 127.0.0.1\n }\n respond @from 403\n\
+                   @query {\n path /plain\n query p=12\n }\n redir @query /new 308\n\
                    handle_path /up/* {\n reverse_proxy UPSTREAM {\n header_up X-Own yes\n header_down -X-Secret\n transport http {\n dial_timeout 3s\n\
                    response_header_timeout 4s\n }\n }\n }\n\
                    file_server\n}\n",
@@ -77,6 +78,7 @@ const CADDY: Table = Table {
                 ("matcher remote_ip", Get("/a.own"), "403"),
                 ("matcher path_regexp", Get("/a.two"), "403"),
                 ("matcher client_ip", Get("/a.two"), "403"),
+                ("matcher query", Get("/plain?p=12"), "308 /new"),
                 ("site reverse_proxy", Part("/up/a"), "GET /a HTTP/1.1"),
                 ("reverse_proxy header_up", Told("/up/a"), "x-own: yes"),
                 ("reverse_proxy header_down", Line, "headers = { X-Secret = false }"),
