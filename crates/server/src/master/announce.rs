@@ -1,7 +1,7 @@
 //! The lines on standard error when the program begins to serve: what it serves, at which addresses, and which clients
 //! can reach them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use site::address::Address;
 use site::listener::{Listener, Protocols};
@@ -50,9 +50,10 @@ fn through(protocols: Protocols) -> &'static str {
 
 /// The URL of a site with a certificate. `None`: clients use the address.
 fn url_by_name(address: SocketAddr, protocols: Protocols, name: Option<&str>) -> Option<String> {
-    let name = name.filter(|_| protocols.tls)?;
+    let name = name.filter(|name| protocols.tls && name.parse::<IpAddr>().is_err())?;
     let is_reached = match local::is_local(name) {
-        true => address.ip().is_loopback(),
+        // Names of this machine lead to no other of its loopback addresses (RFC 6761 §6.3).
+        true => [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&address.ip()),
         false => address.ip().is_unspecified(),
     };
     is_reached.then(|| match address.port() {
