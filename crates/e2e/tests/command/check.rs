@@ -1,5 +1,7 @@
 //! `taipan check`: mistakes, warnings and costs of a configuration.
 
+use e2e::command_without_privilege;
+
 use super::*;
 
 #[test]
@@ -52,6 +54,20 @@ fn check_names_a_key_that_is_given_twice() {
     let output = output_of(command().args(["check", "-c", "twice.toml"]).current_dir(home.path()));
     let expected = "twice.toml:5: not valid TOML: \"limits\" is given twice; remove one of them\n";
     assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
+fn check_names_the_flag_for_a_configuration_of_another_server() {
+    let home = Folder::new();
+    let nginx = "server {\n    listen 80;\n    root /srv/www;\n}\n";
+    home.file("site", nginx);
+    home.file("site.toml", nginx);
+    let check =
+        |name: &str| text(&output_of(command().args(["check", "-c", name]).current_dir(home.path())).stderr);
+    let expected = "site:1: not valid TOML: key with no value, expected `=`; name the server if the file is of another \
+                    one: --dialect nginx\n";
+    assert_eq!(check("site"), expected);
+    assert_eq!(check("site.toml").lines().count(), 4, "a mistake in TOML has its line");
 }
 
 #[test]
@@ -155,6 +171,43 @@ fn check_finds_what_a_start_would_meet() {
         rows.holds(config, &stderr, stderr.lines().all(|line| line.starts_with("site.toml:")));
         let started = output_of(command().args(["-c", "site.toml"]).current_dir(home.path()));
         rows.check(format!("start: {config}"), started.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn check_says_what_to_do_where_the_user_may_not_write() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let closed = home.folder("closed");
+    fs::set_permissions(&closed, Permissions::from_mode(0o555)).expect("it is ours");
+    let top = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
+    let mut rows = Rows::new();
+    for (config, expected, code) in [
+        (
+            format!("{top}[log]\naccess = \"closed/access.log\"\n"),
+            "site.toml:4: cannot open the log closed/access.log: no permission; change the owner or the mode of the file, \
+             or of its folder\n",
+            1,
+        ),
+        (
+            format!("{top}pid_file = \"closed/pid\"\n"),
+            "site.toml:3: cannot write the pid file closed/pid: no permission; change the owner or the mode of the file, \
+             or of its folder\n",
+            1,
+        ),
+        // Another user may start the server.
+        (
+            "root = \"www\"\nlisten = \"unix:closed/x.sock\"\n".to_owned(),
+            "site.toml:2: warning: cannot listen on unix:closed/x.sock: no permission; change the owner or the mode of its \
+             folder\n",
+            0,
+        ),
+    ] {
+        home.file("site.toml", &config);
+        let mut check = command_without_privilege(home.path());
+        let checked = output_of(check.args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        rows.check(&config, text(&checked.stderr).as_str(), expected);
+        rows.check(&config, checked.status.code(), Some(code));
     }
 }
 

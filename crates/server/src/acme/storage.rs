@@ -54,7 +54,9 @@ impl Storage {
             format!("cannot {what} the folder of certificates, {}: {e}", path.display())
         };
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        created.map_err(|e| fail("create", &e))?;
+        created.map_err(|e| {
+            format!("{}; make it, or name another one in `folder` of [certificates]", fail("create", &e))
+        })?;
         let storage = Storage::existing(path).map_err(|e| fail("open", &e))?;
         storage.remove_what_was_left();
         Ok(storage)

@@ -286,6 +286,9 @@ impl fmt::Display for ListenError {
             (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
                 "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
             ),
+            (Errno::ACCESS, Address::Unix(_)) => {
+                out.write_str("no permission; change the owner or the mode of its folder")
+            }
             (Errno::ADDRNOTAVAIL, _) => out.write_str("this machine does not have that address"),
             (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
             (errno, _) => write!(out, "{errno}"),
@@ -323,7 +326,7 @@ pub fn listen_problem(address: &Address) -> Option<ListenError> {
             Ok(FileType::Socket) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
                 Err(Refusal::Errno(Errno::ADDRINUSE))
             }
-            Ok(FileType::Socket) | Err(_) => Ok(()),
+            Ok(FileType::Socket) | Err(_) => location.could_make(),
             Ok(_) => Err(Refusal::Errno(Errno::EXIST)),
         }),
     };

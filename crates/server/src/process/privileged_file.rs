@@ -260,7 +260,8 @@ impl Location {
         }
     }
 
-    fn could_make(&self) -> Result<(), Refusal> {
+    /// Could the user make a file in the folder? Changes nothing.
+    pub fn could_make(&self) -> Result<(), Refusal> {
         accessat(&self.folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
         // The call above checks the user of the process, not the one whose rights are used (faccessat2(2)).
         let mode = Mode::from_raw_mode(fstat(&self.folder)?.st_mode);
@@ -530,6 +531,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Errno(Errno::NOENT) => out.write_str("its folder does not exist; create it first"),
+            Refusal::Errno(Errno::ACCESS) => {
+                out.write_str("no permission; change the owner or the mode of the file, or of its folder")
+            }
             Refusal::Errno(Errno::NXIO) => out.write_str("it is a FIFO that no process reads"),
             Refusal::Errno(errno @ Errno::MFILE) => {
                 write!(out, "{errno}; raise `ulimit -Hn` (LimitNOFILE)")

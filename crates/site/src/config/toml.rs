@@ -112,6 +112,7 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     let lines = Lines::new(text, file, errors);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     let mut last = None;
+    let mut mistakes = Vec::new();
     for error in syntax_errors {
         // One mistake often breaks several rules of the grammar. The first error of a line describes it.
         let span = error.span().unwrap_or_default();
@@ -120,17 +121,30 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
             match (error.message(), text.get(span)) {
                 ("duplicate key", Some(key)) if !key.is_empty() => {
                     let what = format!("not valid TOML: \"{}\" is given twice", shown_key(key));
-                    errors.add(&place, what, "remove one of them");
+                    mistakes.push((place, what, "remove one of them".to_owned()));
                 }
                 (message, _) => {
                     let (what, to_do) = explained(message, word_at(text, start));
-                    errors.add(&place, format!("not valid TOML: {what}"), to_do);
+                    mistakes.push((place, format!("not valid TOML: {what}"), to_do));
                 }
             }
         }
     }
+    // Each line of another server's configuration is a mistake.
+    let is_foreign = mistakes.len() >= FOREIGN_LINES && file.extension().is_none_or(|end| end != "toml");
+    for (place, what, to_do) in mistakes.into_iter().take(if is_foreign { 1 } else { usize::MAX }) {
+        match is_foreign {
+            true => {
+                errors.add(&place, what, "name the server if the file is of another one: --dialect nginx")
+            }
+            false => errors.add(&place, what, to_do),
+        }
+    }
     lines.table(document.into_inner(), lines.start(), 0)
 }
+
+/// With so many lines that are no TOML, a file whose name does not end in `.toml` is of another server.
+const FOREIGN_LINES: usize = 3;
 
 /// What the parser says about a value that is neither quoted nor a number, a time or a boolean.
 const NOT_QUOTED: [&str; 6] = [
