@@ -41,6 +41,7 @@ fn installs_every_file_and_keeps_configuration() {
     ] {
         assert_eq!(read(path).as_bytes(), generated(what), "{path}");
     }
+    assert!(read("usr/share/doc/taipan/configuration.md").contains("### `listen`"));
     assert!(read("usr/share/man/man1/taipan-bench.1").starts_with(".TH"));
     assert!(read("usr/lib/systemd/system/taipan.service").contains("ExecStart=/usr/bin/taipan -c"));
     assert!(read("usr/lib/systemd/system/taipan.socket").contains("[Socket]"));
