@@ -25,6 +25,8 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Default)]
 struct Counts {
     connections: AtomicUsize,
+    /// Those that have ended.
+    ended: AtomicUsize,
     requests: AtomicUsize,
 }
 
@@ -44,7 +46,11 @@ fn upstream<F: Future<Output = Result<(), h2::Error>> + Send + 'static>(
             loop {
                 let (stream, _) = listener.accept().await.expect("it listens");
                 let number = of_thread.connections.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(stream, number, of_thread.clone()));
+                let (serving, counts) = (serve(stream, number, of_thread.clone()), of_thread.clone());
+                tokio::spawn(async move {
+                    _ = serving.await;
+                    counts.ended.fetch_add(1, Ordering::Relaxed);
+                });
             }
         });
     });
@@ -306,11 +312,9 @@ fn an_unused_connection_is_closed_and_one_to_a_peer_that_speaks_otherwise_fails(
     let (address, counts) = prior_knowledge();
     let server = start(address, "http", "keep = \"50ms\"");
     assert!(get(&server, "/x").contains("body=0"));
-    let again = || {
-        thread::sleep(Duration::from_millis(300));
-        get(&server, "/x").contains("body=0") && counts.connections.load(Ordering::Relaxed) > 1
-    };
-    assert!(wait_until(TIMEOUT, again));
+    assert!(wait_until(TIMEOUT, || counts.ended.load(Ordering::Relaxed) == 1));
+    assert!(get(&server, "/x").contains("body=0"));
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 2);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let plain = listener.local_addr().expect("it is bound");
     thread::spawn(move || {

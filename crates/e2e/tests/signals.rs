@@ -1,7 +1,6 @@
 //! Shutdown by signals, and the next start.
 
 use std::net::TcpStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
@@ -17,13 +16,9 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Waits until the server accepts no connection.
 fn wait_until_refused(server: &Server) {
-    let until = Instant::now() + TIMEOUT;
     let address = server.addr();
     // A connection from before the listener closed is closed without a response.
-    while TcpStream::connect(address).is_ok() {
-        assert!(Instant::now() < until, "{address} still accepts");
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert!(wait_until(TIMEOUT, || TcpStream::connect(address).is_err()), "{address} still accepts");
 }
 
 #[test]
@@ -73,8 +68,7 @@ fn sigterm_closes_long_idle_connections() {
     let mut server = Site::new().file("a.txt", "a").start();
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     clients.iter_mut().take(10).for_each(|client| drop(client.get("/a.txt")));
-    // Until they are parked, which no event reports.
-    thread::sleep(Duration::from_millis(1600));
+    assert!(wait_until(TIMEOUT, || server.count("parked") == 20), "{}", server.stats());
     server.signal(Signal::TERM);
     assert!(clients.iter_mut().all(Client::is_closed));
     assert_eq!(server.wait(AT_ONCE).code(), Some(0));

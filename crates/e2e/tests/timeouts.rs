@@ -18,6 +18,10 @@ fn site() -> Site {
     Site::new().file("a.txt", "hello\n")
 }
 
+fn wait_until_parked(server: &Server, connections: u64) {
+    assert!(wait_until(TIMEOUT, || server.count("parked") == connections), "{}", server.stats());
+}
+
 /// The end of a connection and its time: `408`, `closed` without a response, or still `open`.
 #[derive(Debug, PartialEq)]
 enum End {
@@ -180,7 +184,7 @@ fn answers_the_next_request_of_a_parked_connection() {
     for client in clients.iter_mut().enumerate().filter(|(n, _)| n % 10 > 0).map(|(_, client)| client) {
         assert_eq!(client.get("/a.txt").body, b"hello\n");
     }
-    thread::sleep(SECOND * 2);
+    wait_until_parked(&server, MANY as u64);
     for (n, client) in clients.iter_mut().enumerate() {
         match n % 5 {
             0 => {
@@ -207,7 +211,7 @@ fn answers_the_next_request_of_a_parked_connection() {
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").status, 200);
     for _ in 0..2 {
-        thread::sleep(SECOND * 3 / 2);
+        wait_until_parked(&server, 1);
         assert_eq!(client.get("/a.txt").body, b"hello\n");
     }
 }
@@ -217,7 +221,7 @@ fn counts_requests_of_a_parked_connection_toward_its_limit() {
     let server = site().config("[limits]\nrequests = 2").start();
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").field("connection"), None);
-    thread::sleep(SECOND * 2);
+    wait_until_parked(&server, 1);
     assert_eq!(client.get("/a.txt").field("connection"), Some("close"));
     assert!(client.is_finished());
 }
@@ -258,7 +262,7 @@ fn answers_the_next_request_of_a_parked_unix_connection() {
         for client in &mut clients {
             assert_eq!(client.get("/a.txt").body, b"hello\n");
         }
-        thread::sleep(SECOND * 2);
+        wait_until_parked(&server, 100);
     }
 }
 
@@ -371,14 +375,14 @@ fn lingers_until_the_client_closes() {
     let content = Random::new(5).bytes(SOME);
     let server = site().file("some.bin", &content).start();
     let mut client = begin_last(&server);
-    assert_eq!(server.count("parked"), 1, "{}", server.stats());
+    wait_until_parked(&server, 1);
     // The server drains this.
     client.send(GET);
     thread::sleep(SECOND);
     assert!(client.read_response().body == content, "the wrong file");
     assert!(client.is_finished());
     drop(client);
-    assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
+    wait_until_parked(&server, 0);
     assert_eq!(server.count("timeout_write"), 0);
 }
 
@@ -386,7 +390,7 @@ fn lingers_until_the_client_closes() {
 fn drops_unsent_data_when_the_client_stops_reading() {
     let server = site().file("some.bin", vec![7; SOME]).config("[timeouts]\nwrite = 1").start();
     let mut client = begin_last(&server);
-    assert!(wait_until(TIMEOUT, || server.count("parked") == 0), "{}", server.stats());
+    wait_until_parked(&server, 0);
     assert_eq!(server.count("timeout_write"), 1);
     assert!(client.try_read_response().is_err(), "it got everything");
 }

@@ -502,11 +502,10 @@ fn a_reload_changes_running_transfers() {
     let mut client = server.connect();
     client.send("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.read_response_to_head().status, 200);
-    thread::sleep(Duration::from_millis(500));
+    let mut received = client.read_some().expect("the response begins").len();
     server.configure(&limit("50MB"));
     server.reload();
     let began = Instant::now();
-    let mut received = 0;
     while received < content - 100_000 {
         received += client.read_some().expect("the response goes on").len();
         assert!(began.elapsed() < TIMEOUT, "{received} bytes");
