@@ -11,7 +11,7 @@ use std::process::Command;
 
 use e2e::{
     BackgroundProcess, Client, Response, Rows, Server, Site, TIMEOUT, free_port, is_root, output_of, path_of,
-    tool,
+    tool, wait_until,
 };
 
 /// Runs a command that must not fail, and returns what it prints.
@@ -889,12 +889,6 @@ fn variables(response: &Response) -> Vec<(String, String)> {
 
 fn reach(port: u16) -> Option<Client> {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    let until = std::time::Instant::now() + e2e::TIMEOUT;
-    while std::time::Instant::now() < until {
-        if std::net::TcpStream::connect(address).is_ok() {
-            return Some(Client::tcp(address));
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    None
+    let is_reached = || std::net::TcpStream::connect(address).is_ok();
+    wait_until(TIMEOUT, is_reached).then(|| Client::tcp(address))
 }

@@ -78,16 +78,13 @@ fn all_lines(server: &mut Server) -> Vec<Line> {
 
 /// Waits until a file has at least `count` lines.
 fn file_lines(path: &Path, count: usize) -> Vec<String> {
-    let until = Instant::now() + TIMEOUT;
-    loop {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        if lines.len() >= count && text.ends_with('\n') {
-            return lines;
-        }
-        assert!(Instant::now() < until, "{}: no {count} lines:\n{text}", path.display());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let mut text = String::new();
+    let is_written = wait_until(TIMEOUT, || {
+        text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().count() >= count && text.ends_with('\n')
+    });
+    assert!(is_written, "{}: no {count} lines:\n{text}", path.display());
+    text.lines().map(str::to_owned).collect()
 }
 
 /// With one worker, so that lines come in the order of requests.

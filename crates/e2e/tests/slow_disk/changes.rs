@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use e2e::{Signal, TIMEOUT, run};
+use e2e::{Signal, TIMEOUT, run, wait_until};
 
 use crate::CLIENTS;
 use crate::SECOND;
@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait,
 };
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Client, Random, ReadError, Response, Server, Site, run};
+use e2e::{Client, Random, ReadError, Response, Server, Site, run, wait_until};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -277,18 +277,6 @@ pub fn still_wait(waiting: &mut [Client]) -> Result<(), String> {
 
 pub fn ensure(is: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if is { Ok(()) } else { Err(what()) }
-}
-
-/// Polls every few milliseconds until the condition holds.
-pub fn wait_until(timeout: Duration, is: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + timeout;
-    while Instant::now() < until {
-        if is() {
-            return true;
-        }
-        thread::sleep(SECOND / 50);
-    }
-    is()
 }
 
 /// Checks one row after the other, for tests that measure time. Fails with all failed rows.

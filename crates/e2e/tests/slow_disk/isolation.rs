@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use e2e::{Client, TIMEOUT, raise_descriptor_limit};
+use e2e::{Client, TIMEOUT, raise_descriptor_limit, wait_until};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Listed, Lookup, Open, Opendir, Pre
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait, wait_until,
+    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait,
 };
 use crate::{CLIENTS, SECOND};
 

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use e2e::{Client, ReadError, TIMEOUT};
+use e2e::{Client, ReadError, TIMEOUT, wait_until};
 
 use crate::file_system::Call::{self, Lookup, Open, Precompressed, Read, Readdir};
 use crate::file_system::Slowness::Hanging;
 use crate::file_system::{Names, Pages};
-use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, in_parallel, still_wait, wait_until};
+use crate::fixture::{Fixture, Helpers, Place, are_answered, ensure, in_parallel, still_wait};
 use crate::isolation::WAITS;
 use crate::{CLIENTS, SECOND};
 
