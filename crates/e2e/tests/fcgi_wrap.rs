@@ -320,6 +320,7 @@ fn stops_reading_a_script_when_the_server_does_not_read() {
     let wrapper = Wrapper::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
     let mut connection = wrapper.connect();
     let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
+    // Time for the script to write far more than the wrapper may keep.
     thread::sleep(Duration::from_millis(500));
     let status = fs::read_to_string(format!("/proc/{}/status", wrapper.child.id())).expect("it runs");
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");

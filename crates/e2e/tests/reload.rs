@@ -645,6 +645,7 @@ fn replaces_a_killed_serving_process() {
     server.reload();
     assert_eq!(server.get("/a.txt").status, 200);
     let pid = server.serving_pid();
+    // Longer than the delay of the restart.
     thread::sleep(Duration::from_millis(1200));
     assert_eq!(server.serving_pids(), [pid]);
 }

@@ -407,6 +407,7 @@ fn a_slow_reader_gets_the_close_notify_behind_the_whole_body() {
     let mut client = client(&server);
     client.set_receive_buffer(64 * 1024);
     client.send("GET /a.cgi HTTP/1.0\r\n\r\n");
+    // Time for the server to fill all buffers between it and the client.
     thread::sleep(Duration::from_millis(500));
     let response = client.read_response();
     assert_eq!(response.body.len(), 4_000_000);
@@ -431,6 +432,7 @@ fn a_body_that_is_cut_is_not_a_complete_one() {
         drop(client);
         still_serves(&server);
     }
+    // Time for a script that has the end of its input to go on.
     thread::sleep(Duration::from_millis(300));
     assert!(!server.home().join("complete").exists(), "a script has a body that is cut for a complete one");
 }

@@ -179,6 +179,7 @@ fn a_body_that_is_read_in_the_background_leaves_its_connection_to_the_next_reque
                     let whole = in_part(&head, "Cache-Control: max-age=60\r\n", "\"a\"");
                     let (first, last) = whole.split_at(whole.len() - 2);
                     stream.write_all(first.as_bytes()).expect("it reads");
+                    // Time for the client to get its response before the rest is there.
                     thread::sleep(Duration::from_millis(50));
                     stream.write_all(last.as_bytes()).expect("it reads");
                 }
