@@ -17,6 +17,8 @@ pub enum Validated {
     Replaced,
     /// The upstream has failed. The stored response may be used, if it says so (RFC 5861 §4).
     Failed,
+    /// The answer is about the fields of the request, and says nothing of the stored response.
+    Rejected,
 }
 
 /// By the status of the answer (RFC 9111 §4.3.3). Other errors of the server replace the stored response.
@@ -24,8 +26,14 @@ pub fn validated(status: Status) -> Validated {
     match status.code() {
         304 => Validated::NotModified,
         500 | 502 | 503 | 504 => Validated::Failed,
+        _ if is_about_request(status) => Validated::Rejected,
         _ => Validated::Replaced,
     }
+}
+
+/// Whether any client can have such an answer by fields that do not select a response.
+pub fn is_about_request(status: Status) -> bool {
+    matches!(status.code(), 400 | 406 | 408 | 412..=417 | 431)
 }
 
 /// Whether a 304 with these fields is about the stored response: if both have an entity tag, it is the same one (RFC 9111

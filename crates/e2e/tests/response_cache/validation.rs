@@ -245,3 +245,21 @@ fn a_validation_stores_no_fields_of_an_answer_that_would_not_be_stored() {
         rows.holds(format!("others: {own}"), fields, fields != "bob");
     }
 }
+
+#[test]
+fn an_error_about_a_request_says_nothing_of_what_is_stored() {
+    let app = start(|head, number| {
+        if head.contains("X-Bad: ") {
+            return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_owned();
+        }
+        match head.contains("If-None-Match") {
+            true => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n".to_owned(),
+            false => ok("ETag: \"a\"\r\nCache-Control: max-age=0\r\n", number),
+        }
+    });
+    app.get("", "");
+    assert_eq!(app.get("", "X-Bad: a\r\n").status, 400);
+    let validated = app.get("", "");
+    assert_eq!(validated.text(), "number 1");
+    assert!(did(&validated).contains("fwd-status=304"), "{}", did(&validated));
+}

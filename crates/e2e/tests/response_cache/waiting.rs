@@ -42,10 +42,13 @@ fn requests_for_the_same_wait_for_one_response() {
 
 /// Any client can send credentials, and the response to them is often not stored.
 #[test]
-fn requests_of_users_do_not_keep_others_from_waiting() {
+fn requests_whose_responses_are_for_one_client_keep_no_others_from_waiting() {
     let gate = Gate::default();
     let of_upstream = gate.clone();
     let app = start(move |head, number| {
+        if head.contains("X-Bad: ") {
+            return "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_owned();
+        }
         if !head.contains("X-User: ") {
             of_upstream.wait();
         }
@@ -60,18 +63,19 @@ fn requests_of_users_do_not_keep_others_from_waiting() {
     for (own, number) in own_fields.into_iter().zip(1..) {
         assert_eq!(app.get("", &format!("{own}X-User: a\r\n")).text(), format!("number {number}"));
     }
+    assert_eq!(app.get("", "X-Bad: a\r\n").status, 400);
     let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
     for (client, awaited) in clients.iter_mut().zip(0..) {
         client.send("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(
-            wait_until(TIMEOUT, || app.requests() == 5 && app.server.count("responses_awaited") == awaited)
+            wait_until(TIMEOUT, || app.requests() == 6 && app.server.count("responses_awaited") == awaited)
         );
     }
     gate.open();
     for client in &mut clients {
-        assert_eq!(client.read_response().text(), "number 5");
+        assert_eq!(client.read_response().text(), "number 6");
     }
-    assert_eq!(app.requests(), 5);
+    assert_eq!(app.requests(), 6);
 }
 
 /// Clients choose how long an address is.
@@ -173,6 +177,19 @@ fn sends_a_stale_response_while_a_newer_one_is_requested() {
     assert!(did(&stale).starts_with("taipan; hit; ttl=-"), "{}", did(&stale));
     assert!(wait_until(TIMEOUT, || app.get("", "").text() == "number 2"));
     assert_eq!(app.requests(), 2);
+}
+
+#[test]
+fn a_response_for_one_client_alone_keeps_no_stale_one_from_being_renewed() {
+    for own in ["Cache-Control: no-store\r\n", "Connection: x-other\r\nX-Other: a\r\n"] {
+        let app = start(|_, number| {
+            let age = if number == 1 { "Age: 100\r\n" } else { "" };
+            ok(&format!("Cache-Control: max-age=60, stale-while-revalidate=1000\r\n{age}"), number)
+        });
+        assert_eq!([app.get("", "").text(), app.get("", own).text()], ["number 1", "number 1"], "{own}");
+        assert!(wait_until(TIMEOUT, || app.get("", "").text() == "number 2"), "{own}");
+        assert_eq!(app.requests(), 2, "{own}");
+    }
 }
 
 #[test]

@@ -451,7 +451,8 @@ impl<'a> Exchange<'a> {
         Some(Rest { parts, range })
     }
 
-    /// Asks for a newer response than `entry`, in the background. Does nothing if that is being done.
+    /// Asks for a newer response than `entry`, in the background. Does nothing if that is being done, or if the response
+    /// would be for this client alone.
     fn refresh(
         &self,
         request: Request<'_>,
@@ -459,6 +460,9 @@ impl<'a> Exchange<'a> {
         resource: &Resource<'a>,
         entry: &Rc<CachedResponse>,
     ) {
+        if request::is_for_one_client(self.head) {
+            return;
+        }
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
         let Role::Leader(leader) = cache.join(self.pending_key(resource), 0) else { return };

@@ -116,6 +116,10 @@ impl Fetch {
                         false => Fetched::Passed(response),
                     });
                 }
+                Validated::Rejected => {
+                    self.settle();
+                    return Ok(Fetched::Passed(response));
+                }
                 Validated::Replaced => {}
             }
         }
@@ -143,7 +147,10 @@ impl Fetch {
             }
         };
         let Some((stored, policy)) = storable.filter(|_| fits && !self.varies_by_own_field(&fields)) else {
-            self.forget(head);
+            match update::is_about_request(status) {
+                true => self.settle(),
+                false => self.forget(head),
+            }
             return Fetched::Passed(Unrendered { status, fields, content });
         };
         let unstored = texts(policy::unstored(&fields, &stored));
