@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use e2e::http2::frame;
+
 use super::*;
 
 #[test]
@@ -141,6 +143,27 @@ fn one_request_takes_the_place_of_one_whose_client_disconnects() {
     gate.open();
     for client in &mut clients {
         assert_eq!(client.read_response().text(), "number 2");
+    }
+    assert_eq!(app.requests(), 2);
+}
+
+#[test]
+fn no_request_waits_for_a_client_that_does_not_take_its_response() {
+    let app = start_with("response_cache_wait = \"1h\"", "listen = \"127.0.0.1:0 http2\"", |_, number| {
+        let body = "a".repeat(100_000);
+        let fields = "Cache-Control: max-age=60\r\nContent-Length: 100000\r\n";
+        format!("HTTP/1.1 200 OK\r\n{fields}X-Number: {number}\r\n\r\n{body}")
+    });
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0: the client takes the head alone.
+    let mut first = Http2::with(app.server.connect(), &[0, 4, 0, 0, 0, 0], &[]).expect("it accepts");
+    let stream = first.open(&Http2Request::get("/app/")).expect("it is open");
+    assert_eq!(first.next_frame_of(stream).kind, frame::HEADERS);
+    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /app/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.read_response().field("X-Number"), Some("2"));
     }
     assert_eq!(app.requests(), 2);
 }

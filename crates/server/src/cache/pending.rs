@@ -3,7 +3,7 @@
 //! Requests with credentials or cookies and those without do not wait for one another: often only the responses to the
 //! latter are stored.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,12 +40,19 @@ struct Pending {
     is_settled: watch::Sender<bool>,
     /// The time of `clock::micros` at which it was sent.
     began: u64,
+    pace: Pace,
 }
+
+/// Whether a response waits for its client: since when, by `clock::micros`. `None`: it waits for the upstream.
+#[derive(Clone, Default)]
+pub struct Pace(Rc<Cell<Option<u64>>>);
 
 /// The part of a request among those for the same key.
 pub enum Role {
     /// It asks the upstream, and others wait until this is dropped.
     Leader(Leader),
+    /// As a leader, in place of one whose client does not take the response. No client must delay this one.
+    Substitute(Leader),
     /// It waits.
     Follower(Follower),
     /// It asks the upstream for itself: too many wait already, or the response was not stored the last time.
@@ -60,12 +67,17 @@ pub struct Leader {
     key: PendingKey,
 }
 
-pub struct Follower(watch::Receiver<bool>);
+pub struct Follower {
+    is_settled: watch::Receiver<bool>,
+    pace: Pace,
+}
 
 /// Seconds for which requests do not wait for a response that was not stored.
 const UNCOLLAPSED_SECONDS: i64 = 30;
 /// Such keys of one worker.
 const MOST_UNCOLLAPSED: usize = 4096;
+/// How long others wait for a client that takes nothing of a response that is there.
+const STALLED: Duration = Duration::from_millis(250);
 
 impl PendingKey {
     /// `text`: of the key of the cache.
@@ -96,19 +108,29 @@ impl PendingRequests {
         if self.uncollapsed.borrow().get(&key.without_text()).is_some_and(|end| *end > now) {
             return Role::Alone;
         }
-        let mut by_key = self.by_key.borrow_mut();
+        let by_key = self.by_key.borrow();
         match by_key.get(&key).filter(|pending| is_valid(pending.began)) {
-            None => {
-                let is_settled = watch::Sender::new(false);
-                let pending = Rc::new(Pending { is_settled, began: clock::micros() });
-                by_key.insert(key.clone(), pending.clone());
-                Role::Leader(Leader { all: self.clone(), pending, key })
+            Some(pending) if pending.pace.is_stalled() => {
+                drop(by_key);
+                Role::Substitute(self.lead(key))
             }
-            Some(pending) if pending.is_settled.receiver_count() < most => {
-                Role::Follower(Follower(pending.is_settled.subscribe()))
-            }
+            Some(pending) if pending.is_settled.receiver_count() < most => Role::Follower(Follower {
+                is_settled: pending.is_settled.subscribe(),
+                pace: pending.pace.clone(),
+            }),
             Some(_) => Role::Alone,
+            None => {
+                drop(by_key);
+                Role::Leader(self.lead(key))
+            }
         }
+    }
+
+    fn lead(self: &Rc<PendingRequests>, key: PendingKey) -> Leader {
+        let (is_settled, pace) = (watch::Sender::new(false), Pace::default());
+        let pending = Rc::new(Pending { is_settled, began: clock::micros(), pace });
+        self.by_key.borrow_mut().insert(key.clone(), pending.clone());
+        Leader { all: self.clone(), pending, key }
     }
 
     pub fn do_not_collapse(&self, key: &PendingKey, now: i64) {
@@ -120,12 +142,39 @@ impl PendingRequests {
     }
 }
 
+impl Pace {
+    /// The response waits for its client from now on.
+    pub fn on_client(&self) {
+        self.0.set(Some(clock::micros()));
+    }
+
+    /// The response waits for the upstream.
+    pub fn on_upstream(&self) {
+        self.0.set(None);
+    }
+
+    fn is_stalled(&self) -> bool {
+        let since = self.0.get();
+        since.is_some_and(|since| u128::from(clock::micros().saturating_sub(since)) >= STALLED.as_micros())
+    }
+}
+
 impl Follower {
-    /// Waits for the end of the other request, but not longer than this. Returns whether it was abandoned: its client
-    /// has disconnected, or its response has broken off.
-    pub async fn wait(mut self, longest: Duration) -> bool {
-        let has_ended = timeout(longest, self.0.wait_for(|_| false)).await.is_ok();
-        has_ended && !*self.0.borrow()
+    /// Waits for the end of the other request, but not longer than this. Returns whether another request has to take its
+    /// place: its client has disconnected, or does not take the response, or the response has broken off.
+    pub async fn wait(mut self, mut longest: Duration) -> bool {
+        // Bounded by `longest`.
+        while !longest.is_zero() {
+            let step = longest.min(STALLED);
+            longest -= step;
+            if timeout(step, self.is_settled.wait_for(|_| false)).await.is_ok() {
+                return !*self.is_settled.borrow();
+            }
+            if self.pace.is_stalled() {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -137,6 +186,11 @@ impl Leader {
 
     pub fn key(&self) -> PendingKey {
         self.key.clone()
+    }
+
+    /// Tells the followers for what the response waits.
+    pub fn pace(&self) -> Pace {
+        self.pending.pace.clone()
     }
 }
 
@@ -218,8 +272,17 @@ mod tests {
         leader.settle();
         drop(leader);
         assert!(!follower.wait(long).await, "it was settled");
-        let _leader = join(&all, 0);
+        let Role::Leader(leader) = join(&all, 0) else { panic!("it is the first one") };
         let Role::Follower(follower) = join(&all, 0) else { panic!("it may wait") };
         assert!(!follower.wait(Duration::from_millis(1)).await, "it takes too long");
+        leader.pace().on_client();
+        let Role::Follower(follower) = join(&all, 0) else { panic!("it may wait") };
+        assert!(follower.wait(long).await, "the client takes nothing");
+        let Role::Substitute(substitute) = join(&all, 0) else { panic!("it takes its place") };
+        assert!(matches!(join(&all, 0), Role::Follower(_)));
+        drop(leader);
+        assert!(matches!(join(&all, 0), Role::Follower(_)));
+        drop(substitute);
+        assert!(matches!(join(&all, 0), Role::Leader(_)));
     }
 }

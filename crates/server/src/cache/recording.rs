@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use super::pending::Pace;
 use crate::log::EndReason;
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
@@ -15,6 +16,7 @@ pub struct Recording {
     /// `None`: it is stored, or is not going to be.
     recorded: Option<Recorded>,
     is_stored: bool,
+    pace: Pace,
 }
 
 struct Recorded {
@@ -66,7 +68,13 @@ impl Recording {
     ) -> Recording {
         let recorded =
             Recorded { bytes: Vec::new(), reserved, store: Box::new(store), refuse: Box::new(refuse) };
-        Recording { body, length, recorded: Some(recorded), is_stored: false }
+        Recording { body, length, recorded: Some(recorded), is_stored: false, pace: Pace::default() }
+    }
+
+    /// Tells others that wait for the response whether it waits for its client.
+    pub fn with_pace(self, pace: Pace) -> Recording {
+        pace.on_client();
+        Recording { pace, ..self }
     }
 
     fn add(&mut self, chunk: &[u8]) {
@@ -116,7 +124,9 @@ impl Recording {
 impl BodyStream for Recording {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(async {
+            self.pace.on_upstream();
             let chunk = self.body.next(services).await;
+            self.pace.on_client();
             match &chunk {
                 Ok(Some(bytes)) => self.add(bytes),
                 Ok(None) => self.end(),

@@ -39,6 +39,7 @@ use crate::log::upstream::UpstreamLog;
 use crate::request::owned::{as_get, with_fields};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{RequestOrigin, Response};
+use crate::semaphore::Permit;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome};
@@ -252,6 +253,14 @@ impl<'a> Exchange<'a> {
             if self.head.method == Method::Get && why != Forwarded::Bypass && is_for_others && may_wait {
                 match self.responder.cache.join(self.pending_key(&resource), settings.waiting) {
                     Role::Leader(own) => leader = Some(own),
+                    Role::Substitute(own) => match self.responder.cache.refreshes.take() {
+                        // It waits for the response with the others.
+                        Some(permit) => {
+                            self.fetch_in_background(request, to, &resource, stale, own, permit);
+                            continue;
+                        }
+                        None => leader = Some(own),
+                    },
                     Role::Follower(follower) => {
                         self.services.counts.add(Count::ResponsesAwaited, (!has_waited).into());
                         has_waited = true;
@@ -465,17 +474,34 @@ impl<'a> Exchange<'a> {
         }
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
-        let Role::Leader(leader) = cache.join(self.pending_key(resource), 0) else { return };
+        let (Role::Leader(leader) | Role::Substitute(leader)) = cache.join(self.pending_key(resource), 0)
+        else {
+            return;
+        };
+        self.fetch_in_background(request, to, resource, Some(entry.clone()), leader, permit);
+    }
+
+    /// Asks for the response, perhaps in place of `stale`, for all that wait for it.
+    fn fetch_in_background(
+        &self,
+        request: Request<'_>,
+        to: NextHop<'_>,
+        resource: &Resource<'a>,
+        stale: Option<Rc<CachedResponse>>,
+        leader: Leader,
+        permit: Permit,
+    ) {
         let identity = self.identity();
         let capability = capability(&resource.settings);
-        let conditions = conditions(Some(entry), None, capability.as_deref());
+        let conditions = conditions(stale.as_deref(), None, capability.as_deref());
+        let head = OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions)));
         let refresh = Refresh {
-            head: OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions))),
+            head,
             connection: ConnectionInfo { tls: None, ..request.connection },
             to: to.to_owned(),
             variables: self.grants.variables.clone(),
             responder: self.responder.clone(),
-            fetch: Fetch::new(self.responder, resource, identity, Some(entry.clone()), Some(leader)),
+            fetch: Fetch::new(self.responder, resource, identity, stale, Some(leader)),
         };
         spawn_local(async move {
             refresh.run().await;

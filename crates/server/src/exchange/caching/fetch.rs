@@ -160,13 +160,14 @@ impl Fetch {
             Content::Stream(stream, length) => {
                 let reserved = self.cache.reserve(self.settings.largest);
                 let (cache, key) = (self.cache.clone(), self.leader.as_ref().map(Leader::key));
+                let pace = self.leader.as_ref().map(Leader::pace).unwrap_or_default();
                 let refuse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
                 let parts = Box::new((stored, policy));
                 let (stored, policy) = (parts.0.clone(), parts.1.clone());
                 let store = move |body| drop(self.store(stored, policy, body));
                 Fetched::Recording(
                     parts,
-                    Recording::new(stream, length, reserved, store, refuse),
+                    Recording::new(stream, length, reserved, store, refuse).with_pace(pace),
                     length,
                     unstored,
                 )
