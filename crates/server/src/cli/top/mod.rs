@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::sample::Sample;
 use self::screen::{Event, Screen, drawn};
-use self::view::{Size, View, lines};
+use self::view::{Pace, Size, View, lines};
 use crate::control::{self, Request, SiteSource};
 use crate::flags::TopMode;
 use crate::process::ipc::Form;
@@ -42,7 +42,7 @@ fn print(source: &SiteSource) -> io::Result<()> {
     let before = ask(source)?;
     std::thread::sleep(INTERVAL);
     let now = ask(source)?;
-    for line in lines(&before, &now, View::default(), PRINTED) {
+    for line in lines(&before, &now, View { pace: Pace::Once, ..View::default() }, PRINTED) {
         terminal::out(format_args!("{}", line.text));
     }
     Ok(())
@@ -61,9 +61,10 @@ fn watch(source: &SiteSource) -> io::Result<()> {
         match screen.wait(INTERVAL)? {
             Event::Key(b'q' | b'Q') | Event::End => return Ok(()),
             Event::Key(b's' | b'S') => view.order = view.order.next(),
-            Event::Key(b'p' | b'P' | b' ') => view.is_paused = !view.is_paused,
+            Event::Key(b'p' | b'P' | b' ') if view.pace == Pace::Paused => view.pace = Pace::Live,
+            Event::Key(b'p' | b'P' | b' ') => view.pace = Pace::Paused,
             Event::Key(_) | Event::Resized => {}
-            Event::Timeout if view.is_paused => {}
+            Event::Timeout if view.pace == Pace::Paused => {}
             Event::Timeout => match ask(source) {
                 Ok(sample) => {
                     (before, now) = (now, sample);

@@ -40,11 +40,21 @@ impl Order {
     }
 }
 
+/// Whether the lines change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pace {
+    #[default]
+    Live,
+    Paused,
+    /// There are no keys.
+    Once,
+}
+
 /// What the user has chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct View {
     pub order: Order,
-    pub is_paused: bool,
+    pub pace: Pace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,19 +196,20 @@ fn summary(change: &Change<'_>, view: View, size: Size) -> Vec<Line> {
     lines
 }
 
-fn headline(now: &Sample, View { order, is_paused }: View, size: Size) -> Line {
+fn headline(now: &Sample, View { order, pace }: View, size: Size) -> Line {
     let (version, process, up, order) = (&now.version, now.process, span(now.uptime), order.name());
-    let text = match (size.is_narrow(), is_paused) {
-        (true, true) => format!("PAUSED  q: quit  p: go on  s: {order}"),
-        (true, false) => format!("taipan {version}  q: quit  p: pause  s: {order}"),
-        (false, true) => {
+    let text = match (size.is_narrow(), pace) {
+        (_, Pace::Once) => format!("taipan {version}, process {process}, up {up}"),
+        (true, Pace::Paused) => format!("PAUSED  q: quit  p: go on  s: {order}"),
+        (true, Pace::Live) => format!("taipan {version}  q: quit  p: pause  s: {order}"),
+        (false, Pace::Paused) => {
             format!("PAUSED  taipan {version}, up {up}   q: quit   p: go on   s: sort by {order}")
         }
-        (false, false) => {
+        (false, Pace::Live) => {
             format!("taipan {version}, process {process}, up {up}   q: quit   p: pause   s: sort by {order}")
         }
     };
-    Line { style: if is_paused { Style::Paused } else { Style::Title }, text }
+    Line { style: if pace == Pace::Paused { Style::Paused } else { Style::Title }, text }
 }
 
 /// Adds a table of at most so many lines, with its title. Nothing, if it is empty.
@@ -292,9 +303,13 @@ fn endpoints(change: &Change<'_>, size: Size) -> Vec<Line> {
     for endpoint in &change.now.endpoints {
         let Endpoint { application, name, state, age, in_flight, requests, failures } = endpoint;
         let same = |other: &&Endpoint| (&other.application, &other.name) == (application, name);
-        let before = change.before.endpoints.iter().find(same).map_or(*requests, |other| other.requests);
-        let rate = number(requests.saturating_sub(before) as f64 / change.seconds);
-        let style = match state.as_str() {
+        let before = change.before.endpoints.iter().find(same).unwrap_or(endpoint);
+        let sent = requests.saturating_sub(before.requests);
+        let failed = failures.saturating_sub(before.failures);
+        let rate = number(sent as f64 / change.seconds);
+        // The only endpoint of an application stays up, even if all requests to it fail.
+        let state = if state == "up" && failed > 0 && failed >= sent { "failing" } else { state.as_str() };
+        let style = match state {
             "up" => Style::Plain,
             "down" => Style::Bad,
             _ => Style::Warning,
@@ -400,7 +415,7 @@ mod tests {
     const SIZE: Size = Size { width: 100, height: 40 };
 
     fn texts(before: &str, now: &str, order: Order, size: Size) -> String {
-        let view = View { order, is_paused: false };
+        let view = View { order, pace: Pace::Live };
         let lines = lines(&Sample::parse(before), &Sample::parse(now), view, size);
         lines.iter().map(|line| format!("{}\n", line.text)).collect()
     }
@@ -460,9 +475,28 @@ mod tests {
                 assert!(text.contains(part), "{part}\n{text}");
             }
         }
-        let view = View { is_paused: true, ..View::default() };
-        let lines = lines(&Sample::default(), &Sample::parse(&now), view, SIZE);
-        assert!(lines[0].text.starts_with("PAUSED") && lines[0].text.contains("p: go on"));
+        let head = |pace: Pace| {
+            let view = View { pace, ..View::default() };
+            lines(&Sample::default(), &Sample::parse(&now), view, SIZE)[0].text.clone()
+        };
+        let paused = head(Pace::Paused);
+        assert!(paused.starts_with("PAUSED") && paused.contains("p: go on"), "{paused}");
+        let once = head(Pace::Once);
+        assert!(once.starts_with("taipan 1.2, process ") && !once.contains("quit"), "{once}");
+    }
+
+    #[test]
+    fn an_endpoint_is_failing_while_no_request_to_it_succeeds() {
+        let sample = |requests: u64, failures: u64| {
+            format!("time\t{failures}000000\nendpoint\tapp\t10.0.0.1\tup\t9\t0\t{requests}\t{failures}\n")
+        };
+        for (requests, failures, expected) in
+            [(5, 3, "failing "), (6, 3, "failing "), (7, 3, "up "), (5, 2, "up ")]
+        {
+            let text = texts(&sample(5, 2), &sample(requests, failures), Order::Rate, SIZE);
+            let row = text.lines().find(|line| line.ends_with("10.0.0.1")).unwrap_or_default();
+            assert!(row.starts_with(expected), "{requests} {failures}\n{text}");
+        }
     }
 
     #[test]
