@@ -9,6 +9,7 @@ mod put;
 mod resumable;
 
 use dav::condition::If;
+use dav::fields::Depth;
 use dav::locks::Holder;
 use dav::method::Method as DavMethod;
 use dav::multistatus;
@@ -289,6 +290,12 @@ impl<'a> Exchange<'a> {
             Resource::File(all, _) => all.first()?.etag.as_ref().map(|tag| tag.to_vec()),
             _ => None,
         }
+    }
+
+    /// The field `Depth`. Without it, a whole tree is meant (RFC 4918 §10.2). Errors: it is malformed.
+    fn depth(&self) -> Result<Depth, Status> {
+        let depth = self.head.value("depth").map_or(Some(Depth::Infinity), Depth::parse);
+        depth.ok_or(Status::BAD_REQUEST)
     }
 
     /// What the fields of the request demand of its resource. Errors: they do not hold, or are malformed.

@@ -61,8 +61,7 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         target: &Target<'a>,
     ) -> Result<Response, Problem> {
-        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
-        let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
+        let depth = self.depth()?;
         if target.is_root() {
             return Err(Status::FORBIDDEN.into());
         }

@@ -85,7 +85,11 @@ impl<'a> Exchange<'a> {
         request: Request<'_>,
         target: &Target<'a>,
     ) -> Result<Response, Problem> {
-        let extent = self.extent()?;
+        let extent = match self.depth()? {
+            Depth::Zero => Extent::Resource,
+            Depth::Infinity => Extent::Tree,
+            Depth::One => return Err(Status::BAD_REQUEST.into()),
+        };
         let most = target.route.publishing.lock.as_secs();
         let expires = self.now.saturating_add_unsigned(timeout(self.head.value("timeout"), most));
         let body = self.small_body().await?;
@@ -127,16 +131,6 @@ impl<'a> Exchange<'a> {
                 Ok(self.locked(target, &lock, Status::CREATED, None))
             }
             Attempt::Locked(lock, found) => Ok(self.locked(target, &lock, Status::OK, found)),
-        }
-    }
-
-    /// What the field `Depth` says. Errors: 400.
-    fn extent(&self) -> Result<Extent, Problem> {
-        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
-        match depth.transpose()? {
-            Some(Depth::Zero) => Ok(Extent::Resource),
-            None | Some(Depth::Infinity) => Ok(Extent::Tree),
-            Some(Depth::One) => Err(Status::BAD_REQUEST.into()),
         }
     }
 

@@ -62,8 +62,7 @@ impl<'a> Exchange<'a> {
         from: &Target<'a>,
         method: Method,
     ) -> Result<Transfer<'a>, Problem> {
-        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
-        let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
+        let depth = self.depth()?;
         let is_valid = depth == Depth::Infinity || (method == Method::Copy && depth == Depth::Zero);
         let overwrite = Overwrite::parse(self.head.value("overwrite")).filter(|_| is_valid);
         let overwrite = overwrite.ok_or(Status::BAD_REQUEST)?;

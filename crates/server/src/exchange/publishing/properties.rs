@@ -58,8 +58,7 @@ struct Resource<'d> {
 
 impl<'a> Exchange<'a> {
     pub(super) async fn find_properties(&mut self, target: &Target<'a>) -> Result<Response, Problem> {
-        let depth = self.head.value("depth").map(|value| Depth::parse(value).ok_or(Status::BAD_REQUEST));
-        let depth = depth.transpose()?.unwrap_or(Depth::Infinity);
+        let depth = self.depth()?;
         if depth == Depth::Infinity && target.route.publishing.deep_listing == DeepListing::Refused {
             return Err(Problem::Precondition(Status::FORBIDDEN, "propfind-finite-depth"));
         }
