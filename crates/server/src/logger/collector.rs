@@ -93,8 +93,8 @@ fn wrap(stream: TcpStream, tls: Option<&ClientTls>) -> io::Result<Stream> {
 
 async fn exchange(stream: &Stream, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
     poll_fn(|cx| stream.poll_handshake(cx)).await?;
-    let sent = match write_all(stream, head).await {
-        Ok(()) => write_all(stream, body).await,
+    let sent = match stream.send(head).await {
+        Ok(()) => stream.send(body).await,
         failed => failed,
     };
     // One that takes no more may have said why. Some leave the connection open.
@@ -109,14 +109,6 @@ async fn exchange(stream: &Stream, head: &[u8], body: &[u8]) -> io::Result<Vec<u
         }
     }
     Ok(response)
-}
-
-async fn write_all(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        sent += poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await?;
-    }
-    poll_fn(|cx| stream.poll_flush(cx)).await
 }
 
 fn is_whole(response: &[u8]) -> bool {

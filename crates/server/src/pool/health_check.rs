@@ -64,7 +64,7 @@ impl Subject<'_> {
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\nConnection: close\r\n\r\n",
             http2::HEALTH_AGENT
         );
-        send(&stream, request.as_bytes()).await?;
+        stream.send(request.as_bytes()).await?;
         status(&stream).await
     }
 
@@ -102,14 +102,6 @@ async fn connected(socket: &AsyncFd<OwnedFd>) -> io::Result<()> {
         Ok(())
     });
     connected.await
-}
-
-async fn send(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        sent += poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await?;
-    }
-    poll_fn(|cx| stream.poll_flush(cx)).await
 }
 
 /// The status of the final response.

@@ -1,6 +1,7 @@
 //! The bytes of a connection to an endpoint: a socket, perhaps with a TLS session. Nothing above knows which.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
@@ -86,6 +87,12 @@ impl Stream {
             *sent += ready!(self.poll_write(cx, &out[*sent..]))?;
         }
         self.poll_flush(cx)
+    }
+
+    /// Sends all of `bytes`.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        poll_fn(|cx| self.poll_send(cx, bytes, &mut sent)).await
     }
 
     /// Takes the start of `bytes`.
@@ -192,7 +199,6 @@ fn is_blocked(peeked: io::Result<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     use std::task::Waker;
