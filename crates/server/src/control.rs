@@ -238,10 +238,7 @@ pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
             text.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
             ExitCode::FAILURE
         }
-        Err(error) => {
-            terminal::err(format_args!("taipan: {error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => terminal::fail(error, 1),
     }
 }
 
@@ -264,16 +261,12 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
                 terminal::err(format_args!("taipan: the program has ended ({error})"));
                 return ExitCode::SUCCESS;
             }
-            Err(error) => {
-                terminal::err(format_args!("taipan: {error}"));
-                return ExitCode::FAILURE;
-            }
+            Err(error) => return terminal::fail(error, 1),
         }
         tries += 1;
         std::thread::sleep(WATCH_AGAIN);
     }
-    terminal::err(format_args!("taipan: no process shows requests; see the error log"));
-    ExitCode::FAILURE
+    terminal::fail("no process shows requests; see the error log", 1)
 }
 
 /// Why there is no more to print.

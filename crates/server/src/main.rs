@@ -11,10 +11,7 @@ use server::{control, master, terminal};
 fn main() -> ExitCode {
     let command = match flags::parse_line(std::env::args_os()) {
         Ok(command) => command,
-        Err(UsageError(text)) => {
-            terminal::err(format_args!("taipan: {text}"));
-            return ExitCode::from(2);
-        }
+        Err(UsageError(text)) => return terminal::fail(text, 2),
     };
     match command {
         Command::Serve(serve) => master::serve(&serve),

@@ -83,10 +83,7 @@ pub fn explain(flags: &Explain) -> ExitCode {
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            terminal::err(format_args!("taipan: {error}"));
-            ExitCode::from(2)
-        }
+        Err(error) => terminal::fail(error, 2),
     }
 }
 

@@ -22,14 +22,8 @@ pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
             terminal::out(format_args!("{url}: {status}"));
             ExitCode::SUCCESS
         }
-        Ok(status) => {
-            terminal::err(format_args!("taipan: {url}: {status}"));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            terminal::err(format_args!("taipan: {url}: {error}"));
-            ExitCode::FAILURE
-        }
+        Ok(status) => terminal::fail(format_args!("{url}: {status}"), 1),
+        Err(error) => terminal::fail(format_args!("{url}: {error}"), 1),
     }
 }
 

@@ -15,10 +15,7 @@ use crate::terminal;
 pub fn report(flags: &Report) -> ExitCode {
     match run(flags) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            terminal::err(format_args!("taipan: {why}"));
-            ExitCode::FAILURE
-        }
+        Err(why) => terminal::fail(why, 1),
     }
 }
 

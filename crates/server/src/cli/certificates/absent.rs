@@ -6,6 +6,5 @@ use std::process::ExitCode;
 use crate::terminal;
 
 pub fn list(_: &Path) -> ExitCode {
-    terminal::err(format_args!("taipan: this program has been built without the feature acme"));
-    ExitCode::FAILURE
+    terminal::fail("this program has been built without the feature acme", 1)
 }

@@ -57,17 +57,12 @@ enum Capacity {
 /// Runs until a signal ends it. Exits with 2 if it could not start.
 pub fn wrap(options: &Wrap) -> ExitCode {
     match prepare(options) {
-        Err(why) => fail(&why, 2),
+        Err(why) => terminal::fail(why, 2),
         Ok((programs, listener, signals)) => match run(options.processes, programs, &listener, &signals) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error.to_string(), 1),
+            Err(error) => terminal::fail(error, 1),
         },
     }
-}
-
-fn fail(why: &str, code: u8) -> ExitCode {
-    terminal::err(format_args!("taipan: {why}"));
-    ExitCode::from(code)
 }
 
 fn prepare(options: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
@@ -136,14 +131,14 @@ impl Shared {
                 let guard = ConnectionGuard(self.clone());
                 // Without a thread, the guard and the connection are dropped.
                 if let Err(error) = spawn(Box::new(move || connection::serve(&guard.0, socket))) {
-                    fail(&error.to_string(), 1);
+                    terminal::err(format_args!("taipan: {error}"));
                 }
                 return 1;
             }
             Err(errno) => errno,
         };
         if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) {
-            fail(&errno.to_string(), 1);
+            terminal::err(format_args!("taipan: {errno}"));
             thread::sleep(ACCEPT_PAUSE);
         }
         0

@@ -38,10 +38,7 @@ enum Failure {
 pub fn passwd(flags: &Passwd) -> ExitCode {
     match run(flags) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            terminal::err(format_args!("taipan: {failure}"));
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => terminal::fail(&failure, failure.code()),
     }
 }
 

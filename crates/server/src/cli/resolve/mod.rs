@@ -25,10 +25,7 @@ use split::Split;
 pub fn resolve(flags: &Resolve) -> ExitCode {
     match run(flags) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            terminal::err(format_args!("taipan: {why}"));
-            ExitCode::FAILURE
-        }
+        Err(why) => terminal::fail(why, 1),
     }
 }
 

@@ -30,10 +30,7 @@ pub fn top(source: &SiteSource, mode: TopMode) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            terminal::err(format_args!("taipan: {error}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => terminal::fail(error, 1),
     }
 }
 
