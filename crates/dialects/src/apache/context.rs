@@ -11,7 +11,7 @@ use crate::tree::{Directive, Place};
 
 use super::access::{self, Access, Lists, Need};
 use super::names::NEEDLESS;
-use super::options::{Options, Overrides};
+use super::options::{GivenOptions, Overrides};
 use super::rewrite::Rewrites;
 
 /// Keys whose pairs add up.
@@ -48,7 +48,7 @@ pub struct Context {
     auth: Auth,
     /// Rules of `LimitExcept` and `SSLRequireSSL`, which precede the others.
     front: Vec<Scope>,
-    pub options: Option<Options>,
+    pub options: GivenOptions,
     /// It says itself that files are no scripts.
     pub forbids_cgi: bool,
     pub overrides: Option<Overrides>,
@@ -151,7 +151,7 @@ impl Context {
                 groups: self.auth.groups.clone().or_else(|| outer.auth.groups.clone()),
             },
             front: [self.front.as_slice(), &outer.front].concat(),
-            options: self.options.or(outer.options),
+            options: self.options.within(&outer.options),
             forbids_cgi: self.forbids_cgi,
             overrides: self.overrides.or(outer.overrides),
             handlers: extended(&self.handlers),
@@ -217,7 +217,7 @@ impl Context {
             Some(_) => self.authentication(place, &mut scope, draft),
             None => scope.set(place, "auth", "off"),
         }
-        let options = self.options.unwrap_or_default();
+        let options = self.options.resolved();
         scope.set(place, "listing", options.indexes);
         scope.set(place, "symlinks", options.symlinks());
         scope.set(place, "try_suffixes", options.suffixes());

@@ -86,6 +86,43 @@ impl Options {
     }
 }
 
+/// What a section says: all options, or changes of those that are around it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GivenOptions {
+    whole: Option<Options>,
+    /// Words with `+` and `-`. They change `whole`, or else what is around.
+    changes: Vec<String>,
+}
+
+impl GivenOptions {
+    /// The options that a directive leads to, as far as the section tells. `None`: there is no such option.
+    pub fn add(&mut self, words: &[String]) -> Option<Options> {
+        Options::NONE.changed(words)?;
+        if words.iter().all(|word| word.starts_with(['+', '-'])) {
+            self.changes.extend(words.iter().cloned());
+        } else {
+            *self = GivenOptions { whole: Options::NONE.changed(words), changes: Vec::new() };
+        }
+        Some(self.resolved())
+    }
+
+    /// Those of a section within another one.
+    pub fn within(&self, outer: &GivenOptions) -> GivenOptions {
+        match self.whole {
+            Some(_) => self.clone(),
+            None => GivenOptions {
+                whole: outer.whole,
+                changes: [outer.changes.as_slice(), &self.changes].concat(),
+            },
+        }
+    }
+
+    pub fn resolved(&self) -> Options {
+        let whole = self.whole.unwrap_or_default();
+        whole.changed(&self.changes).unwrap_or(whole)
+    }
+}
+
 /// What `.htaccess` files may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overrides {

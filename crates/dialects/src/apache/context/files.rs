@@ -14,7 +14,7 @@ impl Context {
         let place = &directive.place;
         let first = directive.argument(0);
         match directive.name.as_str() {
-            "options" => match self.options.unwrap_or_default().changed(&directive.arguments) {
+            "options" => match self.options.add(&directive.arguments) {
                 Some(options) => {
                     if options.includes {
                         draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
@@ -24,7 +24,6 @@ impl Context {
                         draft.warn(place, what, "add others, such as .php, to try_suffixes; see languages");
                     }
                     self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
-                    self.options = Some(options);
                 }
                 None => draft.error(place, unconverted(directive), "remove it"),
             },

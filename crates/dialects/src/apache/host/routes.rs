@@ -363,7 +363,7 @@ impl Site<'_> {
             }
         }
         if let Some((handler, at)) = &context.handler {
-            handled(route, handler, context.options.unwrap_or_default().exec_cgi, at, draft);
+            handled(route, handler, context.options.resolved().exec_cgi, at, draft);
         }
         route.inherit(&scope.clone().without(&host));
         if host.get("fallback").is_some() && scope.get("fallback").is_none() && !route.responds() {
@@ -442,7 +442,7 @@ impl Site<'_> {
     fn scripts(&mut self, url: &str, draft: &mut Draft) {
         let is_passed = self.is_passed(url);
         let context = self.context(if is_passed { "/" } else { url });
-        let runs = context.options.unwrap_or_default().exec_cgi;
+        let runs = context.options.resolved().exec_cgi;
         for (end, handler, place) in &context.handlers {
             let name = format!("*.{}", end.trim_start_matches('.'));
             let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
