@@ -882,6 +882,62 @@ fn keeps_what_is_protected() {
 }
 
 #[test]
+fn options_of_apache_with_signs_change_those_around() {
+    let text = |outer: &str, inner: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\nOptions {outer}\n</Directory>\n\
+             <Directory /srv/x>\nOptions {inner}\n</Directory>\n"
+        )
+    };
+    for (outer, inner, expected) in [
+        ("None", "+Indexes", &["symlinks = \"never\"", "path = \"/x/\"", "listing = true"][..]),
+        ("Indexes", "-Indexes", &["listing = true", "path = \"/x/\"", "listing = false"]),
+        ("-FollowSymLinks", "+Indexes +FollowSymLinks", &["path = \"/x/\"", "symlinks = \"follow\""]),
+        ("None", "Indexes", &["path = \"/x/\"", "listing = true"]),
+    ] {
+        check(Web::Apache, &[(&text(outer, inner), expected)]);
+    }
+    lacks(Web::Apache, &[(&text("None", "+Indexes"), &["symlinks = \"follow\""])]);
+}
+
+#[test]
+fn an_application_that_nginx_asks_becomes_an_authorizer() {
+    let server = |location: &str| {
+        format!(
+            "http {{ upstream login {{ server 10.0.0.1:4180; }} server {{ root /srv;\nlocation /a/ {{\nauth_request /auth; proxy_pass http://127.0.0.1:81; \
+             proxy_set_header X-Real-IP $remote_addr; }}\nlocation = /auth {{ {location} }} }} }}"
+        )
+    };
+    let told = "proxy_pass_request_body off; proxy_set_header Content-Length \"\"; proxy_set_header X-Original-URI $request_uri;";
+    for (location, path) in [
+        (format!("internal; proxy_pass http://login/oauth2/auth; {told}"), "/oauth2/auth"),
+        (format!("internal; proxy_pass http://login; {told}"), "/auth"),
+        (format!("internal; proxy_pass http://127.0.0.1:9091/verify; {told}"), "/verify"),
+    ] {
+        let path = format!("authorizer_path = \"{path}\"");
+        let expected = ["path = \"/a/\"", &path, "path = \"/auth\"", "return = 404"];
+        check(Web::Nginx, &[(&server(&location), &expected)]);
+        lacks(Web::Nginx, &[(&server(&location), &["then = \"deny\""])]);
+    }
+    // What the application would believe the client, and what an authorizer cannot do.
+    for location in [
+        "internal; proxy_pass http://login; proxy_set_header X-Real-IP $remote_addr;",
+        "internal; proxy_pass http://login; proxy_set_header X-Key secret;",
+        "internal; proxy_pass http://$login;",
+        "internal; proxy_pass http://login; allow 10.0.0.1; deny all;",
+        "fastcgi_pass 127.0.0.1:9000;",
+        "return 200;",
+    ] {
+        refuse(Web::Nginx, &[(&server(location), 3, "auth_request")]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &server(location))]);
+        assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);
+    }
+    let around = server(&format!("internal; proxy_pass http://login; {told}"))
+        .replace("root /srv;", "root /srv; proxy_set_header X-Real-IP $remote_addr;");
+    refuse(Web::Nginx, &[(&around, 3, "auth_request")]);
+}
+
+#[test]
 fn refuses_what_would_be_open() {
     refuse(
         Web::Nginx,

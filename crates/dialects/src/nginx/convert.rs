@@ -228,6 +228,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         fallbacks: Vec::new(),
         front: None,
         around: around(children, &[]),
+        server: &[],
     };
     let mut scope = Scope::default();
     for child in children {

@@ -17,7 +17,7 @@ use super::passing::{
     upstream, upstream_timeout, variable,
 };
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
-use super::settings::{Context, setting};
+use super::settings::{Context, asks_at, setting};
 use super::upstreams::unconverted;
 
 /// Every path begins with a slash.
@@ -140,6 +140,12 @@ pub fn location(
         return;
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
+    if is_decision(child, context) {
+        draft.note(&child.place, "an authorizer is asked without a path of its own", "nothing to do");
+        return patterns
+            .iter()
+            .for_each(|path| host.route(path, &child.place).set(&child.place, "return", 404));
+    }
     let mut scope = Scope::new(child.place.line);
     let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
     let Apart { locations, rewrites, rules, is_internal } =
@@ -258,6 +264,12 @@ fn with_first(scope: &Scope, rules: &[Scope]) -> Scope {
     let mut own = scope.clone();
     own.rules.splice(0..0, rules.iter().cloned());
     own
+}
+
+/// Whether only `auth_request` leads to a location.
+fn is_decision(child: &Directive, context: &Context) -> bool {
+    let is_internal = child.children().iter().any(|inner| inner.name == "internal");
+    is_internal && child.argument(0) == "=" && asks_at(context.server, child.argument(1))
 }
 
 /// What a location has apart from settings.

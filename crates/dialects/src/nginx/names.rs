@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 130] = [
+const DIRECTIVES: [&str; 131] = [
     "user",
     "pid",
     "worker_processes",
@@ -89,6 +89,7 @@ const DIRECTIVES: [&str; 130] = [
     "proxy_cookie_path",
     "proxy_cookie_domain",
     "proxy_pass_header",
+    "proxy_pass_request_body",
     "proxy_intercept_errors",
     "fastcgi_intercept_errors",
     "proxy_cache_bypass",

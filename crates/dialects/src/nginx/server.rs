@@ -25,6 +25,7 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         root: context.root.clone(),
         front: front(directive),
         around: around(directive.children(), &context.around),
+        server: directive.children(),
         ..*context
     };
     let named: Vec<&Directive> =

@@ -12,6 +12,7 @@ use super::cache;
 use super::names::NEEDLESS;
 use super::upstreams::{Upstream, size, unconverted};
 
+pub use self::access::asks_at;
 pub use self::connections::TRUSTED;
 pub use self::limits::zone;
 
@@ -47,6 +48,8 @@ pub struct Context<'c> {
     pub front: Option<&'c str>,
     /// What stands around, for the locations that pass requests on.
     pub around: Vec<&'c Directive>,
+    /// The directives of the server.
+    pub server: &'c [Directive],
 }
 
 /// The directive, if it is one of these.
