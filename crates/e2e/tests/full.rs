@@ -2,9 +2,11 @@
 //! The kernel refuses no connection, none is reset, and every request gets a response.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Clients, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
-    command_with_descriptors, output_of, output_within, raise_descriptor_limit, signal_process, stop_process,
-    tool, wait_until,
+    Client, Clients, OwnAccount, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
+    command_with_descriptors, is_root, output_of, output_within, program, raise_descriptor_limit,
+    signal_process, stop_process, tool, upstream::upstream, wait_until,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
@@ -451,17 +453,18 @@ fn a_reload_without_descriptors_says_which_limit_to_raise() {
     assert!(wait_until(TIMEOUT, || server.run_command(&["reload"]).status.success()), "{}", server.stderr());
 }
 
+/// Changes how many descriptors a process may have: `soft:hard`.
+fn limit(process: u32, descriptors: &str) {
+    let mut prlimit = tool("prlimit");
+    let limited = output_of(prlimit.arg(format!("--pid={process}")).arg(format!("--nofile={descriptors}")));
+    assert!(limited.status.success(), "{limited:?}");
+}
+
 #[test]
 fn a_master_without_descriptors_waits_for_some_and_says_so() {
     let server = Site::new().file("a.txt", "a").start();
     let master = server.pid();
-    let limit = |descriptors: &str| {
-        let mut prlimit = tool("prlimit");
-        let limited =
-            output_of(prlimit.arg(format!("--pid={master}")).arg(format!("--nofile={descriptors}")));
-        assert!(limited.status.success(), "{limited:?}");
-    };
-    limit("3:4096");
+    limit(master, "3:4096");
     let mut reload = tool("timeout");
     reload.arg("30").arg(e2e::program()).args(["reload", "-c"]).arg(server.home().join("site.toml"));
     let mut reload = reload.stderr(Stdio::null()).spawn().expect("it is a program");
@@ -483,7 +486,7 @@ fn a_master_without_descriptors_waits_for_some_and_says_so() {
     let before = used();
     thread::sleep(Duration::from_millis(1500));
     assert!(used() - before < 50, "{} ticks of a hundredth of a second", used() - before);
-    limit("4096:4096");
+    limit(master, "4096:4096");
     assert_eq!(reload.wait().expect("it is our child").code(), Some(0), "{}", server.stderr());
 }
 
@@ -687,5 +690,36 @@ fn a_badly_overloaded_worker_sheds_all_requests_and_recovers() {
     for _ in 0..2 {
         delay(&server, Duration::from_millis(1200));
         assert_eq!(server.get("/a.txt").status, 200);
+    }
+}
+
+#[test]
+fn scripts_and_applications_respond_when_descriptors_can_pass_between_processes_again() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
+    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
+    let routes = format!(
+        "[[route]]\npath = \"/run.cgi\"\ncgi = true\n[[route]]\npath = \"/app/\"\nproxy = \"{url}\"\n"
+    );
+    let site =
+        account.site().script("run", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\na'").config(&routes);
+    for folder in [site.home(), &site.root()] {
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).expect("it is our folder");
+    }
+    let copy = site.home().join("taipan");
+    fs::copy(program(), &copy).expect("the program can be copied");
+    let server = site.start_by(account.limited(&copy));
+    for path in ["/run", "/app/"] {
+        let mut holder = account.hold(OwnAccount::LIMIT);
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        // The request has been received before the next one is answered.
+        assert_eq!(server.get("/a.txt").status, 200);
+        assert_eq!(server.get("/a.txt").status, 200);
+        holder.end();
+        assert_eq!(client.read_response().status, 200, "{path}: {}", server.stderr());
     }
 }

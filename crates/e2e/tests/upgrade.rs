@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    BackgroundProcess, Client, Clients, Folder, Page, Persistence, Random, Server, Signal, Site, TIMEOUT,
-    is_root, output_of, program, signal_process, tool, wait_until,
+    Client, Clients, Folder, OwnAccount, Page, Persistence, Random, Server, Signal, Site, TIMEOUT, is_root,
+    output_of, program, signal_process, tool, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -371,39 +371,138 @@ fn says_why_the_new_program_gets_no_idle_connections() {
     );
 }
 
-/// Holds descriptors on their way between two sockets.
-const HOLDER: &str = "import os, resource, signal, socket\n\
-                      most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
-                      resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n\
-                      pair, null = socket.socketpair(), os.open('/dev/null', os.O_RDONLY)\n\
-                      for _ in range(21): socket.send_fds(pair[0], [b'x'], [null] * 200)\n\
-                      print('held', flush=True)\nsignal.pause()\n";
+/// A server whose master has the account, too.
+fn run_by_account(account: &OwnAccount) -> Fixture {
+    let site = account.site();
+    for folder in [site.home(), &site.root()] {
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).expect("it is our folder");
+    }
+    Fixture::run_by(site, |installed| {
+        let folder = installed.parent().expect("it is in a folder");
+        fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("it is our folder");
+        account.limited(installed)
+    })
+}
 
 #[test]
 fn idle_connections_wait_while_the_user_has_too_many_descriptors_on_their_way() {
     if !is_root() {
         return;
     }
-    let account = (3_900_000_000 + std::process::id()).to_string();
-    let config = format!("user = \"{account}\"\ngroup = \"{account}\"\nworkers = 1");
-    let site = Site::new().file("a.txt", "a").config(&config);
+    let account = OwnAccount::new();
+    let site = account.site();
     fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
     let mut limited = tool("sh");
     // The limit is that of the master, too, and the descriptors of all other programs of root count for it.
-    limited.args(["-c", "ulimit -n 4096; exec \"$0\" \"$@\""]).arg(program());
+    limited.args(["-c", &format!("ulimit -n {}; exec \"$0\" \"$@\"", OwnAccount::LIMIT)]).arg(program());
     let server = site.start_by(limited);
     let mut idle = server.connect();
     assert_eq!(idle.get("/a.txt").status, 200);
-    let mut holder = tool("setpriv");
-    let ids = [format!("--reuid={account}"), format!("--regid={account}"), "--clear-groups".to_owned()];
-    holder.args(ids).args(["/usr/bin/python3", "-c", HOLDER]);
-    let mut holder = BackgroundProcess::start(&mut holder);
-    let held = |lines: &[String]| lines.iter().any(|line| line == "held").then_some(());
-    assert!(holder.output().wait_for(TIMEOUT, held).is_some());
+    let mut holder = account.hold(OwnAccount::LIMIT);
     server.reload();
     server.wait_for_line("idle connections wait to be handed off", TIMEOUT);
     holder.end();
     assert_eq!(idle.get("/a.txt").status, 200, "{}", server.stderr());
+}
+
+#[test]
+fn a_generation_learns_that_it_is_replaced_when_its_user_has_fewer_descriptors_on_their_way() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let Fixture { server, folder: _folder, .. } = run_by_account(&account);
+    let mut idle: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    idle.iter_mut().for_each(|client| assert_eq!(client.get("/a.txt").status, 200));
+    let mut earlier = Vec::new();
+    let mut holder = account.hold(OwnAccount::LIMIT);
+    for _ in 0..2 {
+        let old = server.serving_pid();
+        earlier.push(old);
+        server.signal(Signal::HUP);
+        server.wait_for_line(&format!("commands to the process {old} wait: more descriptors"), TIMEOUT);
+        // All of them accept meanwhile.
+        for _ in 0..20 {
+            assert_eq!(server.get("/a.txt").status, 200);
+        }
+        idle.iter_mut().for_each(|client| assert_eq!(client.get("/a.txt").status, 200));
+    }
+    holder.end();
+    for old in earlier {
+        assert!(wait_until(TIMEOUT, || !exists(old)), "{}", server.stderr());
+    }
+    for client in &mut idle {
+        assert_eq!(client.get("/a.txt").status, 200, "it was handed off: {}", server.stderr());
+    }
+}
+
+#[test]
+fn a_generation_that_never_learns_that_it_is_replaced_is_killed_and_the_log_says_why() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let site = account.site().config("[timeouts]\nreload = \"1s\"\n");
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
+    let installed = site.home().join("taipan");
+    copy_program(&installed);
+    let server = site.start_by(account.limited(&installed));
+    let old = server.serving_pid();
+    let _holder = account.hold(OwnAccount::LIMIT);
+    server.signal(Signal::HUP);
+    let line =
+        format!("the process {old} has not learnt that it is replaced, and is killed: more descriptors");
+    server.wait_for_line(&line, TIMEOUT);
+    assert!(wait_until(TIMEOUT, || !exists(old)));
+    assert_eq!(server.get("/a.txt").status, 200, "{}", server.stderr());
+}
+
+#[test]
+fn an_upgrade_waits_while_the_user_of_the_old_program_has_too_many_descriptors_on_their_way() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let mut fixture = run_by_account(&account);
+    let mut idle = fixture.server.connect();
+    assert_eq!(idle.get("/a.txt").status, 200);
+    let mut holder = account.hold(OwnAccount::LIMIT);
+    fixture.server.signal(Signal::USR2);
+    fixture.server.wait_for_line("the new program waits for what it needs: more descriptors", TIMEOUT);
+    assert_eq!(fixture.server.get("/a.txt").status, 200);
+    holder.end();
+    fixture.follow();
+    fixture.server.wait_for_predecessor(AT_ONCE);
+    assert_eq!(idle.get("/a.txt").status, 200, "it was handed off: {}", fixture.server.stderr());
+}
+
+#[test]
+fn the_old_program_learns_that_it_is_replaced_when_the_new_one_can_send_descriptors() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let mut fixture = run_by_account(&account);
+    let mut idle = fixture.server.connect();
+    assert_eq!(idle.get("/a.txt").status, 200);
+    let program = fixture.folder.path().join("new");
+    copy_program(&program);
+    fixture.install(|to| {
+        script(to, &format!("#!/bin/sh\nulimit -n 64\nexec {} \"$@\"\n", program.display()));
+    });
+    // Not too many for the old one.
+    let mut holder = account.hold(100);
+    fixture.server.signal(Signal::USR2);
+    fixture
+        .server
+        .wait_for_line("the old program waits for the command to hand off its connections", TIMEOUT);
+    for _ in 0..20 {
+        assert_eq!(fixture.server.get("/a.txt").status, 200);
+    }
+    holder.end();
+    fixture.follow();
+    fixture.server.wait_for_predecessor(AT_ONCE);
+    assert_eq!(idle.get("/a.txt").status, 200, "it was handed off: {}", fixture.server.stderr());
 }
 
 #[test]

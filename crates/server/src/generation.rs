@@ -28,7 +28,7 @@ use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log::{self, LineLimit, OpenSink};
 use crate::process::ipc::{
-    Channel, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
+    self, Channel, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
 };
 use crate::process::privilege::Identity;
 use crate::process::supervisor::{self, RestartLimit};
@@ -348,11 +348,16 @@ impl MainThread {
             return;
         };
         let sent = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
-        // If the successor has ended, the connection is closed.
-        if let Err(error) = sent
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            self.note_lost(&error);
+        match sent {
+            // A worker sends it as soon as the kernel takes it.
+            Err(error) if ipc::has_too_many_in_flight(&error) => {
+                if self.workers[worker].commands.send(WorkerCommand::Admit(connection)).is_err() {
+                    self.note_lost(&error);
+                }
+            }
+            // If the successor has ended, the connection is closed.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => self.note_lost(&error),
+            Err(_) | Ok(()) => {}
         }
     }
 

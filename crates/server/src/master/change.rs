@@ -1,8 +1,8 @@
 //! A change: a configuration takes over. The master prepares everything that it needs and starts a generation. What is
 //! served now stays untouched until the new generation serves.
 
-use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Instant;
 
 use nix::unistd::Pid;
@@ -255,10 +255,7 @@ impl Master {
         self.send_rates(&site, generation);
         match (self.predecessor.take(), handoff) {
             (Some(predecessor), Some(handoff)) => {
-                if let Err(error) = predecessor.take_over(handoff.into()) {
-                    log::error(format_args!("cannot notify the old program: {error}"));
-                }
-                self.leaving_predecessor = Some(predecessor);
+                self.leaving_predecessor.insert(predecessor).take_over(handoff);
             }
             (_, handoff) => self.retire_generations(Some(generation), handoff, until),
         }
@@ -356,15 +353,10 @@ impl Master {
 
     /// Makes all generations but the new one send their connections to it, and leave.
     pub(super) fn retire_generations(&mut self, new: Option<Pid>, handoff: Option<OwnedFd>, until: Instant) {
-        let command = handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver);
+        let command = Rc::new(handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver));
         let now = Instant::now();
         for generation in self.generations.iter_mut().filter(|g| Some(g.pid) != new) {
-            if let Err(error) = generation.channel.send(&command)
-                && error.kind() != io::ErrorKind::BrokenPipe
-            {
-                let pid = generation.pid;
-                log::error(format_args!("the process {pid} does not learn that it is replaced: {error}"));
-            }
+            generation.send_descriptor(Rc::clone(&command));
             generation.on_event(Event::Replaced(until), now);
         }
     }
@@ -407,7 +399,7 @@ impl Master {
         let Some(change) = self.change.take() else { return };
         let now = Instant::now();
         for generation in self.generations.iter_mut().filter(|g| g.pid == change.new.pid) {
-            _ = generation.channel.send(&MasterCommand::Stop);
+            generation.end(&MasterCommand::Stop);
             generation.on_event(Event::Stopped(now + GRACE), now);
         }
         change.sockets.remove_files(&self.sockets);

@@ -90,7 +90,8 @@ impl Master {
 
     /// The program before the upgrade has carried it out, or has ended.
     pub(super) fn on_predecessor(&mut self) {
-        let Some(predecessor) = &self.leaving_predecessor else { return };
+        let Some(predecessor) = &mut self.leaving_predecessor else { return };
+        predecessor.send_unsent();
         match predecessor.receive() {
             Ok(ended) => self.note_disconnected(Process::Predecessor, ended),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -12,7 +12,7 @@ use super::lifecycle::{Action, Ended, Event, State, Wait};
 use super::loggers::LoggerProcess;
 use super::process::{Generation, PoolProcess, Retirement, blocked};
 use super::sockets::Sockets;
-use super::upgrade::{ended_before_serving, report_failed_upgrade};
+use super::upgrade::{Successor, ended_before_serving, report_failed_upgrade};
 use super::{GRACE, Master, Phase, Timer, could_not_start};
 use crate::control::Control;
 use crate::log;
@@ -38,7 +38,7 @@ impl Master {
         };
         let now = Instant::now();
         for generation in &mut self.generations {
-            _ = generation.channel.send(command);
+            generation.end(command);
             generation.on_event(Event::Stopped(now + patience + GRACE), now);
         }
         let until = now + patience + GRACE + self.longest_end();
@@ -300,6 +300,7 @@ impl Master {
             let until = generation.state.deadline().filter(|_| !waits)?;
             Some((until, Timer::Lifecycle(generation.pid)))
         });
+        let unsent = self.generations.iter().filter_map(|g| Some((g.due()?, Timer::Unsent(g.pid))));
         let helpers = self.helpers.iter().map(|(pid, timer)| (timer.due(), Timer::KillHelper(*pid)));
         let signers = self.generations.iter().filter_map(|generation| {
             let restart = generation.signer.as_ref()?.restart_time()?;
@@ -312,6 +313,11 @@ impl Master {
         let others = [
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
+            upgrade.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
+            self.leaving_predecessor
+                .as_ref()
+                .and_then(|predecessor| predecessor.unsent.due())
+                .map(|at| (at, Timer::TakeOver)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
             self.purges.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
             self.disconnects.iter().map(|running| running.until).min().map(|at| (at, Timer::Disconnects)),
@@ -332,6 +338,7 @@ impl Master {
         ];
         retirements
             .chain(lifecycles)
+            .chain(unsent)
             .chain(helpers)
             .chain(signers)
             .chain(pools)
@@ -359,6 +366,9 @@ impl Master {
             Timer::Lifecycle(pid) => self.generations.retain_mut(|generation| {
                 generation.pid != pid || generation.on_event(Event::TimeOver, now) != Action::Abandon
             }),
+            Timer::Unsent(pid) => {
+                self.generations.iter().filter(|g| g.pid == pid).for_each(Generation::send_unsent);
+            }
             Timer::KillHelper(pid) => {
                 for (_, timer) in self.helpers.iter_mut().filter(|(helper, _)| *helper == pid) {
                     if timer.expires(now) {
@@ -381,7 +391,12 @@ impl Master {
                     _ = kill(change.new.pid, Signal::SIGKILL);
                 }
             }
-            Timer::UpgradeTimeout => self.abandon_upgrade("the new program does not serve in time"),
+            Timer::UpgradeTimeout => {
+                let why = self.successor.as_ref().map(Successor::why_not_in_time);
+                self.abandon_upgrade(&why.unwrap_or_default());
+            }
+            Timer::HandOff => self.on_successor(),
+            Timer::TakeOver => self.on_predecessor(),
             Timer::ControlTimeout => self.on_control(),
             Timer::Ping => {
                 self.next_ping = self.notify.watchdog().map(|every| now + every);

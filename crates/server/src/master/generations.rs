@@ -20,7 +20,7 @@ use super::{Master, START_TIMEOUT};
 use crate::generation::GenerationSetup;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
-use crate::process::ipc::Channel;
+use crate::process::ipc::{Channel, TOO_MANY_IN_FLIGHT};
 use crate::process::privilege;
 use crate::process::supervisor::KillTimer;
 use crate::spawner::{self, cgroup};
@@ -65,6 +65,7 @@ impl NotStarted {
             NotStarted::ByTls(lines) => return lines,
         };
         let advice = match error.raw_os_error() {
+            Some(libc::ETOOMANYREFS) => format!("; {TOO_MANY_IN_FLIGHT}; try again later"),
             Some(libc::EMFILE) if earlier > 0 => format!(
                 "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE), or wait until {earlier} earlier \
                  processes have finished their responses"

@@ -236,7 +236,7 @@ impl Master {
                     if plan.index(sink).is_some()
                         && let Ok(pipe) = self.pipe_to(sink, &plans)
                     {
-                        _ = generation.channel.send(&MasterCommand::Log { sink: number as u32, file: pipe });
+                        generation.send_descriptor(MasterCommand::Log { sink: number as u32, file: pipe });
                     }
                 }
             }

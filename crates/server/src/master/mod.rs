@@ -6,6 +6,7 @@
 
 mod lifecycle;
 mod process;
+mod unsent;
 
 pub mod sockets;
 
@@ -221,6 +222,8 @@ enum Source {
 enum Timer {
     Retirement(Pid),
     Lifecycle(Pid),
+    /// Of the generation with this ID.
+    Unsent(Pid),
     KillHelper(Pid),
     /// Of the generation with this ID.
     RestartSigner(Pid),
@@ -231,6 +234,10 @@ enum Timer {
     Acme,
     StartTimeout,
     UpgradeTimeout,
+    /// Messages to the successor.
+    HandOff,
+    /// The command to the predecessor.
+    TakeOver,
     ControlTimeout,
     Purges,
     Disconnects,
@@ -367,13 +374,17 @@ impl Master {
         let mut sources = Vec::new();
         let mut fds = Vec::new();
         let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let also_writable = |fd, is_awaited| match is_awaited {
+            true => PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::OUT),
+            false => readable(fd),
+        };
         if let Some(signals) = &self.signals {
             sources.push(Source::Signals);
             fds.push(readable(signals.as_fd()));
         }
         for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
             sources.push(Source::Generation(generation.pid));
-            fds.push(readable(generation.channel.as_fd()));
+            fds.push(also_writable(generation.channel.as_fd(), generation.waits_for_space()));
         }
         if let Some(control) = &self.control {
             if !control.is_at_capacity() {
@@ -389,12 +400,11 @@ impl Master {
             && matches!(self.phase, Phase::Serving | Phase::Replaced)
         {
             sources.push(Source::Successor);
-            let write = if successor.is_handing_off() { PollFlags::OUT } else { PollFlags::empty() };
-            fds.push(PollFd::from_borrowed_fd(successor.channel.as_fd(), PollFlags::IN | write));
+            fds.push(also_writable(successor.channel.as_fd(), successor.unsent.waits_for_space()));
         }
         if let Some(predecessor) = &self.leaving_predecessor {
             sources.push(Source::Predecessor);
-            fds.push(readable(predecessor.as_fd()));
+            fds.push(also_writable(predecessor.as_fd(), predecessor.unsent.waits_for_space()));
         }
         if let Some(channel) = self.certificates.channel() {
             sources.push(Source::Certificates);
@@ -488,14 +498,14 @@ impl Master {
             Request::Watch(filter) => match self.serving() {
                 Some(generation) => {
                     let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());
-                    _ = generation.channel.send(&MasterCommand::Watch { filter, to });
+                    generation.send_descriptor(MasterCommand::Watch { filter, to });
                 }
                 None => client.failed([NOT_SERVING]),
             },
             Request::Stats(form) => match self.serving() {
                 Some(generation) => {
                     let to = client.into_done_socket();
-                    _ = generation.channel.send(&MasterCommand::Stats { form, to });
+                    generation.send_descriptor(MasterCommand::Stats { form, to });
                 }
                 None => client.failed([NOT_SERVING]),
             },
@@ -503,6 +513,7 @@ impl Master {
     }
 
     fn on_generation(&mut self, pid: Pid) -> Option<ExitCode> {
+        self.generations.iter().filter(|g| g.pid == pid).for_each(Generation::send_unsent);
         loop {
             let generation = self.generations.iter_mut().find(|g| g.pid == pid)?;
             match generation.channel.receive::<GenerationEvent>() {
@@ -563,7 +574,7 @@ impl Master {
             for (number, sink) in generation.sinks.iter().enumerate().filter(|(_, sink)| is_own(sink)) {
                 match OpenSink::open(sink).map(OpenSink::into_fd) {
                     Ok(Some(file)) => {
-                        _ = generation.channel.send(&MasterCommand::Log { sink: number as u32, file });
+                        generation.send_descriptor(MasterCommand::Log { sink: number as u32, file });
                     }
                     Ok(None) => {}
                     Err(why) => {

@@ -1,7 +1,10 @@
 //! The master's children: generations, spawners, signers and pools.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -12,10 +15,11 @@ use site::model::{Resources, Sandbox, Sink};
 use site::upstream::Upstream;
 
 use super::lifecycle::{Action, Event, State};
+use super::unsent::{Progress, Unsent};
 use crate::control::Client;
 use crate::file_stamps::FileStamps;
 use crate::log;
-use crate::process::ipc::Channel;
+use crate::process::ipc::{Channel, MasterCommand, TOO_MANY_IN_FLIGHT};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::KillTimer;
 use crate::signer::SignerProcess;
@@ -37,6 +41,7 @@ pub(super) struct Generation {
     /// They receive their response when the generation has retired.
     pub(super) waiting: Vec<Client>,
     pub(super) retirement: Retirement,
+    unsent: RefCell<Unsent<Rc<MasterCommand>>>,
 }
 
 /// A process that connects for workers. It outlives a generation if the next one has the same service.
@@ -152,6 +157,7 @@ impl Generation {
             failure: Vec::new(),
             waiting: Vec::new(),
             retirement: Retirement::NotBegun,
+            unsent: RefCell::default(),
         }
     }
 
@@ -159,11 +165,64 @@ impl Generation {
         let (state, action) = self.state.next(event, now);
         self.state = state;
         match action {
-            Action::Kill => self.kill(),
+            Action::Kill => {
+                if self.unsent.borrow().has(|command| matches!(**command, MasterCommand::HandOver(_))) {
+                    log::error(format_args!(
+                        "the process {} has not learnt that it is replaced, and is killed: {TOO_MANY_IN_FLIGHT}",
+                        self.pid
+                    ));
+                }
+                self.kill();
+            }
             Action::Abandon => log::error(format_args!("{}", blocked(self.pid))),
             Action::Nothing | Action::TakeOver => {}
         }
         action
+    }
+
+    /// Sends a command with a descriptor, now or as soon as the kernel takes it.
+    pub(super) fn send_descriptor(&self, command: impl Into<Rc<MasterCommand>>) {
+        if self.unsent.borrow_mut().push(command.into()) {
+            self.send_unsent();
+        } else {
+            log::error(format_args!("the process {} does not read its commands, and misses one", self.pid));
+        }
+    }
+
+    pub(super) fn send_unsent(&self) {
+        let mut unsent = self.unsent.borrow_mut();
+        while !unsent.is_empty() {
+            match unsent.send(Instant::now(), |command| self.channel.send(&**command)) {
+                Ok(Progress::AllSent | Progress::Waits) => return,
+                Ok(Progress::Delayed) => {
+                    return log::warn(format_args!(
+                        "commands to the process {} wait: {TOO_MANY_IN_FLIGHT}",
+                        self.pid
+                    ));
+                }
+                // It has ended, which `reap` finds out.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => unsent.clear(),
+                Err(error) => {
+                    log::error(format_args!("a command to the process {} is lost: {error}", self.pid))
+                }
+            }
+        }
+    }
+
+    /// It is to end, and earlier commands do not matter.
+    pub(super) fn end(&self, command: &MasterCommand) {
+        self.unsent.borrow_mut().clear();
+        // Fails only if it has ended, or reads nothing; then it is killed.
+        _ = self.channel.send(command);
+    }
+
+    /// When commands are sent again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.unsent.borrow().due()
+    }
+
+    pub(super) fn waits_for_space(&self) -> bool {
+        self.unsent.borrow().waits_for_space()
     }
 
     pub(super) fn kill(&self) {

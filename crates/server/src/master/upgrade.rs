@@ -20,9 +20,10 @@ use super::change::reject_clients;
 use super::end::exit_text;
 use super::process::ChannelState;
 use super::sockets::{SocketOrigin, Sockets};
+use super::unsent::{Progress, Unsent};
 use super::{GRACE, Master, Phase};
 use crate::control::{Client, Control, Request};
-use crate::process::ipc::{Channel, Decoder, Encoder, Message, Received};
+use crate::process::ipc::{Channel, Decoder, Encoder, Message, Received, TOO_MANY_IN_FLIGHT};
 use crate::stats::{CounterMemory, History};
 use crate::tls::TicketSecrets;
 use crate::{log, sys};
@@ -38,7 +39,7 @@ pub fn is_successor() -> bool {
 }
 
 /// From the old program to the new one.
-enum Handoff {
+pub(super) enum Handoff {
     /// A listening socket, with its configured address.
     Socket {
         wanted: String,
@@ -60,7 +61,7 @@ enum Handoff {
 
 /// From the new program to the old one.
 #[derive(Debug)]
-enum SuccessorCommand {
+pub(super) enum SuccessorCommand {
     /// It serves, and receives connections through this channel.
     TakeOver(OwnedFd),
     /// End the selected connections, and then send `Disconnected`. The text of a `Selection`.
@@ -184,6 +185,7 @@ impl Master {
         match started {
             Ok((unsent, (program, channel))) => {
                 let channel_state = ChannelState::Open;
+                let unsent = Unsent::new(unsent);
                 let mut successor = Successor { program, channel, channel_state, unsent, client, until };
                 match successor.hand_off() {
                     Ok(()) => Ok(successor),
@@ -293,7 +295,7 @@ pub(super) struct Successor {
     pub(super) channel: Channel,
     pub(super) channel_state: ChannelState,
     /// What the channel has not taken yet. A program that hangs reads nothing.
-    unsent: VecDeque<Handoff>,
+    pub(super) unsent: Unsent<Handoff>,
     client: Option<Client>,
     pub(super) until: Instant,
 }
@@ -318,23 +320,24 @@ impl Successor {
         Pid::from_raw(self.program.id() as i32)
     }
 
-    /// Whether some of the handoff has not been sent yet.
-    pub(super) fn is_handing_off(&self) -> bool {
-        !self.unsent.is_empty()
+    /// Why it does not serve, when its time is over.
+    pub(super) fn why_not_in_time(&self) -> String {
+        match self.unsent.due() {
+            Some(_) => format!("the new program cannot be sent what it needs: {TOO_MANY_IN_FLIGHT}"),
+            None => "the new program does not serve in time".to_owned(),
+        }
     }
 
     /// Sends as much of the handoff as the channel takes. Errors: why the rest can never be sent.
     fn hand_off(&mut self) -> Result<(), String> {
-        while let Some(next) = self.unsent.front() {
-            match self.channel.send(next) {
-                Ok(()) => _ = self.unsent.pop_front(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The program has ended, and `receive` reports that.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.unsent.clear(),
-                Err(error) => {
-                    return Err(format!("the new program cannot be sent what it needs: {error}"));
-                }
+        match self.unsent.send(Instant::now(), |handoff| self.channel.send(handoff)) {
+            Ok(Progress::AllSent | Progress::Waits) => {}
+            Ok(Progress::Delayed) => {
+                log::warn(format_args!("the new program waits for what it needs: {TOO_MANY_IN_FLIGHT}"));
             }
+            // The program has ended, and `receive` reports that.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.unsent.clear(),
+            Err(error) => return Err(format!("the new program cannot be sent what it needs: {error}")),
         }
         Ok(())
     }
@@ -372,6 +375,7 @@ pub(super) struct Inherited {
 /// The old program, in the new one.
 pub(super) struct Predecessor {
     channel: Channel,
+    pub(super) unsent: Unsent<SuccessorCommand>,
 }
 
 impl Predecessor {
@@ -406,12 +410,25 @@ impl Predecessor {
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }
         }
-        Ok(Some((Predecessor { channel }, inherited)))
+        Ok(Some((Predecessor { channel, unsent: Unsent::default() }, inherited)))
     }
 
-    /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.
-    pub(super) fn take_over(&self, handoff: Channel) -> io::Result<()> {
-        self.channel.send(&SuccessorCommand::TakeOver(handoff.into()))
+    /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`, now
+    /// or as soon as the kernel takes the descriptor. Until then, both programs accept connections.
+    pub(super) fn take_over(&mut self, handoff: OwnedFd) {
+        // The first message: there is space.
+        self.unsent.push(SuccessorCommand::TakeOver(handoff));
+        self.send_unsent();
+    }
+
+    pub(super) fn send_unsent(&mut self) {
+        match self.unsent.send(Instant::now(), |command| self.channel.send(command)) {
+            Ok(Progress::AllSent | Progress::Waits) => {}
+            Ok(Progress::Delayed) => log::warn(format_args!(
+                "the old program waits for the command to hand off its connections: {TOO_MANY_IN_FLIGHT}"
+            )),
+            Err(error) => log::error(format_args!("cannot notify the old program: {error}")),
+        }
     }
 
     /// Has the predecessor end the connections that it still has.

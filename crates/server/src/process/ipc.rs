@@ -34,8 +34,11 @@ pub use generation::{
 
 /// Descriptors beside one message: at most the three standard streams of a program.
 pub const MAX_DESCRIPTORS: usize = 3;
-/// How long a full channel is left alone when its socket cannot be watched.
-const RETRY: Duration = Duration::from_millis(10);
+/// How long a channel is left alone when its socket does not report that it takes messages again.
+pub const RETRY: Duration = Duration::from_millis(10);
+/// What an administrator can do about `has_too_many_in_flight`.
+pub const TOO_MANY_IN_FLIGHT: &str = "more descriptors of this user are on their way between processes than \
+                                      `ulimit -Hn` (LimitNOFILE in a unit) allows";
 
 /// A message. It may borrow from the buffer that it was received in.
 pub trait Message<'a>: Sized {
@@ -161,6 +164,17 @@ fn decode<'a, M: Message<'a>>(bytes: &'a [u8], fds: ArrayVec<OwnedFd, MAX_DESCRI
     (fields.bytes.is_empty() && fields.fds.len() == 0).then_some(message)
 }
 
+/// Whether the kernel sends no descriptor at this moment, because more of this user are on their way between processes
+/// than RLIMIT_NOFILE allows (unix(7), ETOOMANYREFS). No socket reports when that changes.
+pub fn has_too_many_in_flight(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::TOOMANYREFS)
+}
+
+/// Whether a message can be sent later.
+fn is_for_now(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || has_too_many_in_flight(error)
+}
+
 /// One end of a pair.
 pub struct Channel(OwnedFd);
 
@@ -189,8 +203,8 @@ impl Channel {
         Ok(Channel(self.0.try_clone()?))
     }
 
-    /// Errors: `WouldBlock` when the channel is full; `BrokenPipe` when the other end is closed; `InvalidInput` when
-    /// the message is too long.
+    /// Errors: `WouldBlock` when the channel is full; those of `has_too_many_in_flight`; `BrokenPipe` when the other end
+    /// is closed; `InvalidInput` when the message is too long.
     pub fn send<'a, M: Message<'a>>(&self, message: &M) -> io::Result<()> {
         let Encoder { mut bytes, fds } = message.encode();
         if bytes.len() > M::MAX_BYTES {
@@ -253,12 +267,15 @@ impl Channel {
         message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// As `send`, but waits while the channel is full. Errors: also `TimedOut`.
+    /// As `send`, but waits while the message can be sent later. Errors: also `TimedOut`.
     pub fn send_until<'a>(&self, message: &impl Message<'a>, until: Instant) -> io::Result<()> {
         loop {
             match self.send(message) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait(PollFlags::OUT, until)?
+                }
+                Err(error) if has_too_many_in_flight(&error) && Instant::now() < until => {
+                    std::thread::sleep(RETRY);
                 }
                 sent => return sent,
             }
@@ -306,24 +323,24 @@ impl<M: Message<'static>> AsyncChannel<M> {
         self.channel.get_ref()
     }
 
-    /// Sends a message now, or once the channel has space, which needs a running `receive`. A closed channel is not
+    /// Sends a message now, or as soon as the kernel takes it, which needs a running `receive`. A closed channel is not
     /// an error here.
     pub fn send(&self, message: M) {
         let sent = match self.queue.borrow().is_empty() {
             true => self.get_ref().send(&message),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
-        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        if sent.is_err_and(|error| is_for_now(&error)) {
             self.queue.borrow_mut().push_back(message);
             self.queued.notify_one();
         }
     }
 
-    /// Waits while the channel is full. Errors: as those of `Channel::send`, without `WouldBlock`.
+    /// Waits while the message can be sent later. Errors: the others of `Channel::send`.
     pub async fn send_unqueued<'a>(&self, message: &impl Message<'a>) -> io::Result<()> {
         loop {
             match self.get_ref().send(message) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
+                Err(error) if is_for_now(&error) => self.takes_again(&error).await,
                 sent => return sent,
             }
         }
@@ -347,9 +364,17 @@ impl<M: Message<'static>> AsyncChannel<M> {
             let sent = self.queue.borrow().front().map(|message| self.get_ref().send(message));
             match sent {
                 None => self.queued.notified().await,
-                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await,
+                Some(Err(error)) if is_for_now(&error) => self.takes_again(&error).await,
                 Some(_) => _ = self.queue.borrow_mut().pop_front(),
             }
+        }
+    }
+
+    /// Waits until a message that could not be sent for this reason may be sent.
+    async fn takes_again(&self, error: &io::Error) {
+        match has_too_many_in_flight(error) {
+            true => tokio::time::sleep(RETRY).await,
+            false => self.writable().await,
         }
     }
 

@@ -5,20 +5,17 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 
 use super::{Connections, Mode};
 use crate::connection::h2::task::Begin;
-use crate::process::ipc::Channel;
+use crate::process::ipc::{self, Channel};
 use crate::stats::Count;
 use crate::{log, sys};
 
 /// How long idle connections wait for another successor when theirs has ended.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long they wait if the kernel sends no descriptor now.
-const HANDOFF_PAUSE: Duration = Duration::from_millis(10);
 
 impl Connections {
     /// Closes idle connections, and finishes the others.
@@ -126,14 +123,14 @@ impl Connections {
                 self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
             };
             match successor.async_io(Interest::WRITABLE, send).await {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::TOOMANYREFS) => {
+                Err(error) if ipc::has_too_many_in_flight(&error) => {
                     if !std::mem::replace(&mut waits, true) {
                         log::warn(format_args!(
-                            "idle connections wait to be handed off: more descriptors of this user are on their way \
-                             between processes than `ulimit -Hn` (LimitNOFILE in a unit) allows"
+                            "idle connections wait to be handed off: {}",
+                            ipc::TOO_MANY_IN_FLIGHT
                         ));
                     }
-                    tokio::time::sleep(HANDOFF_PAUSE).await;
+                    tokio::time::sleep(ipc::RETRY).await;
                     continue;
                 }
                 sent => sent?,
