@@ -712,6 +712,32 @@ fn check_reports_a_missing_interpreter() {
 }
 
 #[test]
+fn check_reports_the_interpreter_that_the_first_line_of_a_program_names() {
+    let site = Site::new()
+        .script("a.cgi", "#!/usr/bin/env python3.99\n")
+        .script("good.cgi", "#!/usr/bin/env sh\n")
+        .script_beside_root("app", "#!/no/such -x\n");
+    let program = site.home().join("app");
+    let site = site.config(&format!(
+        "{EVERY_CGI}[[route]]\npath = \"/app/\"\napplication = \"app\"\n[[application]]\nname = \"app\"\n\
+         command = \"{}\"\n",
+        program.display()
+    ));
+    let output = e2e::run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    for expected in [
+        "app:1: the interpreter /no/such cannot be executed",
+        "warning: ",
+        "a.cgi:1: env finds no python3.99 in PATH",
+        "; it is the command of \"app\"",
+    ] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+    assert!(!printed.contains("good.cgi"), "{printed}");
+}
+
+#[test]
 fn explain_names_the_script_without_running_it() {
     let site = Site::new()
         .every_protocol()

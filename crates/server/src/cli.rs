@@ -15,5 +15,6 @@ pub mod report;
 pub mod resolve;
 pub mod top;
 
+mod first_line;
 mod jail;
 mod log_input;

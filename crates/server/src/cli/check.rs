@@ -12,12 +12,12 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
 use site::memory::{self, Use};
-use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Scripts, Sink, Site};
+use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Script, Scripts, Sink, Site};
 use site::published::Expiry;
 use site::upstream::Upstream;
 
 use crate::cache::disk::folder::Folder;
-use crate::cli::jail;
+use crate::cli::{first_line, jail};
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
@@ -125,6 +125,7 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     all.extend(published_roots(site, identity.as_ref()));
     all.extend(interpreters(site));
     all.extend(commands(site));
+    all.extend(first_lines(site));
     all.extend(log_commands(site));
     all.extend(accounts(site));
     all.extend(cgroup::problem(&site.scripts).map(|why| {
@@ -404,6 +405,27 @@ fn commands(site: &Site) -> Vec<Finding> {
         Some(Finding::error(&["command"], program, text))
     };
     site.upstreams.iter().filter_map(problem).collect()
+}
+
+/// The commands and scripts whose first line names a program that cannot be executed. Only a warning for a script,
+/// which may be one that is never requested. With a chroot, `lacks` names what is missing in there.
+fn first_lines(site: &Site) -> Vec<Finding> {
+    if site.chroot.is_some() {
+        return Vec::new();
+    }
+    let of_application = |application: &Upstream| {
+        let managed = application.managed()?;
+        let program = managed.command.first()?;
+        let why = first_line::problem(Path::new(program), &managed.environment)?;
+        let text = format!("{why}; it is the command of \"{}\"", application.name);
+        Some(Finding::error(&["command"], program, text))
+    };
+    let of_script = |(path, script): (PathBuf, &Script)| {
+        let why = first_line::problem(&path, &script.environment)?;
+        Some(Finding::warning(&["cgi"], path, why))
+    };
+    let scripts = jail::scripts(site).into_iter().filter_map(of_script);
+    site.upstreams.iter().filter_map(of_application).chain(scripts).collect()
 }
 
 /// The commands of logs that cannot be executed.

@@ -13,7 +13,8 @@ use elf::abi::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, PT_INTERP, 
 use elf::endian::AnyEndian;
 use elf::string_table::StringTable;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-use site::model::{Action, Host, Interpreter, NamedRoot, Route, Site};
+use site::folder::HostFolder;
+use site::model::{Action, Host, Interpreter, NamedRoot, Route, Script, Site};
 use taipan_http::target::SafePath;
 
 /// Bounds of what is examined. What is beyond them is not reported.
@@ -48,12 +49,30 @@ pub fn lacks(site: &Site) -> Vec<Lack> {
     let Some(folder) = site.chroot.clone().filter(|folder| folder.is_dir()) else { return Vec::new() };
     let mut inside = site.clone();
     inside.enter(&folder);
-    let mut jail = Jail { folder, lacks: BTreeMap::new(), queue: VecDeque::new(), seen: BTreeSet::new() };
+    let mut jail = Jail::of(folder);
     jail.examine(&inside);
     jail.lacks.into_iter().map(|(path, needed_by)| Lack { path, needed_by }).collect()
 }
 
+/// The programs beneath the roots of a site without a chroot that are scripts by themselves, with how each is started.
+pub fn scripts(site: &Site) -> Vec<(PathBuf, &Script)> {
+    let system = Jail::of(PathBuf::from("/"));
+    let mut all = Vec::new();
+    for host in site.hosts.iter() {
+        for route in host.routes.iter() {
+            if let Some(script) = route.script.as_deref() {
+                all.extend(system.scripts(host, route).into_iter().map(|path| (path, script)));
+            }
+        }
+    }
+    all
+}
+
 impl Jail {
+    fn of(folder: PathBuf) -> Jail {
+        Jail { folder, lacks: BTreeMap::new(), queue: VecDeque::new(), seen: BTreeSet::new() }
+    }
+
     fn examine(&mut self, site: &Site) {
         for host in site.hosts.iter() {
             for route in host.routes.iter() {
@@ -80,11 +99,9 @@ impl Jail {
     }
 
     fn examine_route(&mut self, host: &Host, route: &Route) {
-        let (root, strip, of_host) = match (&route.action, &host.folder) {
-            (Action::Files { root, strip }, _) => (root, *strip, None),
-            (Action::NamedFiles(NamedRoot::OfHost), Some(folder)) => (&folder.base, 0, Some(folder)),
-            _ => return,
-        };
+        if files_of(host, route).is_none() {
+            return;
+        }
         if let Some(Interpreter::Program(path)) =
             route.lister.as_ref().and_then(|own| own.interpreter.as_ref())
         {
@@ -93,25 +110,30 @@ impl Jail {
         match route.script.as_ref().map(|script| &script.interpreter) {
             None | Some(Some(Interpreter::Upstream(_))) => {}
             Some(Some(Interpreter::Program(path))) => self.require_program(path, &scripts_of(route)),
-            Some(None) => {
-                let mut files = Vec::new();
-                self.files(root, DEPTH, &mut files);
-                for file in files {
-                    let below = match of_host {
-                        Some(folder) => folder.below(&file),
-                        None => file.strip_prefix(root).ok(),
-                    };
-                    let Some(below) = below else { continue };
-                    // An alias is beneath the path of its route.
-                    let is_script = strip > 0
-                        || SafePath::from_path(below)
-                            .is_ok_and(|path| std::ptr::eq(host.routes.get(host.routes.find(&path)), route));
-                    if is_script && self.is_executable(&file) {
-                        self.add_program(file);
-                    }
-                }
-            }
+            Some(None) => self.scripts(host, route).into_iter().for_each(|file| self.add_program(file)),
         }
+    }
+
+    /// The files that a route executes as they are.
+    fn scripts(&self, host: &Host, route: &Route) -> Vec<PathBuf> {
+        let runs = route.script.as_ref().is_some_and(|script| script.interpreter.is_none());
+        let Some((root, strip, of_host)) = files_of(host, route).filter(|_| runs) else { return Vec::new() };
+        let mut files = Vec::new();
+        self.files(root, DEPTH, &mut files);
+        files.retain(|file| {
+            let below = match of_host {
+                Some(folder) => folder.below(file),
+                None => file.strip_prefix(root).ok(),
+            };
+            // An alias is beneath the path of its route.
+            let is_script = |below: &Path| {
+                strip > 0
+                    || SafePath::from_path(below)
+                        .is_ok_and(|path| std::ptr::eq(host.routes.get(host.routes.find(&path)), route))
+            };
+            below.is_some_and(is_script) && self.is_executable(file)
+        });
+        files
     }
 
     /// The regular files beneath a folder of the chroot.
@@ -211,6 +233,15 @@ impl Jail {
                 }
             }
         }
+    }
+}
+
+/// The root of a route's files, how many segments of a path are not beneath it, and the folder of the host's name.
+fn files_of<'r>(host: &'r Host, route: &'r Route) -> Option<(&'r Path, usize, Option<&'r HostFolder>)> {
+    match (&route.action, &host.folder) {
+        (Action::Files { root, strip }, _) => Some((root, *strip, None)),
+        (Action::NamedFiles(NamedRoot::OfHost), Some(folder)) => Some((&folder.base, 0, Some(folder))),
+        _ => None,
     }
 }
 

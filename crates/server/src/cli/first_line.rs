@@ -1,0 +1,85 @@
+//! The first line of a script, which names the program that executes it (execve(2)): what prevents that. Reads files and
+//! changes nothing. A chroot has other files; `jail` examines those.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use script::environment::Additions;
+
+/// Bytes of the line that the kernel reads.
+const LONGEST: u64 = 256;
+
+/// Why a script cannot be executed, with its line and what to do. `None`: it can be, or it is no script.
+pub fn problem(script: &Path, environment: &Additions) -> Option<String> {
+    let mut start = Vec::new();
+    File::open(script).ok()?.take(LONGEST).read_to_end(&mut start).ok()?;
+    let why = explain(start.strip_prefix(b"#!")?, &search_path(environment))?;
+    Some(format!("{}:1: {why}", script.display()))
+}
+
+fn search_path(environment: &Additions) -> String {
+    let path = environment.iter().find(|(name, _)| *name == "PATH");
+    path.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+}
+
+/// `line`: what is behind `#!`. `search_path`: where env(1) looks.
+fn explain(line: &[u8], search_path: &str) -> Option<String> {
+    let line = String::from_utf8_lossy(line.split(|byte| *byte == b'\n').next()?).into_owned();
+    if line.ends_with('\r') {
+        return Some(
+            "the line ends in a carriage return, which the kernel takes as part of the name; store the file with line \
+             feeds only"
+                .to_owned(),
+        );
+    }
+    let mut words = line.split_ascii_whitespace();
+    let Some(program) = words.next() else {
+        return Some("the line names no program; write one, such as #!/bin/sh".to_owned());
+    };
+    if let Err(error) = access(program, Access::EXEC_OK) {
+        return Some(format!(
+            "the interpreter {program} cannot be executed ({error}); install it, or name another one in this line"
+        ));
+    }
+    let is_env = Path::new(program).file_name().is_some_and(|name| name == "env");
+    let name = words.find(|word| !word.starts_with('-') && !word.contains('=')).filter(|_| is_env)?;
+    let is_found = |folder: &str| access(PathBuf::from(folder).join(name), Access::EXEC_OK).is_ok();
+    (!search_path.split(':').any(is_found)).then(|| {
+        format!("env finds no {name} in PATH ({search_path}); install it, or name another one in this line")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_why_the_program_of_a_first_line_cannot_be_executed() {
+        for (line, expected) in [
+            ("/bin/sh\necho", None),
+            (" /bin/sh -e", None),
+            ("/usr/bin/env sh", None),
+            ("/usr/bin/env -S sh -e", None),
+            ("/usr/bin/env -i A=b sh", None),
+            ("/usr/bin/env /bin/sh", None),
+            ("/no/such/sh -e\n", Some("the interpreter /no/such/sh cannot be executed (No such file")),
+            (
+                "/usr/bin/env python3.99\n",
+                Some("env finds no python3.99 in PATH (/usr/bin:/bin); install it"),
+            ),
+            ("/usr/bin/env -S python3.99 -u\n", Some("env finds no python3.99 in PATH")),
+            ("/bin/sh\r\n", Some("the line ends in a carriage return")),
+            (" \n", Some("the line names no program")),
+        ] {
+            let why = explain(line.as_bytes(), "/usr/bin:/bin");
+            match expected {
+                None => assert_eq!(why, None, "{line}"),
+                Some(begin) => {
+                    assert!(why.as_ref().is_some_and(|why| why.starts_with(begin)), "{line}: {why:?}")
+                }
+            }
+        }
+    }
+}
