@@ -57,17 +57,19 @@ fn check_names_a_key_that_is_given_twice() {
 }
 
 #[test]
-fn check_names_the_flag_for_a_configuration_of_another_server() {
+fn check_names_the_form_of_a_configuration_of_another_server() {
     let home = Folder::new();
     let nginx = "server {\n    listen 80;\n    root /srv/www;\n}\n";
-    home.file("site", nginx);
-    home.file("site.toml", nginx);
-    let check =
-        |name: &str| text(&output_of(command().args(["check", "-c", name]).current_dir(home.path())).stderr);
-    let expected = "site:1: not valid TOML: key with no value, expected `=`; name the server if the file is of another \
-                    one: --dialect nginx\n";
-    assert_eq!(check("site"), expected);
-    assert_eq!(check("site.toml").lines().count(), 4, "a mistake in TOML has its line");
+    for name in ["site", "site.toml"] {
+        home.file(name, nginx);
+        let output = output_of(command().args(["check", "-c", name]).current_dir(home.path()));
+        let expected = format!(
+            "{name}:1: not valid TOML: the line has the form of another server's configuration, such as nginx's; \
+             `--dialect nginx` reads it (or apache, lighttpd, caddy), and `taipan convert --from nginx {name}` prints it \
+             in the form of this one\n"
+        );
+        assert_eq!(text(&output.stderr), expected);
+    }
 }
 
 #[test]

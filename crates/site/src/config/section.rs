@@ -112,9 +112,25 @@ impl<'c> Section<'c> {
             self.reject(name, given.place, "is not a path");
             return None;
         }
+        if is_of_home(given.value) {
+            self.reject_home(name, &given);
+            return None;
+        }
         let path = given.place.folder().join(given.value);
         self.mark(name, &path, given.place);
         Some(path)
+    }
+
+    /// Only shells expand it, and a service has no home folder.
+    fn reject_home(&self, name: &str, given: &Given<&str>) {
+        let shown = given.value.escape_debug();
+        self.errors.add(
+            given.place,
+            format!("\"{name}\" has \"{shown}\", and a ~ is not expanded"),
+            format!(
+                "write the whole path, such as \"/home/ann/www\", or \"./{shown}\" for a folder of that name"
+            ),
+        );
     }
 
     /// Records the place of a value.
@@ -129,6 +145,10 @@ impl<'c> Section<'c> {
         let texts = self.texts(name)?;
         if let Some(bad) = texts.iter().find(|text| text.value.is_empty() || text.value.contains('\0')) {
             self.reject(name, bad.place, "has an entry that is not a path");
+            return None;
+        }
+        if let Some(bad) = texts.iter().find(|text| is_of_home(text.value)) {
+            self.reject_home(name, bad);
             return None;
         }
         let join = |text: &Given<&str>| {
@@ -296,6 +316,11 @@ impl<'c> Section<'c> {
 }
 
 /// `cannot be …`, with the value if it is short.
+/// Whether a path begins as that of a home folder in a shell.
+fn is_of_home(path: &str) -> bool {
+    path == "~" || path.starts_with("~/")
+}
+
 fn found(node: &Node) -> String {
     match &node.value {
         Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),

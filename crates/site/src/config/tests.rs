@@ -643,6 +643,39 @@ fn reports_invalid_toml_with_its_line() {
         &["site.toml:2: not valid TOML: the key has no value; write one behind the equals sign"],
     );
     check("a", &["site.toml:1: not valid TOML: key with no value, expected `=`; see https://toml.io"]);
+    for path in ["~", "~/www"] {
+        check(
+            &format!("listen = [\"127.0.0.1:80\"]\nroot = \"{path}\"\n"),
+            &[&format!(
+                "site.toml:2: \"root\" has \"{path}\", and a ~ is not expanded; write the whole path, such as \
+                 \"/home/ann/www\", or \"./{path}\" for a folder of that name"
+            )],
+        );
+    }
+    const COLON: &str = "not valid TOML: the line has the form of YAML or JSON; write key = \"value\", and [section] \
+                         above the keys of a section";
+    const SERVER: &str = "not valid TOML: the line has the form of another server's configuration, such as nginx's; \
+                          `--dialect nginx` reads it (or apache, lighttpd, caddy), and `taipan convert --from nginx \
+                          site.toml` prints it in the form of this one";
+    for (text, line, expected) in [
+        ("listen: 80\nhosts:\n  - name: a\n    root: /srv\n", 1, COLON),
+        ("root = \"www\"\nlisten: \"127.0.0.1:80\"\n", 2, COLON),
+        ("server {\n    listen 80;\n    location / {\n    }\n}\n", 1, SERVER),
+        ("worker_processes auto;\nevents { }\n", 1, SERVER),
+        ("<VirtualHost *:80>\n  DocumentRoot /srv\n</VirtualHost>\n", 1, SERVER),
+        ("# a\nexample.com {\n\troot * /srv\n}\n", 2, SERVER),
+        ("server.port = 80\n$HTTP[\"host\"] == \"a\" {\n x = \"a\"\n}\n", 2, SERVER),
+    ] {
+        check(text, &[&format!("site.toml:{line}: {expected}")]);
+    }
+    check(
+        "{\n  \"listen\": \"127.0.0.1:80\"\n}\n",
+        &[
+            "site.toml:1: not valid TOML: invalid key-value pair, expected key; see https://toml.io",
+            &format!("site.toml:2: {COLON}"),
+            "site.toml:3: not valid TOML: invalid key-value pair, expected key; see https://toml.io",
+        ],
+    );
     check(
         "a = 1\n= 2\nb ==\n",
         &[

@@ -112,39 +112,87 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
     let lines = Lines::new(text, file, errors);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     let mut last = None;
-    let mut mistakes = Vec::new();
+    let mut form = None;
     for error in syntax_errors {
         // One mistake often breaks several rules of the grammar. The first error of a line describes it.
         let span = error.span().unwrap_or_default();
         let (place, start) = (lines.place(span.start), span.start);
         if last.replace(place.line) != Some(place.line) {
+            let of_line = Form::of(lines.line(text, &place));
+            match of_line {
+                None => {}
+                // The whole file has it.
+                Some(_) if form == of_line => continue,
+                Some(found) => {
+                    form = of_line;
+                    let (what, to_do) = found.explained(file);
+                    errors.add(&place, format!("not valid TOML: {what}"), to_do);
+                    match found {
+                        Form::Server => break,
+                        Form::Colon => continue,
+                    }
+                }
+            }
             match (error.message(), text.get(span)) {
                 ("duplicate key", Some(key)) if !key.is_empty() => {
                     let what = format!("not valid TOML: \"{}\" is given twice", shown_key(key));
-                    mistakes.push((place, what, "remove one of them".to_owned()));
+                    errors.add(&place, what, "remove one of them");
                 }
                 (message, _) => {
                     let (what, to_do) = explained(message, word_at(text, start));
-                    mistakes.push((place, format!("not valid TOML: {what}"), to_do));
+                    errors.add(&place, format!("not valid TOML: {what}"), to_do);
                 }
             }
-        }
-    }
-    // Each line of another server's configuration is a mistake.
-    let is_foreign = mistakes.len() >= FOREIGN_LINES && file.extension().is_none_or(|end| end != "toml");
-    for (place, what, to_do) in mistakes.into_iter().take(if is_foreign { 1 } else { usize::MAX }) {
-        match is_foreign {
-            true => {
-                errors.add(&place, what, "name the server if the file is of another one: --dialect nginx")
-            }
-            false => errors.add(&place, what, to_do),
         }
     }
     lines.table(document.into_inner(), lines.start(), 0)
 }
 
-/// With so many lines that are no TOML, a file whose name does not end in `.toml` is of another server.
-const FOREIGN_LINES: usize = 3;
+/// Another language that a line with an error is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// That of another server: `listen 80;`, `server {`, `<Location />`.
+    Server,
+    /// YAML or JSON: `listen: 80`.
+    Colon,
+}
+
+impl Form {
+    fn of(line: &str) -> Option<Form> {
+        let line = line.trim();
+        let is_key = |text: &str| {
+            !text.is_empty() && text.chars().all(|char| char.is_alphanumeric() || "_-.\"'".contains(char))
+        };
+        match line.split_once(':') {
+            // One with an equals sign is TOML with a mistake.
+            _ if line.contains('=') && !line.ends_with(['{', ';']) => None,
+            _ if line.ends_with(['{', ';']) && line.len() > 1 => Some(Form::Server),
+            _ if line.starts_with('<') && line.ends_with('>') => Some(Form::Server),
+            Some((key, value)) if is_key(key.trim_start_matches("- ")) => {
+                (value.is_empty() || value.starts_with(char::is_whitespace)).then_some(Form::Colon)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the line, and what to do.
+    fn explained(self, file: &Path) -> (String, String) {
+        match self {
+            Form::Server => (
+                "the line has the form of another server's configuration, such as nginx's".to_owned(),
+                format!(
+                    "`--dialect nginx` reads it (or apache, lighttpd, caddy), and `taipan convert --from nginx {}` prints \
+                     it in the form of this one",
+                    file.display()
+                ),
+            ),
+            Form::Colon => (
+                "the line has the form of YAML or JSON".to_owned(),
+                "write key = \"value\", and [section] above the keys of a section".to_owned(),
+            ),
+        }
+    }
+}
 
 /// What the parser says about a value that is neither quoted nor a number, a time or a boolean.
 const NOT_QUOTED: [&str; 6] = [
@@ -204,6 +252,13 @@ impl Lines<'_> {
     fn new<'f>(text: &str, file: &'f Arc<Path>, errors: &'f Errors) -> Lines<'f> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         Lines { file, starts: ends.map(|(at, _)| at + 1).collect(), errors }
+    }
+
+    /// The text of a line, without what follows it.
+    fn line<'t>(&self, text: &'t str, place: &Place) -> &'t str {
+        let number = place.line.map_or(0, |line| line as usize - 1);
+        let start = number.checked_sub(1).map_or(0, |before| self.starts[before]);
+        text[start..].lines().next().unwrap_or_default()
     }
 
     fn place(&self, offset: usize) -> Place {
