@@ -8,7 +8,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-use e2e::{Rows, Server, Signal, Site, TIMEOUT, command, output_of, run, signal_process, wait_until};
+use e2e::{
+    Rows, Server, Signal, Site, SmallDisk, TIMEOUT, command, is_root, output_of, run, signal_process,
+    wait_until,
+};
 
 fn site(log: &str) -> Site {
     Site::new().file("a.txt", "0123456789").config(&format!("workers = 2\n[log]\nformat = \"boa\"\n{log}"))
@@ -332,6 +335,47 @@ fn a_full_disk_costs_lines_which_are_counted_but_no_request() {
     server.wait_for_line("log lines were dropped: /dev/full cannot be written", TIMEOUT);
     request(&server, 200..201);
     assert!(Path::new("/dev/full").exists(), "a device is not rotated");
+}
+
+#[test]
+fn a_full_disk_that_is_mounted_has_no_rotated_file_removed_for_an_empty_one() {
+    if !is_root() {
+        eprintln!("only root can mount a small disk");
+        return;
+    }
+    let site =
+        site("access = \"logs/access.log\"\nrotate = { size = \"4KiB\", keep = 1000, compress = \"none\" }");
+    let logs = site.home().join("logs");
+    fs::create_dir(&logs).expect("it is our folder");
+    let Some(_disk) = SmallDisk::mount(&logs, "size=64k,mode=700") else { return };
+    let server = site.start();
+    request(&server, 0..200);
+    let has_line = |number: u32| {
+        let line = format!("?{number} ");
+        wait_until(TIMEOUT, || rotated(&server).values().any(|text| text.contains(&line)))
+    };
+    assert!(has_line(199), "{:?}", rotated(&server));
+    // The last bytes do not fit.
+    _ = fs::write(logs.join("ballast"), vec![0; 128 * 1024]);
+    request(&server, 200..1000);
+    let mut next = 1000;
+    // The count is reported with a later line.
+    let are_dropped = || {
+        request(&server, next..next + 1);
+        next += 1;
+        let errors = server.stderr();
+        let counts = errors.lines().filter_map(|line| line.split_once(" log lines were dropped: "));
+        let counts = counts.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<u32>().ok());
+        counts.sum::<u32>() > 600
+    };
+    assert!(wait_until(TIMEOUT, are_dropped), "{}", server.stderr());
+    fs::remove_file(logs.join("ballast")).expect("it is ours");
+    request(&server, 5000..5001);
+    assert!(has_line(5000), "it is written again");
+    let files = rotated(&server);
+    let empty: Vec<&String> =
+        files.iter().filter(|(_, text)| text.is_empty()).map(|(name, _)| name).collect();
+    assert!(empty.is_empty(), "{empty:?} of {:?}", files.keys());
 }
 
 #[test]

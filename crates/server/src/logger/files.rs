@@ -87,7 +87,11 @@ impl RotatedFile {
         while !lines.is_empty() {
             let fits = self.fitting(lines);
             if fits == 0 && self.size > 0 && self.may_try() {
-                self.rotate(now);
+                self.measure();
+                // It still has space if a full disk has not taken earlier lines.
+                if self.size > 0 && self.fitting(lines) == 0 {
+                    self.rotate(now);
+                }
                 continue;
             }
             // One line alone may be larger than a file; and without a rotation, the file grows.
@@ -103,7 +107,11 @@ impl RotatedFile {
 
     pub fn rotate_if_due(&mut self, now: i64) {
         if self.due().is_some_and(|due| due <= now) && self.may_try() {
-            self.rotate(now);
+            self.measure();
+            // An empty file would take the place of one with lines.
+            if self.size > 0 {
+                self.rotate(now);
+            }
         }
     }
 
@@ -121,6 +129,13 @@ impl RotatedFile {
         let Some(most) = self.rotation.size.filter(|_| self.is_regular) else { return lines.len() };
         let most = most.saturating_sub(self.size).min(lines.len() as u64) as usize;
         lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+    }
+
+    /// What the file has, which may be less than what was to be written.
+    fn measure(&mut self) {
+        if let Some(Ok(found)) = self.file.as_ref().map(rustix::fs::fstat) {
+            self.size = found.st_size as u64;
+        }
     }
 
     fn may_try(&self) -> bool {
