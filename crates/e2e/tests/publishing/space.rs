@@ -87,6 +87,8 @@ fn a_full_disk_that_is_mounted_loses_nothing() {
         "<propertyupdate xmlns='DAV:'><set><prop><p xmlns='u'>{}</p></prop></set></propertyupdate>",
         "x".repeat(9000)
     );
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     check(
         &server,
         &[
@@ -103,7 +105,13 @@ fn a_full_disk_that_is_mounted_loses_nothing() {
     _ = fs::write(&rest, &large);
     check(
         &server,
-        &[("PUT", "/d", "", "xxxxx", 507), ("PROPPATCH", "/a", "", &set, 507), ("DELETE", "/b", "", "", 204)],
+        &[
+            ("PUT", "/d", "", "xxxxx", 507),
+            ("PROPPATCH", "/a", "", &set, 507),
+            ("LOCK", "/locked", "", lock, 507),
+            ("GET", "/locked", "", "", 404),
+            ("DELETE", "/b", "", "", 204),
+        ],
     );
     fs::remove_file(rest).unwrap();
     assert!(

@@ -74,7 +74,16 @@ impl NewLock {
             guard.discard_properties(store, &below)?;
         }
         locks.add(lock.clone());
-        guard.write_locks(&locks)?;
+        if let Err(failure) = guard.write_locks(&locks) {
+            // A file without its lock would be one that the client has not stored.
+            if found.is_none() {
+                remove_empty_file(store, &below);
+            }
+            return Err(failure);
+        }
+        if found.is_none() {
+            reservation.keep(cost(0));
+        }
         Ok(Attempt::Locked(lock, found))
     }
 }
@@ -212,6 +221,11 @@ fn make_empty_file(store: &Store, path: &Below, reservation: &mut Reservation) -
     let (folder, name) = store.folder_for(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     calls::create_with(&folder, name, flags, store.file_mode())?;
-    reservation.keep(cost(0));
     Ok(())
+}
+
+/// Removes what `make_empty_file` has just made.
+fn remove_empty_file(store: &Store, path: &Below) {
+    // If that fails, an empty file is left.
+    _ = store.folder_for(path).map(|(folder, name)| calls::unlink(&folder, name));
 }
