@@ -217,6 +217,7 @@ impl Site {
         let of_upstreams = self.upstreams.iter_mut().flat_map(Upstream::tls_paths_mut);
         of_tls.chain(of_upstreams).for_each(|path| *path = folder.join(&*path));
         self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
+        self.chroot.iter_mut().for_each(|path| *path = folder.join(&*path));
     }
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {

@@ -210,3 +210,12 @@ fn rejects_paths_of_scripts_outside_of_the_chroot() {
     site.anchor(Path::new("/elsewhere"));
     assert_eq!(site.roots().into_iter().collect::<Vec<_>>(), [Path::new("/private"), Path::new("/www")]);
 }
+
+#[test]
+fn a_root_beneath_a_relative_chroot_is_found_within() {
+    let mut site = super::of_text("listen = [\"127.0.0.1:80\"]\nroot = \"srv/www\"\nchroot = \"srv\"\n");
+    site.anchor(Path::new("/elsewhere"));
+    assert_eq!(site.chroot.as_deref(), Some(Path::new("/elsewhere/srv")));
+    site.enter(Path::new("/elsewhere/srv"));
+    assert_eq!(site.roots().into_iter().collect::<Vec<_>>(), [Path::new("/www")]);
+}
