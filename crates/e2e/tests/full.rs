@@ -461,6 +461,22 @@ fn limit(process: u32, descriptors: &str) {
 }
 
 #[test]
+fn requests_for_an_application_wait_while_its_pool_has_no_descriptor() {
+    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
+    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
+    let server = Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"{url}\"\n")).start();
+    assert_eq!(server.get("/").status, 200);
+    let workers = server.processes("worker");
+    let pool = server.serving_pids().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
+    limit(pool, "3:4096");
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for_line("requests wait, because this process cannot connect: Too many open files", TIMEOUT);
+    limit(pool, "4096:4096");
+    assert_eq!(client.read_response().status, 200, "{}", server.stderr());
+}
+
+#[test]
 fn a_master_without_descriptors_waits_for_some_and_says_so() {
     let server = Site::new().file("a.txt", "a").start();
     let master = server.pid();

@@ -25,6 +25,7 @@ use super::health_check::Subject;
 use super::message::{EndpointId, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest, Share};
 use super::resolution::{self, Targets};
 use crate::control::{DrainChange, response_text};
+use crate::log::LineLimit;
 use crate::log::stderr::Errors;
 use crate::names::{Resolver, SystemNames, alternative};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
@@ -35,7 +36,7 @@ use crate::spawner::launch::{Process, how_to_start};
 use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
-use crate::{log, names, sys, terminal};
+use crate::{clock, log, names, sys, terminal};
 
 const FAILED: u8 = 1;
 /// Events of workers and processes that wait for the loop.
@@ -118,6 +119,8 @@ struct PoolProcess {
     workers: HashMap<WorkerId, Rc<WorkerConnection>>,
     events: Sender<Event>,
     received: Receiver<Event>,
+    /// Of connections that this process has no descriptor for.
+    lacks: LineLimit,
 }
 
 /// What an endpoint is.
@@ -198,6 +201,7 @@ impl PoolProcess {
             workers,
             events,
             received,
+            lacks: LineLimit::default(),
         })
     }
 
@@ -427,6 +431,18 @@ impl PoolProcess {
                 let id = lease.endpoint;
                 self.balancer.on_connect_failed((worker, number), id, &ConnectError::Busy, now);
             }
+            // The endpoint has no part in it, and the request waits.
+            Err(error) if is_own_lack(&error) => {
+                let id = lease.endpoint;
+                self.balancer.on_connect_failed((worker, number), id, &ConnectError::Busy, now);
+                if let Some(omitted) = self.lacks.admit(clock::wall()) {
+                    log::error(format_args!(
+                        "application \"{}\": requests wait, because this process cannot connect: {error}; raise \
+                         `ulimit -Hn` (LimitNOFILE in a unit){omitted}",
+                        self.upstream.name
+                    ));
+                }
+            }
             Err(error) => {
                 let reason = ConnectError::Unreachable(error.to_string());
                 self.balancer.on_connect_failed((worker, number), lease.endpoint, &reason, now);
@@ -599,4 +615,9 @@ async fn watch(id: EndpointId, process: Process, mut errors: Errors, events: &Se
             () = errors.take() => {}
         }
     }
+}
+
+/// Whether this process lacks a descriptor or memory for a connection.
+fn is_own_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
 }
