@@ -109,7 +109,7 @@ impl Exchange<'_> {
             Found::Nothing => Ok(None),
             Found::Unusable(what) => {
                 if known.is_none_or(|known| known.users.is_ok()) {
-                    log::error(format_args!("the password file of /{folder}: {what}; requests get 403"));
+                    log::error(format_args!("the password file of {folder}: {what}; requests get 403"));
                 }
                 Err(Status::FORBIDDEN)
             }
