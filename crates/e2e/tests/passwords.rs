@@ -166,6 +166,14 @@ fn a_folder_may_have_users_of_its_own() {
 }
 
 #[test]
+fn a_password_file_that_cannot_be_read_is_named_by_its_folder() {
+    let config = "auth = \"basic\"\nfolder_passwords = \"inherited\"\n";
+    let server = Site::new().file("secret/s.txt", "s").folder("secret/.htpasswd").config(config).start();
+    assert_eq!(server.get("/secret/s.txt").status, 403);
+    server.wait_for_line("the password file of /secret/: Is a directory", TIMEOUT);
+}
+
+#[test]
 fn digest_works_with_htdigest_and_curl() {
     let site = site(
         "auth = \"digest\"\nrealm = \"club\"\nuser_files = \"digest\"\n[[route]]\npath = \"/cgi-bin/\"\ncgi = true\n",
