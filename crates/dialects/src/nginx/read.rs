@@ -185,7 +185,17 @@ fn directive(words: &mut Vec<(String, u32)>, file: &File) -> Directive {
     let line = words.first().map_or(1, |(_, line)| *line);
     let mut words = words.drain(..).map(|(word, _)| word);
     let name = words.next().unwrap_or_default();
-    Directive { name, arguments: words.collect(), block: None, place: file.place(line) }
+    let mut arguments: Vec<String> = words.collect();
+    // `location ~/a` is `location ~ /a`.
+    if let [text] = arguments.as_slice()
+        && name == "location"
+        && let Some((kind, rest)) =
+            ["^~", "~*", "~", "="].iter().find_map(|kind| Some((*kind, text.strip_prefix(kind)?)))
+        && !rest.is_empty()
+    {
+        arguments = vec![kind.to_owned(), rest.to_owned()];
+    }
+    Directive { name, arguments, block: None, place: file.place(line) }
 }
 
 fn open_block(
