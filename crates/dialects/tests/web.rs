@@ -398,6 +398,7 @@ fn paths_of_caddy_without_the_extension_of_their_file_are_converted() {
     }
     for (tries, expected) in [
         ("{path} {path}.php", "try_suffixes = [\".php\"]"),
+        ("{path} {path}.php {path}/index.php", "try_suffixes = [\".php\"]"),
         ("{path} {path}/ {path}.php =404", "try_suffixes = [\"/\", \".php\"]"),
     ] {
         let text =
@@ -879,6 +880,42 @@ fn keeps_what_is_protected() {
             &["trusted_proxies = [\"10.0.0.1\"]", "proxy_headers = { X-Real-IP = false }"],
         )],
     );
+}
+
+#[test]
+fn locations_of_nginx_need_no_space_behind_their_sign() {
+    let text = "server { root /srv; location ~\\.bak$ { deny all; } location =/a { return 410; } location ^~/b/ { return 404; } }";
+    check(
+        Web::Nginx,
+        &[(
+            text,
+            &[
+                "path = \"*.bak\"",
+                "then = \"deny\"",
+                "path = \"/a\"",
+                "return = 410",
+                "path = \"/b/\"",
+                "return = 404",
+            ],
+        )],
+    );
+}
+
+#[test]
+fn paths_of_lighttpd_without_the_extension_of_their_file_are_converted() {
+    let text = |expression: &str, to: &str| {
+        format!(
+            "server.document-root = \"/srv\"\nurl.rewrite-if-not-file = ( \"{expression}\" => \"{to}\" )\n"
+        )
+    };
+    for (expression, to, expected) in [
+        (r"^/([^.?]+)(\?.*)?$", "/$1.php$2", ".php"),
+        (r"^([^\?\.]*)(\?.*)?$", "$1.php$2", ".php"),
+        (r"^/([^.]+)$", "/$1.html", ".html"),
+    ] {
+        check(Web::Lighttpd, &[(&text(expression, to), &[&format!("try_suffixes = [\"{expected}\"]")])]);
+    }
+    refuse(Web::Lighttpd, &[(&text(r"^/([^.?]+)(\?.*)?$", "/x/$1.php$2"), 2, "url.rewrite-if-not-file")]);
 }
 
 #[test]
@@ -1689,6 +1726,9 @@ fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
         Web::Apache,
         &[(&(folder("Options MultiViews") + inner), &["path = \"/x/\"", "try_suffixes = []"])],
     );
+    // The other way round, a client is not sent to the shorter path.
+    let asked = "RewriteEngine On\nRewriteCond %{THE_REQUEST} ^[A-Z]{3,}\\s([^.]+)\\.php [NC]\nRewriteRule ^ %1 [R=301,L]";
+    assert!(!converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &folder(asked))]).is_refused());
     // Other conditions need their rules.
     for (rules, line) in [
         ("RewriteCond %{REQUEST_FILENAME}.php -f\nRewriteRule ^(.*)$ $1.php?a=$1 [L]", 8),

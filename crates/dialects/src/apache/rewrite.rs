@@ -229,6 +229,16 @@ fn meaning(conditions: &[Directive]) -> Conditions {
         all if all.iter().all(upgrade) => Conditions::Upgrade,
         all if all.iter().all(|one| missing(one) || is_slash(one)) => Conditions::Slash,
         all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,
+        // `^[A-Z]{3,}\s([^.]+)\.php`
+        [one]
+            if one.argument(0) == "%{THE_REQUEST}"
+                && !one.argument(1).starts_with('!')
+                && ["\\.php", ".php", "\\.html", ".html"].iter().any(|end| {
+                    one.argument(1).trim_end_matches(['$', ' ']).trim_end_matches("\\s").ends_with(end)
+                }) =>
+        {
+            Conditions::Asked
+        }
         all => names(all).map_or(Conditions::Unknown, Conditions::Names),
     }
 }
@@ -349,6 +359,13 @@ fn apply(
         }
         Conditions::Asked if flag("R", "redirect").is_some() && expression.starts_with("^index\\.php") => {
             draft.warn(place, "a path that names the script of all paths is not redirected", "see redirects");
+            Some(())
+        }
+        // To the path without its extension.
+        Conditions::Asked
+            if flag("R", "redirect").is_some() && matches!(target, "%1" | "/%1") && is_everything =>
+        {
+            draft.warn(place, "a path with an extension is not redirected", "see redirects");
             Some(())
         }
         _ => None,

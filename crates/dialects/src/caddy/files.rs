@@ -53,7 +53,7 @@ impl Site<'_> {
 
     pub(super) fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
         let place = &child.place;
-        let Some(Tried { suffixes, target, is_path_first }) = tried(&child.arguments, "index.html") else {
+        let Some(Tried { suffixes, target, is_path_first }) = tried(&child.arguments) else {
             let what_to_do =
                 "write {path}, {path}.html, {path}/ and {path}/index.html, and a file at the end";
             return self.draft.error(place, unconverted(child), what_to_do);

@@ -12,14 +12,17 @@ pub struct Tried {
     pub is_path_first: bool,
 }
 
-/// `index` is the name of the index files. `None`: it cannot be said.
-pub fn tried(arguments: &[String], index: &str) -> Option<Tried> {
+/// Index files, which are looked for in any case. A script is one where something runs it, and is not sent elsewhere.
+const INDEX: [&str; 2] = ["/index.html", "/index.php"];
+
+/// `None`: it cannot be said.
+pub fn tried(arguments: &[String]) -> Option<Tried> {
     let mut tried = Tried { suffixes: Vec::new(), target: None, is_path_first: false };
     for (at, part) in arguments.iter().enumerate() {
         match (part.as_str(), part.strip_prefix("{path}")) {
             ("{path}", _) => tried.is_path_first |= tried.suffixes.is_empty(),
             ("{path}/", _) => tried.suffixes.push("/".to_owned()),
-            (_, Some(end)) if end.strip_prefix('/') == Some(index) => {}
+            (_, Some(end)) if INDEX.contains(&end) => {}
             (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),
             ("=404", _) if at + 1 == arguments.len() => {}
             (target, _) if at + 1 == arguments.len() => tried.target = Some(fallback(target)?),

@@ -1,5 +1,6 @@
 //! Redirects and rewrites.
 
+use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::paths::{narrowed, url_patterns};
 use crate::regex::{self, Captured};
@@ -219,6 +220,20 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     }
 }
 
+/// The end of a name that is added to paths without a dot, as from `^/([^.?]+)(\?.*)?$` to `/$1.php$2`.
+fn suffix<'t>(expression: &str, to: &'t str) -> Option<&'t str> {
+    const CLASSES: [&str; 5] = ["[^.?]", "[^?.]", "[^\\.\\?]", "[^\\?\\.]", "[^.]"];
+    const QUERIES: [&str; 5] = ["$", "", "(\\?.*)?$", "(?:\\?.*)?$", "(\\?.*|)$"];
+    let group = ["^/(", "^(/", "^("].iter().find_map(|begin| expression.strip_prefix(begin))?;
+    let rest = CLASSES.iter().find_map(|class| group.strip_prefix(class))?;
+    let query = rest.strip_prefix('+').or_else(|| rest.strip_prefix('*'))?.strip_prefix(')')?;
+    let end = to.strip_prefix("/$1").or_else(|| to.strip_prefix("$1"))?;
+    let end = ["$2", "${qsa}"].iter().find_map(|query| end.strip_suffix(query)).unwrap_or(end);
+    let is_end = end.len() > 1 && end.starts_with('.');
+    let is_plain = end.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    (QUERIES.contains(&query) && is_end && is_plain).then_some(end)
+}
+
 /// `None`: it cannot be converted.
 fn set_fallbacks(
     setting: &Setting,
@@ -228,6 +243,12 @@ fn set_fallbacks(
     draft: &mut Draft,
 ) -> Option<()> {
     let Setting { place, paths, .. } = *setting;
+    if let Some(suffix) = suffix(expression, to).filter(|_| paths.is_empty()) {
+        let mut all = host.scope.get("try_suffixes").map(Value::texts).unwrap_or_default().to_vec();
+        all.push(suffix.to_owned());
+        host.scope.set(place, "try_suffixes", all);
+        return Some(());
+    }
     // `[^?]*` is the path. `$0` behind the script is what it has in PATH_INFO.
     let expression = match expression {
         "^/[^?]*(\\?.*)?$" | "^/[^?]*(\\?.*)?" => "^/(\\?.*)?$",
