@@ -106,7 +106,13 @@ fn is_used(map: &Directive, block: &[Directive]) -> bool {
 /// `proxy_host` was a note that the requested host is sent.
 fn finish(host: &mut Host) {
     host.redirect_to_folders(301);
+    let asks = |scope: &Scope| scope.get("authorizer").map(|authorizer| *authorizer != false.into());
+    let is_asked = asks(&host.scope).unwrap_or_default();
     for route in &mut host.routes {
+        // An authorizer and the upstream would read two paths.
+        if asks(route).unwrap_or(is_asked) {
+            route.remove("proxy_path");
+        }
         if route.text("proxy_host") == Some("") || route.get("proxy").is_none() {
             route.remove("proxy_host");
         }

@@ -77,6 +77,8 @@ fn authorizer(directive: &Directive, scope: &mut Scope, context: &Context, draft
     let (_, rest) = own.text("proxy")?.split_once("://")?;
     let end = rest.find('/').unwrap_or(rest.len());
     let (name, of_url) = rest.split_at(end);
+    let what = format!("{}: a path with an encoded slash (%2F) gets 400", directive.text());
+    draft.warn(place, what, "nothing to do: the authorizer and the upstream read the same path");
     scope.set(place, "authorizer", name);
     scope.set(place, "authorizer_path", if of_url.is_empty() { path } else { of_url });
     Some(())
