@@ -104,12 +104,19 @@ pub fn hosts(
 }
 
 fn check_top(top: &Section, hosts: &[Section]) {
-    if !serves(top) {
-        reject_empty_top(top, !hosts.is_empty());
+    let serves = serves(top);
+    if hosts.is_empty() {
+        if !serves {
+            let what_to_do = "add root = \"/srv/www\" before the first section";
+            top.errors.add(top.place(), "nothing to serve", what_to_do);
+        }
+        return;
     }
-    if !hosts.is_empty() {
-        reject_stray_routes(top);
+    if !serves && top.has("names") {
+        let what_to_do = "add a root, or move the names into a [[host]]";
+        top.errors.add(top.place_of("names"), "the top level has names but nothing to serve", what_to_do);
     }
+    reject_stray_routes(top);
 }
 
 /// The section of the default host, if one says so.
@@ -154,16 +161,6 @@ fn reject_unreachable(section: &Section) {
 
 fn serves(section: &Section) -> bool {
     SERVES.iter().any(|name| section.has(name))
-}
-
-fn reject_empty_top(top: &Section, has_hosts: bool) {
-    if !has_hosts {
-        let what_to_do = "add root = \"/srv/www\" before the first section";
-        top.errors.add(top.place(), "nothing to serve", what_to_do);
-    } else if top.has("names") {
-        let what_to_do = "add a root, or move the names into a [[host]]";
-        top.errors.add(top.place_of("names"), "the top level has names but nothing to serve", what_to_do);
-    }
 }
 
 /// Reports `[[route]]` where `[[host.route]]` is meant: it belongs to the top level, and would make a host of it.
