@@ -629,7 +629,7 @@ fn client_errors_writes_the_errors_of_clients_into_the_error_log() {
     let mut server = server;
     server.signal(Signal::TERM);
     server.wait(TIMEOUT);
-    assert!(!server.stderr().contains("404"), "{}", server.stderr());
+    assert!(!server.stderr().contains("404 Not Found"), "{}", server.stderr());
 }
 
 #[test]
