@@ -685,6 +685,26 @@ fn a_killed_spawner_is_replaced_without_loss_to_other_requests() {
 }
 
 #[test]
+fn a_script_that_meets_a_killed_spawner_has_a_line_that_says_so() {
+    let (site, _) = with_long_file("[[route]]\npath = \"*.cgi\"\ncgi = true");
+    let server = site.script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\nscript'\n").start();
+    assert_eq!(server.get("/a.cgi").text(), "script");
+    let spawner = server.processes("spawner")[0];
+    // So that the master does not replace it yet.
+    stop_process(server.pid());
+    signal_process(spawner, Signal::KILL);
+    assert!(wait_until(TIMEOUT, || !runs(spawner)));
+    let response = server.get("/a.cgi");
+    server.signal(Signal::CONT);
+    assert_eq!(response.status, 503);
+    server.wait_for_line(
+        "\"GET /a.cgi\": cannot start the script: the process that starts scripts has ended, and is about to be replaced",
+        TIMEOUT,
+    );
+    assert!(wait_until(TIMEOUT, || server.get("/a.cgi").status == 200), "{}", server.stderr());
+}
+
+#[test]
 fn a_reload_starts_an_application_again_whose_pool_has_just_ended() {
     let application = Folder::new();
     let address = format!("unix:{}", application.path().join("none").display());

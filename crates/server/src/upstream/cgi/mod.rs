@@ -66,6 +66,9 @@ struct Shared {
     reader: Cell<Option<Waker>>,
 }
 
+/// Why no script can be started for a moment.
+const SPAWNER_ENDED: &str = "the process that starts scripts has ended, and is about to be replaced";
+
 /// What a script is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
@@ -99,7 +102,11 @@ pub async fn start(
 ) -> Result<Script, Status> {
     let failed = |error: io::Error| {
         services.counts.add(Count::ScriptsFailed, 1);
-        log::error(format_args!("{}: cannot start the script: {error}", request.label));
+        let why = match error.kind() {
+            io::ErrorKind::BrokenPipe => SPAWNER_ENDED.to_owned(),
+            _ => error.to_string(),
+        };
+        log::error(format_args!("{}: cannot start the script: {why}", request.label));
         match error.kind() {
             io::ErrorKind::InvalidInput => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => Status::SERVICE_UNAVAILABLE,
