@@ -377,9 +377,10 @@ pub fn make_kill_timer() -> rustix::io::Result<c_int> {
 }
 
 /// Starts a timer of this process (timer_settime(2)).
-pub fn start_timer(timer: c_int, seconds: libc::time_t) -> rustix::io::Result<()> {
+pub fn start_timer(timer: c_int, seconds: u16) -> rustix::io::Result<()> {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let then = libc::itimerspec { it_interval: never, it_value: libc::timespec { tv_sec: seconds, ..never } };
+    let then =
+        libc::itimerspec { it_interval: never, it_value: libc::timespec { tv_sec: seconds.into(), ..never } };
     let before: *mut libc::itimerspec = ptr::null_mut();
     // SAFETY: the structure outlives the call, and the pointer for the previous value may be null.
     match unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const then, before) } {

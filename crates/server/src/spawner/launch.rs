@@ -111,7 +111,7 @@ impl Launcher {
                 setrlimit(*resource, *limit)?;
             }
             if let Some(credentials) = credentials {
-                sys::start_timer(sys::make_kill_timer()?, EXECUTES.as_secs() as libc::time_t)?;
+                sys::start_timer(sys::make_kill_timer()?, EXECUTES.as_secs() as u16)?;
                 credentials.assume()?;
             }
             // If the spawner is killed, nothing else ends a script. A change of credentials resets this.
