@@ -63,7 +63,7 @@ impl Fixture {
             pid = self.pid_in_file().unwrap_or(before);
             pid != before
         });
-        assert!(changed, "nobody has taken over:\n{}", self.server.stderr());
+        assert!(changed, "no process has taken over:\n{}", self.server.stderr());
         self.server.succeeded_by(pid);
         pid
     }
@@ -358,11 +358,13 @@ fn says_why_the_new_program_gets_no_idle_connections() {
     let fixture = Fixture::new(Site::new().file("a.txt", "a"));
     let mut idle = fixture.server.connect();
     assert_eq!(idle.get("/a.txt").status, 200);
-    // It receives everything, and names a pipe as the channel for connections.
+    // It receives everything, names a pipe as the channel for connections, and runs until the old program ends.
     let new = "#!/usr/bin/python3\nimport os, socket\n\
                old = socket.socket(fileno=int(os.environ['TAIPAN_UPGRADE']))\n\
+               old.setblocking(True)\n\
                while socket.recv_fds(old, 4096, 9)[0] != b'E': pass\n\
-               socket.send_fds(old, [b'T'], [os.pipe()[1]])\n";
+               socket.send_fds(old, [b'T'], [os.pipe()[1]])\n\
+               while old.recv(1): pass\n";
     fixture.install(|to| script(to, new));
     fixture.server.signal(Signal::USR2);
     fixture.server.wait_for_line(
