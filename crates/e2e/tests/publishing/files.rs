@@ -57,13 +57,11 @@ fn makes_missing_folders_by_key() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &str| fs::metadata(server.root().join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("a"), mode("a/b/c.txt")), (0o770, 0o660));
-    let lock =
-        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     check(
         &server,
         &[
             ("PUT", "/new/file", "If-Match: \"x\"\r\n", "x", 412),
-            ("LOCK", "/a", "Depth: 0\r\n", lock, 200),
+            ("LOCK", "/a", "Depth: 0\r\n", LOCK, 200),
             ("PUT", "/a/new/file", "", "x", 423),
             ("PUT", "/a/b/file", "", "x", 201),
         ],

@@ -17,6 +17,10 @@ use e2e::{Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, output_of, w
 const OPEN: &str = "publish = \"webdav\"\npublish_anonymous = true\nmax_body = \"8MiB\"\n\
                     publish_sync = false\n";
 
+/// The body of a request for an exclusive lock.
+const LOCK: &str =
+    "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+
 fn server() -> Server {
     Site::new().file("a.txt", "old\n").folder("folder").file("folder/b.txt", "b\n").config(OPEN).start()
 }

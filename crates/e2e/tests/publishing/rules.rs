@@ -43,9 +43,7 @@ fn passwords_are_asked_for_and_locks_are_of_users() {
             ("PUT", "/t", ann, "2", 204),
         ],
     );
-    let lock =
-        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
-    let locked = send(&server, "LOCK", "/t", &format!("{ann}Timeout: Second-600\r\n"), lock);
+    let locked = send(&server, "LOCK", "/t", &format!("{ann}Timeout: Second-600\r\n"), LOCK);
     let token = locked.field("lock-token").expect("a token").to_owned();
     assert!(locked.text().contains("<D:timeout>Second-600</D:timeout>"), "{}", locked.text());
     let with = |user: &str| format!("{user}If: ({token})\r\n");
@@ -65,7 +63,7 @@ fn passwords_are_asked_for_and_locks_are_of_users() {
                 423,
             ),
             ("UNLOCK", "/t", &format!("{bob}Lock-Token: {token}\r\n"), "", 403),
-            ("LOCK", "/t", bob, lock, 423),
+            ("LOCK", "/t", bob, LOCK, 423),
             ("COPY", "/t", &format!("{bob}Destination: /u\r\n"), "", 201),
             ("PUT", "/t", &with(ann), "3", 204),
         ],
@@ -94,15 +92,13 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
     let site = Site::new().file("a", "a").file("fixed/f", "f").file("d/x.keep", "x").file("d/y", "y");
     let site = site.file("s/z.secret", "z").folder("flat").file("o/y", "old");
     let server = site.config(config).start();
-    let lock =
-        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     check(
         &server,
         &[
             ("COPY", "/a", "Destination: /fixed/a\r\n", "", 403),
             ("COPY", "/a", "Destination: /fixed/f\r\n", "", 403),
             ("MOVE", "/a", "Destination: /fixed/a\r\n", "", 403),
-            ("LOCK", "/fixed/new", "", lock, 403),
+            ("LOCK", "/fixed/new", "", LOCK, 403),
             ("MOVE", "/fixed/f", "Destination: /f\r\n", "", 403),
             ("COPY", "/fixed/f", "Destination: /f\r\n", "", 201),
             ("MOVE", "/d/x.keep", "Destination: /x\r\n", "", 403),
@@ -123,18 +119,18 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
     check(
         &server,
         &[
-            ("LOCK", "/d/", "Depth: infinity\r\n", lock, 403),
-            ("LOCK", "/d/", "Depth: 0\r\n", lock, 200),
-            ("LOCK", "/e/y", "", lock, 200),
+            ("LOCK", "/d/", "Depth: infinity\r\n", LOCK, 403),
+            ("LOCK", "/d/", "Depth: 0\r\n", LOCK, 200),
+            ("LOCK", "/e/y", "", LOCK, 200),
         ],
     );
     // RFC 4918 §9.10.9: nothing is locked, because a member is.
-    let refused = send(&server, "LOCK", "/e/", "Depth: infinity\r\n", lock);
+    let refused = send(&server, "LOCK", "/e/", "Depth: infinity\r\n", LOCK);
     assert_eq!(refused.status, 207);
     let text = refused.text();
     for (path, status) in [("/e/y", "423 Locked"), ("/e/", "424 Failed Dependency")] {
         let expected = format!("<D:href>{path}</D:href><D:status>HTTP/1.1 {status}</D:status>");
         assert!(text.contains(&expected), "{expected}\n{text}");
     }
-    check(&server, &[("LOCK", "/e/y", "", lock, 423), ("PUT", "/e/z", "", "z", 201)]);
+    check(&server, &[("LOCK", "/e/y", "", LOCK, 423), ("PUT", "/e/z", "", "z", 201)]);
 }

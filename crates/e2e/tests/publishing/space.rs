@@ -49,20 +49,18 @@ fn quotas_and_free_space_are_kept() {
 #[test]
 fn empty_files_and_folders_count_for_a_quota() {
     let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"20KiB\"\n")).start();
-    let lock =
-        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     check(
         &server,
         &[
             ("PUT", "/b", "", "", 201),
             ("MKCOL", "/c/", "", "", 201),
             ("COPY", "/c/", "Destination: /d/\r\n", "", 201),
-            ("LOCK", "/e", "", lock, 201),
+            ("LOCK", "/e", "", LOCK, 201),
             ("PUT", "/f", "", "", 507),
             ("MKCOL", "/f/", "", "", 507),
             ("COPY", "/c/", "Destination: /f/\r\n", "", 507),
             ("COPY", "/b", "Destination: /f\r\n", "", 507),
-            ("LOCK", "/f", "", lock, 507),
+            ("LOCK", "/f", "", LOCK, 507),
             ("MOVE", "/b", "Destination: /f\r\n", "", 201),
             ("DELETE", "/c/", "", "", 204),
         ],
@@ -87,8 +85,6 @@ fn a_full_disk_that_is_mounted_loses_nothing() {
         "<propertyupdate xmlns='DAV:'><set><prop><p xmlns='u'>{}</p></prop></set></propertyupdate>",
         "x".repeat(9000)
     );
-    let lock =
-        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
     check(
         &server,
         &[
@@ -108,7 +104,7 @@ fn a_full_disk_that_is_mounted_loses_nothing() {
         &[
             ("PUT", "/d", "", "xxxxx", 507),
             ("PROPPATCH", "/a", "", &set, 507),
-            ("LOCK", "/locked", "", lock, 507),
+            ("LOCK", "/locked", "", LOCK, 507),
             ("GET", "/locked", "", "", 404),
             ("DELETE", "/b", "", "", 204),
         ],
