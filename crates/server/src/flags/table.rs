@@ -364,7 +364,16 @@ const OF_FILE: &[CommandKey] = &[
 ];
 
 /// Those whose configuration may be that of another server. None of the others has certificates by ACME.
-const OF_ANY_FILE: &[CommandKey] = OF_FILE.split_last().expect("it is not empty").1;
+const OF_ANY_FILE: &[CommandKey] = match OF_FILE {
+    [others @ .., Certificates] => others,
+    _ => panic!("certificates are the last"),
+};
+
+/// Those that can name a folder in place of a configuration.
+const OF_FOLDER: &[CommandKey] = match OF_ANY_FILE {
+    [Serve, Check, others @ ..] => others,
+    _ => panic!("serving and checking are the first"),
+};
 
 pub(super) const FLAGS: &[FlagRow] = &[
     FlagRow {
@@ -464,22 +473,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
         key: Key::Value(Value::Root, "DIR"),
         long: "root",
         short: Some('r'),
-        commands: &[
-            Reload,
-            Upgrade,
-            Stats,
-            Top,
-            Metrics,
-            Purge,
-            Drain,
-            Undrain,
-            Watch,
-            Maintenance,
-            LogLevel,
-            Disconnect,
-            Reopen,
-            Explain,
-        ],
+        commands: OF_FOLDER,
         help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
                (default: the current folder)",
     },
