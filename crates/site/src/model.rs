@@ -211,13 +211,15 @@ impl Site {
 
     /// Makes relative paths absolute, because a script has another working folder. They begin in `folder`.
     pub fn anchor(&mut self, folder: &Path) {
-        self.paths_mut().for_each(|path| *path = folder.join(&*path));
+        // Without segments `.`, because scripts and messages have these paths.
+        let anchor = |path: &mut PathBuf| *path = folder.join(&*path).components().collect();
+        self.paths_mut().for_each(anchor);
         let ticket_keys = self.tls.tickets.iter_mut().filter_map(|tickets| tickets.key_file.as_mut());
         let of_tls = self.hosts.tls_mut().flat_map(HostTls::paths_mut).chain(ticket_keys);
         let of_upstreams = self.upstreams.iter_mut().flat_map(Upstream::tls_paths_mut);
-        of_tls.chain(of_upstreams).for_each(|path| *path = folder.join(&*path));
-        self.certificates.paths_mut().for_each(|path| *path = folder.join(&*path));
-        self.chroot.iter_mut().for_each(|path| *path = folder.join(&*path));
+        of_tls.chain(of_upstreams).for_each(anchor);
+        self.certificates.paths_mut().for_each(anchor);
+        self.chroot.iter_mut().for_each(anchor);
     }
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {

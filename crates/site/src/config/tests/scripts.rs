@@ -106,6 +106,10 @@ fn reads_the_section_of_scripts() {
         relative.roots().into_iter().collect::<Vec<_>>(),
         [Path::new("/etc/b"), Path::new("/srv/www")]
     );
+    let mut here = site("[[route]]\npath = \"/b/\"\nroot = \".\"\n[scripts]\nspool = \"./spool/.\"");
+    here.anchor(Path::new("/etc"));
+    assert_eq!(here.scripts.spool.as_os_str(), "/etc/spool");
+    assert_eq!(here.roots().first().map(|root| root.as_os_str()), Some("/etc".as_ref()));
 }
 
 #[test]
