@@ -88,9 +88,9 @@ const fn sentence(status: Status) -> &'static str {
         451 => "This page may not be shown for legal reasons.",
         500 => "The server has a fault.",
         501 => "The server does not know this kind of request.",
-        502 => "The program behind this page has failed.",
+        502 => "Another program or server makes this page, and it has failed.",
         503 => "The server is busy.",
-        504 => "The program behind this page took too long.",
+        504 => "Another program or server makes this page, and it took too long.",
         _ if status.is_error() => "The request cannot be answered.",
         _ => "That is all there is here.",
     }
