@@ -30,8 +30,9 @@ pub fn rules(section: &Section, inherited: &[Rules], limits: &LimitReader<'_>) -
         let what = format!("there are more than {MAX_RULES} rules");
         one.errors.add(one.place(), what, "name several addresses or paths in one rule");
     }
-    let own: Vec<Arc<Rule>> =
-        sections.iter().take(MAX_RULES).filter_map(|one| rule(one, limits)).map(Arc::new).collect();
+    let read: Vec<Option<Rule>> = sections.iter().take(MAX_RULES).map(|one| rule(one, limits)).collect();
+    warn_of_rest(&sections, &read);
+    let own: Vec<Arc<Rule>> = read.into_iter().flatten().map(Arc::new).collect();
     if own.is_empty() {
         return inherited.to_vec();
     }
@@ -39,6 +40,16 @@ pub fn rules(section: &Section, inherited: &[Rules], limits: &LimitReader<'_>) -
     match inherited.split_first() {
         None => vec![in_front(&[])],
         Some((first, others)) => [in_front(first)].into_iter().chain(others.iter().cloned()).collect(),
+    }
+}
+
+/// Warns of the first rule behind one that is for every request.
+fn warn_of_rest(sections: &[Section], rules: &[Option<Rule>]) {
+    let is_for_all = |rule: &Option<Rule>| rule.as_ref().is_some_and(|rule| rule.conditions.is_empty());
+    let Some(at) = rules.iter().position(is_for_all) else { return };
+    if let (Some(all), Some(next)) = (sections.get(at), sections.get(at + 1)) {
+        let what = format!("no request comes to this rule, because that of {} is for all", all.place());
+        next.errors.warn(next.place(), what, "move it in front of that one, or remove it");
     }
 }
 

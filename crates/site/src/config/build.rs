@@ -17,6 +17,7 @@ use super::private;
 use super::publishing;
 use super::scripts::scripts;
 use super::section::{Given, Section};
+use super::switches;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
 use super::tracing::tracing;
@@ -48,6 +49,7 @@ const MAX_LISTENERS: usize = 64;
 pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> {
     let top = Section::open(Scope::Top, tree, errors);
     reject_unconverted(&top);
+    switches::check(tree, errors);
     let listeners = listeners(&top);
     let limits = limits(&top);
     let (log, host_logs) = log(&top, source);

@@ -33,6 +33,7 @@ mod routes;
 mod scripts;
 mod section;
 mod settings;
+mod switches;
 mod tls;
 mod toml;
 mod tracing;

@@ -9,6 +9,7 @@ mod publishing;
 mod responses;
 mod routes;
 mod scripts;
+mod switches;
 mod tls;
 
 use std::time::Duration;
