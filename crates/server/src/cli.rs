@@ -18,3 +18,4 @@ pub mod top;
 mod first_line;
 mod jail;
 mod log_input;
+mod oversights;

@@ -47,6 +47,55 @@ fn check_names_the_line_and_the_column_of_another_encoding() {
 }
 
 #[test]
+fn check_warns_of_folders_and_sources_that_are_left_open() {
+    let home = Folder::new();
+    home.file("www/admin/users.txt", "ann");
+    home.file("www/index.php", "<?php");
+    home.file("www/app/front.php", "<?php");
+    let php = "[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/sh\"\n";
+    let of_folder = "is for the path /admin alone, and not for what is in the folder";
+    let mut rows = Rows::new();
+    for (name, rest, expected) in [
+        ("a route for the path", "[[route]]\npath = \"/admin\"\ncgi = true", Some(of_folder)),
+        ("a route for the folder", "[[route]]\npath = \"/admin/\"\ncgi = true", None),
+        ("routes for both", "[[route]]\npath = \"/admin\"\n[[route]]\npath = \"/admin/\"\ncgi = true", None),
+        ("a redirect", "redirects = { \"/admin\" = \"/other/\" }", None),
+        ("a rule for the path", "[[rule]]\npath = \"/admin\"\nthen = \"deny\"", Some(of_folder)),
+        ("a rule for both", "[[rule]]\npath = [\"/admin\", \"/admin/\"]\nthen = \"deny\"", None),
+        ("a rule that allows", "[[rule]]\npath = \"/admin\"\nthen = \"allow\"", None),
+        ("an index file", "index = \"index.php\"", Some("www/index.php, which is the index of /")),
+        ("an index script", &format!("index = \"index.php\"\n{php}"), None),
+        ("an index file that is not there", "index = \"other.php\"", None),
+        (
+            "a fallback",
+            "[[route]]\npath = \"/app/\"\nfallback = \"/app/front.php\"",
+            Some("www/app/front.php, which is the fallback of /app/"),
+        ),
+        (
+            "a fallback to a script",
+            &format!("{php}[[route]]\npath = \"/app/\"\nfallback = \"/app/front.php\""),
+            None,
+        ),
+    ] {
+        home.file("site.toml", format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{rest}\n"));
+        let output = output_of(
+            command_without_privilege(home.path())
+                .args(["check", "-c", "site.toml"])
+                .current_dir(home.path()),
+        );
+        let stderr = text(&output.stderr);
+        rows.check(name, output.status.success(), true);
+        match expected {
+            None => rows.check(name, &*stderr, ""),
+            Some(expected) => {
+                let is_warning = stderr.starts_with("site.toml:2: warning: ") && stderr.contains(expected);
+                rows.holds(name, &format!("{expected:?} is in {stderr:?}"), is_warning);
+            }
+        }
+    }
+}
+
+#[test]
 fn check_names_a_key_that_is_given_twice() {
     let home = Folder::new();
     home.folder("www");

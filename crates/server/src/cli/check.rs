@@ -17,7 +17,7 @@ use site::published::Expiry;
 use site::upstream::Upstream;
 
 use crate::cache::disk::folder::Folder;
-use crate::cli::{first_line, jail};
+use crate::cli::{first_line, jail, oversights};
 use crate::control::SiteSource;
 use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
@@ -137,6 +137,7 @@ fn findings(source: &SiteSource, site: &Site) -> (Vec<Finding>, Vec<PathBuf>) {
     all.extend(lacks(site));
     all.extend(published_texts(site));
     all.extend(sandbox_in_force(site));
+    all.extend(oversights::findings(site, &silent));
     (all, silent)
 }
 

@@ -1,0 +1,119 @@
+//! What a configuration leaves open that is hardly meant to be: a folder beside a route or a rule that is for its path
+//! alone, and scripts whose source is sent. Looks for files and changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use site::access::{Condition, Rule};
+use site::model::{Action, Host, Route, Site};
+use site::plan::{PlannedAction, PlannedRoot, plan, planned_route};
+use site::route::Pattern;
+use taipan_http::target::SafePath;
+
+use crate::finding::Finding;
+
+/// Extensions of programs that clients cannot run.
+const SCRIPTS: [&str; 6] = ["cgi", "lua", "php", "pl", "py", "rb"];
+
+/// A root, and what is found in it.
+type Found = (PathBuf, String);
+
+/// `silent`: the roots that do not respond.
+pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
+    let mut all: BTreeSet<Found> = BTreeSet::new();
+    for host in site.hosts.iter() {
+        for route in host.routes.iter() {
+            all.extend(folder_beside_route(host, route, silent));
+            let rules = route.access.iter().flat_map(|rules| rules.iter());
+            all.extend(rules.flat_map(|rule| folders_beside_rule(host, rule, silent)));
+            all.extend(sources(host, route, silent));
+        }
+    }
+    let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
+    all.into_iter().map(finding).collect()
+}
+
+/// The folder of a path for which there is a route of files or scripts. Another route is for what is in it.
+fn folder_beside_route(host: &Host, route: &Route, silent: &[PathBuf]) -> Option<Found> {
+    let Pattern::Exact(path) = &route.pattern else { return None };
+    if !matches!(route.action, Action::Files { .. }) {
+        return None;
+    }
+    let folder = folder_at(path)?;
+    let inner = planned_route(host, folder.clone());
+    let (root, found) = on_disk(host, folder, silent)?;
+    let is_open = inner.pattern != Pattern::Prefix(format!("{path}/")) && found.is_dir();
+    is_open.then(|| (root, text_of_folder(&format!("the route /{path}"), path, &found)))
+}
+
+/// As `folder_beside_route`, for a rule that does not just allow.
+fn folders_beside_rule(host: &Host, rule: &Rule, silent: &[PathBuf]) -> Vec<Found> {
+    let paths = |condition: &Condition| match condition {
+        Condition::Path(selection) if rule.action != site::access::Action::Allow => selection.include.clone(),
+        _ => Vec::new(),
+    };
+    let patterns: Vec<Pattern> = rule.conditions.iter().flat_map(paths).collect();
+    let found = |pattern: &Pattern| {
+        let Pattern::Exact(path) = pattern else { return None };
+        let folder = folder_at(path)?;
+        if patterns.iter().any(|other| other.matches(&folder)) {
+            return None;
+        }
+        let (root, found) = on_disk(host, folder, silent)?;
+        found.is_dir().then(|| (root, text_of_folder(&format!("the rule of {}", rule.place), path, &found)))
+    };
+    patterns.iter().filter_map(found).collect()
+}
+
+fn text_of_folder(what: &str, path: &str, folder: &Path) -> String {
+    format!(
+        "{what} is for the path /{path} alone, and not for what is in the folder {}; write \"/{path}/\" for that",
+        folder.display()
+    )
+}
+
+/// Index files and the fallback of a route, if they are scripts that are sent as files.
+fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
+    let mut paths = BTreeMap::new();
+    if let Pattern::Prefix(prefix) = &route.pattern
+        && let Ok(folder) = SafePath::from_decoded(&format!("/{prefix}"))
+        && let PlannedAction::Files(files) = plan(host, folder.clone(), None).action
+    {
+        paths.extend(files.index.iter().filter_map(|name| Some((folder.join(name)?, "index"))));
+    }
+    // It may be an index file, too.
+    paths.extend(route.fallback.as_ref().map(|fallback| (fallback.path.clone(), "fallback")));
+    let found = |(path, key): (SafePath<'static>, &str)| {
+        let is_script = path.extension().is_some_and(|extension| SCRIPTS.contains(&extension));
+        // A walk would find the script, and run it.
+        let is_sent = is_script && plan(host, path.borrowed(), None).walk.is_none();
+        let (root, found) = on_disk(host, path, silent).filter(|_| is_sent)?;
+        let shown = found.display();
+        let text = format!(
+            "clients get the source of {shown}, which is the {key} of {}, and which no route runs; add a route that runs \
+             it, as path = \"*.php\" with an interpreter, or another {key}",
+            route.name()
+        );
+        found.is_file().then_some((root, text))
+    };
+    paths.into_iter().filter_map(found).collect()
+}
+
+/// `None`: it is the root, or has a slash at its end already.
+fn folder_at(path: &str) -> Option<SafePath<'static>> {
+    let is_file = !path.is_empty() && !path.ends_with('/');
+    is_file.then(|| SafePath::from_decoded(&format!("/{path}/")).ok()).flatten()
+}
+
+/// The root for a path of files, and what the path stands for. `None`: something else responds.
+fn on_disk(host: &Host, path: SafePath<'_>, silent: &[PathBuf]) -> Option<(PathBuf, PathBuf)> {
+    match plan(host, path, None).action {
+        PlannedAction::Files(files) => match files.root {
+            PlannedRoot::Path(root) if !silent.iter().any(|silent| silent == root) => {
+                Some((root.to_owned(), files.below().beneath(root)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
