@@ -1,5 +1,5 @@
-//! What a configuration leaves open that is hardly meant to be: a folder beside a route or a rule that is for its path
-//! alone, and scripts whose source is sent. Looks for files and changes nothing.
+//! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
+//! scripts whose source is sent, and redirects that lead back to themselves. Looks for files and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,29 +8,34 @@ use site::access::{Condition, Rule};
 use site::model::{Action, Host, Route, Site};
 use site::plan::{PlannedAction, PlannedRoot, plan, planned_route};
 use site::route::Pattern;
-use taipan_http::target::SafePath;
+use taipan_http::target::{SafePath, Scheme};
 
 use crate::finding::Finding;
 
 /// Extensions of programs that clients cannot run.
 const SCRIPTS: [&str; 6] = ["cgi", "lua", "php", "pl", "py", "rb"];
 
+/// Redirects that a client follows: browsers give up after about twenty.
+const MAX_REDIRECTS: usize = 20;
+
 /// A root, and what is found in it.
 type Found = (PathBuf, String);
 
 /// `silent`: the roots that do not respond.
 pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
-    let mut all: BTreeSet<Found> = BTreeSet::new();
+    let (mut all, mut endless) = (BTreeSet::new(), BTreeSet::new());
     for host in site.hosts.iter() {
         for route in host.routes.iter() {
             all.extend(folder_beside_route(host, route, silent));
             let rules = route.access.iter().flat_map(|rules| rules.iter());
             all.extend(rules.flat_map(|rule| folders_beside_rule(host, rule, silent)));
             all.extend(sources(host, route, silent));
+            endless.extend(endless_redirect(host, route));
         }
     }
     let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
-    all.into_iter().map(finding).collect()
+    let redirects = endless.into_iter().map(|text| Finding::warning(&[], "", text));
+    all.into_iter().map(finding).chain(redirects).collect()
 }
 
 /// The folder of a path for which there is a route of files or scripts. Another route is for what is in it.
@@ -116,4 +121,30 @@ fn on_disk(host: &Host, path: SafePath<'_>, silent: &[PathBuf]) -> Option<(PathB
         },
         _ => None,
     }
+}
+
+/// A redirect that leads to a redirect again and again, for an example of its paths.
+fn endless_redirect(host: &Host, route: &Route) -> Option<String> {
+    let Action::Redirect { .. } = &route.action else { return None };
+    let mut path = route.pattern.example()?;
+    for _ in 0..MAX_REDIRECTS {
+        path = redirected(host, path)?;
+    }
+    let to_do = match &route.pattern {
+        Pattern::Prefix(prefix) => {
+            format!(
+                "write \"/{prefix}.\" for the folder without what is in it, or add a route for the target"
+            )
+        }
+        _ => "add a route for the target, or narrow the pattern".to_owned(),
+    };
+    Some(format!("the redirect of {} leads back to itself; {to_do}", route.name()))
+}
+
+/// The path of this host to which a path is redirected.
+fn redirected(host: &Host, path: SafePath<'_>) -> Option<SafePath<'static>> {
+    let PlannedAction::Redirect(redirect) = plan(host, path, None).action else { return None };
+    let location = redirect.location(None, b"", Scheme::Http);
+    let path = location.split(['?', '#']).next().filter(|path| !path.starts_with("//"))?;
+    SafePath::parse(path).ok().map(SafePath::into_owned)
 }
