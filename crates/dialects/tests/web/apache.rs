@@ -1,0 +1,1097 @@
+//! What configurations of Apache become.
+
+use std::path::Path;
+
+use dialects::{Severity, Web};
+
+use super::{Files, check, converted, lacks, refuse};
+
+#[test]
+fn options_of_apache_with_signs_change_those_around() {
+    let text = |outer: &str, inner: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\nOptions {outer}\n</Directory>\n\
+             <Directory /srv/x>\nOptions {inner}\n</Directory>\n"
+        )
+    };
+    for (outer, inner, expected) in [
+        ("None", "+Indexes", &["symlinks = \"never\"", "path = \"/x/\"", "listing = true"][..]),
+        ("Indexes", "-Indexes", &["listing = true", "path = \"/x/\"", "listing = false"]),
+        ("-FollowSymLinks", "+Indexes +FollowSymLinks", &["path = \"/x/\"", "symlinks = \"follow\""]),
+        ("None", "Indexes", &["path = \"/x/\"", "listing = true"]),
+    ] {
+        check(Web::Apache, &[(&text(outer, inner), expected)]);
+    }
+    lacks(Web::Apache, &[(&text("None", "+Indexes"), &["symlinks = \"follow\""])]);
+}
+
+#[test]
+fn converts_apache() {
+    check(
+        Web::Apache,
+        &[
+            // The server itself responds at the address that no virtual host has.
+            (
+                "Listen 192.0.2.1:80\nListen 192.0.2.2:80\nDocumentRoot /srv/a\n<VirtualHost 192.0.2.2:80>\nDocumentRoot /srv/b\n</VirtualHost>\n",
+                &["listen = [\"192.0.2.2:80\", \"192.0.2.1:80\"]", "root = \"/srv/b\"", "root = \"/srv/a\""],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<Location /up/>\nProxyPass http://192.0.2.1:81/\n</Location>\n\
+                 <Directory /srv/a>\nRedirect 301 /a/old /a/new\n</Directory>\n",
+                &[
+                    "path = \"/a/old\"",
+                    "redirect = \"/a/new$query\"",
+                    "path = \"/up/\"",
+                    "proxy = \"http://http/\"",
+                ],
+            ),
+            (
+                "Listen 8080\nServerName example.org\nServerAlias *.example.net\nDocumentRoot /srv/www\nDirectoryIndex a.html\n\
+                 <Directory />\nRequire all denied\n</Directory>\n<Directory /srv/www>\nOptions Indexes\nRequire all granted\n</Directory>\n\
+                 Alias /icons/ /usr/share/icons/\n<Directory /usr/share/icons>\nRequire all granted\nOptions FollowSymLinks\n</Directory>\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\"]",
+                    "listing = true",
+                    "symlinks = \"never\"",
+                    "names = [\"example.org\", \"*.example.net\"]",
+                    "then = \"allow\"",
+                    "path = \"/icons/\"",
+                    "alias = \"/usr/share/icons\"",
+                    "listing = false",
+                    "symlinks = \"follow\"",
+                ],
+            ),
+            (
+                "Listen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\nRedirect permanent / https://a.example/\n</VirtualHost>\n\
+                 <VirtualHost *:443>\nServerName a.example\nDocumentRoot /srv/a\nSSLEngine on\nSSLCertificateFile /c.pem\n\
+                 SSLCertificateKeyFile /k.pem\nSSLProtocol all -SSLv3 -TLSv1 -TLSv1.1\nHeader always set X-A b\n</VirtualHost>\n",
+                &[
+                    "listen = [\"0.0.0.0:443 tls\", \"[::]:443 tls\", \"0.0.0.0:80\", \"[::]:80\"]",
+                    "versions = [\"1.2\", \"1.3\"]",
+                    "certificate = \"/c.pem\"",
+                    "certificate_key = \"/k.pem\"",
+                    "root = \"/srv/a\"",
+                    "headers = { X-A = \"b\" }",
+                    "https_redirect = true",
+                    "names = [\"a.example\"]",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<Location /in>\nAuthType Basic\nAuthName x\nAuthUserFile /u\nAuthGroupFile /g\n\
+                 Require user ann\nRequire group staff\n</Location>\n<Location /out>\n<RequireAll>\nRequire ip 10.1\nRequire not ip 10.1.2.3\n\
+                 </RequireAll>\n</Location>\n<Location /any>\nAuthType Digest\nAuthName y\nAuthUserFile /d\nRequire valid-user\nRequire ip 10.0.0.0/8\n</Location>\n",
+                &[
+                    "path = \"/any/\"",
+                    "auth = \"digest\"",
+                    "user_files = \"/d\"",
+                    "[[host.route.rule]]",
+                    "address = [\"10.0.0.0/8\"]",
+                    "then = \"allow\"",
+                    "then = \"deny\"",
+                    "path = \"/in/\"",
+                    "require = [\"user:ann\", \"group:staff\"]",
+                    "path = \"/out/\"",
+                    "address = [\"10.1.2.3/32\"]",
+                    "then = \"deny\"",
+                    "address = [\"10.1.0.0/16\"]",
+                    "then = \"allow\"",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>\n<Files \"*.bak\">\nOrder allow,deny\n\
+                 Deny from all\n</Files>\nScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\n<Directory /usr/lib/cgi-bin>\nRequire all granted\n</Directory>\n\
+                 AddHandler cgi-script .cgi\n<Directory /srv/run>\nOptions +ExecCGI\n</Directory>\n<FilesMatch \\.php$>\n\
+                 SetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "path = \".ht*\"",
+                    "then = \"deny\"",
+                    "path = \"*.bak\"",
+                    "then = \"deny\"",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/run/**/*.cgi\"",
+                    "cgi = true",
+                    "path = \"/cgi-bin/**/*.cgi\"",
+                    "return = 403",
+                    "path = \"*.cgi\"",
+                    "return = 403",
+                    "path = \"/cgi-bin/\"",
+                    "alias = \"/usr/lib/cgi-bin\"",
+                    "cgi = true",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\nRewriteEngine on\nRewriteRule ^/old/(.*)$ /new/$1 [R=301,L]\n\
+                 RewriteRule ^/a$ /b [L]\nRewriteRule \\.sql$ - [F]\nRedirectMatch 404 /\\.git\nRedirect /x http://y.example/z\n\
+                 <Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php?q=$1 [L]\n</Directory>\n",
+                &[
+                    "fallback = \"/index.php?q=$rest?\"",
+                    "path = \"/**/.git**\"",
+                    "return = 404",
+                    "path = \"/x/\"",
+                    "redirect = \"http://y.example/z/$rest$query\"",
+                    "path = \"/x\"",
+                    "redirect = \"http://y.example/z$query\"",
+                    "path = \"*.sql\"",
+                    "return = 403",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}$query\"",
+                    "status = 301",
+                    "path = \"/a\"",
+                    "rewrite = \"/b\"",
+                ],
+            ),
+            (
+                "Listen 80\n<Proxy balancer://app>\nBalancerMember http://10.0.0.1:80 loadfactor=2\nBalancerMember http://10.0.0.2:80\n\
+                 ProxySet lbmethod=bybusyness\n</Proxy>\n<VirtualHost *:80>\nDocumentRoot /srv\nProxyPreserveHost On\nRequestHeader set X-IP %{REMOTE_ADDR}s\n\
+                 ProxyPass /static !\nProxyPass /one http://10.0.0.3:81/ timeout=9\nProxyPass / balancer://app/\nProxyPassReverse / balancer://app/\n</VirtualHost>\n",
+                &[
+                    "balance = \"least\"",
+                    "weights = [20, 10]",
+                    "address = [\"10.0.0.1:80\", \"10.0.0.2:80\"]",
+                    "address = [\"10.0.0.3:81\"]",
+                    "first_byte = \"9s\"",
+                    "path = \"/static/\"",
+                    "path = \"/one/\"",
+                    "proxy = \"http://http/\"",
+                    "path = \"/\"",
+                    "proxy = \"http://app/\"",
+                    "proxy_headers = { X-IP = false }",
+                ],
+            ),
+            (
+                "Define DIR /srv/x\nListen 80\nKeepAlive Off\nTimeout 60\nLimitRequestBody 1000\nUser www\nLogFormat \"%h %l %{User-Agent}i\" c\n\
+                 CustomLog /var/log/a c\nErrorLog /var/log/e\nDocumentRoot ${DIR}\nExpiresActive on\nExpiresByType image/png \"access plus 1 hour\"\n\
+                 ExpiresDefault A60\nErrorDocument 404 /404.html\nAddDefaultCharset utf-8\n<IfModule mod_none.c>\nSetEnv A b\n</IfModule>\n\
+                 <IfDefine NOT>\nNonsense\n</IfDefine>\n<IfVersion >= 2.4>\nAddType a/b .x .y\n</IfVersion>\n",
+                &[
+                    "user = \"www\"",
+                    "requests = 1",
+                    "write = 60",
+                    "access = \"/var/log/a\"",
+                    "format = \"combined\"",
+                    "error = \"/var/log/e\"",
+                    "root = \"/srv/x\"",
+                    "max_body = 1000",
+                    "cache_control = { \"image/png\" = \"max-age=3600\", \"/\" = \"max-age=60\" }",
+                    "error_pages = { 404 = \"/404.html\" }",
+                    "charset = \"utf-8\"",
+                    "types = { x = \"a/b\", y = \"a/b\" }",
+                ],
+            ),
+        ],
+    );
+}
+
+/// `/.` is the root alone, and `/` every path.
+#[test]
+fn apache_expressions_of_a_folder_alone_are_not_for_what_is_below() {
+    let rows: &[(&str, &[&str])] = &[
+        ("DocumentRoot /srv\nRedirectMatch ^/$ /app/", &["path = \"/.\"", "redirect = \"/app/$query\""]),
+        ("DocumentRoot /srv\nRedirectMatch 404 ^/$", &["path = \"/.\"", "return = 404"]),
+        ("DocumentRoot /srv\nRewriteRule ^/$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
+        ("DocumentRoot /srv\nRewriteRule ^/?$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
+        ("DocumentRoot /srv\nRewriteRule ^/?$ - [F]", &["path = \"/.\"", "return = 403"]),
+        (
+            "DocumentRoot /srv\n<Directory /srv>\nRewriteRule ^$ a/ [L]\n</Directory>",
+            &["path = \"/.\"", "rewrite = \"/a/\""],
+        ),
+        (
+            "DocumentRoot /srv\n<Directory /srv/b>\nRewriteRule ^$ /a [R]\n</Directory>",
+            &["path = \"/b/.\"", "redirect = \"/a$query\""],
+        ),
+        (
+            "DocumentRoot /srv\n<LocationMatch \"^/$\">\nRequire all denied\n</LocationMatch>",
+            &["path = \"/.\"", "then = \"deny\""],
+        ),
+    ];
+    check(Web::Apache, rows);
+    for (text, _) in rows {
+        lacks(Web::Apache, &[(text, &["path = \"/\""])]);
+    }
+}
+
+#[test]
+fn apache_redirects_are_for_a_path_and_what_is_below() {
+    check(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nRedirect 404 /blog", &["path = \"/blog/\"", "return = 404"]),
+            ("DocumentRoot /srv\nRedirect gone /blog/", &["path = \"/blog/\"", "return = 410"]),
+            // An expression finds its text anywhere.
+            (
+                "DocumentRoot /srv\nRedirectMatch 403 /\\.git/(.*)",
+                &["path = \"/**/.git/**\"", "return = 403"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn apache_passes_on_every_path_of_a_proxy() {
+    let shared = "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n\
+                  AddHandler cgi-script .cgi\nScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\nAlias /icons/ /icons/\n";
+    let host = |text: &str| {
+        format!("Listen 80\n{shared}<VirtualHost *:80>\nDocumentRoot /srv\n{text}\n</VirtualHost>")
+    };
+    let programs = [
+        "interpreter = \"fastcgi\"",
+        "path = \"*.php\"",
+        "path = \"*.cgi\"",
+        "cgi = true",
+        "path = \"/cgi-bin/\"",
+        "path = \"/icons/\"",
+    ];
+    for text in [
+        "ProxyPass / http://192.0.2.1:81/",
+        "<Location />\nProxyPass http://192.0.2.1:81/\n</Location>",
+        "ProxyPassMatch ^/(.*)$ http://192.0.2.1:81/$1",
+        "Redirect / http://b.example/",
+        "Redirect 404 /",
+        "RewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]",
+        "ServerName a.example\nRewriteCond %{SERVER_NAME} =a.example\nRewriteRule ^ https://%{SERVER_NAME}%{REQUEST_URI} [END,NE,R=permanent]",
+    ] {
+        lacks(Web::Apache, &[(&host(text), &programs)]);
+    }
+    for (text, expected) in [
+        // A location within has the upstream, too.
+        (
+            "ProxyPass / http://192.0.2.1:81/\n<Location /admin>\nRequire ip 10\n</Location>",
+            &[
+                "path = \"/\"",
+                "proxy = \"http://http/\"",
+                "path = \"/admin/\"",
+                "proxy = \"http://http/admin/\"",
+                "then = \"deny\"",
+            ][..],
+        ),
+        (
+            "ProxyPass /a/ http://192.0.2.1:81/b/\n<Location /a/x>\nRequire ip 10\n</Location>",
+            &[
+                "path = \"/a/\"",
+                "proxy = \"http://http/b/\"",
+                "path = \"/a/x/\"",
+                "proxy = \"http://http/b/x/\"",
+            ],
+        ),
+        (
+            "Redirect /a http://b.example/c\n<Location /a/x>\nRequire ip 10\n</Location>",
+            &["path = \"/a/x/\"", "redirect = \"http://b.example/c/x/${rest}$query\""],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\n<LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>",
+            &["path = \"*.x\"", "proxy = \"http://http\"", "then = \"deny\""],
+        ),
+        (
+            "ProxyPass /gone !\nProxyPass /a/ http://192.0.2.1:81/b/\nProxyPass / http://192.0.2.1:82/\nRedirect 404 /gone\n\
+             <LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>",
+            &[
+                "path = \"/a/**/*.x\"",
+                "",
+                "[[host.route.rule]]",
+                "path = \"/gone/**/*.x\"",
+                "",
+                "[[host.route.rule]]",
+                "path = \"*.x\"",
+                "proxy = \"http://http-2\"",
+            ],
+        ),
+        // A path within a proxy is no exception from it.
+        (
+            "ProxyPass /a/ http://192.0.2.1:81/b/\n<LocationMatch \"^/a/x$\">\nRequire ip 10\n</LocationMatch>",
+            &["path = \"/a/x\"", "proxy = \"http://http/b/x\""],
+        ),
+        // What is excepted has its files, and those who may have them.
+        (
+            "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",
+            &[
+                "path = \"/own/**/*.php\"",
+                "interpreter = \"fastcgi\"",
+                "path = \"/own/**/*.cgi\"",
+                "return = 403",
+            ],
+        ),
+        (
+            "ProxyPass /own !\nProxyPass / http://192.0.2.1:81/\n<Directory /srv/own>\nRequire ip 10\n</Directory>",
+            &["path = \"/own/\"", "then = \"deny\""],
+        ),
+        // What a folder redirects is not what an alias has.
+        (
+            "Alias /own /web\n<Directory /web>\nRequire ip 10\n</Directory>\n<Files x>\nRequire all denied\n</Files>\n\
+             <Directory /srv>\nRedirect / http://b.example/\n</Directory>",
+            &[
+                "path = \"/own/**/x\"",
+                "then = \"deny\"",
+                "path = \"/own/\"",
+                "alias = \"/web\"",
+                "then = \"deny\"",
+            ],
+        ),
+        // A file with a handler is passed on where its prefix is.
+        (
+            "ProxyPass /api/ http://192.0.2.1:81/",
+            &["path = \"/api/**/*.cgi\"", "path = \"*.cgi\"", "return = 403"],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\nRequestHeader unset X-User",
+            &["path = \"/\"", "proxy_headers = { X-User = false }"],
+        ),
+        (
+            "ProxyPreserveHost On\nProxyPass / http://192.0.2.1:81/\nRequestHeader set Host b.example",
+            &["path = \"/\"", "proxy_host = \"b.example\""],
+        ),
+        (
+            "ProxyPass / http://192.0.2.1:81/\nRequestHeader set Host b.example",
+            &["path = \"/\"", "proxy_host = \"192.0.2.1:81\""],
+        ),
+    ] {
+        check(Web::Apache, &[(&host(text), expected)]);
+    }
+}
+
+#[test]
+fn apache_has_no_files_without_a_root() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "ProxyPass /a http://192.0.2.1:81/\n<Location /a/x>\nRequire ip 10\n</Location>\n<Location /b>\nRequire ip 10\n</Location>",
+                &[
+                    "path = \"/a/x/\"",
+                    "proxy = \"http://http/x/\"",
+                    "path = \"/b/\"",
+                    "return = 404",
+                    "then = \"deny\"",
+                ],
+            ),
+            (
+                "ProxyPass /a http://192.0.2.1:81/\n<LocationMatch \"\\.x$\">\nRequire ip 10\n</LocationMatch>\n\
+                 <LocationMatch \"^/b$\">\nRequire ip 10\n</LocationMatch>",
+                &["path = \"*.x\"", "", "[[host.route.rule]]", "path = \"/b\"", "return = 404"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn apache_replaces_the_path_of_a_proxy() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81",
+                &["path = \"/a/\"", "proxy = \"http://http/\""],
+            ),
+            (
+                "DocumentRoot /srv\n<Location /a>\nProxyPass http://192.0.2.1:81\n</Location>",
+                &["path = \"/a/\"", "proxy = \"http://http/\""],
+            ),
+            (
+                "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81/b\nRequestHeader unset X",
+                &[
+                    "path = \"/a/\"",
+                    "proxy = \"http://http/b/\"",
+                    "proxy_headers = { X = false }",
+                    "path = \"/a\"",
+                    "proxy = \"http://http/b\"",
+                    "proxy_headers = { X = false }",
+                ],
+            ),
+        ],
+    );
+    // The first one that matches counts.
+    let hidden = "DocumentRoot /srv\nProxyPass /a http://192.0.2.1:81/\nProxyPass /a/own !\nProxyPass /a/b/ http://192.0.2.1:82/";
+    lacks(Web::Apache, &[(hidden, &["path = \"/a/own/\"", "path = \"/a/b/\""])]);
+    let seen = "DocumentRoot /srv\nProxyPass /a/own !\nProxyPass /a http://192.0.2.1:81/\nProxyPass /ab http://192.0.2.1:82/";
+    check(Web::Apache, &[(seen, &["path = \"/a/own/\"", "path = \"/a/\"", "path = \"/ab/\""])]);
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nProxyPass /a/ http://192.0.2.1:81/b", 2, "proxypass /a/"),
+            ("DocumentRoot /srv\nProxyPassMatch ^/a/(.*)$ http://192.0.2.1:81/b$1", 2, "proxypassmatch"),
+        ],
+    );
+}
+
+#[test]
+fn apache_aliases_have_folders_and_files() {
+    let files = |text| [("/etc/x/conf", text), ("/web/f.txt", ""), ("/lib/prog", "")];
+    for (text, expected) in [
+        ("DocumentRoot /srv\nAlias / /other/", "root = \"/other\""),
+        ("Alias / /other/\nDocumentRoot /srv", "root = \"/other\""),
+        ("DocumentRoot /srv\nAlias /f.txt /web/f.txt", "path = \"/f.txt\"\nroot = \"/web\""),
+    ] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &files(text));
+        assert!(!conversion.is_refused() && conversion.text.contains(expected), "{}", conversion.text);
+        assert_eq!(
+            conversion.text.matches("root = ").count(),
+            expected.lines().count(),
+            "{}",
+            conversion.text
+        );
+    }
+    // A front controller is one of its folder.
+    check(
+        Web::Apache,
+        &[(
+            "DocumentRoot /srv\nAlias /x /other\n<Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n</Directory>",
+            &["fallback = \"/index.php\"", "path = \"/x/\"", "fallback = false"],
+        )],
+    );
+    for text in ["DocumentRoot /srv\nAlias /x /web/f.txt", "DocumentRoot /srv\nScriptAlias /x /lib/prog/"] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &files(text));
+        assert!(conversion.is_refused(), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn apache_files_are_named_at_any_depth() {
+    let denied = |files: &str| {
+        format!("DocumentRoot /srv\n<{files}>\nRequire all denied\n</Files>")
+            .replace("</Files>", if files.starts_with("FilesM") { "</FilesMatch>" } else { "</Files>" })
+    };
+    for (files, expected) in [
+        ("Files wp-config.php", "path = \"/**/wp-config.php\""),
+        ("Files .env", "path = \"/**/.env\""),
+        ("FilesMatch \"^\\.ph(ar|p|ps|tml)$\"", "path = \"/**/.phps\""),
+    ] {
+        check(Web::Apache, &[(&denied(files), &[expected, "then = \"deny\""])]);
+    }
+    check(
+        Web::Apache,
+        &[(
+            "DocumentRoot /srv\n<Directory /srv/a>\n<Files x.php>\nRequire all denied\n</Files>\n</Directory>",
+            &["path = \"/a/**/x.php\"", "then = \"deny\""],
+        )],
+    );
+}
+
+#[test]
+fn apache_fields_and_variables_are_valid() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "DocumentRoot /srv\nHeader unset Server\nHeader always unset X-Powered-By\nHeader set Date x\nHeader append Vary Origin",
+                &["headers = { X-Powered-By = false, +Vary = \"Origin\" }"
+                    .replace("+Vary", "\"+Vary\"")
+                    .leak()],
+            ),
+            (
+                "DocumentRoot /srv\nExpiresByType image/png \"access plus 1 hour\"\nHeader append Cache-Control \"public\"",
+                &["cache_control = { \"image/png\" = \"max-age=3600, public\", \"/\" = \"public\" }"],
+            ),
+            (
+                "DocumentRoot /srv\nExpiresDefault A60\n<FilesMatch \"\\.js$\">\nHeader append Cache-Control \"public\"\n</FilesMatch>",
+                &[
+                    "cache_control = { \"/\" = \"max-age=60\" }",
+                    "path = \"*.js\"",
+                    "cache_control = { \"/\" = \"max-age=60, public\" }",
+                ],
+            ),
+            (
+                "DocumentRoot /srv\nSetEnv proxy-nokeepalive 1\nSetEnv A b\n<Location /z>\nSetEnv no-gzip 1\n</Location>\n\
+                 <Location /server-info>\nSetHandler server-info\n</Location>",
+                &[
+                    "env = { A = \"b\" }",
+                    "path = \"/server-info/\"",
+                    "return = 404",
+                    "path = \"/z/\"",
+                    "compress = false",
+                ],
+            ),
+            (
+                "DocumentRoot /srv\n<FilesMatch \\.x$>\nSSLOptions +StdEnvVars\n</FilesMatch>",
+                &["path = \"*.x\""],
+            ),
+            (
+                "DocumentRoot /srv\nSetEnvIfNoCase ^Authorization$ \"(.+)\" HTTP_AUTHORIZATION=$1\n<FilesMatch \\.php$>\n\
+                 SetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>",
+                &["path = \"*.php\"", "interpreter = \"fastcgi\"", "pass_authorization = true"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\nHeader set Content-Type text/plain", 2, "header set Content-Type"),
+            ("DocumentRoot /srv\nSetEnvIf Origin \"(.+)\" O=$1", 2, "setenvif Origin"),
+        ],
+    );
+}
+
+/// As certbot writes it.
+#[test]
+fn apache_redirects_its_names_to_https() {
+    let site = |conditions: &str| {
+        format!(
+            "Listen 80\nListen 443\n<VirtualHost *:80>\nServerName a.example\nServerAlias www.a.example\nRewriteEngine on\n{conditions}\
+             RewriteRule ^ https://%{{SERVER_NAME}}%{{REQUEST_URI}} [END,NE,R=permanent]\n</VirtualHost>\n\
+             <VirtualHost *:443>\nServerName a.example\nServerAlias www.a.example\nDocumentRoot /srv\nSSLEngine on\n\
+             SSLCertificateFile /c.pem\nSSLCertificateKeyFile /k.pem\n</VirtualHost>\n"
+        )
+    };
+    let all = site("RewriteCond %{SERVER_NAME} =a.example [OR]\nRewriteCond %{SERVER_NAME} =www.a.example\n");
+    check(Web::Apache, &[(&all, &["https_redirect = true", "names = [\"a.example\", \"www.a.example\"]"])]);
+    for conditions in [
+        "RewriteCond %{SERVER_NAME} =a.example\n",
+        "RewriteCond %{SERVER_NAME} =a.example\nRewriteCond %{SERVER_NAME} =www.a.example\n",
+    ] {
+        refuse(Web::Apache, &[(&site(conditions), 7 + conditions.lines().count() as u32, "rewriterule ^")]);
+    }
+}
+
+#[test]
+fn apache_variables_are_those_of_envvars() {
+    let exported = "SUFFIX=\nexport APACHE_LOG_DIR=/var/log/apache2$SUFFIX\n";
+    for (file, envvars) in [
+        ("/etc/apache2/apache2.conf", "/etc/apache2/envvars"),
+        ("/etc/apache2/sites-available/a.conf", "/etc/apache2/envvars"),
+    ] {
+        let text = "Listen 80\nDocumentRoot /srv\nErrorLog ${APACHE_LOG_DIR}/error.log\n";
+        let conversion = converted(Web::Apache, file, &[(file, text), (envvars, exported)]);
+        assert!(conversion.text.contains("error = \"/var/log/apache2/error.log\""), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn apache_says_which_of_its_rules_have_no_effect() {
+    for (text, severity, part) in [
+        ("Options MultiViews", Severity::Warning, "MultiViews: of the extensions"),
+        ("RewriteRule ^ - [E=BASE:%1]", Severity::Warning, "the variable BASE is not set"),
+        ("SetEnvIfNoCase Transfer-Encoding chunked proxy-sendcl=1", Severity::Notice, "has no effect"),
+        ("SetEnvIf Referer x y", Severity::Error, "cannot be converted"),
+        (
+            "ProxyPass / http://127.0.0.1:81/\nRewriteCond %{HTTP:Upgrade} websocket [NC]\n\
+             RewriteRule ^/?(.*) ws://127.0.0.1:81/$1 [P,L]",
+            Severity::Notice,
+            "an upstream may upgrade to WebSocket",
+        ),
+        (
+            "ProxyPass / http://127.0.0.1:81/\nRewriteCond %{HTTP:Upgrade} websocket [NC]\n\
+             RewriteRule ^/?(.*) ws://127.0.0.1:82/$1 [P,L]",
+            Severity::Error,
+            "cannot be converted",
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^(.*)/$ /$1 [L,R=301]",
+            Severity::Warning,
+            "a path with a slash at its end is not redirected",
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-d\nRewriteCond %{REQUEST_URI} (.+)/$\nRewriteRule ^ %1 [L,R=301]",
+            Severity::Warning,
+            "a path with a slash at its end is not redirected",
+        ),
+        (
+            "RewriteCond %{ENV:REDIRECT_STATUS} =\"\"\nRewriteRule ^index\\.php(?:/(.*)|$) %{ENV:BASE}/$1 [R=301,L]",
+            Severity::Warning,
+            "a path that names the script of all paths is not redirected",
+        ),
+    ] {
+        let text = format!("DocumentRoot /srv\n{text}\n");
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let found = conversion
+            .findings
+            .iter()
+            .any(|finding| finding.severity == severity && finding.what.contains(part));
+        assert!(found, "{text}\n{:#?}", conversion.findings);
+    }
+}
+
+#[test]
+fn apache_knows_the_front_controllers_of_applications() {
+    let site = |rules: &str| {
+        let missing = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d";
+        let there = "RewriteCond %{REQUEST_FILENAME} -s [OR]\nRewriteCond %{REQUEST_FILENAME} -d";
+        let rules = rules.replace("MISSING", missing).replace("THERE", there);
+        format!("DocumentRoot /srv\n<Directory /srv>\n{rules}\n</Directory>\n")
+    };
+    check(
+        Web::Apache,
+        &[
+            (
+                &site("MISSING\nRewriteRule ^([\\s\\S]*)$ index.php/$1 [L,QSA]"),
+                &["fallback = \"/index.php\""],
+            ),
+            (
+                &site("THERE\nRewriteRule ^.*$ - [NC,L]\nRewriteRule ^.*$ index.php [NC,L]"),
+                &["fallback = \"/index.php\""],
+            ),
+            (
+                &site("RewriteCond %{REQUEST_URI} !^/index\\.php\nMISSING\nRewriteRule .* index.php [L]"),
+                &["fallback = \"/index.php\"", "fallback_for = \"all\""],
+            ),
+            (
+                &site("RewriteCond %{REQUEST_URI} ^/api/\nMISSING\nRewriteRule .* api/index.php [L]"),
+                &["path = \"/api/\"", "fallback = \"/api/index.php\""],
+            ),
+            (
+                &site("MISSING\nRewriteCond %{REQUEST_URI} !=/favicon.ico\nRewriteRule ^ index.php [L]"),
+                &["fallback = \"/index.php\"", "path = \"/favicon.ico\"", "fallback = false"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            (&site("RewriteRule ^.*$ index.php [NC,L]"), 3, "cannot be converted"),
+            // What does not match.
+            (&site("RewriteRule !\\d - [F]"), 3, "cannot be converted"),
+            (&site("RewriteRule !a /b [L]"), 3, "cannot be converted"),
+            (
+                &site("THERE\nRewriteRule ^a - [L]\nRewriteRule ^.*$ index.php [NC,L]"),
+                5,
+                "cannot be converted",
+            ),
+            (
+                &site("MISSING\nRewriteCond %{REQUEST_URI} ^/a\nRewriteRule ^ index.php [L]"),
+                6,
+                "cannot be converted",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn paths_of_apache_without_the_extension_of_their_file_are_converted() {
+    let folder = |rules: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\nAlias /a/ /b/\n<Directory /srv>\nRequire all granted\n{rules}\n</Directory>\n"
+        )
+    };
+    let file = "%{REQUEST_FILENAME}";
+    for (rules, expected) in [
+        (
+            format!("RewriteCond {file} !-d\nRewriteCond {file}.html -f\nRewriteRule ^(.*)$ $1.html [L]"),
+            "try_suffixes = [\"/\", \".html\"]",
+        ),
+        (
+            format!("RewriteCond {file}\\.html -f\nRewriteRule ^ %{{REQUEST_URI}}.html [L]"),
+            "try_suffixes = [\".html\"]",
+        ),
+        (
+            format!("RewriteCond {file} !-f\nRewriteRule ^([^\\.]+)$ $1.html [NC,L]"),
+            "try_suffixes = [\".html\"]",
+        ),
+        (
+            format!(
+                "RewriteCond {file} !-d\nRewriteCond {file}.html -f\nRewriteRule ^(.+)$ $1.html [L]\n\
+                 RewriteCond {file} !-d\nRewriteCond {file}.htm -f\nRewriteRule ^(.+)$ $1.htm [L]"
+            ),
+            "try_suffixes = [\"/\", \".html\", \".htm\"]",
+        ),
+        (
+            format!("RewriteCond {file} !-d\nRewriteCond {file}.php -f\nRewriteRule ^(.*)$ $1.php [L]"),
+            "try_suffixes = [\"/\", \".php\"]",
+        ),
+        (
+            format!("RewriteCond {file} !-f\nRewriteRule ^([^\\.]+)$ $1.php [NC,L,QSA]"),
+            "try_suffixes = [\".php\"]",
+        ),
+        ("Options MultiViews".to_owned(), "try_suffixes = [\"/\", \".html\"]"),
+    ] {
+        let text = folder(&format!("RewriteEngine On\n{rules}"));
+        check(Web::Apache, &[(&text, &[expected, "path = \"/a/\"", "try_suffixes = []"])]);
+    }
+    lacks(Web::Apache, &[(&folder("Options Indexes"), &["try_suffixes = []"])]);
+    let inner = "<Directory /srv/x>\nOptions -MultiViews\n</Directory>\n";
+    check(
+        Web::Apache,
+        &[(&(folder("Options MultiViews") + inner), &["path = \"/x/\"", "try_suffixes = []"])],
+    );
+    // The other way round, a client is not sent to the shorter path.
+    let asked = "RewriteEngine On\nRewriteCond %{THE_REQUEST} ^[A-Z]{3,}\\s([^.]+)\\.php [NC]\nRewriteRule ^ %1 [R=301,L]";
+    assert!(!converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &folder(asked))]).is_refused());
+    // Other conditions need their rules.
+    for (rules, line) in [
+        ("RewriteCond %{REQUEST_FILENAME}.php -f\nRewriteRule ^(.*)$ $1.php?a=$1 [L]", 8),
+        ("RewriteCond %{REQUEST_FILENAME}.html -d\nRewriteRule ^(.*)$ $1.html [L]", 8),
+        ("RewriteCond %{REQUEST_FILENAME}.htm -f\nRewriteRule ^(.*)$ $1.html [L]", 8),
+        ("RewriteRule ^(.*)$ $1.html [L]", 7),
+        ("RewriteCond %{REQUEST_FILENAME}.html -f\nRewriteRule ^(.*)$ $1.html [R]", 8),
+    ] {
+        let text = folder(&format!("RewriteEngine On\n{rules}"));
+        refuse(Web::Apache, &[(&text, line, "rewriterule")]);
+    }
+}
+
+#[test]
+fn apache_runs_no_file_of_a_prefix_that_is_passed_on_before() {
+    let text = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
+                ProxyPass /api/ http://127.0.0.1:81/\nProxyPassMatch ^/(.*\\.php)$ fcgi://127.0.0.1:9000/srv/$1\n\
+                ProxyPass /late/ http://127.0.0.1:82/\nRewriteEngine On\nRewriteRule ^/old/(.*)$ /new/$1 [R=301]\n";
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let paths: Vec<&str> = conversion.text.lines().filter_map(|line| line.strip_prefix("path = ")).collect();
+    let place = |path: &str| paths.iter().position(|own| *own == path);
+    let program = place("\"/**.php\"");
+    assert!(place("\"/api/**.php\"").is_some_and(|at| Some(at) < program), "{paths:?}");
+    assert!(place("\"/old/**.php\"").is_some_and(|at| Some(at) < program), "{paths:?}");
+    assert_eq!(place("\"/late/**.php\""), None, "the program is asked first: {paths:?}");
+    // A pattern alone has the response of its prefix.
+    assert!(conversion.text.contains("path = \"/api/**.php\"\n\n"), "{}", conversion.text);
+}
+
+#[test]
+fn apache_sends_no_source_where_mod_php_may_be_loaded() {
+    let of = |load: &str, section: &str, handler: &str| {
+        format!(
+            "{load}\nListen 80\nDocumentRoot /srv\n<IfModule {section}>\n{handler}\n</IfModule>\n<Directory /srv>\nRequire all granted\n</Directory>\n"
+        )
+    };
+    let handler = "AddType application/x-httpd-php .php";
+    for section in ["mod_php.c", "mod_php7.c", "php_module"] {
+        refuse(Web::Apache, &[(&of("", section, handler), 5, "whether mod_php runs PHP")]);
+    }
+    check(
+        Web::Apache,
+        &[
+            (&of("", "mod_php5.c", "php_value a b"), &[]),
+            (&of("LoadModule rewrite_module x", "mod_php.c", handler), &[]),
+            (&of("", "!mod_alias.c", handler), &[]),
+        ],
+    );
+}
+
+#[test]
+fn apache_redirects_to_the_name_with_www_or_without() {
+    let site = |names: &str, condition: &str, target: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName {names}\nDocumentRoot /srv\nRewriteCond %{{HTTP_HOST}} {condition} [NC]\n\
+             RewriteRule ^(.*)$ {target} [R=301,L]\n</VirtualHost>\n"
+        )
+    };
+    let both = "a.example\nServerAlias www.a.example";
+    for (condition, target, expected) in [
+        ("^www\\.a\\.example$", "http://a.example/$1", "canonical = \"bare\""),
+        ("^www\\.(.+)$", "http://%1%{REQUEST_URI}", "canonical = \"bare\""),
+        ("!^www\\.", "http://www.%{HTTP_HOST}%{REQUEST_URI}", "canonical = \"www\""),
+        ("!^www\\.", "%{REQUEST_SCHEME}://www.a.example/$1", "canonical = \"www\""),
+    ] {
+        check(Web::Apache, &[(&site(both, condition, target), &[expected])]);
+    }
+    for (names, condition, target) in [
+        ("www.a.example", "^www\\.(.+)$", "http://%1%{REQUEST_URI}"),
+        (both, "^www\\.(.+)$", "https://%1%{REQUEST_URI}"),
+    ] {
+        let line = if names == both { 6 } else { 5 };
+        refuse(Web::Apache, &[(&site(names, condition, target), line, "cannot be converted")]);
+    }
+}
+
+#[test]
+fn apache_runs_no_scripts_where_php_is_off() {
+    let text = "DocumentRoot /srv\n<FilesMatch \\.php$>\nSetHandler proxy:fcgi://127.0.0.1:9000\n</FilesMatch>\n\
+                <Directory /srv/images>\nphp_admin_flag engine off\n</Directory>\n";
+    check(Web::Apache, &[(text, &["path = \"/images/**/*.php\"", "return = 403"])]);
+}
+
+#[test]
+fn apache_keeps_closed_what_it_cannot_say() {
+    refuse(
+        Web::Apache,
+        &[
+            ("DocumentRoot /srv\n<Location /a>\nRequire host example.org\n</Location>", 3, "require host"),
+            ("DocumentRoot /srv\n<If \"true\">\nRequire all denied\n</If>", 2, "if true"),
+            (
+                "DocumentRoot /srv\n<Location /a>\nAuthType Basic\nRequire valid-user\n</Location>",
+                2,
+                "no file of them",
+            ),
+            ("DocumentRoot /srv\n<Location /a>\nRequire ldap-user x\n</Location>", 3, "ldap-user"),
+            ("DocumentRoot /srv\n<Limit POST>\nRequire valid-user\n</Limit>", 2, "limit POST"),
+            (
+                "DocumentRoot /srv\nRewriteCond %{REMOTE_ADDR} !^10\nRewriteRule ^ - [F]",
+                3,
+                "rewriterule ^ - [F]",
+            ),
+            ("DocumentRoot /srv\nAddHandler application/x-httpd-php .php", 2, "x-httpd-php"),
+            ("DocumentRoot /srv\nProxyRequests On", 2, "proxyrequests"),
+            ("DocumentRoot /srv\n<Directory \"/srv/*/x\">\nRequire all denied\n</Directory>", 2, "srv/*/x"),
+            ("DocumentRoot /srv\nSecRuleEngine On", 2, "secruleengine"),
+            ("DocumentRoot ${NOT}", 1, "NOT is not defined"),
+            ("DocumentRoot /srv\n<Location /a>\n</Directory>", 3, "closes"),
+            ("DocumentRoot /srv\n<Location /a>", 2, "not closed"),
+            ("Include none.conf\nDocumentRoot /srv", 1, "is missing"),
+        ],
+    );
+    // Decided or not, the result denies.
+    for text in [
+        "DocumentRoot /srv\n<Location /a>\nRequire host example.org\n</Location>",
+        "DocumentRoot /srv\n<Location /a>\nAuthType Kerberos\nRequire valid-user\n</Location>",
+        "DocumentRoot /srv\n<Directory /srv/a>\nAllow from example.org\n</Directory>",
+        "DocumentRoot /srv\n<DirectoryMatch \"^/srv/[0-9]\">\nRequire all denied\n</DirectoryMatch>",
+    ] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn reads_the_files_of_folders_where_apache_would() {
+    let server = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nAllowOverride AuthConfig\nRequire all granted\n</Directory>\n";
+    let files = |text: &'static str| {
+        [("/etc/x/conf", server), ("/srv/.htaccess", text), ("/srv/sub/.htaccess", "Require ip 10")]
+    };
+    let conversion = converted(
+        Web::Apache,
+        "/etc/x/conf",
+        &files("AuthType Basic\nAuthName x\nAuthUserFile /u\nRequire valid-user\n"),
+    );
+    assert!(
+        conversion.text.contains("auth = \"basic\"") && conversion.text.contains("path = \"/sub/\""),
+        "{}",
+        conversion.text
+    );
+    assert!(conversion.text.contains("auth = \"off\""), "{}", conversion.text);
+    let conversion = converted(Web::Apache, "/etc/x/conf", &files("Options +Indexes"));
+    let error =
+        conversion.findings.iter().find(|finding| finding.severity == Severity::Error).expect("an error");
+    assert!(error.what.contains("/srv/.htaccess:1: options is not allowed here"), "{error:?}");
+    let conversion =
+        Web::Apache.convert(Path::new("/srv/.htaccess"), &Files::new(&[("/srv/.htaccess", "Deny from all")]));
+    assert!(
+        conversion.text.contains("root = \"/srv\"") && conversion.text.contains("then = \"deny\""),
+        "{}",
+        conversion.text
+    );
+}
+
+#[test]
+fn rewrites_of_apache_set_a_query() {
+    let site = |rules: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine On\n{rules}\n");
+    for (rules, expected) in [
+        (
+            "RewriteRule ^/_media/(.*) /fetch.php?media=$1 [QSA,L]",
+            &["path = \"/_media/\"", "rewrite = \"/fetch.php?media=${rest}\""][..],
+        ),
+        (
+            "RewriteRule ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 [QSA,L]",
+            &["path = \"/_export/?*/**\"", "rewrite = \"/doku.php?do=export_$1$2&id=$3\""],
+        ),
+        // Without QSA, the query of the request is left out.
+        ("RewriteRule ^/a/(.*)$ /b.php?c=$1 [L]", &["rewrite = \"/b.php?c=${rest}?\""]),
+        ("RewriteRule ^/a$ /b? [L]", &["rewrite = \"/b?\""]),
+        ("RewriteRule ^/a$ /b [L,QSD]", &["rewrite = \"/b?\""]),
+        ("RewriteRule ^/a$ /b [L]", &["rewrite = \"/b\""]),
+        ("RewriteRule ^/a$ /b?%{QUERY_STRING}&c [L]", &["rewrite = \"/b?$query&c\""]),
+        ("RewriteRule ^/index.php$ /doku.php [L]", &["path = \"/index?php\"", "rewrite = \"/doku.php\""]),
+        ("RewriteRule ^/a/(.*)$ /b?c=$1 [R=301,L]", &["redirect = \"/b?c=${rest}\"", "status = 301"]),
+        ("RewriteRule ^/a/(.*)$ /b?c=$1 [R,QSA]", &["redirect = \"/b?c=${rest}&$query\""]),
+        ("RewriteRule ^/a$ /b? [R]", &["redirect = \"/b\""]),
+        ("RewriteRule ^/a$ /b [R]", &["redirect = \"/b$query\""]),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^/(.*)$ /doku.php?id=$1 [QSA,L]",
+            &["fallback = \"/doku.php?id=$rest\""],
+        ),
+        (
+            "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^/api/([^/]+)$ /api.php?p=$1 [L]",
+            &["path = \"/api/?*\"", "fallback = \"/api.php?p=$1$2?\""],
+        ),
+    ] {
+        check(Web::Apache, &[(&site(rules), expected)]);
+    }
+    for rule in [
+        "RewriteRule ^/(.*)$ /index.php?q=$1 [QSA,L]",
+        "RewriteRule ^/a/([0-9]+)$ /b.php?c=$1 [L]",
+        "RewriteRule ^/a/(.*)$ /b.php?c=$2 [L]",
+        "RewriteRule ^/a/(.*)$ /b.php?c=%1 [L]",
+        "RewriteCond %{QUERY_STRING} ^c=(.*)$\nRewriteRule ^/a$ /b? [L]",
+    ] {
+        let line = 3 + rule.lines().count() as u32;
+        refuse(Web::Apache, &[(&site(rule), line, "rewriterule ^")]);
+    }
+}
+
+/// Rules of files and locations have no paths to begin at. What they reject is not open.
+#[test]
+fn rewrites_of_apache_in_files_and_locations_are_not_left_out() {
+    let text = |section: &str, rules: &str| {
+        let end = section.split_whitespace().next().unwrap_or_default();
+        format!("DocumentRoot /srv\n<{section}>\nRewriteEngine on\n{rules}\n</{end}>\n")
+    };
+    let denied = |path: &'static str| [path, "[[host.route.rule]]", "then = \"deny\""];
+    for (section, path) in [
+        ("Location /a", "path = \"/a/\""),
+        ("LocationMatch \"^/a/.*x$\"", "path = \"/a/**x\""),
+        ("Files a.bak", "path = \"/**/a.bak\""),
+        ("FilesMatch \"\\.bak$\"", "path = \"*.bak\""),
+    ] {
+        check(Web::Apache, &[(&text(section, "RewriteRule ^ - [F]"), &denied(path))]);
+        lacks(
+            Web::Apache,
+            &[(&text(section, "RewriteEngine off\nRewriteRule ^ - [F]"), &["then = \"deny\""])],
+        );
+        for rules in [
+            "RewriteCond %{HTTP_USER_AGENT} bot\nRewriteRule ^ - [F]",
+            "RewriteRule ^x - [F]",
+            "RewriteRule ^ - [G]",
+            "RewriteRule ^(.*)$ /b/$1",
+        ] {
+            refuse(Web::Apache, &[(&text(section, rules), 3 + rules.lines().count() as u32, "rewriterule")]);
+        }
+    }
+}
+
+/// What a pattern keeps from being run is not run by what is around it, and what it runs is not sent.
+#[test]
+fn patterns_of_apache_keep_files_from_being_run() {
+    let text = |section: &str, inner: &str| {
+        let end = section.split_whitespace().next().unwrap_or_default();
+        format!(
+            "DocumentRoot /srv\nAddHandler cgi-script .sh\n<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/x|fcgi://localhost\"\n\
+             </FilesMatch>\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n<{section}>\n{inner}\n</{end}>\n"
+        )
+    };
+    let run = ["path = \"*.sh\"", "cgi = true"];
+    for (section, denied) in [
+        ("DirectoryMatch \"/up/\"", "path = \"/**/up/**.sh\""),
+        ("LocationMatch \"^/up/.*\\.sh\"", "path = \"/up/**.sh\""),
+        ("FilesMatch \"up.*\\.sh$\"", "path = \"*up*.sh\""),
+    ] {
+        for inner in ["Options -ExecCGI", "Options None", "Options +Indexes -All", "RemoveHandler .sh"] {
+            let text = text(section, inner);
+            check(Web::Apache, &[(&text, &[denied, "return = 403", run[0], run[1]])]);
+        }
+        lacks(Web::Apache, &[(&text(section, "Options -Indexes"), &["return = 403"])]);
+        refuse(Web::Apache, &[(&text(section, "AddHandler cgi-script .pl"), 10, "the handler of .pl")]);
+    }
+    // Another program than CGI still runs its files.
+    lacks(Web::Apache, &[(&text("FilesMatch \"\\.php$\"", "Options -ExecCGI"), &["return = 403"])]);
+}
+
+/// A pattern with settings alone is in front of what runs its files, wherever the wildcards of both have their ends.
+#[test]
+fn settings_of_patterns_leave_no_source_of_scripts() {
+    let program = "SetHandler \"proxy:unix:/x|fcgi://localhost\"";
+    let php = format!("<FilesMatch \"\\.php$\">\n{program}\n</FilesMatch>\n");
+    let text = |own: &str, rest: &str| {
+        format!("DocumentRoot /srv\n<FilesMatch \"{own}\">\nHeader set X-A b\n</FilesMatch>\n{rest}")
+    };
+    let within = format!("<Directory /srv/a>\n{php}</Directory>\n");
+    let several =
+        format!("{php}AddHandler cgi-script .pl\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n");
+    let run = "interpreter = \"fastcgi\"";
+    let kept = "AddHandler cgi-script .sh\n<Directory /srv>\nOptions ExecCGI\n</Directory>\n\
+                <Directory /srv/a>\nOptions -ExecCGI\n</Directory>\n";
+    check(
+        Web::Apache,
+        &[
+            (
+                &text("\\.sh", kept),
+                &[
+                    "path = \"/a/**/*.sh\"",
+                    "return = 403",
+                    "path = \"*.sh\"",
+                    "cgi = true",
+                    "path = \"*.sh*\"",
+                ],
+            ),
+            (
+                &text("\\.php", &php),
+                &["path = \"*.php\"", run, "headers = { X-A = \"b\" }", "path = \"*.php*\""],
+            ),
+            (
+                &text("\\.ph", &php),
+                &["path = \"*.php\"", run, "headers = { X-A = \"b\" }", "path = \"*.ph*\""],
+            ),
+            (&text("^x", &within), &["path = \"/a/**/x*.php\"", "headers = { X-A = \"b\" }", run]),
+            (
+                &text("^x", &several),
+                &["path = \"x*.php\"", run, "path = \"x*.pl\"", "cgi = true", "path = \"x*\""],
+            ),
+        ],
+    );
+}
+
+/// A server of Apache with a section in it.
+fn with_section(expression: &str, inner: &str) -> String {
+    format!(
+        "Listen 80\nServerName a.example\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
+         RewriteEngine off\n<Location /in>\nRequire ip 10.1\n\
+         </Location>\n<If \"{expression}\">\n{inner}\n</If>\n"
+    )
+}
+
+#[test]
+fn sections_of_apache_deny_by_conditions() {
+    for (expression, rule) in [
+        ("%{REQUEST_URI} =~ m#^/private/#", &["path = [\"/private/\"]"][..]),
+        ("%{HTTP_USER_AGENT} =~ /BadBot|Spider/", &["user_agent = [\"*BadBot*\", \"*Spider*\"]"]),
+        ("-R '10.0.0.0/8'", &["address = [\"10.0.0.0/8\"]"]),
+        ("!(-R '10.0.0.0/8')", &["address = [\"!10.0.0.0/8\"]"]),
+        ("%{HTTPS} != 'on'", &["tls = false"]),
+        (
+            "%{REQUEST_URI} =~ m#^/private/# && ! %{REMOTE_ADDR} -ipmatch '192.0.2.1'",
+            &["path = [\"/private/\"]", "address = [\"!192.0.2.1/32\"]"],
+        ),
+        (
+            "%{REQUEST_METHOD} == 'TRACE' || %{QUERY_STRING} =~ /union/",
+            &["method = [\"TRACE\"]", "then = \"deny\"", "query = [\"*union*\"]"],
+        ),
+    ] {
+        let text = with_section(expression, "Require all denied");
+        // They precede what grants, also where a location has rules of its own.
+        let denied = [rule, &["then = \"deny\"", "status = 403"]].concat();
+        let expected =
+            [&["[[host.rule]]"], &denied[..], &["then = \"allow\"", "path = \"/in/\""], &denied[..]];
+        check(Web::Apache, &[(&text, &expected.concat())]);
+    }
+    let inner = "Listen 80\nDocumentRoot /srv\n<Directory /srv/in>\n<If \"! -R '10.0.0.0/8'\">\nRequire all denied\n</If>\n</Directory>\n";
+    check(Web::Apache, &[(inner, &["address = [\"!10.0.0.0/8\"]", "path = [\"/in/\"]", "then = \"deny\""])]);
+    let conf = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nAllowOverride All\n</Directory>\n";
+    let section = "<If \"-R '10.0.0.0/8'\">\nRequire all denied\n</If>\n";
+    let files = [("/etc/x/conf", conf), ("/srv/in/.htaccess", section)];
+    let conversion = converted(Web::Apache, "/etc/x/conf", &files);
+    assert!(!conversion.is_refused(), "{:?}", conversion.findings);
+    let rule = "address = [\"10.0.0.0/8\"]\npath = [\"/in/\"]\nthen = \"deny\"";
+    assert!(conversion.text.contains(rule), "{}", conversion.text);
+}
+
+#[test]
+fn sections_of_apache_that_rules_cannot_say_are_refused() {
+    for (expression, inner) in [
+        ("%{REQUEST_URI} =~ m#[0-9]#", "Require all denied"),
+        ("%{HTTP_USER_AGENT} !~ /Own/", "Require all denied"),
+        ("-f %{REQUEST_FILENAME}", "Require all denied"),
+        ("-R '10.0.0.0/8' && %{HTTPS} == 'on' || -R '192.0.2.0/24'", "Require all denied"),
+        ("-R 'example.org'", "Require all denied"),
+        ("%{REQUEST_METHOD} =~ /^P/", "Require all denied"),
+        ("-R '10.0.0.0/8'", "Require all granted"),
+        ("-R '10.0.0.0/8'", "Require all denied\nHeader set X-A b"),
+        ("-R '10.0.0.0/8'", "Require valid-user"),
+        ("-R '10.0.0.0/8'", "SetHandler none"),
+        ("%{HTTPS} != 'on'", "Redirect permanent / https://other.example/"),
+        ("%{HTTPS} != 'on'", "Redirect / https://a.example/"),
+        ("%{HTTPS} == 'on'", "Redirect permanent / https://a.example/"),
+    ] {
+        refuse(Web::Apache, &[(&with_section(expression, inner), 11, "\"if ")]);
+    }
+    let section = "<If \"-R '10.0.0.0/8'\">\nRequire all denied\n</If>\n";
+    let any = "<Location /x>\nAuthType Basic\nAuthUserFile /u\nRequire valid-user\nRequire ip 10.1\nSatisfy Any\n</Location>\n";
+    refuse(
+        Web::Apache,
+        &[
+            (&format!("Listen 80\n{section}<Else>\nRequire all denied\n</Else>"), 5, "else"),
+            (&format!("Listen 80\nDocumentRoot /srv\n{any}{section}"), 10, "Satisfy Any"),
+            (&format!("Listen 80\n<Location /a>\n{section}</Location>"), 3, "\"if "),
+            (&format!("Listen 80\n<Files *.bak>\n{section}</Files>"), 3, "\"if "),
+        ],
+    );
+}
+
+#[test]
+fn a_section_of_apache_may_lead_to_https() {
+    let text = with_section("%{HTTPS} != 'on'", "Redirect permanent / https://a.example/");
+    check(
+        Web::Apache,
+        &[(&text, &["path = \"/\"", "redirect = \"https://$host$path$query\"", "status = 301"])],
+    );
+    let secure = format!("{}SSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n", text);
+    check(Web::Apache, &[(&secure, &["https_redirect = true"])]);
+}

@@ -1,0 +1,225 @@
+//! What configurations of Caddy become.
+
+use dialects::Web;
+
+use super::{check, converted, lacks, refuse};
+
+#[test]
+fn converts_caddy() {
+    check(
+        Web::Caddy,
+        &[
+            (
+                ":8080 {\n\troot * /srv\n\tfile_server browse\n\tencode gzip zstd\n}\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv\"",
+                    "listing = true",
+                    "compress = [\"gzip\", \"zstd\"]",
+                    "default = true",
+                ],
+            ),
+            (
+                "example.org, www.example.org\nroot * /srv\nphp_fastcgi unix//run/php.sock\nfile_server\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "acme = true",
+                    "https_redirect = true",
+                    "fallback = \"/index.php\"",
+                    "names = [\"example.org\", \"www.example.org\"]",
+                    "path = \"*.php\"",
+                    "interpreter = \"php\"",
+                ],
+            ),
+            (
+                "(common) {\n header X-A {args[0]}\n}\nhttp://a.org {\n import common b\n handle_path /api/* {\n reverse_proxy 10.0.0.1:80 10.0.0.2:80 {\n \
+             lb_policy round_robin\n header_up X-B c\n }\n }\n handle {\n root * /srv\n file_server\n }\n redir /old /new permanent\n respond /x/* 403\n}",
+                &[
+                    "address = [\"10.0.0.1:80\", \"10.0.0.2:80\"]",
+                    "headers = { X-A = \"b\" }",
+                    "root = \"/srv\"",
+                    "path = \"/api/\"",
+                    "proxy = \"http://proxy/\"",
+                    "path = \"/old\"",
+                    "redirect = \"/new\"",
+                    "status = 301",
+                    "path = \"/x/\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                ":80 {\n @in {\n path /a/*\n not remote_ip 10.0.0.0/8\n }\n respond @in 403\n root * /srv\n file_server\n basic_auth /b/* {\n \
+             ann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n }\n}",
+                &[
+                    "[[host.rule]]",
+                    "address = [\"!10.0.0.0/8\"]",
+                    "path = [\"/a/\"]",
+                    "then = \"deny\"",
+                    "path = \"/b/\"",
+                    "auth = \"basic\"",
+                ],
+            ),
+            (
+                ":80 {\n root * /srv\n @hidden path */.git/* */.env */.ht*\n respond @hidden 404\n file_server\n}",
+                &["path = \"/**/.git/**\"", "return = 404", "path = \"/**/.env\"", "path = \"/**/.ht**\""],
+            ),
+            (
+                "{\n email a@example.org\n debug\n}\na.org {\n tls cert.pem key.pem\n root * /srv\n try_files {path} /index.html\n file_server\n log {\n output file /var/log/a.log\n }\n}",
+                &[
+                    "[certificates]",
+                    "email = \"a@example.org\"",
+                    "level = \"debug\"",
+                    "certificate = \"/etc/x/cert.pem\"",
+                    "fallback = \"/index.html\"",
+                    "access_log = \"/var/log/a.log\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Caddy,
+        &[
+            (":80 {\n templates\n}", 2, "templates"),
+            (":80 {\n respond {host}\n}", 2, "respond {host}"),
+            (":80 {\n respond hello 201\n}", 2, "respond hello 201"),
+            (":80 {\n respond hello world\n}", 2, "respond hello world"),
+            (":80 {\n import nothing\n}", 2, "no such snippet"),
+            (":80 {\n redir @no /b\n}", 2, "no matcher"),
+            (":80 {\n", 1, "ends within"),
+            ("(a) {\n import a\n}\n:80 {\n import a\n}", 2, "more than 16 deep"),
+            ("a.org/path {\n}", 1, "the address a.org/path"),
+        ],
+    );
+}
+
+#[test]
+fn the_type_of_a_text_of_caddy_is_kept() {
+    let of = |rest: &str| {
+        format!(
+            "http://a {{\nhandle /.well-known/matrix/server {{\nheader Content-Type text/own\n{rest}\n}}\n}}\n"
+        )
+    };
+    check(Web::Caddy, &[(&of("respond `{}`"), &["default_type = \"text/own\"", "respond = \"{}\""])]);
+    lacks(Web::Caddy, &[(&of("reverse_proxy b:81"), &["default_type = \"text/own\""])]);
+    refuse(Web::Caddy, &[("http://a {\nheader Content-Type text/own\nfile_server\n}\n", 2, "text/own")]);
+}
+
+#[test]
+fn paths_of_caddy_without_the_extension_of_their_file_are_converted() {
+    for (tries, expected) in [
+        ("{path} {path}.html", "try_suffixes = [\".html\"]"),
+        ("{path} {path}/ {path}.html =404", "try_suffixes = [\"/\", \".html\"]"),
+        ("{path} {path}.html {path}/index.html /404.html", "fallback = \"/404.html\""),
+        ("{path}.html {path}", "try_suffixes = [\".html\"]"),
+        ("{path} {path}/ /index.html?{query}", "fallback = \"/index.html\""),
+    ] {
+        let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
+        check(Web::Caddy, &[(&text, &[expected])]);
+    }
+    for (tries, expected) in [
+        ("{path} {path}.php", "try_suffixes = [\".php\"]"),
+        ("{path} {path}.php {path}/index.php", "try_suffixes = [\".php\"]"),
+        ("{path} {path}/ {path}.php =404", "try_suffixes = [\"/\", \".php\"]"),
+    ] {
+        let text =
+            format!("http://a {{\nroot * /srv\ntry_files {tries}\nphp_fastcgi a:9000\nfile_server\n}}\n");
+        check(Web::Caddy, &[(&text, &[expected, "fallback = \"/index.php\""])]);
+    }
+    let php = |tries: &str| {
+        format!("http://a {{\nroot * /srv\nphp_fastcgi a:9000 {{\n{tries}\n}}\nfile_server\n}}\n")
+    };
+    let tries = "try_files {path} {path}/index.php {path}.php index.php";
+    check(Web::Caddy, &[(&php(tries), &["try_suffixes = [\".php\"]", "fallback = \"/index.php\""])]);
+    lacks(Web::Caddy, &[(&php("try_files {path} {path}/index.php =404"), &["fallback"])]);
+    refuse(Web::Caddy, &[(&php("try_files {path} /a /b"), 4, "try_files")]);
+    let refused = ["{path} {path}{query} /a", "{path} /a /b", "{path} a", "{path} =410"];
+    for tries in refused {
+        let text = format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
+        refuse(Web::Caddy, &[(&text, 3, "try_files")]);
+    }
+}
+
+#[test]
+fn caddy_hides_its_own_configuration_beneath_the_root() {
+    let text = |directive: &str| format!("http://:80 {{\nroot * /etc\n{directive}\n}}\n");
+    check(Web::Caddy, &[(&text("file_server"), &["path = \"/x/conf\"", "return = 404"])]);
+    lacks(Web::Caddy, &[(&text("reverse_proxy a:1"), &["path = \"/x/conf\""])]);
+    lacks(Web::Caddy, &[(&text("file_server").replace("/etc", "/srv"), &["return = 404"])]);
+}
+
+#[test]
+fn caddy_denies_what_no_authorizer_can_be_asked_about() {
+    let text = "http://:80 {\nforward_auth {args.0} {\nuri /a\n}\nroot * /srv\n}\n";
+    refuse(Web::Caddy, &[(text, 2, "forward_auth")]);
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.text.contains("[[host.rule]]\nthen = \"deny\"\n"), "{}", conversion.text);
+    let text = "http://:80 {\nforward_auth a:1 {\nuri /a\ncopy_headers A>B\n}\nroot * /srv\n}\n";
+    refuse(Web::Caddy, &[(text, 4, "copy_headers")]);
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.text.contains("authorizer = \"authorizer\""), "{}", conversion.text);
+}
+
+#[test]
+fn fields_of_caddy_that_the_server_sets_have_keys_of_their_own() {
+    let site = |directive: &str| format!("http://a.org {{\n root * /srv\n {directive}\n file_server\n}}");
+    for (directive, expected) in [
+        ("header -Server", &["server_header = false"][..]),
+        ("header {\n -Server\n }", &["server_header = false"]),
+        ("header Server own", &["server_header = \"own\""]),
+        (
+            "reverse_proxy /a/* h:81 {\n header_down -Server\n }",
+            &["path = \"/a/\"", "proxy = \"http://proxy\""],
+        ),
+        (
+            "reverse_proxy https://h {\n header_up Host {upstream_hostport}\n }",
+            &["path = \"/\"", "proxy_host = \"h:443\"", "proxy = \"https://proxy\""],
+        ),
+        (
+            "reverse_proxy h:81 {\n header_up Host {http.reverse_proxy.upstream.hostport}\n }",
+            &["proxy_host = \"h:81\""],
+        ),
+        (
+            "handle_path /api/* {\n reverse_proxy h:81\n }",
+            &["path = \"/api/\"", "path = \"/api\"", "redirect = \"/api/$query\"", "status = 308"],
+        ),
+    ] {
+        check(Web::Caddy, &[(&site(directive), expected)]);
+    }
+    refuse(
+        Web::Caddy,
+        &[
+            (&site("header Content-Type text/plain"), 3, "Content-Type text/plain"),
+            (&site("reverse_proxy h:81 {\n header_down -Location\n }"), 4, "header_down -Location"),
+            (&site("reverse_proxy h:81 i:81 {\n header_up Host {upstream_hostport}\n }"), 4, "one Host"),
+            (&site("reverse_proxy h:81 {\n header_up Host {labels.1}\n }"), 4, "header_up Host"),
+        ],
+    );
+}
+
+#[test]
+fn rewrites_of_caddy_set_a_query() {
+    let site = |line: &str| format!(":80 {{\n root * /srv\n {line}\n file_server\n}}");
+    for (line, expected) in [
+        (
+            "rewrite /wiki/* /w/index.php?{query}&title={path}",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?$query&title=$path\""][..],
+        ),
+        ("rewrite /a /b.php?c={path}", &["path = \"/a\"", "rewrite = \"/b.php?c=$path?\""]),
+        ("rewrite /a /b.php?{query}", &["rewrite = \"/b.php\""]),
+        ("rewrite /a /b.php?", &["rewrite = \"/b.php?\""]),
+        ("redir /a /b?c={path}", &["redirect = \"/b?c=$path\""]),
+        (
+            "try_files {path} {path}/ /index.php?{query}&p={path}",
+            &["fallback = \"/index.php?$query&p=$path\""],
+        ),
+        ("try_files {path} /index.php?p={path}", &["fallback = \"/index.php?p=$path?\""]),
+    ] {
+        check(Web::Caddy, &[(&site(line), expected)]);
+    }
+    for line in
+        ["rewrite * /index.php?{query}&p={path}", "rewrite /a /b?c={re.x.1}", "rewrite /a /b?c={host}"]
+    {
+        refuse(Web::Caddy, &[(&site(line), 3, "rewrite")]);
+    }
+}

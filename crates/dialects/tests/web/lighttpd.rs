@@ -1,0 +1,493 @@
+//! What configurations of lighttpd become.
+
+use dialects::Web;
+
+use super::{check, converted, lacks, refuse};
+
+#[test]
+fn converts_lighttpd() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.port = 8080\nserver.document-root = \"/srv/www\"\nindex-file.names = ( \"a.html\", \"b.html\" )\ndir-listing.activate = \"enable\"\n\
+             url.access-deny = ( \"~\", \".inc\" )\nserver.max-request-size = 1024\n",
+                &[
+                    "listen = [\"0.0.0.0:8080\"]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\", \"b.html\"]",
+                    "listing = true",
+                    "max_body = 1048576",
+                    "path = \"*~\"",
+                    "return = 403",
+                    "path = \"*.inc\"",
+                ],
+            ),
+            (
+                "var.base = \"/srv\"\nserver.document-root = base + \"/www\"\n$HTTP[\"host\"] == \"a.org\" {\n server.document-root = base + \"/a\"\n\
+             $HTTP[\"url\"] =^ \"/x/\" { setenv.add-response-header = ( \"X-A\" => \"b\" ) }\n}\n$HTTP[\"host\"] =~ \"(^|\\.)b\\.org$\" { alias.url = ( \"/d/\" => \"/mnt/d/\" ) }",
+                &[
+                    "root = \"/srv/www\"",
+                    "[[host]]",
+                    "root = \"/srv/a\"",
+                    "names = [\"a.org\"]",
+                    "path = \"/x/\"",
+                    "headers = { X-A = \"b\" }",
+                    "names = [\"b.org\", \"*.b.org\"]",
+                    "alias = \"/mnt/d\"",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/run/php.sock\" )) )\n\
+             proxy.server = ( \"/api/\" => ( ( \"host\" => \"10.0.0.1\", \"port\" => 81 ), ( \"host\" => \"10.0.0.2\", \"port\" => 81 ) ) )\n\
+             cgi.assign = ( \".pl\" => \"/usr/bin/perl\" )\nurl.rewrite-if-not-file = ( \"\" => \"/index.php${qsa}\" )\nurl.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\n\
+             expire.url = ( \"/s/\" => \"access plus 2 hours\" )\n",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "address = [\"10.0.0.1:81\", \"10.0.0.2:81\"]",
+                    "fallback = \"/index.php\"",
+                    "cache_control = { \"/s/\" = \"max-age=7200\" }",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/api/\"",
+                    "proxy = \"http://http\"",
+                    "interpreter = \"/usr/bin/perl\"",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}$query\"",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"remoteip\"] != \"10.0.0.0/8\" { url.access-deny = ( \"\" ) }\nauth.backend = \"htpasswd\"\n\
+             auth.backend.htpasswd.userfile = \"/etc/users\"\nauth.require = ( \"/p/\" => ( \"method\" => \"basic\", \"realm\" => \"P\", \"require\" => \"user=ann|user=bob\" ) )\n",
+                &[
+                    "user_files = \"/etc/users\"",
+                    "[[host.rule]]",
+                    "address = [\"!10.0.0.0/8\"]",
+                    "then = \"deny\"",
+                    "path = \"/p/\"",
+                    "auth = \"basic\"",
+                    "require = [\"user:ann\", \"user:bob\"]",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\ninclude_shell \"echo\"",
+                2,
+                "include_shell \"echo\" is not run",
+            ),
+            ("server.document-root = \"/srv\"\nmagnet.attract-raw-url-to = ( \"a\" )", 2, "magnet"),
+            (
+                "server.document-root = \"/srv\"\n$HTTP[\"cookie\"] =~ \"a\" { url.access-deny = ( \"\" ) }",
+                2,
+                "cookie",
+            ),
+            ("$HTTP[\"url\"] =^ \"/a\" { server.tag = \"a\" } else { server.tag = \"b\" }", 1, "an else"),
+            ("server.document-root = = 1", 1, "cannot be read"),
+            ("server.document-root = \"/srv\"\n)", 2, "cannot be read"),
+            ("include \"/nothing\"", 1, "no such file"),
+        ],
+    );
+}
+
+/// `/.` is the root alone, and `/` every path.
+#[test]
+fn lighttpd_conditions_for_a_folder_alone_are_not_for_what_is_below() {
+    let root = "server.document-root = \"/srv\"\n";
+    for (text, expected) in [
+        ("url.redirect = ( \"^/$\" => \"/app/\" )", ["path = \"/.\"", "redirect = \"/app/\""]),
+        ("url.rewrite-once = ( \"^/$\" => \"/app/\" )", ["path = \"/.\"", "rewrite = \"/app/\""]),
+        ("$HTTP[\"url\"] == \"/\" { url.access-deny = ( \"\" ) }", ["path = \"/.\"", "return = 403"]),
+        ("$HTTP[\"url\"] =~ \"^/$\" { url.access-deny = ( \"\" ) }", ["path = \"/.\"", "return = 403"]),
+        ("$HTTP[\"url\"] == \"/a/\" { url.access-deny = ( \"\" ) }", ["path = \"/a/.\"", "return = 403"]),
+    ] {
+        let text = format!("{root}{text}");
+        check(Web::Lighttpd, &[(&text, &expected)]);
+        lacks(Web::Lighttpd, &[(&text, &["path = \"/\"", "path = \"/a/\""])]);
+    }
+}
+
+#[test]
+fn lighttpd_conditions_may_have_an_else_or_a_not() {
+    let root = "server.document-root = \"/srv\"\n";
+    let host = |rest: &str| format!("{root}$HTTP[\"host\"] == \"a.x\" {{ server.tag = \"a\" }}\n{rest}");
+    let rule = |text: &str, lines: &[&str]| check(Web::Lighttpd, &[(&(root.to_owned() + text), lines)]);
+    check(
+        Web::Lighttpd,
+        &[(
+            &host(
+                "else $HTTP[\"host\"] == \"b.x\" { server.document-root = \"/b\" }\nelse { server.document-root = \"/rest\" }",
+            ),
+            &[
+                "root = \"/rest\"",
+                "default = true",
+                "root = \"/srv\"",
+                "names = [\"a.x\"]",
+                "root = \"/b\"",
+                "names = [\"b.x\"]",
+            ],
+        )],
+    );
+    check(
+        Web::Lighttpd,
+        &[(
+            &host("else $HTTP[\"host\"] =~ \"^(www\\.)?b\\.x$\" { server.document-root = \"/b\" }"),
+            &["root = \"/b\"", "names = [\"b.x\", \"www.b.x\"]"],
+        )],
+    );
+    rule(
+        "$HTTP[\"url\"] !~ \"^/open/\" { url.access-deny = ( \"\" ) }",
+        &["[[host.rule]]", "path = [\"!/open/\"]", "then = \"deny\""],
+    );
+    rule(
+        "auth.backend.htpasswd.userfile = \"/u\"\n$HTTP[\"url\"] !~ \"^/(a|b)/\" { auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) ) }",
+        &["auth = \"basic\"", "path = \"/a/\"", "auth = \"off\"", "path = \"/b/\"", "auth = \"off\""],
+    );
+    rule(
+        "$HTTP[\"request-method\"] !~ \"^(GET|HEAD)$\" { url.access-deny = ( \"\" ) }",
+        &["method = [\"!GET\", \"!HEAD\"]", "then = \"deny\""],
+    );
+    rule(
+        "$HTTP[\"useragent\"] =~ \"(bot|spider)\" { url.access-deny = ( \"\" ) }",
+        &["user_agent = [\"*bot*\", \"*spider*\"]", "then = \"deny\""],
+    );
+    rule(
+        "$HTTP[\"url\"] =^ \"/in/\" { $HTTP[\"request-method\"] == \"POST\" { url.access-deny = ( \"\" ) } }",
+        &["method = [\"POST\"]", "path = [\"/in/\"]", "then = \"deny\""],
+    );
+    for text in [
+        host("else $HTTP[\"host\"] =~ \"^(a|c)\\.x$\" { server.tag = \"c\" }"),
+        host("$HTTP[\"host\"] == \"b.x\" { }\nelse { server.tag = \"c\" }")
+            .replace(" == \"b.x\" { }\nelse", " == \"b.x\" { } else"),
+        host("else { url.access-deny = ( \"\" ) } $HTTP[\"host\"] == \"c.x\" { server.tag = \"c\" }"),
+        format!("{root}\n$HTTP[\"url\"] !~ \"a\" {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"url\"] !~ \"^/a/\" {{ server.document-root = \"/a\" }}"),
+        format!("{root}\n$HTTP[\"url\"] =~ \"^/a/.*x\" {{ }} else {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"useragent\"] !~ \"Mozilla\" {{ url.access-deny = ( \"\" ) }}"),
+        format!("{root}\n$HTTP[\"request-method\"] =~ \"OPT\" {{ url.access-deny = ( \"\" ) }}"),
+    ] {
+        refuse(Web::Lighttpd, &[(&text, 3, "cannot be converted")]);
+    }
+}
+
+#[test]
+fn lighttpd_rewrites_a_path_once() {
+    let rewrite = |name: &str| {
+        format!(
+            "server.document-root = \"/srv\"\n{name} = ( \"^/a/(.*)$\" => \"/b/$1\", \"^/b/(.*)$\" => \"/c/$1\" )\n"
+        )
+    };
+    refuse(Web::Lighttpd, &[(&rewrite("url.rewrite-once"), 2, "/b/ would be rewritten once more")]);
+    check(
+        Web::Lighttpd,
+        &[
+            (&rewrite("url.rewrite-repeat"), &["rewrite = \"/b/${rest}\"", "rewrite = \"/c/${rest}\""]),
+            (
+                "server.document-root = \"/srv\"\n\
+                 url.rewrite-if-not-file = ( \"^/(wp-.*).*/?\" => \"$0\", \"^/(.*)$\" => \"/index.php/$1\" )\n",
+                &["fallback = \"/index.php\"", "path = \"/wp-**\"", "fallback = false"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn lighttpd_blocks_narrow_what_they_have() {
+    let root = "server.document-root = \"/srv\"\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"/u\"\n";
+    let asks = "( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" )";
+    for (text, expected) in [
+        (
+            "$HTTP[\"url\"] =~ \"^/admin/\" { auth.require = ( \"\" => ASKS ) }",
+            "[[host.route]]\npath = \"/admin/\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/a\" { auth.require = ( \"/a/b/\" => ASKS ) }",
+            "[[host.route]]\npath = \"/a/b/\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =~ \"\\.pdf$\" { auth.require = ( \"\" => ASKS ) }",
+            "[[host.route]]\npath = \"*.pdf\"\nauth = \"basic\"\nrealm = \"x\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =~ \"^/images/\" { expire.url = ( \"\" => \"access plus 1 hours\" ) }",
+            "[[host.route]]\npath = \"/images/\"\ncache_control = { \"/images/\" = \"max-age=3600\" }\n",
+        ),
+        (
+            "expire.url = ( \"/a\" => \"access plus 1 hours\" )",
+            "cache_control = { \"/a/\" = \"max-age=3600\", \"/a\" = \"max-age=3600\", \"/a?*/**\" = \"max-age=3600\" }\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/old/\" { url.redirect = ( \"\" => \"/new\" ) }",
+            "[[host.route]]\npath = \"/old/\"\nredirect = \"/new\"\n",
+        ),
+        (
+            "$HTTP[\"url\"] =^ \"/app/\" { url.rewrite-if-not-file = ( \"\" => \"/app/i.php\" ) }",
+            "[[host.route]]\npath = \"/app/\"\nfallback = \"/app/i.php\"\n",
+        ),
+    ] {
+        let text = format!("{root}{}", text.replace("ASKS", asks));
+        let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(
+            !conversion.is_refused() && conversion.text.contains(expected),
+            "{text}\n{}",
+            conversion.text
+        );
+        let (host, _) = conversion.text.split_once("[[host.route]]").unwrap_or((&conversion.text, ""));
+        assert!(!host.contains("auth = ") && !host.contains("redirect = "), "{host}");
+    }
+    refuse(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] =^ \"/a/b/\" { url.redirect = ( \"^/a/(.*)\" => \"/c/$1\" ) }",
+            2,
+            "url.redirect",
+        )],
+    );
+}
+
+#[test]
+fn lighttpd_runs_what_it_does_not_send() {
+    let text = "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nurl.access-deny = ( \"x.pl\" )\n\
+                $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n";
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                text,
+                &[
+                    "path = \"*x.pl\"",
+                    "return = 403",
+                    "path = \"/cgi-bin/**/*.pl\"",
+                    "path = \"*.pl\"",
+                    "return = 403",
+                ],
+            ),
+            (
+                "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nproxy.server = ( \"/a/\" => (( \"host\" => \"192.0.2.1\" )) )",
+                &["path = \"/a/\"", "path = \"/a/**/*.pl\"", "path = \"*.pl\"", "return = 403"],
+            ),
+        ],
+    );
+    lacks(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".pl\" )\nproxy.server = ( \"\" => (( \"host\" => \"192.0.2.1\" )) )",
+            &["path = \"*.pl\""],
+        )],
+    );
+}
+
+/// A file that is denied stays denied, whatever runs it.
+#[test]
+fn lighttpd_denies_before_it_runs() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\nurl.access-deny = ( \"own.php\" )",
+                &["path = \"*own.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
+            ),
+            (
+                "server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \".php\" ) }",
+                &["path = \"/a/**/*.php\"", "return = 403", "path = \"*.php\"", "interpreter = \"fastcgi\""],
+            ),
+            (
+                "server.document-root = \"/srv\"\nproxy.server = ( \".x\" => (( \"host\" => \"192.0.2.1\" )) )\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }",
+                &["path = \"/a/**/*.x\"", "return = 403", "path = \"*.x\"", "proxy = \"http://http\""],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn lighttpd_fields_types_and_aliases_are_valid() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\nsetenv.set-response-header = ( \"Server\" => \"own\", \"X-A\" => \"\" )",
+                &["server_header = \"own\"", "headers = { X-A = false }"],
+            ),
+            (
+                "server.document-root = \"/srv\"\ndeflate.mimetypes = ( \"text/\", \"text/html; charset=utf-8\" )",
+                &["compress_types = [\"text/*\", \"text/html\"]"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Lighttpd,
+        &[(
+            "server.document-root = \"/srv\"\nsetenv.set-response-header = ( \"Content-Type\" => \"text/plain\" )",
+            2,
+            "the field Content-Type cannot be converted",
+        )],
+    );
+    let files = |text| [("/etc/x/conf", text), ("/web/f.txt", "")];
+    let text = "alias.url = ( \"/f.txt\" => \"/web/f.txt\" )";
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &files(text));
+    assert!(conversion.text.contains("path = \"/f.txt\"\nroot = \"/web\""), "{}", conversion.text);
+    let conversion =
+        converted(Web::Lighttpd, "/etc/x/conf", &files("alias.url = ( \"/x\" => \"/web/f.txt\" )"));
+    assert!(conversion.is_refused(), "{}", conversion.text);
+}
+
+#[test]
+fn paths_of_lighttpd_without_the_extension_of_their_file_are_converted() {
+    let text = |expression: &str, to: &str| {
+        format!(
+            "server.document-root = \"/srv\"\nurl.rewrite-if-not-file = ( \"{expression}\" => \"{to}\" )\n"
+        )
+    };
+    for (expression, to, expected) in [
+        (r"^/([^.?]+)(\?.*)?$", "/$1.php$2", ".php"),
+        (r"^([^\?\.]*)(\?.*)?$", "$1.php$2", ".php"),
+        (r"^/([^.]+)$", "/$1.html", ".html"),
+    ] {
+        check(Web::Lighttpd, &[(&text(expression, to), &[&format!("try_suffixes = [\"{expected}\"]")])]);
+    }
+    refuse(Web::Lighttpd, &[(&text(r"^/([^.?]+)(\?.*)?$", "/x/$1.php$2"), 2, "url.rewrite-if-not-file")]);
+}
+
+#[test]
+fn rewrites_of_lighttpd_set_a_query() {
+    let site = |name: &str, expression: &str, to: &str| {
+        let text = expression.replace('\\', "\\\\");
+        format!("server.document-root = \"/srv\"\n{name} = ( \"{text}\" => \"{to}\" )\n")
+    };
+    for (expression, to, expected) in [
+        (
+            r"^/wiki/([^?]*)(?:\?(.*))?$",
+            "/w/index.php?title=$1&$2",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?title=${rest}&$query\""][..],
+        ),
+        (r"^/a/([^?]*)(\?.*)?$", "/b.php$2", &["path = \"/a/\"", "rewrite = \"/b.php\""]),
+        (
+            r"^/cgit/([^?/]+/[^?]*)?(?:\?(.*))?$",
+            "/cgit.cgi?url=$1&$2",
+            &[
+                "path = \"/cgit/?*/**\"",
+                "rewrite = \"/cgit.cgi?url=$1$2/$3&$query\"",
+                "path = \"/cgit/.\"",
+                "rewrite = \"/cgit.cgi?url=&$query\"",
+            ],
+        ),
+        (r"^/a/([^/]+)$", "/b.php?c=$1", &["path = \"/a/?*\"", "rewrite = \"/b.php?c=$1$2?\""]),
+        (r"^/a/([^/]+)$", "/b.php?c=$1${qsa}", &["rewrite = \"/b.php?c=$1$2&$query\""]),
+        (r"^/a/(.*)$", "/b/$1", &["path = \"/a/\"", "rewrite = \"/b/${rest}\""]),
+    ] {
+        check(Web::Lighttpd, &[(&site("url.rewrite-once", expression, to), expected)]);
+    }
+    let open = site("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$1");
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &open)]);
+    assert!(conversion.text.contains("rewrite = \"/b.php?c=${rest}\"\n"), "{}", conversion.text);
+    assert!(conversion.findings.iter().any(|one| one.what.contains("finds the query of the request, too")));
+    for (expression, to, expected) in [
+        ("^/(.*)$", "/index.php?page=$1", &["fallback = \"/index.php?page=${rest}\""][..]),
+        (r"^/([^?]*)(?:\?(.*))?$", "/doku.php?id=$1&$2", &["fallback = \"/doku.php?id=${rest}&$query\""]),
+        ("", "/index.php${qsa}", &["fallback = \"/index.php\""]),
+        ("^/api/([^/]+)$", "/api.php?p=$1", &["path = \"/api/?*\"", "fallback = \"/api.php?p=$1$2?\""]),
+    ] {
+        check(Web::Lighttpd, &[(&site("url.rewrite-if-not-file", expression, to), expected)]);
+    }
+    for (name, expression, to) in [
+        ("url.rewrite-once", "^/(.*)$", "/index.php?page=$1"),
+        ("url.rewrite-once", "^/a/([0-9]+)$", "/b.php?c=$1"),
+        ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$2"),
+        ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=%1"),
+        ("url.rewrite-if-not-file", "^/(.*)$", "/$1.php?x"),
+    ] {
+        refuse(Web::Lighttpd, &[(&site(name, expression, to), 2, "cannot be converted")]);
+    }
+}
+
+#[test]
+fn lighttpd_starts_the_program_of_bin_path() {
+    let site = |servers: &str| {
+        format!("server.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => ( {servers} ) )\n")
+    };
+    let debian = "( \"bin-path\" => \"/usr/bin/php-cgi -d a=b\", \"socket\" => \"/run/php.socket\", \"max-procs\" => 1, \
+                  \"bin-environment\" => ( \"PHP_FCGI_CHILDREN\" => \"4\", \"PHP_FCGI_MAX_REQUESTS\" => \"10000\" ), \
+                  \"bin-copy-environment\" => ( \"PATH\", \"SHELL\", \"USER\" ), \"broken-scriptfilename\" => \"enable\" )";
+    let started = [
+        "[[application]]",
+        "command = [\"/usr/bin/php-cgi\", \"-d\", \"a=b\"]",
+        "processes = 1",
+        "env = { PHP_FCGI_CHILDREN = \"4\", PHP_FCGI_MAX_REQUESTS = \"10000\" }",
+        "concurrent = 4",
+        "new_privileges = true",
+        "interpreter = \"fastcgi\"",
+    ];
+    check(Web::Lighttpd, &[(&site(debian), &started)]);
+    refuse(
+        Web::Lighttpd,
+        &[
+            (
+                &site("( \"bin-path\" => \"php-cgi\", \"socket\" => \"/p\" )"),
+                2,
+                "bin-path does not begin with a program",
+            ),
+            (
+                &site("( \"bin-path\" => \"\", \"socket\" => \"/p\" )"),
+                2,
+                "bin-path does not begin with a program",
+            ),
+            (
+                &site("( \"bin-path\" => \"/bin/a\" ), ( \"host\" => \"192.0.2.1\", \"port\" => 9 )"),
+                2,
+                "has several servers, and bin-path",
+            ),
+        ],
+    );
+}
+
+/// An `else` counts where no condition before it does. Conditions may stand within others.
+#[test]
+fn an_else_of_lighttpd_is_for_other_paths() {
+    let text = |rest: &str| format!("server.document-root = \"/srv\"\n{rest}");
+    let header = |name: &str| format!("setenv.add-response-header = ( \"{name}\" => \"1\" )");
+    let admin = format!("$HTTP[\"url\"] =~ \"^/admin/\" {{\n{}\n", header("X-A"));
+    let chain =
+        format!("{admin}}} else $HTTP[\"url\"] =~ \"^/$\" {{\nurl.redirect = ( \"\" => \"/admin/\" )\n}}");
+    let nested = format!("{admin}$HTTP[\"url\"] =~ \"\\.(eot|woff2?)$\" {{\n{}\n}}\n}}", header("X-B"));
+    let denied = format!("{admin}}}\nelse {{ url.access-deny = ( \"\" ) }}");
+    let network = "$HTTP[\"remoteip\"] !~ \"^192\\.168\\.\" {\n$HTTP[\"url\"] =^ \"/a/\" { url.access-deny = ( \"\" ) }\n}";
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                &text(&chain),
+                &[
+                    "path = \"/admin/\"",
+                    "headers = { X-A = \"1\" }",
+                    "path = \"/.\"",
+                    "redirect = \"/admin/\"",
+                ],
+            ),
+            (&text(&nested), &["path = \"/admin/**/*.eot\"", "headers = { X-B = \"1\" }"]),
+            (&text(&denied), &["[[host.rule]]", "path = [\"!/admin/\"]", "then = \"deny\""]),
+            (&text(network), &["address = [\"!192.168.0.0/16\"]", "path = [\"/a/\"]", "then = \"deny\""]),
+        ],
+    );
+    let what = "an else cannot be converted";
+    let within = format!("{admin}}} else $HTTP[\"url\"] =~ \"^/admin/x/\" {{\n{}\n}}", header("X-C"));
+    let others = format!("{admin}}}\nelse {{ {} }}", header("X-C"));
+    let of_host = format!("{admin}}}\n$HTTP[\"host\"] == \"a\" {{ }} else $HTTP[\"url\"] =~ \"^/b/\" {{\n}}");
+    let expression = format!(
+        "$HTTP[\"url\"] =~ \"^/admin\" {{\n{}\n}} else {{ url.access-deny = ( \"\" ) }}",
+        header("X-A")
+    );
+    let digits = "$HTTP[\"remoteip\"] =~ \"^192\\.168\" { url.access-deny = ( \"\" ) }";
+    refuse(
+        Web::Lighttpd,
+        &[
+            (&text(&within), 4, what),
+            (&text(&others), 5, what),
+            (&text(&of_host), 5, what),
+            (&text(&expression), 4, what),
+            (&text(digits), 2, "remoteip"),
+        ],
+    );
+}

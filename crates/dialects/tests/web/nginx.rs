@@ -1,0 +1,1655 @@
+//! What configurations of nginx become.
+
+use std::path::Path;
+
+use dialects::{Severity, Web};
+
+use super::{Text, check, converted, lacks, refuse};
+
+#[test]
+fn converts_nginx() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { listen 8080 default_server; server_name example.org .example.net; root /srv/www; index a.html; }",
+                &[
+                    "listen = [\"0.0.0.0:8080\"]",
+                    "[[host]]",
+                    "root = \"/srv/www\"",
+                    "index = [\"a.html\"]",
+                    "names = [\"example.org\", \"example.net\", \"*.example.net\"]",
+                    "default = true",
+                ],
+            ),
+            (
+                "http { gzip on; server { root www; location /a/ { alias /srv/b/; autoindex on; } location = /x { return 410; } \
+             location ~ \\.(bak|old)$ { deny all; } location /app { proxy_pass http://127.0.0.1:3000; } } }",
+                &[
+                    "compress = true",
+                    "[[application]]",
+                    "address = [\"127.0.0.1:3000\"]",
+                    "root = \"/etc/x/www\"",
+                    "path = \"/a/\"",
+                    "alias = \"/srv/b\"",
+                    "listing = true",
+                    "path = \"/x\"",
+                    "return = 410",
+                    "path = \"*.bak\"",
+                    "then = \"deny\"",
+                    "path = \"*.old\"",
+                    "path = \"/app/\"",
+                    "proxy = \"http://http\"",
+                    "proxy_host = \"127.0.0.1:3000\"",
+                    "path = \"/app\"",
+                ],
+            ),
+            (
+                "http { upstream app { least_conn; server 10.0.0.1:80 weight=3 max_fails=2 fail_timeout=10s; server unix:/run/a.sock; } \
+             limit_req_zone $binary_remote_addr zone=one:10m rate=10r/m;\n\
+             server { listen [::]:80; root /srv; client_max_body_size 8m; location /api/ { proxy_pass http://app/v1/; \
+             proxy_set_header Host $host; limit_req zone=one burst=5 nodelay; limit_rate 100k; proxy_read_timeout 5m; } } }",
+                &[
+                    "listen = [\"[::]:80\"]",
+                    "balance = \"least\"",
+                    "weights = [3, 1]",
+                    "address = [\"10.0.0.1:80\", \"unix:/run/a.sock\"]",
+                    "first_byte = \"300s\"",
+                    "failures = 2",
+                    "pause = \"10s\"",
+                    "max_body = 8388608",
+                    "path = \"/api/\"",
+                    "proxy = \"http://app/v1/\"",
+                    "requests = \"10/m\"",
+                    "requests_burst = 6",
+                    "download = 102400",
+                ],
+            ),
+            (
+                "server { root /srv; index index.php; location / { try_files $uri $uri/ /index.php?$args; } location ~ \\.php$ { \
+             fastcgi_pass unix:/run/php.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_param A b; } }",
+                &[
+                    "protocol = \"fastcgi\"",
+                    "fallback = \"/index.php\"",
+                    "fallback_for = \"all\"",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "env = { A = \"b\" }",
+                ],
+            ),
+            (
+                "server { listen 80; server_name a.org; return 301 https://$host$request_uri; }\n\
+             server { listen 443 ssl; server_name a.org; ssl_certificate c.pem; ssl_certificate_key k.pem; root /srv; \
+             add_header X-A b always; expires 1h; location /s/ { auth_basic \"S\"; auth_basic_user_file users; allow 10.0.0.0/8; deny all; } }",
+                &[
+                    "listen = [\"0.0.0.0:443 tls\", \"0.0.0.0:80\"]",
+                    "certificate = [\"/etc/x/c.pem\"]",
+                    "headers = { X-A = \"b\" }",
+                    "cache_control = \"max-age=3600\"",
+                    "https_redirect = true",
+                    "path = \"/s/\"",
+                    "auth = \"basic\"",
+                    "realm = \"S\"",
+                    "user_files = \"/etc/x/users\"",
+                    "[[host.route.rule]]",
+                    "address = \"10.0.0.0/8\"",
+                ],
+            ),
+            (
+                "server { root /srv; location /cgi-bin/ { fastcgi_pass unix:/f.sock; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }\n\
+                 location /app/ { fastcgi_pass unix:/g.sock; } location /own/ { fastcgi_pass unix:/h.sock; fastcgi_param SCRIPT_FILENAME /o$fastcgi_script_name; } }",
+                &[
+                    "path = \"/cgi-bin/\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/app/\"",
+                    "application = \"fastcgi-2\"",
+                    "path = \"/own/\"",
+                    "interpreter = \"fastcgi-3\"",
+                    "root = \"/o\"",
+                ],
+            ),
+            (
+                "server { root /srv; rewrite ^/old/(.*)$ /new/$1 permanent; rewrite ^/a$ /b last; error_page 500 502 /50x.html; \
+             location = /50x.html { internal; } }",
+                &[
+                    "error_pages = { 500 = \"/50x.html\", 502 = \"/50x.html\" }",
+                    "path = \"/old/\"",
+                    "redirect = \"/new/${rest}$query\"",
+                    "status = 301",
+                    "path = \"/a\"",
+                    "rewrite = \"/b\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nlocation / {\nauth_request /a; } }", 3, "auth_request /a"),
+            ("server { root /srv;\nif ($x) { return 403; } }", 2, "if ($x)"),
+            ("server { root /srv;\nlocation ~ ^/[0-9]+$ { deny all; } }", 2, "cannot be converted"),
+            ("server {\nroot /srv;\n", 2, "ends within"),
+            ("server { root /srv; }\n}", 2, "closes nothing"),
+            ("{ } ;", 1, "has no name"),
+            ("server { root /srv; }\nmail { }", 2, "mail"),
+            ("server {\nlocation / { proxy_pass http://$x; } }", 2, "proxy_pass"),
+            ("include /none;", 1, "missing"),
+        ],
+    );
+}
+
+#[test]
+fn names_the_place_in_an_included_file() {
+    let files = [
+        ("/etc/nginx/nginx.conf", "http {\n include sites/*;\n}"),
+        ("/etc/nginx/sites/a", "server {\n root /srv;\n perl x;\n}"),
+        ("/etc/nginx/sites/b", "include /etc/nginx/sites/b;"),
+    ];
+    let conversion = converted(Web::Nginx, "/etc/nginx/nginx.conf", &files);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("/etc/nginx/sites/a:3: \"perl x\"")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("more than 16 deep")), "{said:?}");
+    assert_eq!(conversion.findings[0].line, Some(2));
+}
+
+/// The example of the manual.
+#[test]
+fn converts_the_example_of_the_manual() {
+    const MANUAL: &str = include_str!("../../../../docs/manual/from-nginx.md");
+    let block = |kind: &str| {
+        let rest = MANUAL.split_once(&format!("```{kind}\n")).expect("the manual has it").1;
+        rest.split("```").next().unwrap_or_default()
+    };
+    let conversion =
+        converted(Web::Nginx, "/etc/nginx/nginx.conf", &[("/etc/nginx/nginx.conf", block("nginx"))]);
+    assert!(!conversion.is_refused());
+    assert_eq!(conversion.text, block("toml"));
+}
+
+#[test]
+fn locations_of_nginx_need_no_space_behind_their_sign() {
+    let text = "server { root /srv; location ~\\.bak$ { deny all; } location =/a { return 410; } location ^~/b/ { return 404; } }";
+    check(
+        Web::Nginx,
+        &[(
+            text,
+            &[
+                "path = \"*.bak\"",
+                "then = \"deny\"",
+                "path = \"/a\"",
+                "return = 410",
+                "path = \"/b/\"",
+                "return = 404",
+            ],
+        )],
+    );
+}
+
+#[test]
+fn an_application_that_nginx_asks_becomes_an_authorizer() {
+    let server = |location: &str| {
+        format!(
+            "http {{ upstream login {{ server 10.0.0.1:4180; }} server {{ root /srv;\nlocation /a/ {{\nauth_request /auth; proxy_pass http://127.0.0.1:81; \
+             proxy_set_header X-Real-IP $remote_addr; }}\nlocation = /auth {{ {location} }} }} }}"
+        )
+    };
+    let told = "proxy_pass_request_body off; proxy_set_header Content-Length \"\"; proxy_set_header X-Original-URI $request_uri;";
+    for (location, path) in [
+        (format!("internal; proxy_pass http://login/oauth2/auth; {told}"), "/oauth2/auth"),
+        (format!("internal; proxy_pass http://login; {told}"), "/auth"),
+        (format!("internal; proxy_pass http://127.0.0.1:9091/verify; {told}"), "/verify"),
+    ] {
+        let path = format!("authorizer_path = \"{path}\"");
+        let expected = ["path = \"/a/\"", &path, "path = \"/auth\"", "return = 404"];
+        check(Web::Nginx, &[(&server(&location), &expected)]);
+        lacks(Web::Nginx, &[(&server(&location), &["then = \"deny\"", "proxy_path"])]);
+    }
+    // What the application would believe the client, and what an authorizer cannot do.
+    for location in [
+        "internal; proxy_pass http://login; proxy_set_header X-Real-IP $remote_addr;",
+        "internal; proxy_pass http://login; proxy_set_header X-Key secret;",
+        "internal; proxy_pass http://$login;",
+        "internal; proxy_pass http://login; allow 10.0.0.1; deny all;",
+        "fastcgi_pass 127.0.0.1:9000;",
+        "return 200;",
+    ] {
+        refuse(Web::Nginx, &[(&server(location), 3, "auth_request")]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &server(location))]);
+        assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);
+    }
+    let around = server(&format!("internal; proxy_pass http://login; {told}"))
+        .replace("root /srv;", "root /srv; proxy_set_header X-Real-IP $remote_addr;");
+    refuse(Web::Nginx, &[(&around, 3, "auth_request")]);
+}
+
+/// What was not converted is an error of the result, until its entry is removed.
+#[test]
+fn a_refused_conversion_serves_nothing() {
+    let text = "server {\nroot /srv; auth_request /a;\nperl x; }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let path = Path::new("/etc/x/site.toml");
+    let errors = site::config::load(path, &Text(path, &conversion.text)).expect_err("it has entries");
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:#?}");
+    assert!(texts[0].contains("this was not converted: line 2: \\\"auth_request /a\\\""), "{texts:#?}");
+    let decided: Vec<&str> =
+        conversion.text.lines().filter(|line| !line.starts_with("    \"line ")).collect();
+    assert!(site::config::load(path, &Text(path, &decided.join("\n"))).is_ok());
+}
+
+#[test]
+fn a_return_of_a_server_is_for_all_its_paths() {
+    for (directive, expected) in [
+        (
+            "return 301 $scheme://example.org$request_uri;",
+            &["path = \"/\"", "redirect = \"$scheme://example.org$path$query\"", "status = 301"][..],
+        ),
+        ("return 301 https://example.org$request_uri;", &["redirect = \"https://example.org$path$query\""]),
+        ("return 302 http://example.org/;", &["path = \"/\"", "status = 302"]),
+        ("return 403;", &["path = \"/\"", "return = 403"]),
+        ("return 404;", &["return = 404"]),
+        ("return 444;", &["return = 403"]),
+        ("rewrite ^/a$ /b permanent; return 404;", &["path = \"/a\"", "path = \"/\"", "return = 404"]),
+    ] {
+        let text =
+            format!("server {{ server_name www.example.org; {directive} location /x/ {{ root /srv; }} }}");
+        check(Web::Nginx, &[(&text, expected)]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.text.contains("/x/\""), "{}", conversion.text);
+    }
+    // As certbot writes it.
+    let text = "server { listen 80; server_name a.org; if ($host = a.org) { return 301 https://$host$request_uri; } return 404; }\n\
+                server { listen 443 ssl; server_name a.org; root /srv; ssl_certificate c; ssl_certificate_key k; }";
+    check(Web::Nginx, &[(text, &["https_redirect = true", "names = [\"a.org\"]"])]);
+}
+
+/// Rows: what stands in a server, and all routes of its host.
+fn check_routes(rows: &[(&str, &str)]) {
+    for (directives, expected) in rows {
+        let text = format!("server {{ listen 80; {directives} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{text}\n{}", conversion.text);
+        let host = conversion.text.split_once("[[host]]\n").map_or("", |(_, host)| host);
+        let lines: Vec<&str> =
+            host.lines().filter(|line| !line.is_empty() && *line != "default = true").collect();
+        let lines = lines.join("; ").replace("[[host.route]]; ", "").replace("host.route.", "");
+        assert_eq!(lines, *expected, "{text}");
+    }
+}
+
+#[test]
+fn a_location_has_nothing_of_the_location_of_all_paths() {
+    check_routes(&[
+        (
+            "root /srv; index index.html; location / { autoindex on; } location /up/ { expires 1h; }",
+            "root = \"/srv\"; index = [\"index.html\"]; path = \"/\"; listing = true; path = \"/up/\"; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; location / { add_header X-A b; autoindex on; } location ~ \\.css$ { gzip on; } location = /a/ { gzip on; } \
+             location ~ \\.bak$ { deny all; }",
+            "root = \"/srv\"; path = \"/\"; headers = { X-A = \"b\" }; listing = true; \
+             path = \"*.css\"; compress = true; headers = { X-A = false }; \
+             path = \"/a/.\"; compress = true; listing = false; headers = { X-A = false }; \
+             path = \"*.bak\"; [[rule]]; then = \"deny\"",
+        ),
+        (
+            "root /srv; add_header X-A c; location / { add_header X-A b; gzip on; } location = /a { etag off; }",
+            "root = \"/srv\"; headers = { X-A = \"c\" }; path = \"/\"; headers = { X-A = \"b\" }; compress = true; \
+             path = \"/a\"; etag = \"off\"; compress = false; headers = { X-A = \"c\" }",
+        ),
+        (
+            "root /srv; location / { try_files $uri $uri/ /index.php; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } \
+             location ~ \\.css$ { expires 1h; } location = /a { return 410; } location /b/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; \
+             path = \"*.php\"; interpreter = \"fastcgi\"; fallback = false; \
+             path = \"*.css\"; cache_control = \"max-age=3600\"; fallback = false; path = \"/a\"; return = 410; \
+             path = \"/b/\"; etag = \"off\"",
+        ),
+        // The try_files of a server is for paths without a location.
+        (
+            "root /srv; try_files $uri /a; location /b/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/a\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/b/\"; etag = \"off\"",
+        ),
+        ("root /srv; try_files $uri $uri/ /a; location / { }", "root = \"/srv\""),
+        (
+            "root /srv; location /a/ { try_files $uri =404; } location ~ \\.b$ { try_files $uri =404; etag off; }",
+            "root = \"/srv\"; path = \"/a/\"; index = []; listing = false; path = \"*.b\"; etag = \"off\"",
+        ),
+        // The host has what its only location has.
+        (
+            "root /srv; add_header X-A b; location / { root /www; autoindex on; deny all; add_header X-C d; }",
+            "root = \"/www\"; headers = { X-C = \"d\" }; listing = true; path = \"/\"; [[rule]]; then = \"deny\"",
+        ),
+        (
+            "root /srv; location / { root /www; } location /a/ { etag off; }",
+            "root = \"/srv\"; path = \"/\"; root = \"/www\"; path = \"/a/\"; etag = \"off\"",
+        ),
+        // nginx has another folder for it.
+        (
+            "location / { root /www; } location /a/ { etag off; } location ~ \\.b$ { etag off; }",
+            "path = \"/\"; root = \"/www\"; path = \"/a/\"; etag = \"off\"; return = 404; path = \"*.b\"; etag = \"off\"",
+        ),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location / { add_header Cache-Control public; }\nlocation ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } }",
+            2,
+            "*.php would have Cache-Control of location /",
+        )],
+    );
+}
+
+#[test]
+fn hidden_fields_leave_those_of_the_server() {
+    check_routes(&[
+        (
+            "root /srv; add_header X-A b; location /x/ { return 404; } location / { proxy_pass http://127.0.0.1:81/; proxy_hide_header X-B; \
+             proxy_hide_header Server; }",
+            "root = \"/srv\"; headers = { X-A = \"b\" }; path = \"/x/\"; return = 404; path = \"/\"; proxy = \"http://http/\"; \
+             proxy_host = \"127.0.0.1:81\"; headers = { X-B = false }",
+        ),
+        (
+            "root /srv; add_header X-A b; location / { add_header X-C d; proxy_pass http://127.0.0.1:81/; proxy_hide_header X-B; proxy_hide_header X-C; }",
+            "root = \"/srv\"; headers = { X-A = \"b\" }; path = \"/\"; headers = { X-C = \"d\", X-A = false, X-B = false }; \
+             proxy = \"http://http/\"; proxy_host = \"127.0.0.1:81\"",
+        ),
+    ]);
+}
+
+#[test]
+fn what_has_fields_has_none_of_those_around_it() {
+    let text = "http { add_header X-A b; server { root /srv; add_header X-C d; location /a/ { add_header X-E f; } } \
+                server { server_name b.org; root /srv; location /b/ { add_header X-E f; } } }";
+    check(
+        Web::Nginx,
+        &[(
+            text,
+            &[
+                "headers = { X-A = \"b\" }",
+                "headers = { X-C = \"d\", X-A = false }",
+                "path = \"/a/\"",
+                "headers = { X-E = \"f\", X-C = false, X-A = false }",
+                "path = \"/b/\"",
+                "headers = { X-E = \"f\", X-A = false }",
+            ],
+        )],
+    );
+}
+
+#[test]
+fn expires_and_a_field_of_its_own_make_one_cache_control() {
+    check_routes(&[
+        (
+            "root /srv; expires 1h; add_header Cache-Control public; location /a/ { expires 2h; } location /b/ { expires off; } \
+             location /c/ { add_header X-A b; }",
+            "root = \"/srv\"; cache_control = \"max-age=3600, public\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; \
+             path = \"/b/\"; headers = { Cache-Control = \"public\" }; \
+             path = \"/c/\"; headers = { X-A = \"b\" }; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; expires 1h; location / { add_header Cache-Control public; } location ~ \\.a$ { etag off; } location /b/ { expires -1; }",
+            "root = \"/srv\"; cache_control = \"max-age=3600\"; path = \"/\"; cache_control = \"max-age=3600, public\"; \
+             path = \"*.a\"; etag = \"off\"; cache_control = \"max-age=3600\"; path = \"/b/\"; cache_control = \"no-cache\"",
+        ),
+        (
+            "root /srv; location / { add_header Cache-Control public; } location ~ \\.a$ { expires 2h; }",
+            "root = \"/srv\"; path = \"/\"; headers = { Cache-Control = \"public\" }; \
+             path = \"*.a\"; cache_control = \"max-age=7200\"",
+        ),
+        (
+            "root /srv; location /a/ { expires 2h; add_header Cache-Control public; } location /b/ { expires 1h; proxy_pass http://127.0.0.1:81/; }",
+            "root = \"/srv\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; path = \"/b/\"; proxy = \"http://http/\"; \
+             proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"max-age=3600\" }; path = \"/b\"; redirect = \"/b/$query\"; status = 301",
+        ),
+    ]);
+}
+
+#[test]
+fn an_upstream_runs_the_script_that_a_location_names() {
+    let php = "fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let laravel = format!(
+        "root /srv; location / {{ try_files $uri $uri/ /index.php?$query_string; }} location = /index.php {{ {php} }}"
+    );
+    let symfony = format!(
+        "root /srv; location / {{ try_files $uri /index.php$is_args$args; }} location ~ ^/index\\.php(/|$) {{ {php} internal; }} \
+         location ~ \\.php$ {{ return 404; }}"
+    );
+    check_routes(&[
+        (
+            &laravel,
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false",
+        ),
+        (
+            &symfony,
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false; \
+             path = \"/index.php/\"; interpreter = \"fastcgi\"; path = \"*.php\"; return = 404",
+        ),
+        (
+            "root /srv; location / { fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root/index.php; fastcgi_param A b; }",
+            "root = \"/srv\"; path = \"/\"; rewrite = \"/index.php\"; \
+             path = \"/index.php\"; interpreter = \"fastcgi\"; env = { A = \"b\" }",
+        ),
+        (
+            "location / { fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME /srv/a/front.php; }",
+            "path = \"/\"; rewrite = \"/front.php\"; path = \"/front.php\"; interpreter = \"fastcgi\"; root = \"/srv/a\"",
+        ),
+        (
+            "root /srv; location = /status { fastcgi_pass unix:/p; }",
+            "root = \"/srv\"; path = \"/status\"; application = \"fastcgi\"",
+        ),
+    ]);
+}
+
+#[test]
+fn the_path_of_a_url_replaces_that_of_its_location() {
+    let proxy = |location: &str, path: &str| {
+        format!(
+            "root /srv; location {location} {{ proxy_set_header Host $host; proxy_pass http://127.0.0.1:81{path}; }}"
+        )
+    };
+    let redirect = "path = \"/a\"; redirect = \"/a/$query\"; status = 301";
+    let raw = "proxy = \"http://http\"; proxy_path = \"raw\"";
+    for (location, path, expected) in [
+        (
+            "/a",
+            "/b",
+            "path = \"/a/\"; proxy = \"http://http/b/\"; path = \"/a\"; proxy = \"http://http/b\"".to_owned(),
+        ),
+        (
+            "/a",
+            "/",
+            "path = \"/a/\"; proxy = \"http://http/\"; path = \"/a\"; proxy = \"http://http/\"".to_owned(),
+        ),
+        ("/a/", "/b/", format!("path = \"/a/\"; proxy = \"http://http/b/\"; {redirect}")),
+        ("= /a", "/b", "path = \"/a\"; proxy = \"http://http/b\"".to_owned()),
+        ("/a/", "", format!("path = \"/a/\"; {raw}; {redirect}")),
+        ("/", "", format!("path = \"/\"; {raw}")),
+    ] {
+        check_routes(&[(&proxy(location, path), &format!("root = \"/srv\"; {expected}"))]);
+    }
+    check_routes(&[(
+        "root /srv; location /a/ { rewrite ^/a/(.*)$ /$1 break; proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; }",
+        &format!("root = \"/srv\"; path = \"/a/\"; proxy = \"http://http/\"; {redirect}"),
+    )]);
+    refuse(
+        Web::Nginx,
+        &[
+            (
+                "server { location /a/ { proxy_pass http://127.0.0.1:81;\nrewrite ^/b$ /c last; } }",
+                2,
+                "rewrite ^/b$",
+            ),
+            (&format!("server {{\n{} }}", proxy("/a/", "/b")), 2, "/b would be written against"),
+            (&format!("server {{\n{} }}", proxy("~ \\.x$", "/b")), 2, "is no prefix"),
+        ],
+    );
+}
+
+#[test]
+fn an_alias_can_be_one_file() {
+    for (location, expected) in [
+        ("location = /robots.txt { alias /files/robots.txt; }", Some("root = \"/files\"")),
+        ("location /robots.txt { alias /files/robots.txt; }", Some("root = \"/files\"")),
+        ("location = /a/robots.txt { alias /files/robots.txt; }", None),
+    ] {
+        let text = format!("server {{ root /srv; {location} }}");
+        let conversion =
+            converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text), ("/files/robots.txt", "")]);
+        assert_eq!(conversion.is_refused(), expected.is_none(), "{text}");
+        let expected = format!("path = \"/robots.txt\"\n{}\n", expected.unwrap_or_default());
+        assert!(conversion.is_refused() || conversion.text.contains(&expected), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn what_no_path_or_pattern_says_is_left_out_or_refused() {
+    check_routes(&[
+        ("root /srv; location /a//b { deny all; }", "root = \"/srv\""),
+        (
+            "root /srv; gzip on; gzip_types *;",
+            "root = \"/srv\"; compress = true; compress_types = [\"text/*\", \"application/*\", \"image/*\", \"font/*\", \
+             \"audio/*\", \"video/*\", \"model/*\"]",
+        ),
+    ]);
+    refuse(Web::Nginx, &[("server { root /srv;\nlocation /[x] { deny all; } }", 2, "location /[x]")]);
+}
+
+#[test]
+fn refuses_what_nginx_tells_others_in_another_way() {
+    let php = |parameter: &str| {
+        format!(
+            "server {{ root /srv; location ~ \\.php$ {{ fastcgi_pass unix:/p;\nfastcgi_param {parameter}; }} }}"
+        )
+    };
+    refuse(
+        Web::Nginx,
+        &[
+            (&php("REMOTE_ADDR $http_x_real_ip"), 2, "REMOTE_ADDR"),
+            ("server { root /srv;\nlocation /up/ { types { } default_type text/plain; } }", 2, "empty types"),
+            (
+                "server { root /srv; set_real_ip_from 10.0.0.1;\nreal_ip_header CF-Connecting-IP; }",
+                2,
+                "CF-Connecting-IP",
+            ),
+            ("server { root /srv;\nset_real_ip_from 10.0.0.1; }", 2, "X-Real-IP"),
+            ("server { root /srv;\naccess_log syslog:server=10.0.0.1:514; }", 2, "syslog"),
+            ("error_log syslog:server=10.0.0.1:514;", 1, "syslog"),
+            ("server { root /srv;\nset $a $b; }", 2, "set $a $b"),
+            ("map $host $x { a b; }\nserver { root /srv; add_header X-A $x; }", 1, "map $host"),
+            ("server { root /srv;\nadd_header Content-Type text/plain; }", 2, "add_header Content-Type"),
+        ],
+    );
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &php("HTTPS on"))]);
+    assert!(conversion.text.contains("env = { HTTPS = \"on\" }"), "{}", conversion.text);
+}
+
+#[test]
+fn files_beside_an_upstream_of_nginx_are_not_left_out_silently() {
+    let server = |inside: &str| format!("server {{ root /srv; location /a/ {{\n{inside} }} }}");
+    let refused = |inside: &str| refuse(Web::Nginx, &[(&server(inside), 2, "where an upstream responds")]);
+    refused("try_files $uri =404; proxy_pass http://127.0.0.1:81;");
+    refused("try_files $uri /index.html; proxy_pass http://127.0.0.1:81/;");
+    refused("try_files $uri =404; fastcgi_pass 127.0.0.1:81;");
+    refused(
+        "try_files $uri /x.php; fastcgi_pass 127.0.0.1:81; fastcgi_param SCRIPT_FILENAME /srv/front.php;",
+    );
+    let of_script = "server { root /srv; location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/p; } }";
+    check(Web::Nginx, &[(of_script, &["path = \"*.php\"", "interpreter = \"fastcgi\""])]);
+    let fallback =
+        converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &of_script.replace("=404", "/index.php"))]);
+    let said: Vec<String> = fallback.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("not the response of /index.php")), "{said:?}");
+}
+
+#[test]
+fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
+    let named = "location @app { proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; }";
+    let routes =
+        |text: &str, expected: &str| check_routes(&[(&format!("root /srv; {text} {named}"), expected)]);
+    let app = "proxy = \"http://http\"; proxy_path = \"raw\"";
+    routes(
+        "location / { try_files $uri @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/@app\"; {app}"
+        ),
+    );
+    routes(
+        "index a.html; location / { try_files $uri $uri/ @app; }",
+        &format!(
+            "root = \"/srv\"; index = [\"a.html\"]; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; \
+             index = [\"a.html\"]; path = \"/@app\"; {app}"
+        ),
+    );
+    // The files of a server itself, with the page of a folder.
+    routes(
+        "try_files $uri/index.html $uri @app;",
+        &format!(
+            "root = \"/srv\"; path = \"/\"; fallback = \"/@app\"; fallback_for = \"all\"; index = [\"index.html\"]; \
+             listing = false; path = \"/@app\"; {app}"
+        ),
+    );
+    // The path is below the prefix that leads to it, so that what protects one protects both.
+    routes(
+        "location /a/ { auth_basic x; auth_basic_user_file /users; error_page 404 = @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"/a/\"; auth = \"basic\"; realm = \"x\"; user_files = \"/users\"; \
+             fallback = \"/a/@app\"; fallback_for = \"all\"; path = \"/a/@app\"; {app}"
+        ),
+    );
+    routes(
+        "location ~ \\.a$ { deny all; try_files $uri @app; }",
+        &format!(
+            "root = \"/srv\"; path = \"*.a\"; fallback = \"/@app-1\"; fallback_for = \"all\"; [[rule]]; then = \"deny\"; \
+             path = \"/@app-1\"; {app}; [[rule]]; then = \"deny\""
+        ),
+    );
+    // One script for what is missing.
+    check_routes(&[(
+        "root /srv; location / { try_files $uri @php; } location @php { internal; fastcgi_pass unix:/p; \
+         fastcgi_param SCRIPT_FILENAME $document_root/front.php; }",
+        "root = \"/srv\"; path = \"/\"; fallback = \"/@php\"; fallback_for = \"all\"; index = []; listing = false; \
+         path = \"/@php\"; rewrite = \"/front.php\"; path = \"/front.php\"; interpreter = \"fastcgi\"; fallback = false",
+    )]);
+    refuse(
+        Web::Nginx,
+        &[
+            // nginx asks for the access of the server where a location that has opened leads to another one.
+            (
+                "server { root /srv; deny all;\nlocation /a/ { allow all; try_files $uri @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "deny all; server { root /srv;\nlocation = /a { allow all; try_files $uri @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "server { root /srv;\nlocation /a/ { deny all; try_files $uri @a; } location @a { allow 10.0.0.1; proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "server { root /srv; location /a/ { deny all;\nlocation ~ b { try_files $uri @a; } } location @a { proxy_pass http://b; } }",
+                2,
+                "access of their own",
+            ),
+            (
+                "server { root /srv; location / {\ntry_files $uri @a; } location @a { return 404; } }",
+                2,
+                "passes no requests on",
+            ),
+            ("server { root /srv; location / {\ntry_files $uri @a; } }", 2, "passes no requests on"),
+            (
+                "server { root /srv; location / {\nerror_page 502 = @a; } location @a { proxy_pass http://b; } }",
+                2,
+                "error_page 502",
+            ),
+            // Files that have no path of their own.
+            ("server { root /srv; location / {\ntry_files $uri.html =404; } }", 2, "try_files $uri.html"),
+            ("server { root /srv; location / {\ntry_files $uri/ /a.html; } }", 2, "try_files $uri/"),
+            ("server { root /srv; location / {\ntry_files $uri $uri.php?a=$uri; } }", 2, "$uri.php"),
+            (
+                "server { root /srv; location / {\nif (-f $request_filename.php) { rewrite ^(.*)$ $1.html; } } }",
+                2,
+                "if",
+            ),
+            ("server { root /srv; location / {\ntry_files $uri $uri.html$x =404; } }", 2, "$uri.html"),
+        ],
+    );
+}
+
+#[test]
+fn variables_of_nginx_that_are_set_once_have_their_values() {
+    let of = |text: &str| format!("server {{ {text} }}");
+    // As linuxserver.io writes it.
+    let parts = "location / { set $app jellyfin; set $app_port 8096; set $proto http; proxy_pass $proto://$app:${app_port}; }";
+    let host = "set $a 127.0.0.1; location / { proxy_pass http://$a:81; } location = /w { proxy_pass http://$a:81/x; }";
+    check(
+        Web::Nginx,
+        &[
+            (&of(parts), &["address = [\"jellyfin:8096\"]", "proxy = \"http://http\""]),
+            (&of(host), &["address = [\"127.0.0.1:81\"]", "path = \"/\"", "path = \"/w\""]),
+            (&of("set $r /srv; root $r/www;"), &["root = \"/srv/www\""]),
+        ],
+    );
+    for text in [
+        // Set twice, or of another location.
+        "set $a b;\nlocation / { set $a c; proxy_pass http://$a; }",
+        "location / { set $a b;\nlocation /x/ { proxy_pass http://$a; } }",
+        "set $a b; if ($host = x) { set $a c; }\nreturn 301 /$a;",
+        // It changes the request or the response.
+        "root /srv;\nset $limit_rate 1k;",
+        // The URL has the whole path.
+        "set $a b;\nlocation /x/ { proxy_pass http://$a/y/; }",
+        "set $a b;\nif ($a) { return 403; }",
+        "set $a b;\nlocation / { proxy_pass http://$ab; }",
+    ] {
+        refuse(Web::Nginx, &[(&of(text), 2, "cannot be converted")]);
+    }
+    // What an application has to allow stays closed.
+    let asked = of("root /srv; location / { auth_request /auth; }\nlocation /open/ { auth_request off; }");
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &asked)]);
+    assert!(conversion.is_refused() && conversion.text.contains("then = \"deny\""), "{}", conversion.text);
+    // The files of an application do not take its place.
+    let uwsgi = of("root /srv/app;\nlocation / { include uwsgi_params; uwsgi_pass unix:/run/app.sock; }");
+    let files =
+        [("/etc/x/conf", uwsgi.as_str()), ("/etc/x/uwsgi_params", "uwsgi_param QUERY_STRING $query_string;")];
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &files);
+    let errors: Vec<_> =
+        conversion.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    assert!(matches!(errors[..], [one] if one.what_to_do.contains("http-socket")), "{errors:?}");
+    assert!(conversion.text.contains("path = \"/\"\nreturn = 502"), "{}", conversion.text);
+}
+
+#[test]
+fn expressions_of_nginx_find_what_their_prefix_has_itself() {
+    let of = |text: &str| {
+        let text = format!("server {{ root /srv; {text} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        conversion
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let run = "fastcgi_pass unix:/p;";
+    // The source of a script would be sent.
+    let nested = of(&format!(
+        "location ^~ /pma {{ alias /usr/share/pma; location ~ /pma/(.+\\.php)$ {{ fastcgi_param SCRIPT_FILENAME /usr/share/pma/$1; {run} }} }}"
+    ));
+    assert!(nested.contains(&"\"/pma/?**.php\"".to_owned()), "{nested:?}");
+    // A script that `^~` keeps from an expression would be run.
+    let kept = of(&format!("location ^~ /a/up/ {{ expires 1h; }} location ~ /up/.*\\.php$ {{ {run} }}"));
+    assert_eq!(kept[0..2], ["\"/a/up/**/up/**.php\"", "\"/a/up/**.php\""], "{kept:?}");
+    // What authorities ask for is not denied with hidden files.
+    let challenges = of(
+        "location ~ /\\. { deny all; } location ^~ /.well-known/acme-challenge/ { default_type text/plain; }",
+    );
+    let hidden = challenges.iter().position(|path| path == "\"/**/.**\"");
+    let open = challenges.iter().position(|path| path == "\"/.well-known/acme-challenge/**\"");
+    assert!(open.is_some() && open < hidden, "{challenges:?}");
+}
+
+#[test]
+fn origins_of_nginx_that_may_read_responses_are_converted() {
+    // As enable-cors.org writes it.
+    let wide = "root /srv; location /api/ { if ($request_method = 'OPTIONS') { \
+        add_header 'Access-Control-Allow-Origin' '*'; add_header 'Access-Control-Allow-Methods' 'GET, POST, OPTIONS'; \
+        add_header 'Access-Control-Allow-Headers' 'DNT,Range'; add_header 'Access-Control-Max-Age' 1728000; \
+        add_header 'Content-Type' 'text/plain; charset=utf-8'; add_header 'Content-Length' 0; return 204; } \
+        if ($request_method = 'POST') { add_header 'Access-Control-Allow-Origin' '*' always; \
+        add_header 'Access-Control-Expose-Headers' 'Content-Length,Content-Range' always; } \
+        if ($request_method = 'GET') { add_header 'Access-Control-Allow-Origin' '*' always; } proxy_pass http://127.0.0.1:81; }";
+    let any = "cors_origins = [\"*\"]; cors_methods = [\"GET\", \"POST\"]; cors_fields = [\"DNT\", \"Range\"]; \
+               cors_exposed_fields = [\"Content-Length\", \"Content-Range\"]; cors_max_age = \"86400s\"";
+    check_routes(&[(
+        wide,
+        &format!(
+            "root = \"/srv\"; path = \"/api/\"; {any}; proxy = \"http://http\"; proxy_path = \"raw\"; \
+             proxy_host = \"127.0.0.1:81\"; path = \"/api\"; redirect = \"/api/$query\"; status = 301"
+        ),
+    )]);
+    let map = "map $http_origin $o { default \"\"; https://a.example $http_origin; ~^https://([a-z]+|.+\\.b)\\.example$ 1; }";
+    let of = |origins: &str, rest: &str| {
+        format!(
+            "map $http_origin $o {{ default \"\"; {origins} }} server {{ listen 80; root /srv;\n{rest}\n}}"
+        )
+    };
+    let two = "https://a.example $http_origin; \"~^https://(.+\\.)?b\\.example$\" $http_origin;";
+    let fields = "add_header Access-Control-Allow-Origin $o always; add_header Access-Control-Allow-Credentials true; \
+                  add_header Vary Origin;";
+    check(
+        Web::Nginx,
+        &[
+            (
+                &of(two, fields),
+                &[
+                    "cors_origins = [\"https://a.example\", \"https://b.example\", \"https://*.b.example\"]",
+                    "cors_credentials = true",
+                ],
+            ),
+            // Fields of its own, and the location of another path, share nothing.
+            (
+                &of(
+                    two,
+                    &format!(
+                        "location / {{ {fields} }} location = /x {{ }} location /y/ {{ add_header A b; }}"
+                    ),
+                ),
+                &["path = \"/\"", "cors_credentials = true", "path = \"/x\"", "cors_origins = []"],
+            ),
+            (
+                &of(two, &format!("{fields} location /y/ {{ add_header A b; }}")),
+                &["cors_credentials = true", "path = \"/y/\"", "cors_origins = []"],
+            ),
+            // Without a preflight, it is a field.
+            (
+                "server { root /srv; add_header Access-Control-Allow-Origin *; }",
+                &["headers = { Access-Control-Allow-Origin = \"*\" }"],
+            ),
+        ],
+    );
+    lacks(Web::Nginx, &[(&of(two, fields), &["headers = { Vary = \"Origin\" }"])]);
+    let preflight = "if ($request_method = OPTIONS) { return 204; }";
+    for rest in [
+        // Any site could act in the name of its visitors.
+        "add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true;".to_owned(),
+        preflight.to_owned(),
+        "add_header Access-Control-Allow-Origin $other;".to_owned(),
+        format!("add_header Access-Control-Allow-Origin $o; {preflight}")
+            .replace("return", "add_header Access-Control-Allow-Origin *; return"),
+        "if ($request_method = OPTIONS) { add_header Access-Control-Allow-Origin *; return 204; }".to_owned(),
+        "if ($request_method = OPTIONS) { proxy_pass http://a; }".to_owned(),
+    ] {
+        refuse(Web::Nginx, &[(&of(two, &rest), 2, "")]);
+    }
+    for origins in
+        ["~https://a\\.example$ $http_origin;", "~^https://a\\.example $http_origin;", "https://a.example 1;"]
+    {
+        refuse(Web::Nginx, &[(&of(origins, "add_header Access-Control-Allow-Origin $o;"), 2, "$o")]);
+    }
+    refuse(
+        Web::Nginx,
+        &[(&format!("{map} server {{\nadd_header Access-Control-Allow-Origin $o; }}"), 2, "$o")],
+    );
+}
+
+#[test]
+fn paths_of_nginx_without_the_extension_of_their_file_are_converted() {
+    let root = "root = \"/srv\"; index = [\"a.html\"]";
+    for (text, expected) in [
+        ("$uri $uri.html $uri/ =404", "try_suffixes = [\".html\"]"),
+        ("$uri $uri/ $uri.html =404", "try_suffixes = [\"/\", \".html\"]"),
+        ("$uri $uri.html $uri/ $uri.htm =404", "try_suffixes = [\".html\", \"/\", \".htm\"]"),
+        ("$uri $uri.html =404", "try_suffixes = [\".html\"]; index = []; listing = false"),
+        (
+            "$uri $uri.html $uri/index.html =404",
+            "try_suffixes = [\".html\"]; index = [\"index.html\"]; listing = false",
+        ),
+        (
+            "$uri $uri.html /app.html",
+            "try_suffixes = [\".html\"]; fallback = \"/app.html\"; fallback_for = \"all\"; index = []; listing = false",
+        ),
+        ("$uri.html $uri $uri/ =404", "try_suffixes = [\".html\"]"),
+    ] {
+        let text = format!("root /srv; index a.html; location /x/ {{ try_files {text}; }}");
+        check_routes(&[(&text, &format!("{root}; path = \"/x/\"; {expected}"))]);
+    }
+    // A script is found in the same way.
+    let of_all = "root = \"/srv\"; index = [\"a.html\"]";
+    for (text, expected) in [
+        ("try_files $uri $uri/ $uri.php?$args;", "try_suffixes = [\"/\", \".php\"]"),
+        ("try_files $uri $uri/ $uri.php$is_args$args;", "try_suffixes = [\"/\", \".php\"]"),
+        ("try_files $uri $uri.html $uri/ @php;", "try_suffixes = [\".html\", \"/\", \".php\"]"),
+        ("try_files $uri $uri/ @dotless;", "try_suffixes = [\"/\", \".php\"]"),
+        ("if (!-e $request_filename) { rewrite ^(.*)$ /$1.php last; }", "try_suffixes = [\"/\", \".php\"]"),
+        (
+            "if (-f $request_filename.php) { rewrite ^/(.*)$ /$1.php last; break; } try_files $uri $uri/ /a.html;",
+            "fallback = \"/a.html\"; fallback_for = \"all\"; try_suffixes = [\".php\"]",
+        ),
+    ] {
+        let text = format!(
+            "root /srv; index a.html; location / {{ {text} }} location @php {{ rewrite ^(.*)$ $1.php last; }} \
+             location @dotless {{ rewrite ^/([^.]+)$ /$1.php last; }}"
+        );
+        check_routes(&[(&text, &format!("{of_all}; {expected}"))]);
+    }
+    // The locations of patterns have nothing of that of all paths.
+    check_routes(&[(
+        "root /srv; location / { try_files $uri $uri.html =404; } location = /a { expires 1h; } location /b/ { gzip on; }",
+        "root = \"/srv\"; path = \"/\"; try_suffixes = [\".html\"]; index = []; listing = false; \
+         path = \"/a\"; cache_control = \"max-age=3600\"; try_suffixes = []; index = [\"index.html\"]; listing = false; \
+         path = \"/b/\"; compress = true",
+    )]);
+}
+
+#[test]
+fn what_stands_around_the_upstreams_of_nginx_counts_for_each() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "http { proxy_set_header X-A b; proxy_read_timeout 9s; server { root /srv; location /a/ { proxy_pass http://127.0.0.1:81; } \
+                 location /b/ { proxy_set_header X-C d; proxy_pass http://127.0.0.1:82; } location /c/ { etag off; } } }",
+                &[
+                    "first_byte = \"9s\"",
+                    "first_byte = \"9s\"",
+                    "proxy_headers = { X-A = \"b\" }",
+                    "proxy_headers = { X-C = \"d\" }",
+                    "path = \"/c/\"",
+                    "etag = \"off\"",
+                ],
+            ),
+            // The timeout precedes the upstream, and has an effect all the same.
+            (
+                "server { root /srv; location / { proxy_connect_timeout 2s; proxy_pass http://127.0.0.1:81; } }",
+                &["connect = \"2s\""],
+            ),
+            // Fields that the server sets, too, can have a fixed value.
+            (
+                "server { root /srv; location / { proxy_pass http://127.0.0.1:81; proxy_set_header X-Forwarded-Proto https; \
+                 proxy_set_header X-Forwarded-Host a.org; proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header Connection \"\"; } }",
+                &["proxy_headers = { X-Forwarded-Proto = \"https\", X-Forwarded-Host = \"a.org\" }"],
+            ),
+            // A failed server is asked again at once.
+            (
+                "upstream a { server 10.0.0.1 max_fails=2 fail_timeout=0; server 10.0.0.2; } server { root /srv; location / { proxy_pass http://a; } }",
+                &["[application.health]", "failures = 0"],
+            ),
+        ],
+    );
+    lacks(
+        Web::Nginx,
+        &[
+            (
+                "upstream a { server 10.0.0.1 fail_timeout=0; } server { location / { proxy_pass http://a; } }",
+                &["window = \"0s\"", "pause = \"0s\""],
+            ),
+            ("http { proxy_set_header X-A b; server { root /srv; } }", &["proxy_headers = { X-A = \"b\" }"]),
+        ],
+    );
+}
+
+#[test]
+fn the_counts_of_nginx_are_never_open_to_all() {
+    let checked = |text: &str, expected: &[&str]| {
+        let server = format!("server {{ root /srv; {text} }}");
+        check(Web::Nginx, &[(&server, expected)]);
+    };
+    let closed =
+        ["monitor = \"metrics\"", "address = \"127.0.0.0/8\"", "address = \"::1\"", "then = \"deny\""];
+    checked("location = /s { stub_status; }", &closed);
+    checked("location = /s { stub_status; allow all; }", &closed);
+    checked("location = /s { stub_status; allow 0.0.0.0/0; deny all; }", &closed);
+    checked("allow all; location /s { stub_status; }", &closed);
+    checked("satisfy any; auth_basic x; auth_basic_user_file /u; location = /s { stub_status; }", &closed);
+    let given = ["monitor = \"metrics\"", "address = \"10.0.0.1\"", "then = \"allow\"", "then = \"deny\""];
+    checked("location = /s { stub_status; allow 10.0.0.1; deny all; }", &given);
+    checked("location = /s { stub_status; allow 10.0.0.1; }", &given);
+    checked(
+        "location = /s { stub_status; auth_basic x; auth_basic_user_file /u; }",
+        &["monitor = \"metrics\"", "auth = \"basic\""],
+    );
+}
+
+#[test]
+fn a_redirect_of_nginx_keeps_its_status() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { server_name a.org; return 302 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 302"],
+            ),
+            (
+                "server { server_name a.org; return https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 302"],
+            ),
+            (
+                "server { server_name a.org; return 308 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 308"],
+            ),
+            (
+                "server { server_name a.org; return 301 https://$host$request_uri; }",
+                &["redirect = \"https://$host$path$query\"", "status = 301"],
+            ),
+        ],
+    );
+    let both = "server { listen 80; server_name a.org; return 302 https://$host$request_uri; }\n\
+                server { listen 443 ssl; server_name a.org; root /srv; ssl_certificate c; ssl_certificate_key k; }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", both)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(
+        said.iter().any(|line| line.contains("has the status 301") && line.contains("not 302")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_a_server_of_nginx_denies_to_methods_and_programs_precedes_its_locations() {
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; if ($request_method !~ ^(GET|HEAD)$) { return 405; } \
+             if ($http_user_agent ~* (a-bot|wget)) { return 404; } location /a/ { allow 10.0.0.1; deny all; } }",
+            &[
+                "method = [\"!GET\", \"!HEAD\"]",
+                "then = \"deny\"",
+                "user_agent = [\"*a-bot*\", \"*wget*\"]",
+                "then = \"deny\"",
+                "status = 404",
+                "path = \"/a/\"",
+                "method = [\"!GET\", \"!HEAD\"]",
+                "user_agent = [\"*a-bot*\", \"*wget*\"]",
+                "address = \"10.0.0.1\"",
+                "then = \"allow\"",
+                "then = \"deny\"",
+            ],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nif ($request_method = POST) { return 200; } }", 2, "if ("),
+            ("server { root /srv;\nif ($http_user_agent ~* [a-z]) { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nif ($request_method !~ GET|HEAD) { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nif ($http_cookie ~ a) { return 403; } }", 2, "if ("),
+            ("server { root /srv; satisfy any;\nif ($request_method = PUT) { return 403; } }", 2, "if "),
+        ],
+    );
+}
+
+#[test]
+fn a_return_of_nginx_can_have_a_text() {
+    check_routes(&[
+        (
+            "server_name _; add_header Content-Type application/json; return 200 '{\"a\":\"b\"}';",
+            "path = \"/\"; respond = \"{\\\"a\\\":\\\"b\\\"}\"; default_type = \"application/json\"",
+        ),
+        (
+            "root /srv; location = /a { return 200 \"a\\tb\\n\"; add_header Content-Type text/x; add_header X-A b; }",
+            "root = \"/srv\"; path = \"/a\"; respond = \"a\\u0009b\\n\"; default_type = \"text/x\"; headers = { X-A = \"b\" }",
+        ),
+        ("root /srv; location = /a { return 204; }", "root = \"/srv\"; path = \"/a\"; respond = \"\""),
+        (
+            "root /srv; location = /a { deny all; return 200; }",
+            "root = \"/srv\"; path = \"/a\"; respond = \"\"; [[rule]]; then = \"deny\"",
+        ),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[("server { root /srv; location = /a {\nreturn 200 $remote_addr; } }", 2, "return 200")],
+    );
+}
+
+#[test]
+fn a_folder_of_nginx_has_the_fields_of_its_index_file() {
+    check_routes(&[
+        (
+            "root /srv; location / { try_files $uri /index.html; } location = /index.html { add_header Cache-Control no-store always; }",
+            "root = \"/srv\"; path = \"/\"; fallback = \"/index.html\"; fallback_for = \"all\"; index = []; listing = false; \
+             path = \"/index.html\"; headers = { Cache-Control = \"no-store\" }; fallback = false",
+        ),
+        (
+            "root /srv; location / { etag off; } location = /index.html { expires 1h; } location = /a.html { expires 2h; }",
+            "root = \"/srv\"; path = \"/\"; etag = \"off\"; path = \"/index.html\"; cache_control = \"max-age=3600\"; \
+             path = \"/a.html\"; cache_control = \"max-age=7200\"; path = \"/.\"; cache_control = \"max-age=3600\"",
+        ),
+        (
+            "root /srv; index a.html; location = /b/a.html { expires 1h; }",
+            "root = \"/srv\"; index = [\"a.html\"]; path = \"/b/a.html\"; cache_control = \"max-age=3600\"; \
+             path = \"/b/.\"; cache_control = \"max-age=3600\"",
+        ),
+        // An upstream has the folder.
+        (
+            "root /srv; location / { proxy_pass http://127.0.0.1:81; proxy_set_header Host $host; } location = /index.html { expires 1h; }",
+            "root = \"/srv\"; path = \"/\"; proxy = \"http://http\"; proxy_path = \"raw\"; path = \"/index.html\"; \
+             cache_control = \"max-age=3600\"",
+        ),
+    ]);
+}
+
+#[test]
+fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location ~* .(?:css|js)$ { expires 1h; } }",
+            &["path = \"(?i)*?css\"", "path = \"(?i)*?js\""],
+        )],
+    );
+    // What is denied is found with a slash in its place, too.
+    for (expression, expected) in [
+        ("~ ^/(README.md|INSTALL)$", &["/README?md", "/README/md", "/INSTALL"][..]),
+        ("~ .(?:sql)$", &["*?sql", "/**/sql"]),
+        ("~ /(.ht|conf)", &[]),
+    ] {
+        let text = format!("server {{ root /srv; location {expression} {{ deny all; }} }}");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let paths: Vec<&str> = conversion
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'))
+            .collect();
+        assert_eq!(paths, expected, "{expression}");
+    }
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nlocation ~* .(?:sql)$ { allow 192.0.2.1; deny all; } }", 2, "location ~*"),
+            ("server { root /srv;\nlocation ~ .css$ { proxy_pass http://a; } }", 2, "location ~"),
+        ],
+    );
+}
+
+#[test]
+fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
+    for expression in ["/\\.(?!well-known).*", "/\\.(?!well-known)"] {
+        let server = |other: &str| {
+            format!(
+                "server {{ root /srv; {other}\nlocation ~ {expression} {{ deny all; access_log off; }} }}"
+            )
+        };
+        let rules = [
+            "dotfiles = \"deny\"",
+            "path = [\"/.well-known/**/.**\"]",
+            "then = \"deny\"",
+            "path = [\"/**/.*/**\", \"/**/.*\", \"!/.well-known/\"]",
+            "then = \"deny\"",
+        ];
+        check(
+            Web::Nginx,
+            &[
+                (&server(""), &["[[host]]", "dotfiles = \"deny\""]),
+                // What an upstream has is denied, too.
+                (&server("location / { proxy_pass http://127.0.0.1:81; }"), &rules),
+            ],
+        );
+        refuse(
+            Web::Nginx,
+            &[
+                (&server("").replace("deny all", "allow all"), 2, "cannot be converted"),
+                (
+                    &server("satisfy any; location / { proxy_pass http://127.0.0.1:81; }"),
+                    2,
+                    "cannot be converted",
+                ),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_server_of_nginx_hides_fields_of_its_upstreams() {
+    let hides = "server { root /srv; fastcgi_hide_header X-Powered-By; location /a/ { add_header X-A b always; \
+                 proxy_pass http://127.0.0.1:81; } location / { try_files $uri $uri/ /index.php$request_uri; } }";
+    check(
+        Web::Nginx,
+        &[(
+            hides,
+            &["headers = { X-Powered-By = false }", "headers = { X-A = \"b\" }", "fallback = \"/index.php\""],
+        )],
+    );
+}
+
+#[test]
+fn an_alias_of_nginx_has_no_variables() {
+    let server = |location: &str| format!("server {{ root /srv; location {location} }}");
+    check(Web::Nginx, &[(&server("~ ^/a/(.*)$ { alias /b/$1; }"), &["path = \"/a/\"", "alias = \"/b\""])]);
+    for location in
+        ["/a/ {\nalias /b/$host/; }", "~ ^/a/(.*)\\.x$ {\nalias /b/$1; }", "~ ^/a/(.*)$ {\nalias /b$1; }"]
+    {
+        refuse(Web::Nginx, &[(&server(location), 2, "alias /b")]);
+    }
+}
+
+#[test]
+fn an_upstream_of_index_files_is_reported() {
+    let site =
+        "server { root /srv; index index.php;\nlocation ~ \\.php$ { proxy_pass http://127.0.0.1:81; } }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", site)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("is not asked for the folders with index.php")), "{said:?}");
+}
+
+#[test]
+fn a_file_of_nginx_without_http_is_within_it() {
+    check(
+        Web::Nginx,
+        &[(
+            "limit_conn_zone $binary_remote_addr zone=c:1m;\nlimit_req_zone $binary_remote_addr zone=r:1m rate=1r/s;\n\
+             server_tokens off;\ngzip on;\nclient_max_body_size 2k;\n\
+             map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+             server { root /srv; location /a/ { limit_conn c 2; } location /b/ { limit_req zone=r; } \
+             location /c/ { proxy_pass http://app; } }\nupstream app { server 10.0.0.1:81; }\n",
+            &[
+                "compress = true",
+                "max_body = 2048",
+                "address = [\"10.0.0.1:81\"]",
+                "path = \"/a/\"",
+                "concurrent = 2",
+                "path = \"/b/\"",
+                "requests = \"1/s\"",
+            ],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("http { server { root /srv; } }\nserver { root /srv; }", 2, "\"server\" cannot be converted"),
+            ("server { root /srv; }\nlocation /a/ { deny all; }", 2, "location /a/"),
+        ],
+    );
+}
+
+#[test]
+fn servers_of_one_name_with_tls_and_without_become_one_host() {
+    let with_tls = |names: &str, inside: &str| {
+        format!(
+            "server {{ listen 443 ssl; server_name {names}; ssl_certificate c; ssl_certificate_key k; {inside} }}\n"
+        )
+    };
+    let both =
+        |plain: &str, secure: &str| format!("server {{ listen 80; {plain} }}\n{}", with_tls("a.org", secure));
+    let listens = "listen = [\"0.0.0.0:443 tls\", \"0.0.0.0:80\"]";
+    let redirects = "https_redirect = true";
+    let acme = "path = \"/.well-known/acme-challenge/\"";
+    let content = "root /srv; location /x/ { deny all; }";
+    let rows = [
+        (
+            both(
+                "server_name a.org; root /acme; location ^~ /.well-known/acme-challenge/ { } location / { return 301 https://$host$request_uri; }",
+                content,
+            ),
+            &[listens, "root = \"/srv\"", redirects, "path = \"/x/\"", acme, "root = \"/acme\""][..],
+        ),
+        (
+            both(&format!("server_name a.org; {content}"), content),
+            &[listens, "root = \"/srv\"", "names = [\"a.org\"]", "path = \"/x/\""],
+        ),
+        // The redirect is to another name than the first of its server.
+        (
+            both("server_name www.a.org a.org; return 301 https://a.org$request_uri;", content),
+            &[
+                "names = [\"a.org\"]",
+                "names = [\"www.a.org\"]",
+                "path = \"/\"",
+                "redirect = \"https://a.org$path$query\"",
+                "status = 301",
+            ],
+        ),
+        (
+            both("server_name _; return 301 https://a.org$request_uri;", content),
+            &["redirect = \"https://a.org$path$query\"", redirects, "names = [\"a.org\"]"],
+        ),
+        (
+            format!(
+                "server {{ listen 80; server_name a.org b.a.org; return 301 https://$host$request_uri; }}\n{}",
+                with_tls("a.org *.a.org", content)
+            ),
+            &[listens, redirects, "names = [\"a.org\", \"*.a.org\"]", "path = \"/x/\""],
+        ),
+    ];
+    for (text, expected) in &rows {
+        check(Web::Nginx, &[(text, expected)]);
+    }
+    lacks(
+        Web::Nginx,
+        &[(&rows[0].0, &["redirect = \"https://$host$path$query\""]), (&rows[4].0, &["path = \"/\""])],
+    );
+    let refused = [
+        (both(&format!("server_name a.org; {content}"), "root /srv;"), "the location /x/ differs"),
+        (both("server_name a.org; root /other;", "root /srv;"), "root differs"),
+        (both("server_name a.org b.org; root /srv;", "root /srv;"), "their names differ"),
+        (
+            both(
+                "server_name a.org; location /.well-known/acme-challenge/ { root /b; } location / { return 301 https://$host$request_uri; }",
+                "root /srv; location /.well-known/acme-challenge/ { root /c; }",
+            ),
+            "is another one without TLS",
+        ),
+        (
+            both(
+                "server_name a.org www.a.org; root /srv; if ($host = a.org) { return 301 https://$host$request_uri; }",
+                "",
+            ),
+            "if ($host = a.org)",
+        ),
+    ];
+    for (text, part) in &refused {
+        refuse(Web::Nginx, &[(text, 1, part)]);
+    }
+    let warned = format!(
+        "server {{ listen 80; server_name a.org www.a.org; return 301 https://a.org$request_uri; }}\n{}",
+        with_tls("a.org www.a.org", content)
+    );
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &warned)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("not to https://a.org")), "{said:?}");
+}
+
+/// The patterns in their order, of which the first counts.
+#[test]
+fn expressions_within_a_prefix_of_nginx_precede_those_of_the_server() {
+    let php = "fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let server = |locations: &str| {
+        format!(
+            "server {{ root /srv; location ~ \\.php$ {{ {php} }} {locations} location ~ \\.txt$ {{ return 404; }} }}"
+        )
+    };
+    for (locations, expected) in [
+        ("location /a/ { location ~ \\.php$ { deny all; } }", &["/a/**/*.php", "*.php", "*.txt"][..]),
+        ("location /a { location ~ \\.php$ { deny all; } }", &["/a**.php", "*.php", "*.txt"]),
+        (
+            "location /a/ { location ~ /b { return 403; } } location /a/c/ { location ~ /d { return 403; } }",
+            &["/a/c/**/d**", "/a/**/b**", "*.php", "*.txt"],
+        ),
+        (
+            "location ^~ /a/ { location ~ \\.inc\\.php$ { return 403; } }",
+            &["/a/**/*.inc.php", "/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"],
+        ),
+        // Nor does nginx ask those that deny.
+        (
+            "location ^~ /a/ { proxy_pass http://127.0.0.1:81; }",
+            &["/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"],
+        ),
+        // A name that only begins with the prefix is found after all expressions.
+        ("location /a { deny all; }", &["*.php", "*.txt", "/a?*/**"]),
+        ("location ^~ /a { return 403; }", &["/a?*/**", "/a/**/*.php", "/a/**/*.txt", "*.php", "*.txt"]),
+        ("location ^~ /a { expires 1h; }", &["/a**.php", "/a**.txt", "*.php", "*.txt"]),
+    ] {
+        let text = server(locations);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        let paths =
+            conversion.text.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+        let patterns: Vec<&str> = paths.filter(|path| path.contains('*')).collect();
+        assert_eq!(patterns, expected, "{locations}");
+    }
+    // The first expression counts, also where it is a prefix here.
+    let first =
+        format!("server {{ root /srv; location ~ ^/a/ {{ expires 1h; }} location ~ \\.php$ {{ {php} }} }}");
+    check(Web::Nginx, &[(&first, &["path = \"/a/\"", "path = \"/a/**/*.php\"", "path = \"*.php\""])]);
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location ~ \\.php$ {\nlocation ~ /a/ { deny all; } } }",
+            2,
+            "location ~ /a/",
+        )],
+    );
+}
+
+#[test]
+fn reads_the_snippets_of_debian_for_one_site() {
+    let snippet = "fastcgi_split_path_info ^(.+?\\.php)(/.*)$;\ntry_files $fastcgi_script_name =404;\n\
+                   set $path_info $fastcgi_path_info;\nfastcgi_param PATH_INFO $path_info;\nfastcgi_index index.php;\n\
+                   fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;\n";
+    let site = "map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+                server { root /srv; port_in_redirect off; location ~ \\.php$ { include snippets/fastcgi-php.conf; fastcgi_pass unix:/p; }\n\
+                location /ws/ { proxy_pass http://127.0.0.1:81; proxy_set_header Upgrade $http_upgrade; \
+                proxy_set_header Connection $connection_upgrade; } }";
+    let files = [
+        (
+            "/etc/nginx/nginx.conf",
+            "events { multi_accept on; use epoll; } http { include sites-available/*; }",
+        ),
+        ("/etc/nginx/snippets/fastcgi-php.conf", snippet),
+        ("/etc/nginx/sites-available/default", site),
+    ];
+    for file in ["/etc/nginx/nginx.conf", "/etc/nginx/sites-available/default"] {
+        let conversion = converted(Web::Nginx, file, &files);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        assert!(
+            conversion.text.contains("path = \"*.php\"\ninterpreter = \"fastcgi\"\n"),
+            "{}",
+            conversion.text
+        );
+    }
+}
+
+#[test]
+fn a_route_has_one_response() {
+    check_routes(&[
+        (
+            "root /srv; location /a/ { proxy_pass http://127.0.0.1:81; return 404; } location /b/ { alias /c/; return 302 /d; }",
+            "root = \"/srv\"; path = \"/a/\"; return = 404; path = \"/b/\"; redirect = \"/d\"; status = 302",
+        ),
+        (
+            "location / { root /srv; location /a/ { alias /b/; } }",
+            "path = \"/a/\"; alias = \"/b\"; path = \"/\"; root = \"/srv\"",
+        ),
+        ("root /srv; location /a/ { root /b; return 404; }", "root = \"/srv\"; path = \"/a/\"; return = 404"),
+        ("index a;", "index = [\"a\"]; path = \"/\"; return = 404"),
+    ]);
+    refuse(
+        Web::Nginx,
+        &[(
+            "server { root /srv; rewrite ^/a/(.*)$ /b/$1 last;\nlocation /a/ { proxy_pass http://127.0.0.1:81; } }",
+            1,
+            "/a/ has rewrite and proxy at once",
+        )],
+    );
+}
+
+/// A configuration of nginx that keeps its pages in DokuWiki, as its manual says.
+const DOKUWIKI: &str = "server { root /srv; index doku.php;
+
+location / { try_files $uri $uri/ @dokuwiki; }
+location @dokuwiki {
+rewrite ^/_media/(.*) /lib/exe/fetch.php?media=$1 last;
+rewrite ^/_detail/(.*) /lib/exe/detail.php?media=$1 last;
+rewrite ^/_export/([^/]+)/(.*) /doku.php?do=export_$1&id=$2 last;
+rewrite ^/(.*) /doku.php?id=$1&$args last; }
+location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; } }";
+
+#[test]
+fn rewrites_of_nginx_set_a_query() {
+    check(
+        Web::Nginx,
+        &[(
+            DOKUWIKI,
+            &[
+                "path = \"/_media/\"",
+                "fallback = \"/lib/exe/fetch.php?media=${rest}\"",
+                "path = \"/_detail/\"",
+                "fallback = \"/lib/exe/detail.php?media=${rest}\"",
+                "path = \"/_export/?*/**\"",
+                "fallback = \"/doku.php?do=export_$1$2&id=$3\"",
+                "path = \"/\"",
+                "fallback = \"/doku.php?id=$rest\"",
+            ],
+        )],
+    );
+    for (rewrite, expected) in [
+        (
+            "rewrite ^/wiki/(.*)$ /w/index.php?title=$1&$args last;",
+            &["path = \"/wiki/\"", "rewrite = \"/w/index.php?title=${rest}&$query\""][..],
+        ),
+        (
+            "rewrite ^/user/([^/]+)/?$ /user.php?name=$1? last;",
+            &["path = \"/user/?*\"", "rewrite = \"/user.php?name=$1$2?\""],
+        ),
+        (
+            "rewrite ^/(a|b)/(.*)$ /$2?kind=$1 break;",
+            &[
+                "path = \"/a/\"",
+                "rewrite = \"/${rest}?kind=a\"",
+                "path = \"/b/\"",
+                "rewrite = \"/${rest}?kind=b\"",
+            ],
+        ),
+        ("rewrite ^/a$ /b? last;", &["path = \"/a\"", "rewrite = \"/b?\""]),
+        ("rewrite ^/a$ /b?$args last;", &["path = \"/a\"", "rewrite = \"/b\""]),
+        ("rewrite ^/a$ /b?$query_string&c=d last;", &["rewrite = \"/b?$query&c=d\""]),
+        (
+            "rewrite ^/p/([^/]+)-([^/]+)$ /b/$2?x=$1 permanent;",
+            &["path = \"/p/?*-?*\"", "redirect = \"/b/$3$4?x=$1$2&$query\"", "status = 301"],
+        ),
+        ("rewrite ^/a/(.*)$ /b?x=$1? redirect;", &["redirect = \"/b?x=${rest}\"", "status = 302"]),
+        (
+            "rewrite ^/a/(.*)$ http://b.example/?x=$1 redirect;",
+            &["redirect = \"http://b.example/?x=${rest}&$query\""],
+        ),
+        (
+            "location / { rewrite ^/(.*)$ /index.php?q=$1 last; }\n\
+             location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }",
+            &["path = \"/\"", "rewrite = \"/index.php?q=${rest}\""],
+        ),
+        (
+            "if (!-e $request_filename) { rewrite ^/api/(.*)$ /api.php?p=$1 last; rewrite ^(.*)$ /index.php?q=$1 last; }",
+            &["fallback = \"/index.php?q=$path\"", "path = \"/api/\"", "fallback = \"/api.php?p=${rest}\""],
+        ),
+        (
+            "location /app/ { if (!-f $request_filename) { rewrite ^/app/(.*)$ /app/index.php?r=$1&$args last; break; } }",
+            &["path = \"/app/\"", "fallback = \"/app/index.php?r=${rest}&$query\""],
+        ),
+    ] {
+        check(Web::Nginx, &[(&format!("server {{ root /srv; {rewrite} }}"), expected)]);
+    }
+    for (rewrite, part) in [
+        ("rewrite ^/(.*)$ /index.php?q=$1 last;", "rewrite ^/(.*)$"),
+        ("rewrite ^/a/([0-9]+)$ /b.php?id=$1 last;", "rewrite ^/a/([0-9]+)$"),
+        ("rewrite ^/a/(.*)$ /b.php?id=$2 last;", "rewrite ^/a/(.*)$"),
+        ("rewrite ^/a/(.*)$ /b.php?id=$arg_x last;", "rewrite ^/a/(.*)$"),
+        ("rewrite ^/a/(.*)$ /b/$args last;", "rewrite ^/a/(.*)$"),
+        ("if (!-e $request_filename) { return 404; }", "if (!-e $request_filename)"),
+        ("if (!-e $request_filename) {\nrewrite ^/([0-9]+)$ /i.php?q=$1 last; }", "rewrite ^/([0-9]+)$"),
+        (
+            "location /b/ { if (!-e $request_filename) {\nrewrite ^/a/(.*)$ /i.php?q=$1 last; } }",
+            "rewrite ^/a/(.*)$",
+        ),
+    ] {
+        let line = 2 + rewrite.lines().count() as u32 - 1;
+        refuse(Web::Nginx, &[(&format!("server {{ root /srv;\n{rewrite} }}"), line, part)]);
+    }
+}
+
+/// What a `map` says about the type of a response, or about its path, is a table.
+#[test]
+fn expires_of_nginx_by_the_type_or_the_path() {
+    let http = |map: &str, server: &str| format!("http {{ {map} server {{ root /srv; {server} }} }}");
+    let by_type = "map $sent_http_content_type $expires { default off; text/html epoch; text/css max; \
+                   application/javascript 7d; ~image/ 30d; ~*^font/ max; application/x-none off; }";
+    let by_path = "map $uri $time { default 1h; /a.txt 2h; ~*\\.(css|js)$ max; ~^/b/ epoch; }";
+    let types = "cache_control = { \"text/html\" = \"no-cache\", \"text/css\" = \"max-age=315360000\"";
+    let scripts = [
+        "\"text/javascript\" = \"max-age=604800\"",
+        "\"application/javascript\" = \"max-age=604800\"",
+        "\"application/x-javascript\" = \"max-age=604800\"",
+    ];
+    let others = "\"image/*\" = \"max-age=2592000\", \"font/*\" = \"max-age=315360000\" }";
+    let refused = http("map $sent_http_content_type $e { default 1h; text/html off; }", "expires $e;");
+    refuse(Web::Nginx, &[(&refused, 1, "\"expires $e\" cannot be converted")]);
+    for (map, server, expected) in [
+        ("map $sent_http_content_type $e { ~*image/.*x max; }", "expires $e;", "\"expires $e\""),
+        ("map $arg_x $e { a max; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { ~^/b/ off; ~\\.css$ max; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { /a max; volatile; }", "expires $e;", "\"expires $e\""),
+        ("map $uri $e { /a max; }", "return 301 $e;", "\"map $uri $e\""),
+    ] {
+        refuse(Web::Nginx, &[(&http(map, server), 1, expected)]);
+    }
+    let whole = format!("{types}, {}, {others}", scripts.join(", "));
+    let of_types = [whole.as_str(), "path = \"/own/\"", "cache_control = \"max-age=5\""];
+    let of_paths = [
+        "cache_control = { \"/a.txt\" = \"max-age=7200\", \"(?i)*.css\" = \"max-age=315360000\", \
+                     \"(?i)*.js\" = \"max-age=315360000\", \"/b/\" = \"no-cache\", \"/\" = \"max-age=3600\" }",
+    ];
+    check(
+        Web::Nginx,
+        &[
+            (&http(by_type, "expires $expires; location /own/ { expires 5s; }"), &of_types),
+            (&http(by_path, "expires $time;"), &of_paths),
+            // What no directive uses has no effect.
+            (&http(by_path, "expires 1h;"), &["cache_control = \"max-age=3600\""]),
+            (
+                &http(by_type, "expires $expires; location /own/ { expires off; }"),
+                &["path = \"/own/\"", "headers = { Cache-Control = false }"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn nginx_needs_no_condition_for_a_script_that_is_missing() {
+    let location = |condition: &str, script: &str| {
+        format!(
+            "server {{ root /srv;\nlocation ~ \\.php$ {{\n{condition}\nfastcgi_pass unix:/p;\n\
+             fastcgi_param SCRIPT_FILENAME {script}; }} }}"
+        )
+    };
+    let script = "$document_root$fastcgi_script_name";
+    let of_all = "$document_root/index.php";
+    for condition in [
+        "if (!-f $document_root$fastcgi_script_name) { return 404; }",
+        "if (!-f $document_root$fastcgi_script_name) { return 404; } fastcgi_split_path_info ^(.+\\.php)(/.+)$;",
+        "try_files $fastcgi_script_name =404;",
+    ] {
+        let text = location(condition, script);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(
+            conversion.findings.iter().all(|finding| finding.line == Some(2)),
+            "{:?}",
+            conversion.findings
+        );
+        check(Web::Nginx, &[(&text, &["path = \"*.php\"", "interpreter = \"fastcgi\""])]);
+    }
+    for (condition, script) in [
+        ("if (!-f $document_root$fastcgi_script_name) { return 403; }", script),
+        ("if (-f $document_root$fastcgi_script_name) { return 404; }", script),
+        ("if (!-f $document_root/other$fastcgi_script_name) { return 404; }", script),
+        ("if (!-f $document_root$fastcgi_script_name) { return 404; set $a 1; }", script),
+        // One script runs for all paths, also those without a file.
+        ("if (!-f $document_root$fastcgi_script_name) { return 404; }", of_all),
+    ] {
+        refuse(Web::Nginx, &[(&location(condition, script), 3, "cannot be converted")]);
+    }
+    let files =
+        "server { root /srv; location /a/ {\nif (!-f $document_root$fastcgi_script_name) { return 404; } } }";
+    refuse(Web::Nginx, &[(files, 2, "cannot be converted")]);
+    // Scripts of other names would run.
+    for rewrite in
+        ["^/(?!index|[0-9]) /index.php$uri", "^/(?!a|b) /index.php$uri", "^/(?!index) /index.php?q=$uri"]
+    {
+        let others = location(&format!("rewrite {rewrite};"), script);
+        refuse(Web::Nginx, &[(&others, 3, "rewrite ^/(?!")]);
+    }
+    let rewrite =
+        "rewrite ^/(?!index|ocs\\/v[12]|updater\\/.+|.+\\/code(_arm64)?\\/proxy) /index.php$request_uri;";
+    let allowed = ["/index", "/ocs/v1", "/ocs/v2", "/updater/", "/**/code/proxy", "/**/code_arm64/proxy"];
+    let mut expected: Vec<String> = Vec::new();
+    for path in allowed {
+        expected.push(format!("path = \"{path}**.php\""));
+        expected.push("interpreter = \"fastcgi\"".to_owned());
+    }
+    expected.extend(["path = \"*.php\"", "return = 404"].map(str::to_owned));
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    check(Web::Nginx, &[(&location(rewrite, script), &expected)]);
+}
+
+#[test]
+fn a_server_of_nginx_redirects_what_an_expression_finds_at_any_depth() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; rewrite /wp-admin$ $scheme://$host$uri/ permanent; location / { try_files $uri =404; } }",
+                &[
+                    "path = \"/**/wp-admin\"",
+                    "redirect = \"$scheme://$host$path/$query\"",
+                    "status = 301",
+                    "path = \"/\"",
+                ],
+            ),
+            (
+                "server { root /srv; rewrite \\.(htm|asp)$ /new redirect; }",
+                &["path = \"*.htm\"", "redirect = \"/new$query\"", "status = 302", "path = \"*.asp\""],
+            ),
+        ],
+    );
+    refuse(
+        Web::Nginx,
+        &[
+            ("server { root /srv;\nrewrite /wp-admin$ /index.php last; }", 2, "rewrite /wp-admin$"),
+            ("server { root /srv;\nrewrite /[0-9]+$ $uri/ permanent; }", 2, "rewrite /[0-9]+$"),
+            ("server { root /srv; location /a/ {\nrewrite /b$ $uri/ permanent; } }", 2, "rewrite /b$"),
+        ],
+    );
+}
+
+#[test]
+fn an_index_of_nginx_may_be_the_script_of_all_paths() {
+    let server = |index: &str, location: &str| {
+        format!(
+            "server {{ root /srv;\nindex {index};\nlocation / {{ {location} }}\n\
+             location ~ \\.php$ {{ fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }} }}"
+        )
+    };
+    let files = "try_files $uri $uri/ /index.php$request_uri;";
+    let index = "index.php index.html /index.php$request_uri";
+    check(
+        Web::Nginx,
+        &[(
+            &server(index, files),
+            &[
+                "listing = false",
+                "index = [\"index.php\", \"index.html\"]",
+                "path = \"/\"",
+                "fallback = \"/index.php\"",
+                "fallback_for = \"all\"",
+            ],
+        )],
+    );
+    for (index, location) in [
+        (index, "autoindex on; try_files $uri $uri/ /index.php$request_uri;"),
+        (index, "try_files $uri $uri/ /other.php$request_uri;"),
+        (index, "try_files $uri /index.php$request_uri;"),
+        (index, "try_files $uri $uri/ =404;"),
+        ("/index.php$request_uri index.html", files),
+    ] {
+        refuse(Web::Nginx, &[(&server(index, location), 2, "index ")]);
+    }
+}
+
+#[test]
+fn the_default_of_proxy_redirect_is_that_of_routes() {
+    let location = |redirect: &str| {
+        let text = format!(
+            "server {{\nlocation / {{ proxy_pass http://a.example;\nproxy_redirect {redirect}; }} }}"
+        );
+        converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)])
+    };
+    assert!(location("default").findings.is_empty());
+    for other in ["off", "http://a.example/ /b/"] {
+        assert!(location(other).findings.iter().any(|finding| finding.line == Some(3)), "{other}");
+    }
+}
