@@ -208,6 +208,11 @@ impl<'a> SafePath<'a> {
         &self.0
     }
 
+    /// As in a target: percent-encoded, with a slash in front.
+    pub fn encoded(&self) -> String {
+        encoded_path(&self.0)
+    }
+
     /// As on a disk, relative to the root.
     pub fn to_path(&self) -> Cow<'_, Path> {
         path_text::to_path(&self.0)
@@ -415,6 +420,22 @@ pub fn encode_path(decoded: &str, out: &mut String) {
         out.push('/');
     }
     percent_encode(path, |byte| byte == b'/' || is_pchar(byte), out);
+}
+
+/// A path below `/`, as in a target: `/a%20b` for `a b`.
+pub fn encoded_path(below: &str) -> String {
+    let mut path = String::from("/");
+    encode_path(below, &mut path);
+    path
+}
+
+/// A path of a target, with its query behind it.
+pub fn with_query(mut path: String, query: Option<&str>) -> String {
+    if let Some(query) = query {
+        path.push('?');
+        path.push_str(query);
+    }
+    path
 }
 
 /// Appends one segment. As `encode_path`, and encodes `/` too.

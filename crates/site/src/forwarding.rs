@@ -8,7 +8,7 @@ use taipan_http::digits::write_number;
 use taipan_http::fields::{digits, host_and_port, trim_ows};
 use taipan_http::head::{Head, Method};
 use taipan_http::known::KnownField;
-use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encode_path, normalized};
+use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encoded_path, normalized};
 
 use crate::address::Address;
 use crate::endpoint::EndpointAddress;
@@ -181,16 +181,10 @@ impl ProxyUrl<'_> {
 
 fn check_path(path: &str) -> Result<(), &'static str> {
     let is_plain = path.bytes().all(|byte| matches!(byte, b'!'..=b'~') && byte != b'?' && byte != b'#');
-    match path.is_empty() || is_plain && SafePath::parse(path).is_ok_and(|safe| encoded(&safe) == path) {
+    match path.is_empty() || is_plain && SafePath::parse(path).is_ok_and(|safe| safe.encoded() == path) {
         true => Ok(()),
         false => Err("write its path percent-encoded, without a query, empty segments, \".\" and \"..\""),
     }
-}
-
-fn encoded(path: &SafePath<'_>) -> String {
-    let mut encoded = String::from("/");
-    encode_path(path.as_str(), &mut encoded);
-    encoded
 }
 
 impl Forwarding {
@@ -292,8 +286,7 @@ impl Forwarding {
     /// The path of a cookie may have no slash at its end. An application that knows its prefix has it already.
     fn cookie_path(&self, path: &str) -> Option<String> {
         let Some(Replacement { pattern: Pattern::Prefix(prefix), by }) = &self.path else { return None };
-        let mut own = String::from("/");
-        encode_path(prefix, &mut own);
+        let own = encoded_path(prefix);
         let own_folder = own.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/");
         if !path.starts_with('/') || own != "/" && (path == own_folder || path.starts_with(&own)) {
             return None;
@@ -336,10 +329,7 @@ impl Forwarding {
             Some(Replacement { pattern: Pattern::Prefix(prefix), by })
                 if let Some(rest) = path.strip_prefix(by) =>
             {
-                let mut own = String::from("/");
-                encode_path(prefix, &mut own);
-                own.push_str(rest);
-                Cow::Owned(own)
+                Cow::Owned(encoded_path(prefix) + rest)
             }
             _ => Cow::Borrowed(path),
         }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, Scheme, encode_path};
+use taipan_http::target::{SafePath, Scheme};
 
 pub use self::fallback::{FallbackPlan, plan_fallback, without_language};
 use crate::authentication::is_never_served;
@@ -190,9 +190,7 @@ impl<'s, 'p> Plan<'s, 'p> {
 impl UpstreamPlan<'_, '_> {
     /// SCRIPT_NAME and PATH_INFO together, percent-encoded.
     pub fn whole_path(&self) -> String {
-        let mut path = String::from("/");
-        encode_path(self.path.as_str(), &mut path);
-        path
+        self.path.encoded()
     }
 
     /// SCRIPT_NAME: empty, or with a slash in front and none at the end; and PATH_INFO: empty, or with a slash in front.

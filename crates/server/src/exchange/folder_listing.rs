@@ -4,7 +4,7 @@ use site::authentication::FOLDER_FILE;
 use site::listing::{Format, SortOrder};
 use taipan_http::conditional;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, with_query};
 
 use super::{Exchange, Resolution};
 use crate::content::listing::Filter;
@@ -21,13 +21,7 @@ impl<'a> Exchange<'a> {
         if fallback.is_some() {
             return Resolution::Absent(route, Status::NOT_FOUND);
         }
-        let mut location = String::from("/");
-        encode_path(path.as_str(), &mut location);
-        location.push('/');
-        if let Some(query) = self.head.target.query() {
-            location.push('?');
-            location.push_str(query);
-        }
+        let location = with_query(path.encoded() + "/", self.head.target.query());
         let response = fixed::redirect(self.services, Some(route), Status::MOVED_PERMANENTLY, &location);
         Resolution::Response(response)
     }

@@ -17,7 +17,7 @@ use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Method, Names};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
 use self::assembly::{Assembly, Audience, Document};
 pub(super) use self::assembly::{Inclusion, Place};
@@ -85,9 +85,7 @@ impl Exchange<'_> {
         if self.head.method == Method::Head {
             return Response::from_head(head.optional("Cache-Control", cache_control(audience)).finish());
         }
-        let mut base = String::from("/");
-        encode_path(path.as_str(), &mut base);
-        let Some(inclusion) = self.inclusion(base, Some(document(path, entry, &page.name))) else {
+        let Some(inclusion) = self.inclusion(path.encoded(), Some(document(path, entry, &page.name))) else {
             return self.status(route, Status::INTERNAL_SERVER_ERROR).await;
         };
         let source = match &page.content {

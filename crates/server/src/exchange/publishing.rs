@@ -23,7 +23,7 @@ use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Method, Names};
 use taipan_http::path_text;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, Target as RequestTarget, encode_path};
+use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
 
 use super::access::Refused;
 use super::{Exchange, on_heap};
@@ -113,8 +113,7 @@ impl Target<'_> {
 }
 
 fn href(prefix: &str, below: &str, kind: Kind) -> String {
-    let mut out = String::from("/");
-    encode_path(prefix, &mut out);
+    let mut out = encoded_path(prefix);
     encode_path(below, &mut out);
     if kind == Kind::Folder && !out.ends_with('/') {
         out.push('/');

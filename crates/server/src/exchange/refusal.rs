@@ -9,7 +9,7 @@ use site::plan::PlannedAction;
 use site::tls::{HSTS, Refusal};
 use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, with_query};
 
 use super::Exchange;
 use crate::content::fixed;
@@ -86,11 +86,11 @@ impl<'a> Exchange<'a> {
             (b"", None) => return fixed::status(self.services, None, Status::BAD_REQUEST),
             (name, _) => name,
         };
-        let mut location = format!("https://{}", String::from_utf8_lossy(name));
+        let mut origin = format!("https://{}", String::from_utf8_lossy(name));
         if let Some(port) = port(&self.services.site) {
-            location.push_str(&format!(":{port}"));
+            origin.push_str(&format!(":{port}"));
         }
-        self.redirect_to_host(location, path)
+        self.redirect_to_host(origin, path)
     }
 
     /// The redirect of a request to the name that its host gives itself. `None`: it has that name.
@@ -99,22 +99,17 @@ impl<'a> Exchange<'a> {
     pub(super) fn redirect_to_canonical(&self, path: &SafePath<'_>) -> Option<Response> {
         let authority = self.head.authority;
         let name = self.services.site.hosts.canonical(self.host, authority)?;
-        let mut location = format!("{}://{name}", self.head.scheme.as_str());
+        let mut origin = format!("{}://{name}", self.head.scheme.as_str());
         let authority = std::str::from_utf8(authority).unwrap_or_default();
         if let (_, Some(port)) = host_and_port(authority) {
-            location.push_str(&format!(":{port}"));
+            origin.push_str(&format!(":{port}"));
         }
-        Some(self.redirect_to_host(location, path))
+        Some(self.redirect_to_host(origin, path))
     }
 
-    /// `location` ends with a host and its port.
-    fn redirect_to_host(&self, mut location: String, path: &SafePath<'_>) -> Response {
-        location.push('/');
-        encode_path(path.as_str(), &mut location);
-        if let Some(query) = self.head.target.query() {
-            location.push('?');
-            location.push_str(query);
-        }
+    /// `origin`: the scheme, the host and its port.
+    fn redirect_to_host(&self, origin: String, path: &SafePath<'_>) -> Response {
+        let location = with_query(origin + &path.encoded(), self.head.target.query());
         // Only 308 keeps the method and the body.
         let status = match self.is_get_or_head() {
             true => Status::MOVED_PERMANENTLY,

@@ -15,7 +15,7 @@ use taipan_http::digits::write_number;
 use taipan_http::fields::{is_name, is_plain_name, trim_ows};
 use taipan_http::forwarded::{self, Origin};
 use taipan_http::head::{Head, Method, Names, Persistence};
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, with_query};
 use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
 
@@ -274,14 +274,8 @@ pub fn subrequest_head(
     subrequest: &Subrequest,
     persistence: Persistence,
 ) -> Vec<u8> {
-    let mut uri = String::from("/");
-    if let Some(Ok(path)) = head.target.path().map(SafePath::parse) {
-        encode_path(path.as_str(), &mut uri);
-    }
-    if let Some(query) = head.target.query() {
-        uri.push('?');
-        uri.push_str(query);
-    }
+    let path = head.target.path().and_then(|path| SafePath::parse(path).ok());
+    let uri = with_query(path.map_or_else(|| "/".to_owned(), |path| path.encoded()), head.target.query());
     let token = subrequest.token(head);
     let target = subrequest.target.as_ref().unwrap_or(&uri);
     let mut out = Vec::with_capacity(1024);

@@ -7,7 +7,7 @@ use site::decide::{Decision, Resource};
 use site::model::EtagFrom;
 use site::plan::PlannedRoot;
 use ssi::reference::Reference;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 use twox_hash::XxHash3_128;
 
 use super::super::Exchange;
@@ -52,8 +52,7 @@ impl Exchange<'_> {
         let mut pages = vec![(path.clone().into_owned(), entry.clone())];
         while let Some((path, entry)) = pages.pop() {
             let PageContent::Parsed(page) = &entry.page.as_ref()?.content else { return None };
-            let mut base = String::from("/");
-            encode_path(path.as_str(), &mut base);
+            let base = path.encoded();
             for reference in page.parts()? {
                 if parts.count == MAX_PARTS {
                     return None;

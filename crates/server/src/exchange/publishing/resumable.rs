@@ -15,7 +15,7 @@ use site::publishing::UPLOAD_NAME;
 use taipan_http::fields::trim_ows;
 use taipan_http::head::{Field, Method};
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::{SafePath, encoded_path};
 use tokio::sync::Notify;
 
 use super::{Exchange, Problem, Target};
@@ -440,9 +440,7 @@ impl<'a> Exchange<'a> {
     fn location(&self, target: &Target<'_>, token: &str) -> String {
         let path = target.path.as_str();
         let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
-        let mut location = String::from("/");
-        encode_path(folder, &mut location);
-        [&location, UPLOAD_NAME, token].concat()
+        [&encoded_path(folder), UPLOAD_NAME, token].concat()
     }
 }
 

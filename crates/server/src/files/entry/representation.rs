@@ -13,7 +13,7 @@ use site::plan;
 use taipan_http::digits::write_hex;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::{SafePath, encode_path};
+use taipan_http::target::SafePath;
 
 use super::{Content, PreparedRepresentation, file_at};
 use crate::files::HostKey;
@@ -56,11 +56,7 @@ impl Description {
             None => files.types.lookup(&plain).to_owned(),
         };
         let rewritten = plan::rewritten(services.site.hosts.at(host.host()), path);
-        let content_location = file_at(rewritten.as_ref().unwrap_or(path), name).map(|file| {
-            let mut location = String::from("/");
-            encode_path(file.as_str(), &mut location);
-            location
-        });
+        let content_location = file_at(rewritten.as_ref().unwrap_or(path), name).map(|file| file.encoded());
         Description { content_type, content_language, content_location, further: Vec::new() }
     }
 
