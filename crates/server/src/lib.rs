@@ -7,36 +7,38 @@
 //!
 //! This crate has only effects: the crate `site` decides how to respond, and the crate `http` knows what a message
 //! means. A module uses only lower layers; `tests/layers.rs` has their order.
+//!
+//! Public is only what the program and the tests need, so that the compiler finds what nothing uses.
 
 pub mod cli;
 
 pub mod master;
 
 pub mod config;
-pub mod start;
+mod start;
 
-pub mod generation;
+mod generation;
 pub mod worker;
 
-pub mod connection;
-pub mod listen;
+mod connection;
+mod listen;
 
-pub mod exchange;
+mod exchange;
 
-pub mod upstream;
+mod upstream;
 
 #[cfg(feature = "acme")]
-pub mod acme;
+mod acme;
 #[cfg(not(feature = "acme"))]
 #[path = "acme/absent.rs"]
-pub mod acme;
+mod acme;
 
-pub mod client_names;
-pub mod forward_proxy;
-pub mod logger;
-pub mod name_lookup;
-pub mod pool;
-pub mod service_process;
+mod client_names;
+mod forward_proxy;
+mod logger;
+mod name_lookup;
+mod pool;
+mod service_process;
 #[cfg(feature = "tls")]
 pub mod signer;
 #[cfg(not(feature = "tls"))]
@@ -44,25 +46,25 @@ pub mod signer;
 pub mod signer;
 pub mod spawner;
 
-pub mod cache;
-pub mod content;
-pub mod publishing;
-pub mod request;
-pub mod response;
+mod cache;
+mod content;
+mod publishing;
+mod request;
+mod response;
 
 pub mod files;
-pub mod response_head;
+mod response_head;
 
-pub mod names;
+mod names;
 
-pub mod services;
+mod services;
 
-pub mod limits;
+mod limits;
 
 mod destination;
 mod signature;
 
-pub mod steps;
+mod steps;
 
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -70,30 +72,30 @@ pub mod tls;
 #[path = "tls/absent.rs"]
 pub mod tls;
 
-pub mod disk;
-pub mod log;
-pub mod overload;
+mod disk;
+mod log;
+mod overload;
 pub mod stats;
-pub mod trace;
-pub mod watch;
+mod trace;
+mod watch;
 
 pub mod control;
 pub mod flags;
 
 pub mod process;
 
-pub mod admission;
-pub mod background;
-pub mod buffer;
-pub mod clock;
-pub mod encoder;
-pub mod file_stamps;
-pub mod finding;
-pub mod handshake;
-pub mod peer;
-pub mod regular_file;
-pub mod semaphore;
-pub mod tasks;
+mod admission;
+mod background;
+mod buffer;
+mod clock;
+mod encoder;
+mod file_stamps;
+mod finding;
+mod handshake;
+mod peer;
+mod regular_file;
+mod semaphore;
+mod tasks;
 pub mod terminal;
 
 pub mod sys;

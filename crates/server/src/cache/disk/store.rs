@@ -125,10 +125,6 @@ impl Store {
         &self.folder
     }
 
-    pub fn purges(&self) -> &SharedPurges {
-        &self.purges
-    }
-
     /// From now on, nothing is written: the successor has the folder.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);

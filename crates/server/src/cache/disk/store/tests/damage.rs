@@ -123,7 +123,7 @@ fn planted_links_lead_nowhere() {
     for store in [&store, &folder.reopen()] {
         assert_eq!(get(store, URL), None);
         assert_eq!(put(store, URL, b"new"), Err(NotStored::Failed));
-        assert_eq!(store.purge(&Purge::all(), store.purges().begin(Purge::all())), unlisted);
+        assert_eq!(store.purge(&Purge::all(), store.purges.begin(Purge::all())), unlisted);
         store.remove(key(URL).hash());
         assert_eq!(store.stats().entries, 0);
     }

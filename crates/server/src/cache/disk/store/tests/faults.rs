@@ -51,7 +51,7 @@ fn run(case: Case) -> u64 {
         }
         if round == 0 {
             store.walk();
-            store.purge(&purge, store.purges().begin(purge.clone()));
+            store.purge(&purge, store.purges.begin(purge.clone()));
         }
     }
     let struck = plan::disarm();
@@ -137,7 +137,7 @@ fn unremovable_files() {
     // The process has not stored it, so only the folder has it.
     put(&folder.open(), "http://a/1/unknown", b"old").unwrap();
     let purge: Purge = "prefix - /1".parse().unwrap();
-    let remove = || store.purge(&purge, store.purges().begin(purge.clone()));
+    let remove = || store.purge(&purge, store.purges.begin(purge.clone()));
     let found = |url| get_bytes(&store, url);
 
     let fault = Fault::Errno(Errno::IO);

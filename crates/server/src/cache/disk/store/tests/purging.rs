@@ -12,7 +12,7 @@ const ALL: [(&str, &[u8]); 5] = [
 
 fn purged(store: &Arc<Store>, text: &str) -> u64 {
     let purge: Purge = text.parse().unwrap();
-    let begun = store.purges().begin(purge.clone());
+    let begun = store.purges.begin(purge.clone());
     let Purged { removed, failed } = store.purge(&purge, begun);
     assert_eq!(failed, 0);
     removed
@@ -71,7 +71,7 @@ fn a_file_is_not_used_from_the_beginning_of_its_purge() {
     put(&folder.open(), "http://a/x", b"old").unwrap();
     let store = folder.reopen();
     let purge: Purge = "path - /x".parse().unwrap();
-    let begun = store.purges().begin(purge.clone());
+    let begun = store.purges.begin(purge.clone());
     assert_eq!(get(&store, "http://a/x"), None);
     put_since(&store, "http://a/x", b"", b"new", Epoch(begun.0 + 1)).unwrap();
     assert_eq!(store.purge(&purge, begun), Purged::default(), "the new one stays");
