@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Source;
 use super::account::account_name;
 use super::certificates::certificates;
+use super::context::Context;
 use super::error::{Errors, Place};
 use super::forward_proxy::forward_proxy;
 use super::hosts::{HostLogs, hosts};
@@ -57,7 +58,8 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
     let reader = LimitReader::new(source);
-    let hosts = hosts(&top, limits.body, &scripts, &host_logs, &upstreams, &certificates, &reader);
+    let context = Context { scripts: &scripts, upstreams: &upstreams, limits: &reader };
+    let hosts = hosts(&top, limits.body, context, &host_logs, &certificates);
     if let Some(hosts) = &hosts {
         publishing::check(hosts, source, errors, top.place());
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use taipan_http::status::Status;
 
 use super::certificates::check_names;
+use super::context::Context;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
-use super::limits::LimitReader;
 use super::published::Texts;
 use super::routes::{Inherited, routes};
 use super::scripts;
@@ -19,10 +19,9 @@ use super::toml::{Entry, Value};
 use super::value;
 use crate::certificates::Certificates;
 use crate::host::{Canonical, HostAddress, Hosts, HostsError};
-use crate::model::{AccessLog, Action, Host, LogFormat, NamedRoot, Route, Scripts};
+use crate::model::{AccessLog, Action, Host, LogFormat, NamedRoot, Route};
 use crate::route::Pattern;
 use crate::tls::HostTls;
-use crate::upstream::Upstream;
 
 /// The keys of which a host needs at least one.
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
@@ -40,20 +39,16 @@ pub struct HostLogs {
 pub fn hosts(
     top: &Section,
     max_body: u64,
-    scripts: &Scripts,
+    context: Context<'_>,
     log: &HostLogs,
-    upstreams: &[Upstream],
     certificates: &Certificates,
-    limits: &LimitReader<'_>,
 ) -> Option<Hosts> {
     let users = folders::users(top);
     let inherited = Inherited {
         route: Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) },
         environment: scripts::default_environment(),
         users: None,
-        scripts,
-        upstreams,
-        limits,
+        context,
         tls: HostTls::default(),
         texts: Texts::default(),
     };
@@ -197,7 +192,7 @@ fn host<'c>(
     let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
     let texts = inherited.texts.clone();
     let inherited = Inherited { route, environment, tls, texts, users: users.clone(), ..*inherited };
-    let upstreams = inherited.upstreams;
+    let upstreams = inherited.context.upstreams;
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     let addresses = addresses(section);

@@ -14,6 +14,7 @@ mod authorizers;
 mod build;
 mod cache;
 mod certificates;
+mod context;
 mod cors;
 mod error;
 mod fields;

@@ -8,10 +8,10 @@ use taipan_http::target::SafePath;
 
 use super::account::account;
 use super::actions::{self, ShortAction, action, is_action};
+use super::context::Context;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
-use super::limits::LimitReader;
 use super::published::{Texts, texts};
 use super::scripts;
 use super::section::{Section, text};
@@ -19,13 +19,12 @@ use super::settings::{restrict, route_settings};
 use super::tls;
 use super::toml::Entry;
 use crate::folder::UserFolders;
-use crate::model::{Account, Action, Interpreter, NamedRoot, Route, Script, Scripts};
+use crate::model::{Account, Action, Interpreter, NamedRoot, Route, Script};
 use crate::monitor::{self, Monitor};
 use crate::plan::MAX_REWRITES;
 use crate::published::Text;
 use crate::route::{MAX_COMBINED, MAX_ROUTES, Pattern, RouteId, Routes, RoutesError};
 use crate::tls::HostTls;
-use crate::upstream::Upstream;
 
 /// The paths of user folders.
 const USER_PATHS: &str = "/~*/**";
@@ -35,9 +34,7 @@ pub(super) struct Inherited<'a> {
     pub(super) route: Route,
     /// The variables of its scripts.
     pub(super) environment: Additions,
-    pub(super) scripts: &'a Scripts,
-    pub(super) upstreams: &'a [Upstream],
-    pub(super) limits: &'a LimitReader<'a>,
+    pub(super) context: Context<'a>,
     pub(super) users: Option<Arc<UserFolders>>,
     pub(super) tls: HostTls,
     pub(super) texts: Texts,
@@ -46,16 +43,13 @@ pub(super) struct Inherited<'a> {
 impl Inherited<'_> {
     /// With the settings of a section in place of these. `users` are those of the top level.
     pub(super) fn by_section(&self, section: &Section, users: &UserFolders) -> Self {
-        let &Inherited { scripts, upstreams, limits, .. } = self;
         Inherited {
-            route: route_settings(section, Pattern::EVERYTHING, &self.route, upstreams, limits, scripts),
+            route: route_settings(section, Pattern::EVERYTHING, &self.route, self.context),
             environment: scripts::environment(section, &self.environment),
             users: folders::user_folders(section, self.users.as_ref(), users),
             tls: tls::host_tls(section, &self.tls),
             texts: texts(section, &self.texts),
-            scripts,
-            upstreams,
-            limits,
+            context: self.context,
         }
     }
 }
@@ -96,7 +90,7 @@ pub(super) fn routes(section: &Section, inherited: Inherited<'_>) -> Routes {
     let only = Routes::only(default.clone());
     let others = placed.iter().map(|placed| placed.route.clone()).collect();
     let at = |id: RouteId| id.index().map_or(own_default.as_ref(), |at| placed.get(at));
-    let combine = |inner, outer| combined(at(inner)?, at(outer)?, &inherited);
+    let combine = |inner, outer| Some(combined(at(inner)?, at(outer)?, &inherited));
     let routes = Routes::new(default, others).and_then(|routes| routes.combine(combine));
     if let Err(RoutesError::TooManyCombined) = routes {
         let what = format!("the globs and prefixes of a host make more than {MAX_COMBINED} routes together");
@@ -143,51 +137,40 @@ fn folder_prefix<'c>(section: &Section<'c>) -> Option<&'c str> {
     path.filter(|path| path.ends_with('/') && (section.has("root") || section.has("alias")))
 }
 
-/// A glob, or a route for one path, within a prefix: it inherits from the prefix. `None`: after an error.
-fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>) -> Option<Route> {
+/// A glob, or a route for one path, within a prefix: it inherits from the prefix.
+fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>) -> Route {
     let pattern = inner.route.pattern.clone();
     if matches!(inner.route.action, Action::Publish(_)) && inner.section.is_none() {
-        return Some(inner.route.clone());
+        return inner.route.clone();
     }
     let Some(section) = inner.section else {
         let action = inner.route.action.clone();
-        return Some(Route { pattern, action, within: None, script: None, ..outer.route.clone() });
+        return Route { pattern, action, within: None, script: None, ..outer.route.clone() };
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = route_settings(
-        section,
-        pattern,
-        &outer.route,
-        inherited.upstreams,
-        inherited.limits,
-        inherited.scripts,
-    );
+    let mut route = route_settings(section, pattern, &outer.route, inherited.context);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         restrict(&mut route, section, prefix, &outer.route);
     }
     if section.table.entries.iter().any(is_action)
         || !inherits_action(&outer.route, &route.pattern, inherited)
     {
-        let script = inner.route.script.clone().map(|script| Box::new(Script { environment, ..*script }));
-        let script = script.map(|script| Box::new(with_account(*script, inner, outer, inherited)));
-        return Some(Route { action: inner.route.action.clone(), within: None, script, ..route });
+        let script = inner.route.script.as_deref().cloned().map(|script| Script { environment, ..script });
+        let script = script.map(|script| Box::new(with_account(script, inner, outer, inherited)));
+        return Route { action: inner.route.action.clone(), within: None, script, ..route };
     }
     route.within = Some(Box::new(outer.route.pattern.clone()));
     let has_interpreter = section.has("interpreter") || section.has("cgi");
-    route.script = match route.action {
-        ref action if action.may_have_scripts() && has_interpreter => {
-            let Inherited { scripts, upstreams, .. } = *inherited;
-            scripts::script(section, &route.pattern, &route.action, &outer.environment, scripts, upstreams)
-                .map(Box::new)
+    let script = match has_interpreter && route.action.may_have_scripts() {
+        true => {
+            scripts::script(section, &route.pattern, &route.action, &outer.environment, inherited.context)
         }
-        _ => outer.route.script.clone().map(|script| Box::new(Script { environment, ..*script })),
+        false => outer.route.script.as_deref().cloned().map(|script| Script { environment, ..script }),
     };
-    route.script = route.script.map(|script| Box::new(with_account(*script, inner, outer, inherited)));
-    if outer.route.publishes() {
-        // What clients publish is never run.
-        route.script = None;
-    }
-    Some(route)
+    // What clients publish is never run.
+    let script = script.filter(|_| !outer.route.publishes());
+    route.script = script.map(|script| Box::new(with_account(script, inner, outer, inherited)));
+    route
 }
 
 /// Sets the account of a program: that of the glob, or else of the prefix, or else of `[scripts]`.
@@ -197,7 +180,8 @@ fn with_account(
     outer: &PlacedRoute,
     inherited: &Inherited<'_>,
 ) -> Script {
-    let named = [&inner.account, &outer.account, &inherited.scripts.account].into_iter().flatten().next();
+    let named =
+        [&inner.account, &outer.account, &inherited.context.scripts.account].into_iter().flatten().next();
     let is_program = !matches!(script.interpreter, Some(Interpreter::Upstream(_)));
     Script { account: named.filter(|_| is_program).cloned(), ..script }
 }
@@ -300,14 +284,7 @@ fn route<'s, 'c>(
     };
     let applies_within = !has_action && !has_root(inherited) && is_within;
     let action = (!applies_within).then(|| action(section, &pattern, inherited));
-    let route = route_settings(
-        section,
-        pattern,
-        &inherited.route,
-        inherited.upstreams,
-        inherited.limits,
-        inherited.scripts,
-    );
+    let route = route_settings(section, pattern, &inherited.route, inherited.context);
     let Some(action) = action else {
         // It applies only within prefixes: see `combined`.
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
@@ -316,8 +293,7 @@ fn route<'s, 'c>(
     let route = Route { action, ..route };
     reject_open(section, &route);
     let action = route.action.clone();
-    let Inherited { environment: outer, scripts, upstreams, .. } = inherited;
-    let script = scripts::script(section, &route.pattern, &action, outer, scripts, upstreams);
+    let script = scripts::script(section, &route.pattern, &action, &inherited.environment, inherited.context);
     let route = Route { action, script: script.map(Box::new), ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use script::environment::{AdditionError, Additions, Credentials};
 
 use super::account::account;
+use super::context::Context;
 use super::keys::Scope;
 use super::proxies;
 use super::section::Section;
@@ -151,9 +152,9 @@ pub fn script(
     pattern: &Pattern,
     action: &Action,
     inherited: &Additions,
-    scripts: &Scripts,
-    upstreams: &[Upstream],
+    context: Context<'_>,
 ) -> Option<Script> {
+    let Context { scripts, upstreams, .. } = context;
     let processes = scripts.processes;
     if let Action::Upstream(id) = action {
         let names = ["cgi", "interpreter", "script_processes"];

@@ -10,28 +10,21 @@ use super::access::rules;
 use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
 use super::cache::{caching, purgers};
+use super::context::Context;
 use super::cors::sharing;
 use super::fields::{cache_control, headers, security_headers};
 use super::files::{lister, shared_files};
 use super::jwt::jwt;
-use super::limits::LimitReader;
 use super::publishing::publishing;
 use super::section::Section;
 use super::toml::Entry;
-use crate::model::{Dotfiles, Fallback, FallbackFor, LanguageFallback, Route, Scripts, Symlinks};
+use crate::model::{Dotfiles, Fallback, FallbackFor, LanguageFallback, Route, Symlinks};
 use crate::route::Pattern;
 use crate::template::Template;
-use crate::upstream::Upstream;
 
 /// A route for this pattern, with the action and the settings of `inherited` unless `section` has others.
-pub fn route_settings(
-    section: &Section,
-    pattern: Pattern,
-    inherited: &Route,
-    upstreams: &[Upstream],
-    limits: &LimitReader<'_>,
-    scripts: &Scripts,
-) -> Route {
+pub fn route_settings(section: &Section, pattern: Pattern, inherited: &Route, context: Context<'_>) -> Route {
+    let Context { scripts, upstreams, limits } = context;
     let fallback = fallback(section, &pattern, inherited.fallback.as_deref());
     let language_fallback = section.choices("language_fallback").map(|words| LanguageFallback {
         suffix: words.contains(&"suffix"),
