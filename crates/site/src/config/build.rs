@@ -1,50 +1,36 @@
-//! Builds a complete site from the tree of a configuration.
+//! Builds a complete site from the tree of a configuration, and reads the sections that are short.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use super::Source;
 use super::account::account_name;
 use super::certificates::certificates;
 use super::context::Context;
-use super::error::{Errors, Place};
+use super::error::Errors;
 use super::forward_proxy::forward_proxy;
-use super::hosts::{HostLogs, hosts};
+use super::hosts::hosts;
 use super::keys::Scope;
 use super::limits::LimitReader;
+use super::listeners::{check_proxies, listeners, trusted_proxies};
+use super::log::log;
 use super::private;
 use super::publishing;
 use super::scripts::scripts;
-use super::section::{Given, Section};
+use super::section::Section;
 use super::switches;
 use super::tls::{check_listeners, tls};
 use super::toml::Table;
 use super::tracing::tracing;
 use super::upstreams::{check_chroot, resolution, upstreams};
-use taipan_http::negotiate::Coding;
-
-use crate::address::Address;
 use crate::host::Hosts;
 use crate::includes::IncludeLimits;
-use crate::listener::Listener;
-use crate::log_fields;
-use crate::log_selection::{LogSelection, Only};
 use crate::model::{
-    AccessLog, CacheFiles, CacheLimits, ErrorFormat, ErrorLines, Host, Http2, Interpreter, Level, Limits,
-    Log, LogFormat, LoggedClients, LoggedHost, SERVER_HEADER, Sandbox, Script, Scripts, SignalSet, Site,
-    Statistics, Timeouts,
+    CacheFiles, CacheLimits, Host, Http2, Interpreter, Limits, SERVER_HEADER, Sandbox, Script, Scripts,
+    SignalSet, Site, Statistics, Timeouts,
 };
 use crate::named_files::NamedFiles;
-use crate::network::Network;
-use crate::proxies::{MAX_PROXIES, Proxies};
-use crate::rotation::{Period, RotatedNames, Rotation};
-use crate::timezone::{MAX_FILE as MAX_ZONE, TimeZone};
 use crate::upstream::Upstream;
-
-/// Addresses that a site listens on.
-const MAX_LISTENERS: usize = 64;
 
 /// `None`: there are errors.
 pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> {
@@ -125,77 +111,6 @@ fn server_header(top: &Section) -> Option<String> {
         top.errors.add(given.place, what, "expected printable ASCII, or false to leave the field out");
     }
     Some(name.to_owned())
-}
-
-fn listeners(top: &Section) -> Vec<Listener> {
-    let Some(addresses) = top.texts("listen") else {
-        if !top.has("listen") {
-            let what_to_do = "add listen = [\"127.0.0.1:8080\"] before the first section";
-            top.errors.add(top.place(), "no address to listen on", what_to_do);
-        }
-        return Vec::new();
-    };
-    let place = top.place_of("listen");
-    if addresses.len() > MAX_LISTENERS {
-        top.errors.add(place, "\"listen\" has too many addresses", "expected at most 64");
-    }
-    let mut listeners: Vec<Listener> = Vec::new();
-    for address in addresses.iter().take(MAX_LISTENERS) {
-        let text = address.value.escape_debug();
-        match Listener::parse(address.value, address.place.folder()) {
-            Ok(listener) if listeners.iter().any(|other| other.address == listener.address) => {
-                top.errors.add(address.place, format!("\"{text}\" is given twice"), "remove one of them");
-            }
-            Ok(listener) => {
-                reject_overlap(top, &listener.address, &listeners, address.place);
-                top.errors.mark("listen", listener.to_string(), address.place);
-                listeners.push(listener);
-            }
-            Err(what_to_do) => {
-                top.errors.add(address.place, format!("\"{text}\" is not an address"), what_to_do);
-            }
-        }
-    }
-    listeners
-}
-
-/// Reports two addresses that the kernel does not let one program listen on.
-fn reject_overlap(top: &Section, listener: &Address, others: &[Listener], place: &Place) {
-    let mut others = others.iter().map(|other| &other.address);
-    let Some(other) = others.find(|other| other.overlaps(listener)) else {
-        return;
-    };
-    let (wide, narrow) = if other.covers(listener) { (other, listener) } else { (listener, other) };
-    let what = format!("\"{listener}\" and \"{other}\" overlap: {wide} includes every address of its family");
-    top.errors.add(place, what, format!("remove \"{narrow}\", or name each address in place of \"{wide}\""));
-}
-
-fn trusted_proxies(top: &Section) -> Proxies {
-    let texts = top.texts("trusted_proxies").unwrap_or_default();
-    if texts.len() > MAX_PROXIES {
-        let what = "\"trusted_proxies\" has too many entries";
-        let what_to_do = format!("expected at most {MAX_PROXIES}; merge networks");
-        top.errors.add(top.place_of("trusted_proxies"), what, what_to_do);
-    }
-    let read = |text: &Given<&str>| match Network::parse(text.value) {
-        Ok(proxy) => Some(proxy),
-        Err(error) => {
-            let what = format!("\"{}\" is not a network", text.value.escape_debug());
-            top.errors.add(text.place, what, error.to_string());
-            None
-        }
-    };
-    Proxies::new(texts.iter().take(MAX_PROXIES).filter_map(read))
-}
-
-/// Reports a listener for proxies that nothing may connect to.
-fn check_proxies(top: &Section, listeners: &[Listener], proxies: &Proxies) {
-    let Some(listener) = listeners.iter().find(|listener| listener.protocols.proxy) else { return };
-    if proxies.is_empty() {
-        let what = format!("\"{listener}\" is for proxies, and no proxy is trusted");
-        let what_to_do = "add trusted_proxies = [\"10.0.0.1\"], or remove the word proxy";
-        top.errors.add(top.place_of("listen"), what, what_to_do);
-    }
 }
 
 /// The chroot. Reports paths outside of it, which the serving process could not open.
@@ -372,156 +287,4 @@ fn statistics(top: &Section) -> Statistics {
         hosts: section.count("hosts").unwrap_or(defaults.hosts),
         routes: section.count("routes").unwrap_or(defaults.routes),
     }
-}
-
-/// The logs, and what those of hosts take from them.
-fn log(top: &Section, source: &dyn Source) -> (Log, HostLogs) {
-    let defaults = Log::default();
-    let Some(section) = top.section("log", Scope::Log) else {
-        return (defaults, HostLogs { format: LogFormat::Combined, by_host: None });
-    };
-    let level = section.choice("level").and_then(Level::from_name);
-    let format = match section.choice("format") {
-        Some("common") => LogFormat::Common,
-        Some("boa") => LogFormat::Boa,
-        Some("boa-host") => LogFormat::BoaHost,
-        Some("boa-address") => LogFormat::BoaAddress,
-        Some("thttpd") => LogFormat::Thttpd,
-        Some("thttpd-host") => LogFormat::ThttpdHost,
-        Some("json") => LogFormat::Json,
-        _ => LogFormat::Combined,
-    };
-    let format = fields(&section).unwrap_or(format);
-    let access =
-        section.sink("access").map(|sink| sink.map(|sink| AccessLog { sink, format: format.clone() }));
-    let host = match format {
-        LogFormat::BoaHost => LoggedHost::Name,
-        LogFormat::BoaAddress => LoggedHost::Address,
-        _ => LoggedHost::Nothing,
-    };
-    let log = Log {
-        access: access.unwrap_or(defaults.access),
-        error: section.sink("error").flatten().unwrap_or(defaults.error),
-        level: level.unwrap_or(defaults.level),
-        queue: section.count("queue").unwrap_or(defaults.queue),
-        selection: selection(&section),
-        scripts: section.sink("scripts").flatten(),
-        rotation: section.section("rotate", Scope::Rotate).map(|section| rotation(&section)),
-        errors: ErrorLines {
-            format: match section.choice("error_format") {
-                Some("boa") => ErrorFormat::Boa,
-                _ => ErrorFormat::Taipan,
-            },
-            zone: zone(&section, source).map(Arc::new),
-        },
-        clients: match section.flag("forwarded_for") {
-            Some(true) => LoggedClients::ForwardedFor,
-            _ => LoggedClients::Addresses,
-        },
-        client_errors: section.flag("client_errors").filter(|is_on| *is_on).map(|_| host),
-        script_starts: section.flag("script_starts").unwrap_or(false),
-    };
-    let by_host = log.access.clone().filter(AccessLog::is_by_host);
-    (log, HostLogs { format, by_host })
-}
-
-/// Where the zones of the time zone database are.
-const ZONES: &str = "/usr/share/zoneinfo";
-/// The zone of this machine: a file of that database, or a text.
-const LOCAL_ZONES: [&str; 2] = ["/etc/localtime", "/etc/TZ"];
-
-/// `None`: UTC.
-fn zone(section: &Section, source: &dyn Source) -> Option<TimeZone> {
-    let given = section.text("timezone")?;
-    let read = |path: &Path| {
-        let bytes = source.read(path, MAX_ZONE).ok()?;
-        TimeZone::of_file(&bytes).or_else(|| TimeZone::of_text(std::str::from_utf8(&bytes).ok()?.trim()))
-    };
-    let named = |name: &str| TimeZone::of_text(name).or_else(|| read(&Path::new(ZONES).join(name)));
-    let own = || source.timezone().and_then(|name| named(name.trim_start_matches(':')));
-    match given.value {
-        "UTC" => None,
-        // As localtime(3): a machine without a zone has UTC.
-        "local" => own().or_else(|| LOCAL_ZONES.iter().find_map(|path| read(Path::new(path)))),
-        name => named(name).or_else(|| {
-            let what = format!("there is no time zone \"{}\"", name.escape_debug());
-            let what_to_do =
-                "write \"local\", a name such as \"Europe/Berlin\", or \"CET-1CEST,M3.5.0,M10.5.0/3\"";
-            section.errors.add(given.place, what, what_to_do);
-            None
-        }),
-    }
-}
-
-fn fields(section: &Section) -> Option<LogFormat> {
-    let given = section.text("fields")?;
-    if section.has("format") {
-        section.reject_keys(&["fields"], "and \"format\" exclude each other", "remove one of them");
-    }
-    match log_fields::parse(given.value) {
-        Ok(parts) => Some(LogFormat::Fields(parts)),
-        Err(why) => {
-            section.reject("fields", given.place, &why);
-            None
-        }
-    }
-}
-
-fn selection(section: &Section) -> LogSelection {
-    let only = section.choices("only").map(|words| Only {
-        errors: words.contains(&"errors"),
-        server_errors: words.contains(&"server-errors"),
-        slow: words.contains(&"slow"),
-    });
-    let slow = section.duration("slow").unwrap_or(Duration::from_secs(1));
-    if section.has("slow") && !only.is_some_and(|only| only.slow) {
-        section.reject_keys(&["slow"], "has no effect", "add only = [\"slow\"]");
-    }
-    LogSelection { only, sample: section.count("sample"), slow }
-}
-
-fn rotation(section: &Section) -> Rotation {
-    let second = section.text("at").map_or(0, |at| {
-        time_of_day(at.value).unwrap_or_else(|| {
-            section.reject("at", at.place, "is no time of the day, such as \"03:30\"");
-            0
-        })
-    });
-    let period = section.choice("every").map(|word| match word {
-        "hour" => Period::Hour,
-        _ => Period::Day(second),
-    });
-    if section.has("at") && !matches!(period, Some(Period::Day(_))) {
-        section.reject_keys(&["at"], "has no effect", "add every = \"day\"");
-    }
-    let size = section.size("size");
-    if size.is_none() && period.is_none() {
-        let what = "\"rotate\" does not say when";
-        section.errors.add(section.place(), what, "add every = \"day\", or size = \"100MiB\"");
-    }
-    Rotation {
-        size,
-        period,
-        keep: section.count("keep").unwrap_or(14),
-        keep_size: section.size("keep_size"),
-        compress: match section.choice("compress") {
-            Some("none") => None,
-            Some("zstd") => Some(Coding::Zstd),
-            _ => Some(Coding::Gzip),
-        },
-        names: match section.choice("names") {
-            Some("number") => RotatedNames::Number,
-            _ => RotatedNames::Date,
-        },
-    }
-}
-
-/// `03:30` in seconds.
-fn time_of_day(text: &str) -> Option<i64> {
-    let (hour, minute) = text.split_once(':')?;
-    let number = |text: &str, below: i64| -> Option<i64> {
-        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|number| is_number && *number < below)
-    };
-    Some(number(hour, 24)? * 3600 + number(minute, 60)? * 60)
 }

@@ -10,6 +10,7 @@ use super::context::Context;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
+use super::log::HostLogs;
 use super::published::Texts;
 use super::routes::{Inherited, routes};
 use super::scripts;
@@ -19,7 +20,7 @@ use super::toml::{Entry, Value};
 use super::value;
 use crate::certificates::Certificates;
 use crate::host::{Canonical, HostAddress, Hosts, HostsError};
-use crate::model::{AccessLog, Action, Host, LogFormat, NamedRoot, Route};
+use crate::model::{AccessLog, Action, Host, NamedRoot, Route};
 use crate::route::Pattern;
 use crate::tls::HostTls;
 
@@ -27,13 +28,6 @@ use crate::tls::HostTls;
 const SERVES: [&str; 4] = ["root", "route", "redirects", "rewrites"];
 /// Files of access logs that are named by hosts. All of them are open.
 const MAX_HOST_LOGS: usize = 1000;
-
-/// What the access logs of hosts take from that of all.
-pub struct HostLogs {
-    pub format: LogFormat,
-    /// `None`: they have no files of their own by a key of `[log]`.
-    pub by_host: Option<AccessLog>,
-}
 
 /// The hosts, the default one first. `None`: there is no host, after an error.
 pub fn hosts(

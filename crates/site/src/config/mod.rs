@@ -26,6 +26,8 @@ mod hosts;
 mod jwt;
 mod keys;
 mod limits;
+mod listeners;
+mod log;
 mod private;
 mod proxies;
 mod published;
