@@ -489,6 +489,30 @@ fn sends_the_file_that_a_script_names_if_allowed() {
 }
 
 #[test]
+fn sends_no_file_with_a_status_that_has_no_content() {
+    let script = |status: &str| {
+        let fields = format!("Status: {status}\\nX-Sendfile: %s\\n\\n");
+        format!("#!/bin/sh\nprintf '{fields}' \"${{DOCUMENT_ROOT%/www}}/private/a\"\n")
+    };
+    let server = Site::new()
+        .script("204.cgi", script("204"))
+        .script("304.cgi", script("304"))
+        .script("200.cgi", script("200"))
+        .file_beside_root("private/a", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        .config(&format!("{EVERY_CGI}[scripts]\nsendfile = [\"private\"]\n"))
+        .start();
+    for status in [204, 304] {
+        let mut client = server.connect();
+        let response = client.get(&format!("/{status}.cgi"));
+        assert_eq!(response.status, status, "{response}");
+        assert!(!response.has("content-length") && !response.has("x-sendfile"), "{response}");
+        let next = client.get("/missing");
+        assert_eq!(next.status, 404, "the response to the next request on the connection: {next}");
+    }
+    assert!(server.get("/200.cgi").text().ends_with("evil"));
+}
+
+#[test]
 fn stops_after_ten_internal_redirects() {
     let server = Site::new()
         .script(

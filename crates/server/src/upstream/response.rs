@@ -85,7 +85,8 @@ pub async fn of(
         exchange.drain();
         return Outcome::InternalRedirect(target.to_owned());
     }
-    if let Some(path) = sendfile(&head) {
+    // A client would take the file for its next response where the status allows no content.
+    if let Some(path) = sendfile(&head).filter(|_| head.status.allows_body()) {
         let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
         let fields = lines(&head).map(|line| field(line.field())).collect();
         match head.excess {
