@@ -1,7 +1,8 @@
 //! Clients of TLS: what the log says of them, their early data and their certificates, by real programs, too.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 
 use e2e::http2::{Http2, Http2Request};
@@ -124,6 +125,29 @@ fn requests_in_early_data_must_be_safe() {
     }
     let early = logged(&server, 13).iter().filter(|line| line["tls"]["early"] == true).count();
     rows.check("logged as early", early, 8);
+}
+
+/// What a forward proxy passes on can be repeated as well.
+#[test]
+fn requests_in_early_data_for_other_servers_must_be_safe() {
+    let destination = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = destination.local_addr().expect("it is bound").port();
+    let proxy = "[forward_proxy]\nclients = \"127.0.0.1\"\ndestinations = \"127.0.0.1\"\nhttp = true\n";
+    let config = format!("{TLS}workers = 1\n[tls]\nearly_data = true\n{proxy}ports = [{port}]\n");
+    let server = site().config(&config).start();
+    let secure = address(&server, 0);
+    let mut rows = Rows::new();
+    let tls = Tls::version(&TLS13).early();
+    Client::tls(secure, &tls).request(GET);
+    for target in [format!("POST http://127.0.0.1:{port}/"), format!("CONNECT 127.0.0.1:{port}")] {
+        let mut client = Client::tls(secure, &tls);
+        let response = client.request(format!("{target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"));
+        rows.holds(&target, "it was early", client.tls_state().is_early_data_accepted());
+        rows.check(&target, response.status, 425);
+    }
+    destination.set_nonblocking(true).expect("it is a socket");
+    let connections = destination.accept().map_err(|error| error.kind()).err();
+    rows.check("connections to the destination", connections, Some(ErrorKind::WouldBlock));
 }
 
 /// The facts of the session that is resumed are those of its early data.

@@ -739,13 +739,19 @@ impl<'a> Exchange<'a> {
         {
             return Err(fixed::text(self.services, &answer));
         }
-        if self.head.is_early && !self.head.method.is_safe() {
+        if self.is_too_early() {
             return Err(fixed::status(self.services, None, Status::TOO_EARLY));
         }
         match SafePath::parse(path) {
             Err(PathError::EncodedSlash) if self.responder.needs.raw_paths => self.raw_path(path),
             path => path.map_err(|error| self.reject_path(error)),
         }
+    }
+
+    /// Whether the request may be a repeated one that changes something (RFC 8470 §5.2).
+    #[inline]
+    fn is_too_early(&self) -> bool {
+        self.head.is_early && !self.head.method.is_safe()
     }
 
     /// The user that authorizers have named.

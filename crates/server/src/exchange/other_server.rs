@@ -135,6 +135,9 @@ impl<'a> Exchange<'a> {
 
     /// Checks what does not depend on the destination.
     fn check_request(&self, authority: &str) -> Result<(), Status> {
+        if self.is_too_early() {
+            return Err(Status::TOO_EARLY);
+        }
         let is_https =
             self.head.raw_target.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
         if is_https {

@@ -55,6 +55,9 @@ impl Exchange<'_> {
     async fn tunnel(&mut self) -> Result<Response, Status> {
         let services = self.services;
         let rules = services.site.forward_proxy.as_ref().ok_or(Status::METHOD_NOT_ALLOWED)?;
+        if self.is_too_early() {
+            return Err(Status::TOO_EARLY);
+        }
         // What the client sends behind the head belongs to the tunnel.
         if self.head.framing.has_body() {
             return Err(Status::BAD_REQUEST);
