@@ -326,6 +326,9 @@ fn edge_side_includes_assemble_the_responses_of_upstreams() {
         }
         let part = server.connect().get_with("/part", "Range: bytes=0-4\r\n");
         assert_eq!((part.status, part.text()), (200, "whole".to_owned()));
+        let mut client = server.connect();
+        client.send("POST /part HTTP/1.1\r\nHost: a\r\nRange: bytes=0-4\r\nContent-Length: 4\r\n\r\nbody");
+        assert_eq!(client.read_response().status, 206, "the upstream gets a POST once");
         assert!(server.get("/capability").text().contains("taipan=\"ESI/1.0\""));
         let plain = server.get("/plain");
         assert!(plain.text().contains("<esi:include") && plain.has("etag"));

@@ -115,10 +115,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether an upstream has responded with a part of a page, in which directives may be cut.
+    /// Whether an upstream has responded with a part of a page, in which directives may be cut. A request that
+    /// changes something is not made again for the whole.
     pub(super) fn is_part_of_page(&self, route: &Route, response: &Response) -> bool {
         let mut fields = response.head.fields();
         response.status() == Status::PARTIAL_CONTENT
+            && self.head.method.is_safe()
             && self.head.names.contains(Names::RANGE)
             && fields.any(|(name, value)| {
                 name.eq_ignore_ascii_case("content-type")
