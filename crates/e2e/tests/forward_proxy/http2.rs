@@ -153,3 +153,29 @@ fn opens_tunnels_by_http2() {
     let stream = open(&mut own, &authority);
     rows.check("without a proxy", status(&mut own, stream).as_str(), "405");
 }
+
+/// RFC 9113 §8.5: each side of a tunnel ends by itself.
+#[test]
+fn a_client_by_http2_goes_on_behind_the_end_of_its_destination() {
+    let (received, receives) = channel();
+    let ends = destination(move |mut stream| {
+        _ = stream.write_all(b"bye");
+        _ = stream.shutdown(Shutdown::Write);
+        let mut rest = String::new();
+        _ = stream.read_to_string(&mut rest);
+        _ = received.send(rest);
+    });
+    let server = proxy_with("listen = \"127.0.0.1:0 http2\"", &[ends], LOOPBACK);
+    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut rows = Rows::new();
+    // A client that neither goes on nor ends has the time of `linger`.
+    for (how, flags) in [("an end", flag::END_STREAM), ("a pause", 0)] {
+        let stream = open(&mut client, &format!("127.0.0.1:{ends}"));
+        rows.check(how, status(&mut client, stream).as_str(), "200");
+        rows.check(how, content(&mut client, stream), Ok("bye".to_owned()));
+        client.send_frame(frame::DATA, 0, stream, b"more ").expect("it is open");
+        client.send_frame(frame::DATA, flags, stream, b"and all").expect("it is open");
+        let rest = receives.recv_timeout(TIMEOUT).expect("the destination reads to the end");
+        rows.check(how, rest.as_str(), "more and all");
+    }
+}

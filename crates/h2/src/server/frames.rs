@@ -4,7 +4,7 @@ use taipan_http::head::{Body, HeadError};
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::send;
-use super::stream::{ClosedBy, Remote, Stream, StreamId};
+use super::stream::{ClosedBy, Local, Remote, Stream, StreamId};
 use super::{Acknowledgement, Connection, Event, Peer, TableSize};
 use crate::decoder;
 use crate::error::{ConnectionError, ErrorCode, HpackError};
@@ -145,6 +145,7 @@ impl Connection {
         self.streams.push(Stream {
             id,
             remote: if end { Remote::Ended } else { Remote::Open },
+            local: Local::Open,
             is_ready: false,
             priority: early.unwrap_or_else(|| list.priority()),
             turn: self.turns,

@@ -1,6 +1,6 @@
 //! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
 
-use super::stream::{ClosedBy, Remote, StreamId};
+use super::stream::{ClosedBy, Local, Remote, StreamId};
 use super::{Connection, TableSize};
 use crate::error::ErrorCode;
 use crate::frame::{
@@ -63,6 +63,12 @@ impl Connection {
         fill: impl FnOnce(&mut Vec<u8>, usize),
     ) -> usize {
         let Some(at) = self.streams.find(stream.0) else { return 0 };
+        if self.streams[at].local == Local::Ended {
+            if end {
+                self.end(at, out);
+            }
+            return 0;
+        }
         let window = self.send.get().min(self.streams[at].send.get());
         let allowed = wanted.min(window).min(MAX_PAYLOAD);
         let start = out.len();
@@ -86,6 +92,17 @@ impl Connection {
             self.end(at, out);
         }
         length
+    }
+
+    /// Appends the end of what the server sends on a stream whose client may go on, as in a tunnel (RFC 9113 §8.5). The
+    /// stream is open until `data` ends it, which then appends nothing, or a reset does.
+    pub fn half_close(&mut self, stream: StreamId, out: &mut Vec<u8>) {
+        let Some(at) = self.streams.find(stream.0) else { return };
+        let open = &mut self.streams[at];
+        if open.local == Local::Open {
+            write_header(out, 0, DATA, END_STREAM, stream.0);
+            (open.local, open.is_ready) = (Local::Ended, false);
+        }
     }
 
     /// Bytes that the windows allow on the stream.

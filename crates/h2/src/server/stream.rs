@@ -21,6 +21,7 @@ impl StreamId {
 pub struct Stream {
     pub id: u32,
     pub remote: Remote,
+    pub local: Local,
     /// The caller has something to send.
     pub is_ready: bool,
     pub priority: Priority,
@@ -37,6 +38,14 @@ pub struct Stream {
 pub enum Remote {
     Open,
     /// It has sent END_STREAM.
+    Ended,
+}
+
+/// What the server may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Local {
+    Open,
+    /// It has sent END_STREAM, and the client goes on.
     Ended,
 }
 

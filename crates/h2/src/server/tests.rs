@@ -193,6 +193,31 @@ fn check_after_1(frames: &[Vec<u8>], events: &str, sent: &str) {
 }
 
 #[test]
+fn a_client_goes_on_behind_the_end_of_a_tunnel() {
+    let data = |flags| frame(DATA, flags, 1, b"ab");
+    let half_closed = || {
+        let mut server = Server::new(&LIMITS);
+        server.receive(&post(1));
+        assert_eq!(server.data(1, b"c", false), 1);
+        server.connection.half_close(StreamId(1), &mut server.out);
+        assert_eq!((server.receive(&data(0)).as_str(), server.sent().as_str()), ("ab", "(1 \"c\")(1 \"\".)"));
+        server
+    };
+    let mut server = half_closed();
+    assert_eq!(server.receive(&data(END_STREAM)), "ab.");
+    assert_eq!((server.data(1, b"", true), server.connection.open_streams()), (0, 0));
+    assert_eq!(server.sent(), "", "both sides have ended");
+    let mut server = half_closed();
+    server.data(1, b"", true);
+    assert_eq!((server.connection.open_streams(), server.sent().as_str()), (0, "(1 reset 0)"));
+    let mut server = half_closed();
+    assert_eq!(
+        (server.receive(&rst(1)).as_str(), server.connection.open_streams()),
+        ("[1 reset 8 Client]", 0)
+    );
+}
+
+#[test]
 fn sends_its_settings_first() {
     let mut server = Server::before_preface(&LIMITS);
     let Some((header, payload)) = server.out.split_first_chunk() else { panic!("a frame") };

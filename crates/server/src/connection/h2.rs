@@ -44,7 +44,7 @@ use crate::services::{ScratchInput, Services};
 use crate::stats::Count;
 use gathered::Gathered;
 use incoming::Incoming;
-use outgoing::Outgoing;
+use outgoing::{Next, Outgoing};
 
 /// The state of HTTP/2 on one connection.
 pub struct Http2 {
@@ -274,7 +274,11 @@ impl Http2 {
             let has_left =
                 matches!(why, EndReason::StreamReset | EndReason::ClientClosed | EndReason::Disconnected);
             self.services.counts.add(Count::Abandoned, u64::from(has_left && outgoing.is_awaited()));
-            outgoing.end_early(why);
+            // A client may end its side of a tunnel behind the other one in any way.
+            match has_left && outgoing.next() == Next::End {
+                true => outgoing.complete(),
+                false => outgoing.end_early(why),
+            }
         }
         if let Some(task) = waiting.task {
             task.ended.set(Some(why));

@@ -88,6 +88,12 @@ impl StreamBody {
         Poll::Ready(Some(bytes))
     }
 
+    /// Nothing more is sent on a stream whose protocol was switched. The client may go on.
+    pub fn half_close(&self) {
+        self.shared.http2.borrow_mut().half_close(self.stream);
+        self.shared.wake();
+    }
+
     fn with<T>(&self, none: T, read: impl FnOnce(&mut Incoming) -> T) -> T {
         let mut http2 = self.shared.http2.borrow_mut();
         http2.incoming(self.stream).map_or(none, read)

@@ -127,6 +127,13 @@ impl Http2 {
         self.on_content(stream);
     }
 
+    /// The upstream of a tunnel sends no more, and all that it has sent is sent on. The client may go on.
+    pub fn half_close(&mut self, stream: StreamId) {
+        let Some(outgoing) = self.outgoing(stream) else { return };
+        outgoing.end_stream();
+        self.frames.half_close(stream, &mut self.out);
+    }
+
     /// The stream's task has made all, and these fields are behind it. All content before them has been sent.
     pub fn put_trailers(&mut self, stream: StreamId, trailers: &Trailers) {
         let Some(outgoing) = self.outgoing(stream) else { return };

@@ -23,14 +23,15 @@ pub struct TunnelStream {
     /// What is on its way to the upstream. Nothing more is taken before all of it is sent.
     chunk: Vec<u8>,
     written: usize,
-    state: State,
+    to_upstream: State,
+    from_upstream: State,
     /// Since when no byte has come from either side.
     idle_since: Instant,
     idle_timeout: Duration,
     why: EndReason,
 }
 
-/// The direction to the upstream.
+/// A direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -44,7 +45,8 @@ impl TunnelStream {
             body,
             chunk: Vec::new(),
             written: 0,
-            state: State::Open,
+            to_upstream: State::Open,
+            from_upstream: State::Open,
             idle_since: Instant::now(),
             idle_timeout,
             why: EndReason::ApplicationEnded,
@@ -54,7 +56,7 @@ impl TunnelStream {
     /// Ready: the client sends no more, or the upstream takes no more.
     fn poll_to_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Bounded by the window of the stream, which is filled again when the client's bytes are taken.
-        while self.state == State::Open {
+        while self.to_upstream == State::Open {
             while self.written < self.chunk.len() {
                 match ready!(self.tunnel.poll_write(cx, &self.chunk[self.written..])) {
                     Ok(bytes) => self.written += bytes,
@@ -81,7 +83,7 @@ impl TunnelStream {
     }
 
     fn end(&mut self) {
-        self.state = State::Ended;
+        self.to_upstream = State::Ended;
         (self.chunk, self.written) = (Vec::new(), 0);
     }
 
@@ -96,6 +98,27 @@ impl TunnelStream {
         io::ErrorKind::TimedOut.into()
     }
 
+    /// The upstream sends no more. The client may go on as long as it does not pause.
+    fn end_from_upstream(&mut self, services: &Services) {
+        self.from_upstream = State::Ended;
+        self.idle_since = Instant::now();
+        self.idle_timeout = services.site.timeouts.linger;
+        self.body.half_close();
+    }
+
+    /// Reads from the upstream, into the worker's buffer. Ready: bytes, or an error.
+    fn poll_from_upstream(&mut self, cx: &mut Context<'_>, services: &Services) -> Poll<io::Result<Vec<u8>>> {
+        let scratch = &mut *services.scratch.borrow_mut();
+        let read = ready!(self.tunnel.poll_read(cx, scratch.space()));
+        self.idle_since = Instant::now();
+        Poll::Ready(match read {
+            Ok(bytes) => Ok(scratch.space()[..bytes].to_vec()),
+            Err(TunnelError::Upstream(error)) => Err(error),
+            Err(TunnelError::NoPong) => Err(self.time_out(services, EndReason::NoPong)),
+        })
+    }
+
+    /// `None`: both directions have ended.
     async fn receive(&mut self, services: &Services) -> io::Result<Option<Vec<u8>>> {
         let received = self.tunnel.take_received();
         if !received.is_empty() {
@@ -103,22 +126,28 @@ impl TunnelStream {
         }
         let mut timer = pin!(sleep_until(self.deadline()));
         poll_fn(|cx| {
-            _ = self.poll_to_upstream(cx);
+            let sent = self.poll_to_upstream(cx);
+            if self.from_upstream == State::Open
+                && let Poll::Ready(read) = self.poll_from_upstream(cx, services)
             {
-                let scratch = &mut *services.scratch.borrow_mut();
-                if let Poll::Ready(read) = self.tunnel.poll_read(cx, scratch.space()) {
-                    self.idle_since = Instant::now();
-                    return Poll::Ready(match read {
-                        Ok(bytes) => Ok((bytes > 0).then(|| scratch.space()[..bytes].to_vec())),
-                        Err(TunnelError::Upstream(error)) => Err(error),
-                        Err(TunnelError::NoPong) => Err(self.time_out(services, EndReason::NoPong)),
-                    });
+                match read {
+                    Ok(bytes) if bytes.is_empty() => {
+                        self.end_from_upstream(services);
+                        timer.as_mut().reset(self.deadline());
+                    }
+                    read => return Poll::Ready(read.map(Some)),
                 }
+            }
+            if self.from_upstream == State::Ended && sent.is_ready() {
+                return Poll::Ready(Ok(None));
             }
             // Twice at most: the deadline moves while the client sends.
             while timer.as_mut().poll(cx).is_ready() {
                 if self.deadline() <= Instant::now() {
-                    return Poll::Ready(Err(self.time_out(services, EndReason::UpgradedIdle)));
+                    return Poll::Ready(match self.from_upstream {
+                        State::Open => Err(self.time_out(services, EndReason::UpgradedIdle)),
+                        State::Ended => Ok(None),
+                    });
                 }
                 timer.as_mut().reset(self.deadline());
             }
