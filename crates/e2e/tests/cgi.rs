@@ -124,7 +124,7 @@ fn passes_a_script_no_dot_segments_and_no_proxy_variables() {
         let found = variables(&server.request(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\nForwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n\
              X-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\nX-Original-URL: /x\r\nX-Rewrite-URL: /x\r\n\
-             X-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nVia: 1.1 before\r\n\r\n"
+             X-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nX-Sendfile-Type: X-Sendfile\r\nVia: 1.1 before\r\n\r\n"
         )));
         rows.check(target, found["REQUEST_URI"].as_str(), expected);
         let fields = found.keys().map(String::as_str).filter(|name| name.starts_with("HTTP_"));

@@ -597,6 +597,10 @@ fn drops_forwarding_fields_of_the_client_and_adds_via() {
         "X-Original-URL: /evil",
         "X-Rewrite-URL: /evil",
         "Front-End-Https: on",
+        "X-Script-Name: /evil",
+        // A program that believes these names any file in place of its own.
+        "X-Sendfile-Type: X-Accel-Redirect",
+        "X-Accel-Mapping: /public/=/private/",
     ];
     let fields = claims.join("\r\n");
     let head = server

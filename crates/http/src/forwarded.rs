@@ -26,7 +26,7 @@ pub fn is_interpreted(name: &[u8]) -> bool {
 }
 
 /// Whether the field claims an address, a scheme, a host, a port or a path that a program could take for what the
-/// server has determined.
+/// server has determined; or a file that a program is to name in place of its content, as for Rack.
 pub fn is_claim(name: &[u8]) -> bool {
     let begins =
         name.split_at_checked(PREFIX.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(PREFIX));
@@ -78,9 +78,11 @@ fn claims(length: usize) -> &'static [&'static str] {
         9 => &["client-ip", "forwarded", "x-real-ip"],
         11 => &["x-client-ip", "x-remote-ip"],
         12 => &["x-url-scheme"],
-        13 => &["forwarded-for", "x-remote-addr", "x-rewrite-url"],
+        13 => &["forwarded-for", "x-remote-addr", "x-rewrite-url", "x-script-name"],
         14 => &["true-client-ip", "x-original-for", "x-original-uri", "x-original-url"],
-        15 => &["front-end-https", "proxy-client-ip", "x-original-host"],
+        15 => {
+            &["front-end-https", "proxy-client-ip", "x-accel-mapping", "x-original-host", "x-sendfile-type"]
+        }
         16 => &["cf-connecting-ip", "fastly-client-ip", "x-original-proto", "x-originating-ip"],
         17 => &["x-original-prefix"],
         18 => &["cf-connecting-ipv6", "wl-proxy-client-ip"],

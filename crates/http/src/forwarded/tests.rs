@@ -193,6 +193,7 @@ fn recognizes_claims_in_any_case() {
         ("X-Original-URL", true, false),
         ("X-Rewrite-Url", true, false),
         ("CF-Connecting-IP", true, false),
+        ("X-Sendfile-Type", true, false),
         ("Via", false, false),
         ("Host", false, false),
         ("X-Forward", false, false),
