@@ -6,6 +6,7 @@ use crate::regex;
 use crate::tree::{Directive, Place};
 
 use super::access;
+use super::flags::Flags;
 
 /// Rules that the conditions of one directive become.
 const MAX_RULES: usize = 16;
@@ -34,12 +35,6 @@ pub fn rules(conditions: &[Directive], place: &Place) -> Option<Vec<Scope>> {
     Some(all)
 }
 
-/// Whether a condition has this flag.
-pub fn has_flag(condition: &Directive, short: &str, long: &str) -> bool {
-    let mut flags = condition.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
-    flags.any(|flag| flag.eq_ignore_ascii_case(short) || flag.eq_ignore_ascii_case(long))
-}
-
 /// All groups count, and of each group one condition.
 fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
     let mut all: Vec<Vec<&Directive>> = Vec::new();
@@ -49,7 +44,7 @@ fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
             Some(group) => group.push(condition),
             None => all.push(vec![condition]),
         }
-        goes_on = has_flag(condition, "OR", "ornext");
+        goes_on = Flags::of(condition).has("OR", "ornext");
     }
     all
 }
@@ -61,7 +56,7 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
     let (is_not, test) = test.strip_prefix('!').map_or((false, test), |test| (true, test));
     let subject = condition.argument(0).strip_prefix("%{")?.strip_suffix('}')?;
     // A rule knows no case for these, so that it would except more.
-    let counts_case = is_not && !has_flag(condition, "NC", "nocase");
+    let counts_case = is_not && !Flags::of(condition).has("NC", "nocase");
     let has_letters = |text: &String| text.contains(|c: char| c.is_ascii_alphabetic());
     let values_in_any_case =
         |test: &str| values(test).filter(|all| !counts_case || !all.iter().any(has_letters));
@@ -82,7 +77,7 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
             None => ("address", networks(test, is_not)?),
         },
         "REQUEST_METHOD" => ("method", methods(test)?),
-        "REQUEST_URI" => ("path", paths(test, has_flag(condition, "NC", "nocase"))?),
+        "REQUEST_URI" => ("path", paths(test, Flags::of(condition).has("NC", "nocase"))?),
         "HTTP_HOST" => ("host", values(test)?),
         "QUERY_STRING" => ("query", values_in_any_case(test)?),
         "HTTP_USER_AGENT" => ("user_agent", values_in_any_case(test)?),

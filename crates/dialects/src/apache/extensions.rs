@@ -4,7 +4,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
-use super::conditions::has_flag;
+use super::flags::Flags;
 use super::rejections::is_everything;
 
 /// What conditions call the requested file.
@@ -37,8 +37,7 @@ impl<'r> Extension<'r> {
         if !is_dotless && !ALL.contains(&expression) && !is_everything(expression) {
             return None;
         }
-        let mut flags = rule.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
-        if !flags.all(|flag| matches!(flag, "" | "L" | "END" | "NC" | "QSA" | "PT")) {
+        if !Flags::of(rule).all().all(|flag| matches!(flag, "" | "L" | "END" | "NC" | "QSA" | "PT")) {
             return None;
         }
         let paths = PATHS.iter().chain(&FILES[..1]);
@@ -53,7 +52,7 @@ impl<'r> Extension<'r> {
 
     fn add(&mut self, condition: &Directive) -> Option<()> {
         let (subject, test) = (condition.argument(0), condition.argument(1));
-        if has_flag(condition, "OR", "ornext") {
+        if Flags::of(condition).has("OR", "ornext") {
             return None;
         }
         match test {

@@ -6,6 +6,7 @@ mod proxy;
 mod rewrite;
 
 mod extensions;
+mod flags;
 
 mod context;
 

@@ -6,27 +6,26 @@ use crate::regex;
 use crate::tree::Directive;
 
 use super::conditions;
+use super::flags::Flags;
 use super::paths;
 
 /// The status of a rule that rejects requests.
 pub fn rejection(rule: &Directive) -> Option<i64> {
-    let flags = rule.argument(2).trim_matches(['[', ']']).split(',').map(str::trim);
-    let statuses = flags.filter_map(|flag| match flag.split_once('=').unwrap_or((flag, "")) {
-        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "f" | "forbidden") => Some(403),
-        (name, "") if matches!(name.to_ascii_lowercase().as_str(), "g" | "gone") => Some(410),
-        (name, status) if matches!(name.to_ascii_lowercase().as_str(), "r" | "redirect") => {
-            status.parse().ok().filter(|status| (400..600).contains(status))
-        }
+    let status = |(name, value): (&str, &str)| match (name.to_ascii_lowercase().as_str(), value) {
+        ("f" | "forbidden", "") => Some(403),
+        ("g" | "gone", "") => Some(410),
+        ("r" | "redirect", status) => status.parse().ok().filter(|status| (400..600).contains(status)),
         _ => None,
-    });
+    };
+    let status = Flags::of(rule).pairs().find_map(status)?;
     // Some have fields of their own, which only the server sets.
-    statuses.map(|status| if [401, 405, 407, 416, 426].contains(&status) { 403 } else { status }).next()
+    Some(if [401, 405, 407, 416, 426].contains(&status) { 403 } else { status })
 }
 
 /// Rejects what an expression finds.
 pub fn reject(rule: &Directive, status: i64, base: Option<&str>, host: &mut Host) -> Option<()> {
     let place = &rule.place;
-    for pattern in all(rule.argument(0), base, conditions::has_flag(rule, "NC", "nocase"))? {
+    for pattern in all(rule.argument(0), base, Flags::of(rule).has("NC", "nocase"))? {
         let route = host.route(&pattern, place);
         if !route.responds() {
             route.set(place, "return", status);
@@ -58,7 +57,7 @@ pub fn denials(
 pub fn conditional(conditions: &[Directive], rule: &Directive, base: Option<&str>) -> Option<Vec<Scope>> {
     let place = &rule.place;
     let expression = rule.argument(0);
-    let any_case = conditions::has_flag(rule, "NC", "nocase");
+    let any_case = Flags::of(rule).has("NC", "nocase");
     let every = is_everything(expression);
     let paths = match base.filter(|base| *base != "/") {
         Some(base) if every => vec![vec![base.to_owned()]],

@@ -1,0 +1,113 @@
+//! What the conditions in front of a rule say together.
+
+use crate::apache::flags::Flags;
+use crate::regex;
+use crate::tree::Directive;
+
+/// What becomes of the conditions in front of a rule.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Conditions {
+    None,
+    /// Nothing is there, the path is none of these, and it is below this prefix.
+    Missing(Vec<String>, Option<String>),
+    /// The request had no TLS.
+    Plain,
+    /// The host has one of these names.
+    Names(Vec<String>),
+    /// The name of the host begins with `www.`, or it does not.
+    Www(bool),
+    /// The client asks for WebSocket.
+    Upgrade,
+    /// Nothing is there, and the path ends with a slash.
+    Slash,
+    /// The path is that of the client, and no other rule has led to it.
+    Asked,
+    Unknown,
+}
+
+/// What names that begin with `www.` are tested for.
+const WWW: [&str; 4] = ["^www\\.", "^www\\.(.+)$", "^www\\.(.*)$", "^www\\.(.*)"];
+
+pub fn meaning(conditions: &[Directive]) -> Conditions {
+    let missing = |one: &Directive| {
+        matches!(one.argument(0), "%{REQUEST_FILENAME}" | "%{DOCUMENT_ROOT}%{REQUEST_URI}")
+            && matches!(one.argument(1), "!-f" | "!-d" | "!-l")
+    };
+    let upgrade = |one: &Directive| {
+        let subject = one.argument(0).to_ascii_lowercase();
+        matches!(subject.as_str(), "%{http:upgrade}" | "%{http:connection}")
+            && !one.argument(1).starts_with('!')
+    };
+    let is_slash = |one: &Directive| {
+        one.argument(0) == "%{REQUEST_URI}" && matches!(one.argument(1), "(.+)/$" | "^(.+)/$" | "/$" | ".+/$")
+    };
+    // `%{REQUEST_URI} !=/favicon.ico`, or `!^/index\.php`.
+    let excepted = |one: &Directive| {
+        let test = one.argument(1).strip_prefix('!').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        let path = match test.strip_prefix('^') {
+            Some(expression) => regex::literal(expression.strip_suffix('$').unwrap_or(expression))
+                .filter(|path| path.ends_with(".php") || test.ends_with('$')),
+            None => test.strip_prefix('=').map(str::to_owned),
+        };
+        path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']))
+    };
+    // `%{REQUEST_URI} ^/api/`
+    let below = |one: &Directive| {
+        let expression = one.argument(1).strip_prefix('^').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        regex::literal(expression).filter(|path| path.starts_with('/') && path.ends_with('/'))
+    };
+    let plain = |one: &Directive| {
+        let (subject, test) = (one.argument(0), one.argument(1).to_ascii_lowercase());
+        match subject {
+            "%{HTTPS}" => matches!(test.as_str(), "off" | "!on" | "!=on" | "=off" | "^off$"),
+            "%{SERVER_PORT}" => matches!(test.as_str(), "80" | "^80$" | "=80" | "!443" | "!^443$"),
+            "%{REQUEST_SCHEME}" => {
+                matches!(test.as_str(), "http" | "=http" | "!https" | "!=https" | "^http$")
+            }
+            _ => false,
+        }
+    };
+    match conditions {
+        [] => Conditions::None,
+        all if all.iter().any(|one| one.argument(1) == "!-f")
+            && all.iter().all(|one| missing(one) || excepted(one).is_some() || below(one).is_some())
+            && all.iter().filter_map(below).count() < 2 =>
+        {
+            Conditions::Missing(all.iter().filter_map(excepted).collect(), all.iter().find_map(below))
+        }
+        all if all.iter().all(plain) => Conditions::Plain,
+        [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
+        [one] if one.argument(0) == "%{HTTP_HOST}" && WWW.contains(&one.argument(1)) => Conditions::Www(true),
+        all if all.iter().all(upgrade) => Conditions::Upgrade,
+        all if all.iter().all(|one| missing(one) || is_slash(one)) => Conditions::Slash,
+        all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,
+        // `^[A-Z]{3,}\s([^.]+)\.php`
+        [one]
+            if one.argument(0) == "%{THE_REQUEST}"
+                && !one.argument(1).starts_with('!')
+                && ["\\.php", ".php", "\\.html", ".html"].iter().any(|end| {
+                    one.argument(1).trim_end_matches(['$', ' ']).trim_end_matches("\\s").ends_with(end)
+                }) =>
+        {
+            Conditions::Asked
+        }
+        all => names(all).map_or(Conditions::Unknown, Conditions::Names),
+    }
+}
+
+/// The names of conditions of which one is enough.
+fn names(conditions: &[Directive]) -> Option<Vec<String>> {
+    let (last, others) = conditions.split_last()?;
+    let is_or = |one: &Directive| Flags::of(one).has("OR", "ornext");
+    if is_or(last) || !others.iter().all(is_or) {
+        return None;
+    }
+    let name = |one: &Directive| {
+        let test = one.argument(1);
+        let is_name = matches!(one.argument(0), "%{SERVER_NAME}" | "%{HTTP_HOST}");
+        let expression = || regex::literal(test.strip_prefix('^')?.strip_suffix('$')?);
+        let name = test.strip_prefix('=').map(str::to_owned).or_else(expression).filter(|_| is_name);
+        name.map(|name| name.to_lowercase())
+    };
+    conditions.iter().map(name).collect()
+}
