@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::exchange::{BodySource, Failure, Kind, Timeouts, UpstreamExchange, UpstreamResponse};
 use super::head::HeadParser;
-use super::http::{Accepts, direct_head};
+use super::http_head::{Accepts, direct_head};
 use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};

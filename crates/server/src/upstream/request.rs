@@ -27,10 +27,10 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target, encode_path};
 
 use self::variables::additions;
-use super::http::Accepts;
+use super::http_head::{Accepts, ConnectionOption, ForwardedHead, subrequest_head};
 use super::http2::Http2Request;
+use super::scgi;
 use super::upgrade::{Upgrade, is_extended_connect};
-use super::{http, scgi};
 use crate::log;
 use crate::peer::Peer;
 use crate::pool::Sharing;
@@ -372,22 +372,28 @@ impl Handler {
         };
         let persistence = if upstream.keep.is_zero() { Persistence::Close } else { Persistence::KeepAlive };
         if let Some(subrequest) = self.subrequest() {
-            return http::subrequest_head(head, connection.client, subrequest, persistence);
+            return subrequest_head(head, connection.client, subrequest, persistence);
         }
         let asserted: Vec<(&str, &[u8])> = asserted
             .iter()
             .filter_map(|name| Some((name.as_str(), variables.get(&variable(name))?)))
             .collect();
         let forwarding = script.map_or(&UNCHANGED, |script| &script.forwarding);
-        let next = match upgrade {
-            Some(upgrade) => http::Next::Upgrade(upgrade.protocol.as_bytes(), upgrade.key()),
-            None => http::Next::of(persistence),
-        };
-        let client = (connection.client, connection.via);
         let mut out = Vec::new();
-        let forwarding = (forwarding, self.spelling);
-        let head = &Head { target, ..*head };
-        http::write_request_head(head, client, length, forwarding, &asserted, next, &mut out);
+        let forwarded = ForwardedHead {
+            head: &Head { target, ..*head },
+            client: connection.client,
+            via: connection.via,
+            length,
+            forwarding,
+            spelling: self.spelling,
+            asserted: &asserted,
+            connection: match upgrade {
+                Some(upgrade) => ConnectionOption::Upgrade(upgrade.protocol.as_bytes(), upgrade.key()),
+                None => ConnectionOption::of(persistence),
+            },
+        };
+        forwarded.write(&mut out);
         out
     }
 

@@ -11,7 +11,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 
 use super::{Outgoing, WholeResponse};
-use crate::upstream::http::{self, Next};
+use crate::upstream::http_head::{ConnectionOption, ForwardedHead};
 use crate::upstream::upgrade::Upgrade;
 
 /// Whether a request needs only a connection.
@@ -23,8 +23,17 @@ pub fn is_plain(upstream: &Upstream, script: &Script, head: &Head<'_>) -> bool {
 /// Appends the whole request, which has no body.
 pub fn write(script: &Script, outgoing: &Outgoing<'_>, length: Option<u64>, out: &mut Vec<u8>) {
     let &Outgoing { head, client, arrival, .. } = outgoing;
-    let forwarding = (&script.forwarding, Spelling::Normalized);
-    http::write_request_head(head, (client, arrival.via), length, forwarding, &[], Next::Request, out);
+    let forwarded = ForwardedHead {
+        head,
+        client,
+        via: arrival.via,
+        length,
+        forwarding: &script.forwarding,
+        spelling: Spelling::Normalized,
+        asserted: &[],
+        connection: ConnectionOption::KeepAlive,
+    };
+    forwarded.write(out);
 }
 
 /// `None`: this is not all of a response. Its fields have the memory of `section`.
