@@ -1,6 +1,7 @@
-//! The command line. Every command and every flag is defined once, in the two tables of `table`. The parser, `--help`,
-//! the manual page and the shell completions are made from them.
+//! The command line. Every command is defined once, in `commands`, and every flag in `table`. The parser, `--help`, the
+//! manual page and the shell completions are made from them.
 
+mod commands;
 mod help;
 mod parse;
 mod table;
@@ -20,9 +21,9 @@ use site::watch::Filter;
 
 use crate::control::{Request, SiteSource};
 
+pub use self::commands::CommandKey;
 pub use self::help::{document, help, man, reference};
 pub use self::parse::{advice, parse, parse_line};
-pub use self::table::CommandKey;
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]

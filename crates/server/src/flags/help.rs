@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::Document;
-use super::table::{COMMANDS, CommandKey, CommandRow, EXAMPLES, FILES, FLAGS, FlagRow};
+use super::commands::{COMMANDS, CommandKey, CommandRow};
+use super::table::{EXAMPLES, FILES, FLAGS, FlagRow};
 
 /// `--help` of a command.
 pub fn help(command: CommandKey) -> String {

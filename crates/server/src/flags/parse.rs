@@ -21,9 +21,9 @@ use self::values::{
     dialect, dialects, host_name, ip_address, number, server_address, socket_address, text, texts, time,
     url_path,
 };
+use super::commands::{COMMANDS, CommandKey, FOREIGN_COMMANDS};
 use super::table::{
-    COMMANDS, CommandKey, FLAGS, FOREIGN_COMMANDS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME, PERSONALITIES,
-    RETRY_AFTER, Switch, Value,
+    FLAGS, FOREIGN_FLAGS, FlagRow, Key, LEVEL_TIME, PERSONALITIES, RETRY_AFTER, Switch, Value,
 };
 use super::{
     Command, Document, Explain, Presence, Report, Resolve, Scripts, Serve, TopMode, UsageError, Wrap,

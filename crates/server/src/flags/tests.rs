@@ -7,9 +7,10 @@ use auth::hash::NewHash;
 use cache::store::purge::{Purge, What};
 use site::host::HostAddress;
 
+use super::commands::COMMANDS;
 use super::help::{bash, fish, help, man, reference, roff, zsh};
 use super::parse::parse;
-use super::table::{COMMANDS, FLAGS};
+use super::table::FLAGS;
 use super::{
     Command, CommandKey, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Scripts,
     Serve, TopMode, UsageError, Wrap,
