@@ -84,81 +84,110 @@ fn umask(section: &Section) -> Option<u32> {
     mask
 }
 
-/// Reports routes that any client could publish in, and those whose files could run as scripts. Folders are compared
-/// without links: two names of a folder lead to the same files.
+/// Reports routes that any client could publish in, and those whose files could run as scripts.
 pub fn check(hosts: &Hosts, source: &dyn Source, errors: &Errors, top: &Place) {
-    let routes =
-        || hosts.iter().enumerate().flat_map(|(host, own)| own.routes.iter().map(move |route| (host, route)));
+    if !routes_of(hosts).any(|(_, route)| route.publishing.writes()) {
+        return;
+    }
     let place = |route: &Route| {
         let own = errors.place_of(&["publish"], route.base().to_string());
         own.or_else(|| errors.place_of(&["publish"], Pattern::EVERYTHING.to_string()))
             .unwrap_or_else(|| top.clone())
     };
-    if !routes().any(|(_, route)| route.publishing.writes()) {
-        return;
+    let folders = Folders::of(hosts, source);
+    for (host, route) in routes_of(hosts).filter(|(_, route)| route.publishing.writes()) {
+        let mistakes = match route.publishes() {
+            false => [without_root(route), None, None, None],
+            true => [open(route), with_pages(route), folders.nested(route), folders.runnable(host, route)],
+        };
+        for (what, what_to_do) in mistakes.into_iter().flatten() {
+            errors.add(&place(route), what, what_to_do);
+        }
     }
-    let folder_of = |route: &Route| route.folder().map(|folder| source.resolve(&folder));
-    let runs = |(_, route): &(usize, &Route)| route.script.is_some() && route.action.may_have_scripts();
-    let scripts: Vec<(usize, &Route, PathBuf)> =
-        routes().filter(runs).filter_map(|(host, route)| Some((host, route, folder_of(route)?))).collect();
-    let publishes = |(_, route): &(usize, &Route)| route.publishes();
-    let roots: Vec<(&Route, PathBuf)> = routes()
-        .filter(publishes)
-        .filter_map(|(_, route)| Some((route, source.resolve(route.root()?))))
-        .collect();
-    for (host, route) in routes().filter(|(_, route)| route.publishing.writes()) {
-        if let Action::NamedFiles(_) = route.action {
-            let what = format!("\"publish\" is for a root, and {} has the folders of names", route.name());
-            errors.add(&place(route), what, "set publish in a [[route]] with a root");
+}
+
+/// The routes of all hosts, each with the number of its host.
+fn routes_of(hosts: &Hosts) -> impl Iterator<Item = (usize, &Route)> {
+    hosts.iter().enumerate().flat_map(|(host, own)| own.routes.iter().map(move |route| (host, route)))
+}
+
+/// What is wrong with a route in which clients publish, and what to do.
+type Mistake = (String, &'static str);
+
+fn without_root(route: &Route) -> Option<Mistake> {
+    let Action::NamedFiles(_) = route.action else { return None };
+    let what = format!("\"publish\" is for a root, and {} has the folders of names", route.name());
+    Some((what, "set publish in a [[route]] with a root"))
+}
+
+fn open(route: &Route) -> Option<Mistake> {
+    if route.publishing.publishers != Publishers::Known || route.knows_publishers() {
+        return None;
+    }
+    let what = format!("everyone could publish in {}", route.name());
+    let what_to_do = "add auth = \"basic\" with user_files, or a [[rule]] that denies others; or \
+                      publish_anonymous = true, if everyone may";
+    Some((what, what_to_do))
+}
+
+fn with_pages(route: &Route) -> Option<Mistake> {
+    let languages = &route.files.includes.languages;
+    let what = format!("the files that clients publish in {} would be pages with includes", route.name());
+    (languages.ssi || languages.esi).then_some((what, "set includes = false in this route"))
+}
+
+/// The folders in which clients publish, and those in which scripts run. They are compared without links: two names of a
+/// folder lead to the same files.
+struct Folders<'h> {
+    hosts: &'h Hosts,
+    source: &'h dyn Source,
+    /// Roots in which clients publish.
+    published: Vec<(&'h Route, PathBuf)>,
+    /// Each with the number of its host.
+    scripts: Vec<(usize, &'h Route, PathBuf)>,
+}
+
+impl<'h> Folders<'h> {
+    fn of(hosts: &'h Hosts, source: &'h dyn Source) -> Folders<'h> {
+        let published = |(_, route): (usize, &'h Route)| {
+            let root = route.root().filter(|_| route.publishes())?;
+            Some((route, source.resolve(root)))
+        };
+        let scripts = |(host, route): (usize, &'h Route)| {
+            let runs = route.script.is_some() && route.action.may_have_scripts();
+            Some((host, route, source.resolve(&route.folder().filter(|_| runs)?)))
+        };
+        Folders {
+            hosts,
+            source,
+            published: routes_of(hosts).filter_map(published).collect(),
+            scripts: routes_of(hosts).filter_map(scripts).collect(),
         }
-        if !route.publishes() {
-            continue;
-        }
-        if route.publishing.publishers == Publishers::Known && !route.knows_publishers() {
-            let what = format!("everyone could publish in {}", route.name());
-            let what_to_do = "add auth = \"basic\" with user_files, or a [[rule]] that denies others; or \
-                              publish_anonymous = true, if everyone may";
-            errors.add(&place(route), what, what_to_do);
-        }
-        let languages = &route.files.includes.languages;
-        if languages.ssi || languages.esi {
-            let what =
-                format!("the files that clients publish in {} would be pages with includes", route.name());
-            errors.add(&place(route), what, "set includes = false in this route");
-        }
-        let own_root = route.root().map(|root| source.resolve(root));
-        let is_around =
-            |root: &PathBuf| own_root.as_ref().is_some_and(|own| own != root && own.starts_with(root));
-        if let Some((other, _)) = roots.iter().find(|(_, root)| is_around(root)) {
-            let what = format!(
-                "the root of {} lies in that of {}, in which clients publish, too",
-                route.name(),
-                other.name()
-            );
-            let what_to_do =
-                "use roots apart from each other, or the same root: locks and quotas are of a root";
-            errors.add(&place(route), what, what_to_do);
-        }
-        let Some(folder) = folder_of(route) else { continue };
+    }
+
+    /// A root within another one in which clients publish, too.
+    fn nested(&self, route: &Route) -> Option<Mistake> {
+        let own = self.source.resolve(route.root()?);
+        let is_around = |(_, root): &&(&Route, PathBuf)| own != *root && own.starts_with(root);
+        let (other, _) = self.published.iter().find(is_around)?;
+        let (own, other) = (route.name(), other.name());
+        let what = format!("the root of {own} lies in that of {other}, in which clients publish, too");
+        Some((what, "use roots apart from each other, or the same root: locks and quotas are of a root"))
+    }
+
+    /// Files that clients publish, and that a route runs.
+    fn runnable(&self, host: usize, route: &Route) -> Option<Mistake> {
+        let folder = self.source.resolve(&route.folder()?);
         // In one host, paths that lead to files in the same way have one route each, and this one has no scripts.
         let is_apart = |of: usize, other: &Route| of == host && other.action == route.action;
         let overlaps = |(of, other, at): &&(usize, &Route, PathBuf)| {
             at.starts_with(&folder) || (folder.starts_with(at) && !is_apart(*of, other))
         };
-        let by_name = || named_scripts(hosts, &folder, source);
-        let runner = scripts.iter().find(overlaps).map(|(_, runner, _)| *runner);
-        if let Some(runner) = runner.or_else(by_name) {
-            let what = format!(
-                "files that clients publish in {} could run as scripts, by the route {}",
-                route.name(),
-                runner.name()
-            );
-            errors.add(
-                &place(route),
-                what,
-                "publish in a folder outside of those with scripts, by root or alias",
-            );
-        }
+        let runner = self.scripts.iter().find(overlaps).map(|(_, runner, _)| *runner);
+        let runner = runner.or_else(|| named_scripts(self.hosts, &folder, self.source))?;
+        let (own, runner) = (route.name(), runner.name());
+        let what = format!("files that clients publish in {own} could run as scripts, by the route {runner}");
+        Some((what, "publish in a folder outside of those with scripts, by root or alias"))
     }
 }
 
