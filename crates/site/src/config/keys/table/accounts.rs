@@ -3,7 +3,7 @@
 use super::{Chapter, Key, Kind, Scope, Value, Words, count};
 
 pub const CHAPTER: Chapter = Chapter {
-    title: "[accounts]",
+    title: "`[accounts]`",
     intro: "The users of `user_folders`. A user has a folder if the account has the number `least_uid` or above, is not \
             `nobody`, and can log in: its shell is not `nologin`, `false` or the like. See \
             [Hosts](hosts.md#user-folders).",
