@@ -23,8 +23,10 @@ use ::cache::{Field as StoredField, invalidation};
 use site::log_line::StepKind;
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
+use site::proxies::Via;
+use taipan_http::fields::is_name;
 use taipan_http::forwarded;
-use taipan_http::head::{Method, Names, OwnedHead};
+use taipan_http::head::{Field, Method, Names, OwnedHead};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, normalized};
 
@@ -402,9 +404,10 @@ impl<'a> Exchange<'a> {
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), rest.as_ref(), capability.as_deref());
+        let fields = self.fields_for_all(request);
         let fields = match is_part {
-            true => with_more(self.head.fields, &conditions),
-            false => whole(self.head.fields, &conditions),
+            true => with_more(&fields, &conditions),
+            false => whole(&fields, &conditions),
         };
         let head = with_fields(self.head, &fields);
         let forwarded = Request { head: &head, ..request };
@@ -444,6 +447,14 @@ impl<'a> Exchange<'a> {
                 on_heap(|| self.fetch(request, to, resource, None, why, leader)).await
             }
         }
+    }
+
+    /// The fields of a request whose response may be stored. A client is no surrogate: others could not read what an
+    /// upstream writes for one.
+    fn fields_for_all(&self, request: Request<'_>) -> Vec<Field<'a>> {
+        let is_client = request.connection.via == Via::Nothing;
+        let passes = |field: &&Field<'_>| !(is_client && is_name(field.name, "surrogate-capability"));
+        self.head.fields.iter().filter(passes).copied().collect()
     }
 
     /// What is missing of the response, if parts of it are stored and the rest is worth a request of its own.
@@ -494,7 +505,8 @@ impl<'a> Exchange<'a> {
         let identity = self.identity();
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), None, capability.as_deref());
-        let head = OwnedHead::from(&as_get(self.head, &whole(self.head.fields, &conditions)));
+        let fields = whole(&self.fields_for_all(request), &conditions);
+        let head = OwnedHead::from(&as_get(self.head, &fields));
         let refresh = Refresh {
             head,
             connection: ConnectionInfo { tls: None, ..request.connection },
@@ -510,7 +522,8 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Tells an upstream that there is a cache which reads `Surrogate-Control`.
+/// Tells an upstream that there is a cache which reads `Surrogate-Control`, or a server which carries out Edge Side
+/// Includes.
 const CAPABILITY: &str = "Surrogate-Capability";
 
 fn capability(settings: &Settings) -> Option<String> {
