@@ -7,11 +7,14 @@ pub mod direct;
 pub mod faulty;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,9 +23,14 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::unistd::{ForkResult, Pid};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::io::{Errno, FdFlags};
+use rustix::fs::{
+    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::io::{Errno, FdFlags, retry_on_intr};
 use rustix::net::RecvFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -30,6 +38,44 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 pub use direct as calls;
 #[cfg(test)]
 pub use faulty as calls;
+
+/// Folders whose files are usually in memory, in the order of preference.
+const IN_MEMORY: [&str; 4] = ["/dev/shm", "/run", "/tmp", "/var/tmp"];
+/// Bytes of the stack of a thread that only waits.
+const WAITING_STACK: usize = 32 * 1024;
+
+/// The status of a file (stat(2)). Times are seconds since 1970, and nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct FileStatus {
+    pub mode: u32,
+    /// The major and the minor number.
+    pub device: (u32, u32),
+    pub inode: u64,
+    pub size: u64,
+    pub accessed: (i64, u32),
+    pub modified: (i64, u32),
+    /// When the inode changed.
+    pub changed: (i64, u32),
+}
+
+impl FileStatus {
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+}
+
+/// Fills `bytes` with random ones, and does not wait: shortly after the start of a machine that has few sources of
+/// randomness, the kernel may have only weak ones. Errors: there are none.
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
+    for flags in [GetRandomFlags::NONBLOCK, GetRandomFlags::INSECURE] {
+        // The kernel fills up to 256 bytes at once.
+        if retry_on_intr(|| getrandom(&mut *bytes, flags)) == Ok(bytes.len()) {
+            return Ok(());
+        }
+    }
+    // Linux before 3.17 has no such call, and before 5.6 none that does not wait.
+    io::Read::read_exact(&mut File::open("/dev/urandom")?, bytes)
+}
 
 /// The bytes in a socket's send queue that the peer has not acknowledged (tcp(7), unix(7): SIOCOUTQ).
 pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u64> {
@@ -229,10 +275,32 @@ impl SharedNumbers {
     /// `count` zeros in a file in memory, and its descriptor, by which another process can map them. `name` is for
     /// `/proc`.
     pub fn create(name: &str, count: usize) -> io::Result<(SharedNumbers, OwnedFd)> {
-        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&fd, (count * size_of::<u64>()) as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let bytes = (count * size_of::<u64>()) as u64;
+        let fd = match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING) {
+            Ok(fd) => {
+                ftruncate(&fd, bytes)?;
+                fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+                fd
+            }
+            Err(Errno::NOSYS) => SharedNumbers::unsealed(bytes)?,
+            Err(errno) => return Err(errno.into()),
+        };
         Ok((SharedNumbers::map(fd.as_fd(), count)?, fd))
+    }
+
+    /// For Linux before 3.17: a file without a name. A later program does not adopt it.
+    fn unsealed(bytes: u64) -> io::Result<OwnedFd> {
+        let mut number = [0; 8];
+        random(&mut number)?;
+        let name = format!("taipan-{:016x}", u64::from_ne_bytes(number));
+        let make = |folder: &&str| {
+            let path = Path::new(folder).join(&name);
+            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            std::fs::remove_file(&path)?;
+            file.set_len(bytes)?;
+            Ok(file.into())
+        };
+        IN_MEMORY.iter().map(make).find(io::Result::is_ok).unwrap_or(Err(io::ErrorKind::NotFound.into()))
     }
 
     /// The numbers that another process has created. Errors: the file has more than `max` bytes, or could be cut while
@@ -302,41 +370,61 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// Loads a filter for the system calls of this thread and of those that it starts (seccomp(2):
-/// SECCOMP_SET_MODE_FILTER).
+/// SECCOMP_SET_MODE_FILTER). Linux before 3.17 takes it from prctl(2), without flags.
 pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> rustix::io::Result<()> {
     let len = libc::c_ushort::try_from(instructions.len()).map_err(|_| Errno::TOOBIG)?;
     let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut() };
     // SAFETY: the kernel copies `len` instructions, which are borrowed for the call.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
+    let why = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
     match done {
         0 => Ok(()),
-        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        _ => match why() {
+            Errno::NOSYS => {
+                // SAFETY: as above.
+                let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+                if done == 0 { Ok(()) } else { Err(why()) }
+            }
+            errno => Err(errno),
+        },
     }
 }
 
 /// Starts a process that shares this one's memory until it executes a program or ends; the calling thread waits for
-/// that (clone(2): CLONE_VM, CLONE_VFORK). It runs `child` on `stack` and ends when `child` returns. Also returns a
-/// descriptor of the process.
+/// that (clone(2): CLONE_VM, CLONE_VFORK). It runs `child` on `stack` and ends when `child` returns.
 ///
 /// `child` must do nothing but system calls: other threads continue meanwhile and may hold locks.
-pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Result<(Pid, OwnedFd)> {
+pub fn clone_until_exec<F: FnMut()>(stack: &mut [u128], child: &mut F) -> io::Result<Pid> {
     extern "C" fn begin<F: FnMut()>(child: *mut c_void) -> c_int {
         // SAFETY: it is the closure that `clone` receives below, and its owner waits.
         let child = unsafe { &mut *child.cast::<F>() };
         child();
         1
     }
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-    let mut pidfd: c_int = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let (top, child) = (stack.as_mut_ptr_range().end, (&raw mut *child).cast());
     // SAFETY: stack and closure are borrowed, and the caller's thread is suspended, until the new process no longer
     // uses the memory. A panic of the closure cannot leave `begin`, which is `extern "C"`.
-    let pid = unsafe { libc::clone(begin::<F>, top.cast(), flags, child, &raw mut pidfd) };
-    if pid == -1 {
-        return Err(io::Error::last_os_error());
+    let pid = unsafe { libc::clone(begin::<F>, top.cast(), flags, child) };
+    if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
+}
+
+/// A descriptor that becomes readable when a child of this process has ended, which has not been waited for
+/// (pidfd_open(2)). Before Linux 5.3, it is that of a pipe, whose other end a thread closes then.
+pub fn end_of_child(child: Pid) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(child.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::NOSYS) => {}
+        opened => return Ok(opened?),
     }
-    // SAFETY: the kernel has just opened it for this process, and nothing else owns it.
-    Ok((Pid::from_raw(pid), unsafe { OwnedFd::from_raw_fd(pidfd) }))
+    let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
+    calls::start_thread("child", WAITING_STACK, move || {
+        // It fails only if the child has been waited for.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        _ = retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+        drop(held);
+    })?;
+    Ok(end)
 }
 
 /// A list of strings for `execve`.
@@ -390,7 +478,8 @@ pub fn start_timer(timer: c_int, seconds: u16) -> rustix::io::Result<()> {
 }
 
 /// Signals the process group of its present or former leader (pidfd_send_signal(2): PIDFD_SIGNAL_PROCESS_GROUP). Signal
-/// 0 only tests whether the group has members. Errors: `SRCH` for an empty group, `INVAL` before Linux 6.9.
+/// 0 only tests whether the group has members. Errors: `SRCH` for an empty group, `INVAL` before Linux 6.9, `NOSYS`
+/// before 5.1, `BADF` for no pidfd.
 pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result<()> {
     const GROUP: libc::c_uint = 1 << 2;
     let information: *const libc::siginfo_t = ptr::null();
@@ -403,13 +492,24 @@ pub fn signal_group(leader: BorrowedFd<'_>, signal: c_int) -> rustix::io::Result
     }
 }
 
-/// Marks this descriptor and all later ones as close-on-exec (close_range(2): CLOSE_RANGE_CLOEXEC). Errors: Linux
-/// before 5.11.
-pub fn keep_from_programs(first: libc::c_uint) -> io::Result<()> {
+/// Marks this descriptor and all later ones as close-on-exec (close_range(2): CLOSE_RANGE_CLOEXEC).
+pub fn keep_from_programs(first: RawFd) {
     let (last, flags) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: nothing is closed, and numbers that are not open are skipped.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
-    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } == 0 {
+        return;
+    }
+    // Linux before 5.11. Without /proc, those that programs usually inherit.
+    const USUAL: RawFd = 256;
+    let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let open: Vec<RawFd> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries.filter_map(number).filter(|number| *number >= first).collect(),
+        Err(_) => (first..USUAL).collect(),
+    };
+    for number in open {
+        // SAFETY: nothing is closed, and the call fails for numbers that are not open.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
 }
 
 /// Whether a signal is ignored, as after nohup(1).

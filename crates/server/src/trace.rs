@@ -3,13 +3,14 @@
 
 use std::cell::Cell;
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use site::log_line::{Step, TraceIds};
 use site::span::{self, SpanFacts};
 use site::tracing::{Context, Tracing};
 use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Head};
 use taipan_http::trace_context::{self, TRACEPARENT, TRACESTATE, TraceParent};
+
+use crate::sys;
 
 /// Makes the traces of one worker.
 pub struct Tracer {
@@ -39,8 +40,8 @@ pub struct TraceFields {
 impl Tracer {
     pub fn new(tracing: &Tracing) -> Tracer {
         let mut seed = [0; 8];
-        // Without random bytes, which Linux always has after its start, traces of different workers may be the same.
-        _ = getrandom(&mut seed, GetRandomFlags::empty());
+        // Without random bytes, traces of different workers may be the same.
+        _ = sys::random(&mut seed);
         Tracer {
             context: tracing.context,
             sample: tracing.sample,

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, pidfd_open};
 use site::certificates::Certificates;
 use tokio::io::Interest;
 
@@ -77,9 +76,8 @@ pub async fn run(settings: &Certificates, change: Change, record: &Record) -> Re
 }
 
 async fn end_of(child: &Child) -> io::Result<()> {
-    let pid = rustix::process::Pid::from_child(child);
-    let pidfd = sys::watch(pidfd_open(pid, PidfdFlags::empty())?, Interest::READABLE)?;
-    pidfd.readable().await.map(drop)
+    let end = sys::end_of_child(Pid::from_raw(child.id() as i32))?;
+    sys::watch(end, Interest::READABLE)?.readable().await.map(drop)
 }
 
 /// The beginning of what it has written to its standard error stream. All writers have ended.

@@ -341,20 +341,20 @@ impl Job {
         // without a disk, such as NFS, may change without the kernel: the one of the folder gives current attributes.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let Some(mut st) = stat(flags | AtFlags::STATX_DONT_SYNC)? else { return Ok(None) };
-        if st.stx_dev_major == 0 && (st.stx_dev_major, st.stx_dev_minor) == self.query.folder.device {
+        if st.device.0 == 0 && st.device == self.query.folder.device {
             let Some(now) = stat(flags)? else { return Ok(None) };
             st = now;
         }
-        if FileType::from_raw_mode(st.stx_mode.into()) == FileType::Symlink {
+        if st.kind() == FileType::Symlink {
             let Some(path) = self.query.below.join(&name) else { return Ok(None) };
             let target = beneath::open(&self.query.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
             let Some(target) = if_accessible(target)? else { return Ok(None) };
             st = retry_on_intr(|| calls::statx(&target, "", AtFlags::EMPTY_PATH))?;
         }
-        if self.query.root.hides((st.stx_dev_major, st.stx_dev_minor), st.stx_ino) {
+        if self.query.root.hides(st.device, st.inode) {
             return Ok(None);
         }
-        let kind = match FileType::from_raw_mode(st.stx_mode.into()) {
+        let kind = match st.kind() {
             FileType::Directory => EntryKind::Folder,
             FileType::RegularFile => EntryKind::File,
             _ => EntryKind::Other,
@@ -362,7 +362,7 @@ impl Job {
         if kind == EntryKind::Folder && self.is_left_out(&name) {
             return Ok(None);
         }
-        let (size, modified) = (st.stx_size, st.stx_mtime.tv_sec);
+        let (size, modified) = (st.size, st.modified.0);
         Ok(Some(Entry { name, kind, size, modified }))
     }
 }

@@ -12,6 +12,8 @@ use site::authentication::Authentication;
 use site::memory::NONCES;
 use taipan_http::head::Head;
 
+use crate::sys;
+
 /// Seconds of a nonce.
 const LIFETIME: i64 = 300;
 
@@ -28,14 +30,14 @@ static NONCES_OF_PROCESS: LazyLock<Nonces> = LazyLock::new(|| Nonces {
     uses: Mutex::new(Uses::new(NONCES)),
 });
 
-/// Bytes of the kernel (getrandom(2)).
+/// Bytes of the kernel. If it gives none, as an old one in a chroot without /dev/urandom, those of this process.
 pub(super) fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        // getrandom(2) does not fail for up to 256 bytes once its pool is initialized.
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-            .unwrap_or_default();
+    if sys::random(&mut bytes).is_err() {
+        let state = RandomState::new();
+        for (part, number) in bytes.chunks_mut(size_of::<u64>()).zip(0..) {
+            part.copy_from_slice(&state.hash_one::<u64>(number).to_ne_bytes());
+        }
     }
     bytes
 }

@@ -158,6 +158,30 @@ pub fn open_on_device(root: &Root, path: &SafePath<'_>, symlinks: Symlinks) -> R
     }
 }
 
+/// Opens a folder beneath another one, by a path of names that the server has made or read there. Links, and what is
+/// mounted there, are no way to it.
+pub fn open_folder(folder: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    const INSIDE: ResolveFlags =
+        ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
+    let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match calls::openat2(folder, path, flags, INSIDE) {
+        Err(Errno::NOSYS) => {}
+        result => return result,
+    }
+    let device = calls::fstat(folder)?.st_dev;
+    let mut opened = calls::duplicate(folder)?;
+    let mut names = path.components().peekable();
+    while let Some(name) = names.next() {
+        let Component::Normal(name) = name else { return Err(Errno::XDEV) };
+        let how = if names.peek().is_none() { flags } else { FOLDER | OFlags::NOFOLLOW };
+        opened = retry_on_intr(|| calls::openat(&opened, name, how))?;
+        if calls::fstat(&opened)?.st_dev != device {
+            return Err(Errno::XDEV);
+        }
+    }
+    Ok(opened)
+}
+
 fn name_of<'a>(path: &'a SafePath<'_>) -> Cow<'a, Path> {
     match path.as_str().trim_end_matches('/') {
         "" => Cow::Borrowed(Path::new(".")),

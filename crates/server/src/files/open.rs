@@ -181,13 +181,13 @@ pub fn sync_flag(wait: Wait) -> AtFlags {
 pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
     let st = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
     let stamp = Stamp {
-        device: (st.stx_dev_major, st.stx_dev_minor),
-        inode: st.stx_ino,
-        size: st.stx_size,
-        modified: nanoseconds(st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec),
-        changed: nanoseconds(st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec),
+        device: st.device,
+        inode: st.inode,
+        size: st.size,
+        modified: nanoseconds(st.modified),
+        changed: nanoseconds(st.changed),
     };
-    Ok((FileType::from_raw_mode(st.stx_mode.into()), stamp))
+    Ok((st.kind(), stamp))
 }
 
 /// `length` bytes from `at`. `None`: the file has become shorter.
@@ -220,7 +220,7 @@ fn is_in_memory(fd: &OwnedFd, at: u64) -> bool {
     !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
 }
 
-fn nanoseconds(seconds: i64, nanos: u32) -> i128 {
+fn nanoseconds((seconds, nanos): (i64, u32)) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
 }
 

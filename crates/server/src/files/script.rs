@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use rustix::fs::{self, AtFlags, FileType, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags};
 use script::walk::FileKind;
 use site::walk::{Step, StepRoot, Verdict, Walk};
 use taipan_http::status::Status;
@@ -15,6 +15,7 @@ use super::beneath::{self, OpenError, Root, Wait};
 use super::open::sync_flag;
 use super::roots::Roots;
 use crate::disk::Work;
+use crate::sys::calls;
 
 /// A walk, with the root of each step.
 #[derive(Debug, Clone)]
@@ -74,7 +75,7 @@ impl Query {
 fn inspect(root: &Root, step: &Step, wait: Wait) -> Result<FileKind, OpenError> {
     let fd = beneath::open(root, &step.below, step.symlinks, OFlags::PATH, wait)?;
     let flags = AtFlags::EMPTY_PATH | sync_flag(wait);
-    let mode = u32::from(fs::statx(&fd, "", flags, StatxFlags::TYPE | StatxFlags::MODE)?.stx_mode);
+    let mode = calls::statx(&fd, "", flags)?.mode;
     Ok(match FileType::from_raw_mode(mode) {
         FileType::RegularFile if mode & step.permission_bits() != 0 => FileKind::Script,
         FileType::RegularFile => FileKind::NotExecutable,

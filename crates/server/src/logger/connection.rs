@@ -12,7 +12,6 @@ use nix::unistd::Pid;
 use rustix::io::ioctl_fionread;
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{PidfdFlags, pidfd_open};
 use site::endpoint::EndpointAddress;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -87,15 +86,9 @@ impl Connection {
             rustix::io::ioctl_fionbio(&input, true)?;
             let input = Some(sys::watch(input, Interest::WRITABLE)?);
             let child = command.spawn()?;
-            let end = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::NONBLOCK);
-            let end = end.map_err(io::Error::from).and_then(|end| sys::watch(end, Interest::READABLE))?;
-            Ok(RunningCommand {
-                pid: Pid::from_raw(child.id() as i32),
-                input,
-                output,
-                end,
-                exit: RefCell::default(),
-            })
+            let pid = Pid::from_raw(child.id() as i32);
+            let end = sys::watch(sys::end_of_child(pid)?, Interest::READABLE)?;
+            Ok(RunningCommand { pid, input, output, end, exit: RefCell::default() })
         })();
         begun.map(Connection::Command).map_err(failed)
     }

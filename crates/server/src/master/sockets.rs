@@ -243,7 +243,12 @@ impl Bound {
     fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
         if let (Address::Tcp(actual), SocketOrigin::Configured) = (&self.actual, self.origin) {
             while self.fds.len() < workers {
-                self.fds.push(Arc::new(tcp_socket(*actual, Sharing::WithOtherWorkers)?));
+                match tcp_socket(*actual, Sharing::WithOtherWorkers) {
+                    Ok(fd) => self.fds.push(Arc::new(fd)),
+                    // Linux before 3.9: the workers share one socket.
+                    Err(Errno::NOPROTOOPT) => break,
+                    Err(errno) => return Err(errno),
+                }
             }
         }
         Ok(())
@@ -346,7 +351,10 @@ pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, Li
 }
 
 fn tcp_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    let fd = tcp_socket(address, Sharing::WithOtherWorkers)?;
+    let fd = match tcp_socket(address, Sharing::WithOtherWorkers) {
+        Err(Errno::NOPROTOOPT) => tcp_socket(address, Sharing::No)?,
+        opened => opened?,
+    };
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }

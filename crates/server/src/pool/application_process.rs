@@ -88,10 +88,7 @@ impl ProcessStarter {
             Launched::Running(process) => {
                 Ok((ApplicationProcess { process, began: Instant::now(), listener, socket }, reads))
             }
-            Launched::Failed(process, errno) => {
-                groups::wait(&process);
-                Err(errno.into())
-            }
+            Launched::Failed(errno) => Err(errno.into()),
         }
     }
 
@@ -160,7 +157,7 @@ impl ApplicationProcess {
 
     /// The process once more, for what reaps it.
     pub fn try_clone(&self) -> io::Result<Process> {
-        Ok(Process { pid: self.process.pid, pidfd: self.process.pidfd.try_clone()? })
+        Ok(Process { pid: self.process.pid, end: self.process.end.try_clone()? })
     }
 
     /// Bytes in memory (resident, `proc_pid_statm(5)`).

@@ -598,12 +598,12 @@ async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Send
 
 /// Logs what a process writes until the process has ended, and reaps it.
 async fn watch(id: EndpointId, process: Process, mut errors: Errors, events: &Sender<Event>) {
-    let Ok(pidfd) = process.pidfd.try_clone().and_then(|fd| sys::watch(fd, Interest::READABLE)) else {
+    let Ok(end) = process.end.try_clone().and_then(|fd| sys::watch(fd, Interest::READABLE)) else {
         return;
     };
     loop {
         tokio::select! {
-            ready = pidfd.readable() => {
+            ready = end.readable() => {
                 ready.into_iter().for_each(|mut ready| ready.clear_ready());
                 if let Some(exit) = groups::wait(&process) {
                     errors.take_all();

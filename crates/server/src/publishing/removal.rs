@@ -2,8 +2,10 @@
 //! deleted, and what a crash has left behind.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FlockOperation, OFlags, RenameFlags};
@@ -11,8 +13,9 @@ use rustix::io::Errno;
 
 use super::failure::Failure;
 use super::store::{NEW, PROPERTIES_IN_TRASH, Store, TRASH, random_name};
-use super::tree::{INSIDE, LIST, Progress, names};
+use super::tree::{LIST, Progress, names};
 use super::usage::{self, cost};
+use crate::files::beneath;
 use crate::log;
 use crate::sys::calls;
 
@@ -65,7 +68,7 @@ impl<'f> Removal<'f> {
 
     /// Removes the files of a folder, up to the first folder in it.
     fn empty(&mut self, path: &[u8], removed: &mut usize) -> Result<Emptied, Failure> {
-        let fd = match calls::openat2(self.folder, path, LIST, INSIDE) {
+        let fd = match beneath::open_folder(self.folder, Path::new(OsStr::from_bytes(path)), LIST) {
             Err(Errno::NOENT) => return Ok(Emptied::Wholly),
             fd => fd?,
         };
@@ -104,7 +107,7 @@ enum Emptied {
 
 /// Removes a file. Returns what it counted for a quota. `None`: it is a folder.
 fn unlink(folder: &OwnedFd, name: &[u8]) -> Result<Option<u64>, Failure> {
-    let length = calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
+    let length = calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.size);
     match calls::unlink(folder, name) {
         Ok(()) => Ok(Some(cost(length))),
         Err(Errno::NOENT) => Ok(Some(0)),

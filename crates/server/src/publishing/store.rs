@@ -10,7 +10,6 @@ use dav::properties::{self, Properties};
 use dav::request::Change;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::rand::{GetRandomFlags, getrandom};
 use site::model::Symlinks;
 use site::publishing::{Publishing, STATE_FOLDER, Sync};
 use taipan_http::target::SafePath;
@@ -21,7 +20,7 @@ use crate::clock;
 use crate::files::beneath::{self, Root, Wait};
 use crate::files::open::{Stamp, stat};
 use crate::files::stat_etag;
-use crate::sys::calls;
+use crate::sys::{self, calls};
 
 /// For a folder that others are opened in.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -545,7 +544,7 @@ pub fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Fai
 /// A name that nothing has yet.
 pub fn random_name() -> Result<String, Failure> {
     let mut bytes = [0; 16];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    sys::random(&mut bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

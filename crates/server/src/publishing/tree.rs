@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use site::publishing::Sync;
@@ -33,9 +34,6 @@ const FILES_PER_STEP: usize = 64;
 /// For reading the names of a folder.
 pub(super) const LIST: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// In the folders of the server's own.
-pub(super) const INSIDE: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -145,8 +143,7 @@ impl Scan {
 }
 
 fn kind_of(dir: &Dir, name: &str) -> Result<FileType, Failure> {
-    let stat = calls::statx(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(FileType::from_raw_mode(stat.stx_mode.into()))
+    Ok(calls::statx(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?.kind())
 }
 
 /// What a step has left.
@@ -223,13 +220,12 @@ impl Copy {
             files += 1;
             let Some(member) = self.members.pop_front() else {
                 let Some(folder) = self.unsynced.pop() else { return Ok(Progress::Done) };
-                calls::sync(&calls::openat2(&self.new.folder, &*folder, LIST, INSIDE)?)?;
+                calls::sync(&beneath::open_folder(&self.new.folder, Path::new(&folder), LIST)?)?;
                 continue;
             };
             let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.base));
             let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = calls::openat2(&self.new.folder, folder, flags, INSIDE)?;
+            let folder = beneath::open_folder(&self.new.folder, Path::new(folder), OFlags::PATH)?;
             if member.kind != Kind::Other {
                 self.count(self.whole + cost(0))?;
             }
@@ -471,7 +467,7 @@ pub fn count(store: &Store) -> Result<u64, Failure> {
         }
         for member in members.iter().filter(|member| !is_own(member)) {
             match calls::statx(&store.root.fd, member.path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if member.kind == Kind::File => bytes += cost(stat.stx_size),
+                Ok(stat) if member.kind == Kind::File => bytes += cost(stat.size),
                 Ok(_) => bytes += cost(0),
                 // It has been removed since, or lies deeper than clients can reach.
                 Err(_) => {}
@@ -480,7 +476,7 @@ pub fn count(store: &Store) -> Result<u64, Failure> {
     }
     let uploads = store.state_folder(UPLOADS)?;
     for name in names(&uploads)? {
-        bytes += calls::statx(&uploads, &*name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
+        bytes += calls::statx(&uploads, &*name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.size);
     }
     Ok(bytes)
 }

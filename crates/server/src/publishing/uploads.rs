@@ -52,7 +52,7 @@ pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> 
 /// Forgets an upload.
 pub fn remove(store: &Store, token: &str) -> Result<(), Failure> {
     let folder = store.state_folder(UPLOADS)?;
-    let bytes = calls::statx(&folder, token, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.stx_size);
+    let bytes = calls::statx(&folder, token, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.size);
     // A complete one has no file any more.
     if calls::unlink(&folder, token).is_ok() {
         usage::removed(&store.root.path, bytes);

@@ -10,15 +10,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::wait::waitpid;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
 use rustix::io::{pread, write};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
 use site::model::{ControlGroups, Scripts};
 
 use crate::{clock, sys};
@@ -194,8 +194,8 @@ fn count(file: &OwnedFd, name: &str) -> Option<u64> {
 fn try_to_enter(group: &Cgroup) -> io::Result<()> {
     let mut entered = Ok(());
     let mut child = || entered = group.enter();
-    let (_, process) = sys::clone_until_exec(&mut vec![0; STACK], &mut child)?;
-    waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED)?;
+    let pid = sys::clone_until_exec(&mut vec![0; STACK], &mut child)?;
+    waitpid(pid, None)?;
     Ok(entered?)
 }
 

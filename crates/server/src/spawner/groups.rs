@@ -258,7 +258,7 @@ impl Groups {
         match launched {
             Ok(Launched::Running(leader)) => {
                 let data = EventData::new_u64(number);
-                if let Err(errno) = epoll::add(&self.epoll, &leader.pidfd, data, EXITED) {
+                if let Err(errno) = epoll::add(&self.epoll, &leader.end, data, EXITED) {
                     // Its exit would not be noticed.
                     _ = signal(&leader, libc::SIGKILL);
                     _ = wait(&leader);
@@ -272,8 +272,7 @@ impl Groups {
                 self.groups.insert(number, Group { leader, state: State::Running, cgroup });
                 Ok(())
             }
-            Ok(Launched::Failed(process, errno)) => {
-                _ = wait(&process);
+            Ok(Launched::Failed(errno)) => {
                 self.release(cgroup);
                 Err(errno)
             }
@@ -312,7 +311,7 @@ impl Groups {
     fn on_exit(&mut self, number: u64) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let Some(mut exit) = wait(&group.leader) else {
-            _ = epoll::modify(&self.epoll, &group.leader.pidfd, EventData::new_u64(number), EXITED);
+            _ = epoll::modify(&self.epoll, &group.leader.end, EventData::new_u64(number), EXITED);
             return;
         };
         let descendants = match signal(&group.leader, 0) {
@@ -428,10 +427,10 @@ fn open_to_others(streams: &Streams) {
 
 /// Signals every process of the group.
 pub fn signal(leader: &Process, signal: c_int) -> rustix::io::Result<()> {
-    match sys::signal_group(leader.pidfd.as_fd(), signal) {
+    match sys::signal_group(leader.end.as_fd(), signal) {
         // Before Linux 6.9 by number. Another group gets the same number only after the last process of this one
         // has ended, and the kernel has used all other numbers.
-        Err(Errno::INVAL) => by_number(leader.pid, signal),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::BADF) => by_number(leader.pid, signal),
         result => result,
     }
 }
@@ -447,7 +446,9 @@ fn by_number(group: Pid, signal: c_int) -> rustix::io::Result<()> {
 /// Reaps a process. `None`: it has not ended.
 pub fn wait(process: &Process) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    match waitid(WaitId::PidFd(process.pidfd.as_fd()), options) {
+    // Its number is not reused before it is reaped. P_PIDFD needs Linux 5.4.
+    let Some(pid) = rustix::process::Pid::from_raw(process.pid.as_raw()) else { return Some(Exit::Lost) };
+    match waitid(WaitId::Pid(pid), options) {
         Ok(None) => None,
         Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Exit::Code(code as u8),

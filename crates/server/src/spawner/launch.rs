@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, killpg};
+use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -46,13 +47,14 @@ pub struct Launcher {
 /// The leader of a process group. It has not been waited for.
 pub struct Process {
     pub pid: Pid,
-    pub pidfd: OwnedFd,
+    /// Readable when it has ended: see `sys::end_of_child`.
+    pub end: OwnedFd,
 }
 
 pub enum Launched {
     Running(Process),
-    /// The program could not be executed, and the process has ended.
-    Failed(Process, Errno),
+    /// The program could not be executed. The process has ended, and has been waited for.
+    Failed(Errno),
 }
 
 impl Launcher {
@@ -128,12 +130,20 @@ impl Launcher {
                 Err(errno) => Some(errno),
             };
         };
-        let (pid, pidfd) = sys::clone_until_exec(stack, &mut child)?;
-        let process = Process { pid, pidfd };
-        Ok(match failed {
-            None => Launched::Running(process),
-            Some(errno) => Launched::Failed(process, errno),
-        })
+        let pid = sys::clone_until_exec(stack, &mut child)?;
+        if let Some(errno) = failed {
+            _ = waitpid(pid, None);
+            return Ok(Launched::Failed(errno));
+        }
+        match sys::end_of_child(pid) {
+            Ok(end) => Ok(Launched::Running(Process { pid, end })),
+            Err(error) => {
+                // Its end would not be noticed.
+                _ = killpg(pid, nix::sys::signal::SIGKILL);
+                _ = waitpid(pid, None);
+                Err(error)
+            }
+        }
     }
 }
 

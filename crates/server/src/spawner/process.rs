@@ -24,7 +24,7 @@ const LAST_SIGNAL: i32 = 64;
 /// Bytes of the stack of a thread. The launcher has one of its own.
 const STACK: usize = 128 * 1024;
 /// The first descriptor behind the standard streams.
-const FIRST_OTHER: u32 = 3;
+const FIRST_OTHER: i32 = 3;
 const FAILED: u8 = 1;
 
 pub struct SpawnerSetup {
@@ -95,7 +95,7 @@ pub fn settle_in(
     // Without a controlling terminal, no terminal sends signals to this process and its programs.
     setsid().map_err(cannot("begin a session"))?;
     // Ours are already; the program may have inherited others.
-    _ = sys::keep_from_programs(FIRST_OTHER);
+    sys::keep_from_programs(FIRST_OTHER);
     chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
     if new_privileges == NewPrivileges::None {
         // Before the change of user: only root may.

@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 
 pub use super::poll_read;
 
-use super::OwnsFd;
+use super::{FileStatus, OwnsFd};
 
 #[inline]
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
@@ -114,16 +114,26 @@ pub fn make_folder_with(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result
     rustix::fs::mkdirat(folder, name, mode)
 }
 
-/// Gives what is at a name another name, perhaps in another folder.
-#[inline]
+/// Gives what is at a name another name, perhaps in another folder. Where RENAME_NOREPLACE is unknown, to Linux before
+/// 3.15 and to some file systems such as NFS, the new name is looked up first, which another process can outrun.
 pub fn rename_between(
     from: impl AsFd,
-    name: impl Arg,
+    name: impl Arg + Copy,
     to: impl AsFd,
-    new: impl Arg,
+    new: impl Arg + Copy,
     flags: RenameFlags,
 ) -> Result<(), Errno> {
-    rustix::fs::renameat_with(from, name, to, new, flags)
+    match rustix::fs::renameat_with(&from, name, &to, new, flags) {
+        Err(Errno::NOSYS | Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
+            match statx(&to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => rustix::fs::renameat(&from, name, &to, new),
+                Err(errno) => Err(errno),
+            }
+        }
+        Err(Errno::NOSYS) if flags.is_empty() => rustix::fs::renameat(&from, name, &to, new),
+        result => result,
+    }
 }
 
 #[inline]
@@ -165,9 +175,45 @@ pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
     rustix::fs::fstat(fd)
 }
 
+/// The status of a file, with the flags of statx(2).
 #[inline]
-pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
-    rustix::fs::statx(folder, path, flags, StatxFlags::BASIC_STATS)
+pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<FileStatus, Errno> {
+    path.into_with_c_str(|path| match rustix::fs::statx(&folder, path, flags, StatxFlags::BASIC_STATS) {
+        Ok(found) => Ok(of_statx(&found)),
+        // Linux before 4.11.
+        Err(Errno::NOSYS) => {
+            let flags = flags.difference(AtFlags::STATX_DONT_SYNC | AtFlags::STATX_FORCE_SYNC);
+            Ok(of_stat(&rustix::fs::statat(&folder, path, flags)?))
+        }
+        Err(errno) => Err(errno),
+    })
+}
+
+#[inline]
+fn of_statx(found: &Statx) -> FileStatus {
+    FileStatus {
+        mode: found.stx_mode.into(),
+        device: (found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        size: found.stx_size,
+        accessed: (found.stx_atime.tv_sec, found.stx_atime.tv_nsec),
+        modified: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+    }
+}
+
+// The types of the fields depend on the processor.
+#[allow(clippy::unnecessary_cast)]
+fn of_stat(found: &Stat) -> FileStatus {
+    FileStatus {
+        mode: found.st_mode as u32,
+        device: (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev)),
+        inode: found.st_ino as u64,
+        size: found.st_size as u64,
+        accessed: (found.st_atime as i64, found.st_atime_nsec as u32),
+        modified: (found.st_mtime as i64, found.st_mtime_nsec as u32),
+        changed: (found.st_ctime as i64, found.st_ctime_nsec as u32),
+    }
 }
 
 /// The target of the link `fd`.
@@ -176,9 +222,15 @@ pub fn readlink(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(fd, "", Vec::new()).map(|target| target.into_bytes())
 }
 
+/// Errors: `OPNOTSUPP` where the kernel or the file system does not know a flag. RWF_NOWAIT needs Linux 4.14.
 #[inline]
 pub fn preadv2(fd: impl AsFd, buffer: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, Errno> {
-    rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], at, flags)
+    match rustix::io::preadv2(&fd, &mut [IoSliceMut::new(buffer)], at, flags) {
+        // Linux before 4.6 has no such call, and before 4.13 it says EINVAL of a flag that it does not know.
+        Err(Errno::NOSYS) if flags.is_empty() => rustix::io::pread(&fd, buffer, at),
+        Err(Errno::NOSYS | Errno::INVAL) if !flags.is_empty() => Err(Errno::OPNOTSUPP),
+        result => result,
+    }
 }
 
 #[inline]

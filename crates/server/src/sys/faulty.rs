@@ -13,14 +13,14 @@ use std::task::{Context, Poll};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::fs::{AtFlags, Dir, DirEntry, OFlags, ResolveFlags, Stat, Statx};
+use rustix::fs::{AtFlags, Dir, DirEntry, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
 use rustix::path::Arg;
 use tokio::io::unix::AsyncFd;
 
 pub use super::direct::{create_with, lock_file, make_folder_with, remove_folder, rename_between, sync};
-use super::{OwnsFd, direct};
+use super::{FileStatus, OwnsFd, direct};
 use plan::{Call, Fault, strike};
 
 /// The epoll registration of each descriptor.
@@ -227,7 +227,7 @@ pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
     direct::fstat(fd)
 }
 
-pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Statx, Errno> {
+pub fn statx(folder: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<FileStatus, Errno> {
     whole(Call::Statx)?;
     direct::statx(folder, path, flags)
 }

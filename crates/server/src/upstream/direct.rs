@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use taipan_http::chunked::LAST_CHUNK;
 use taipan_http::fields::{is_name, trim_ows};
 use taipan_http::head::{Head, Method, Names, Persistence};
@@ -33,14 +32,15 @@ use crate::request::body::{Length, RequestBody};
 use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;
 use crate::services::Services;
+use crate::sys;
 
 /// RFC 9110 §15.5.8.
 const PROXY_AUTHENTICATION_REQUIRED: u16 = 407;
 /// This server in `Via`. No other server has the name, so a request that passes this one again is recognized.
 static NAME: LazyLock<String> = LazyLock::new(|| {
     let mut bytes = [0; 4];
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
-        Ok(_) => format!("taipan-{:08x}", u32::from_ne_bytes(bytes)),
+    match sys::random(&mut bytes) {
+        Ok(()) => format!("taipan-{:08x}", u32::from_ne_bytes(bytes)),
         Err(_) => format!("taipan-{}", std::process::id()),
     }
 });

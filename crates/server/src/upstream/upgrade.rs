@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rustix::rand::{GetRandomFlags, getrandom};
 use sha1::{Digest, Sha1};
 use site::forwarding::Forwarding;
 use taipan_http::fields::trim_ows;
@@ -18,6 +17,7 @@ use crate::log::upstream::AttemptLog;
 use crate::pool::{PooledConnection, Stream};
 use crate::response::{Tunnel, TunnelError};
 use crate::semaphore::Permit;
+use crate::sys;
 
 /// A request for another protocol, which the upstream may grant or ignore.
 #[derive(Clone)]
@@ -102,9 +102,7 @@ fn accept(key: &str) -> String {
 /// A value of `Sec-WebSocket-Key`. `None`: the kernel has no random bytes.
 fn key() -> Option<Rc<str>> {
     let mut bytes = [0; 16];
-    // The kernel fills so few at once.
-    (getrandom(&mut bytes, GetRandomFlags::empty()) == Ok(bytes.len()))
-        .then(|| BASE64_STANDARD.encode(bytes).into())
+    sys::random(&mut bytes).ok().map(|()| BASE64_STANDARD.encode(bytes).into())
 }
 
 /// The upstream's end.

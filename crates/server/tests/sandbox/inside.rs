@@ -57,14 +57,12 @@ pub fn run(arguments: &[String]) -> ExitCode {
             thread.thread().unpark();
             active
         }
-        "Landlock alone" => {
-            lack(libc::SYS_seccomp).and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On))
-        }
+        "Landlock alone" => lack_filters().and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On)),
         "no clock" => lack(libc::SYS_clock_gettime)
             .and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On))
             .inspect(|_| report("seconds", &clock_gettime(ClockId::RealtimeCoarse).tv_sec.to_string())),
         "no Landlock" => lack(libc::SYS_landlock_create_ruleset).and_then(|()| both(&here)),
-        "no seccomp" => lack(libc::SYS_seccomp).and_then(|()| both(&here)),
+        "no seccomp" => lack_filters().and_then(|()| both(&here)),
         other => Err(format!("a case {other}")),
     };
     match active {
@@ -122,18 +120,44 @@ fn change_user(here: &Here) -> Result<(), String> {
 
 /// Makes the kernel behave as one without `call`.
 fn lack(call: libc::c_long) -> Result<(), String> {
-    let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    let (load, verdict) =
-        ((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, (libc::BPF_RET | libc::BPF_K) as u16);
-    let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-    let filter = [
-        libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        libc::sock_filter { code: jump, jt: 0, jf: 1, k: call as u32 },
-        libc::sock_filter { code: verdict, jt: 0, jf: 0, k: absent },
-        libc::sock_filter { code: verdict, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
-    ];
-    let loaded = rustix::thread::set_no_new_privs(true).and_then(|()| sys::load_filter(&filter, 0));
+    load(&[LOAD_CALL, unless(call as u32, 1), errno(libc::ENOSYS), ALLOW])
+}
+
+/// Makes the kernel behave as one that filters no system calls, by whatever call.
+fn lack_filters() -> Result<(), String> {
+    load(&[
+        LOAD_CALL,
+        unless(libc::SYS_seccomp as u32, 1),
+        errno(libc::ENOSYS),
+        unless(libc::SYS_prctl as u32, 3),
+        LOAD_FIRST_ARGUMENT,
+        unless(libc::PR_SET_SECCOMP as u32, 1),
+        errno(libc::EINVAL),
+        ALLOW,
+    ])
+}
+
+fn load(filter: &[libc::sock_filter]) -> Result<(), String> {
+    let loaded = rustix::thread::set_no_new_privs(true).and_then(|()| sys::load_filter(filter, 0));
     loaded.map_err(|error| format!("it cannot be shown here ({error})"))
+}
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const VERDICT: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const LOAD_CALL: libc::sock_filter = libc::sock_filter { code: LOAD, jt: 0, jf: 0, k: 0 };
+/// The lower half, where that comes first.
+const LOAD_FIRST_ARGUMENT: libc::sock_filter = libc::sock_filter { code: LOAD, jt: 0, jf: 0, k: 16 };
+const ALLOW: libc::sock_filter =
+    libc::sock_filter { code: VERDICT, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+
+fn errno(errno: libc::c_int) -> libc::sock_filter {
+    libc::sock_filter { code: VERDICT, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | errno as u32 }
+}
+
+/// Skips so many instructions unless the loaded value is this one.
+fn unless(value: u32, skipped: u8) -> libc::sock_filter {
+    let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    libc::sock_filter { code: jump, jt: 0, jf: skipped, k: value }
 }
 
 /// Preferred: missing parts are reported. Required: the sandbox fails.

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cache::store::name::{self, Name};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::disk::Device;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, stat};
 use crate::process::privilege::user_text;
-use crate::sys::calls;
+use crate::sys::{self, calls};
 
 /// The file that marks the folder as one of a cache. A folder without it must be empty.
 const MARK: &str = "taipan-cache";
@@ -93,7 +92,7 @@ impl Folder {
         )?;
         let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
         let mut salt = [0; 8];
-        _ = getrandom(&mut salt, GetRandomFlags::empty());
+        _ = sys::random(&mut salt);
         let salt = u64::from_ne_bytes(salt);
         let folder = Folder { fd, path: path.to_owned(), device, salt, files: AtomicU64::new(0) };
         folder.check_mark().map_err(|what| fail(&what))?;
@@ -226,17 +225,16 @@ impl Folder {
                 Err(Errno::NOENT) => continue,
                 found => found?,
             };
-            let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+            let is_file = found.kind() == FileType::RegularFile;
             let listed = match Name::parse(shard, name.to_bytes()) {
                 Some(name) if is_file => {
-                    let used = (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec)
-                        .max((found.stx_atime.tv_sec, found.stx_atime.tv_nsec));
+                    let used = found.modified.max(found.accessed);
                     let used = u64::try_from(used.0).unwrap_or(0).saturating_mul(1_000_000)
                         + u64::from(used.1) / 1000;
-                    Listed::File { name, length: found.stx_size, used }
+                    Listed::File { name, length: found.size, used }
                 }
                 None if is_file && name.to_bytes().starts_with(NEW.as_bytes()) => {
-                    Listed::New { modified: found.stx_mtime.tv_sec }
+                    Listed::New { modified: found.modified.0 }
                 }
                 _ => Listed::Foreign,
             };

@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of each thread.
 const STACK_SIZE: usize = 256 * 1024;
 /// Behind 0, 1 and 2.
-const FIRST_OTHER: u32 = 3;
+const FIRST_OTHER: i32 = 3;
 
 /// What all connections share.
 struct Shared {
@@ -70,7 +70,7 @@ fn prepare(options: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
     let listener = Listener::open(options.socket.as_deref())?;
     let signals = take_signals().map_err(|error| error.to_string())?;
     // The parent process may have left descriptors open.
-    _ = sys::keep_from_programs(FIRST_OTHER);
+    sys::keep_from_programs(FIRST_OTHER);
     start::raise_descriptor_limit();
     Ok((programs, listener, signals))
 }

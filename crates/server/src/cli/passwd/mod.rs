@@ -16,10 +16,9 @@ use auth::edit::{self, Done, EditError, Key};
 use auth::hash::{Hash, MAX_PASSWORD, NewHash, PlainText};
 use auth::mistake::{FileError, Mistakes};
 use auth::users::Users;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::flags::{Passwd, PasswdKind, PasswdTask, PasswordFrom};
-use crate::terminal;
+use crate::{sys, terminal};
 use file::Locked;
 
 /// Why the command failed: what to tell the user, with the exit code of htpasswd.
@@ -177,8 +176,7 @@ fn new_hash(new: NewHash, password: &str) -> Result<String, Failure> {
         warn(format_args!("only the first {} bytes of the password count", new.counted()));
     }
     let mut salt = [0; 16];
-    getrandom(&mut salt, GetRandomFlags::empty())
-        .map_err(|error| Failure::File(format!("there are no random bytes: {error}")))?;
+    sys::random(&mut salt).map_err(|error| Failure::File(format!("there are no random bytes: {error}")))?;
     let no_memory = || Failure::File(format!("there is not enough memory for {}", new.kind().name()));
     let hash = new.write(password, &salt).ok_or_else(no_memory)?;
     // As plain text, some passwords read as something else.

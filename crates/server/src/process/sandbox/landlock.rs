@@ -26,7 +26,14 @@ const ALWAYS: &str = "/sys/devices/system/cpu/online";
 
 /// Restricts the thread. Returns the version in force. Errors: why there is none, with what to do.
 pub fn restrict(confinement: &Confinement<'_>) -> Result<u32, String> {
-    let status = enforce(confinement).map_err(|error| format!("Landlock cannot be set up ({error})"))?;
+    let status = enforce(confinement).map_err(|error| match error {
+        RulesetError::HandleAccesses(_) if !confinement.publishes.is_empty() => {
+            "there is no Landlock for files that clients publish; it needs Linux 5.19 or later with \
+             CONFIG_SECURITY_LANDLOCK"
+                .to_owned()
+        }
+        error => format!("Landlock cannot be set up ({error})"),
+    })?;
     match status.landlock {
         LandlockStatus::NotImplemented => {
             Err("there is no Landlock here; it needs Linux 5.13 or later with \
