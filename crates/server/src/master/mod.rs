@@ -291,7 +291,10 @@ impl Master {
         let signals = Signals::take().map_err(fail("receive signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
         Ok(Master {
-            program: std::env::current_exe().map_err(fail("find this program's file"))?,
+            // Without /proc, as it was called.
+            program: std::env::current_exe()
+                .or_else(|error| std::env::args_os().next().map(PathBuf::from).ok_or(error))
+                .map_err(fail("find this program's file"))?,
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
             // A second program that serves the same site, at other addresses, has no control socket.
