@@ -23,6 +23,21 @@ impl Account {
 /// What these servers, Apache and lighttpd let their scripts do: keys of `[scripts]`.
 pub const ALLOWED: [&str; 2] = ["background_jobs", "new_privileges"];
 
+/// The longest time that can be set. For servers that let a script take as long as it likes, such as the stream of a
+/// camera.
+pub const ENDLESS: &str = "30d";
+/// The largest body that can be allowed.
+pub const NO_LIMIT: i64 = 1 << 40;
+/// A body with a length goes to the script while it arrives. One without is stored before, which the other servers do
+/// not: their devices may have little memory for it.
+const STORED_BODIES: &str = "8MiB";
+
+/// Sets in `[limits]` and `[scripts]` that bodies have no limit, such as new firmware.
+pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys) {
+    limits.explained(None, "body", NO_LIMIT, "A script gets a body of any length.");
+    scripts.set(None, "spool_bytes", STORED_BODIES);
+}
+
 /// Sets in `[scripts]` what the other server allows.
 pub fn allow_as_before(scripts: &mut Keys, account: Account) {
     if account == Account::Root {

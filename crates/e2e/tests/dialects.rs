@@ -444,6 +444,12 @@ fn each_line_of_busybox_that_has_an_effect_has_it() {
         rows.check(path, answer(&server, path).as_str(), expected);
     }
     rows.check("type", server.get("/a.own").field("content-type"), Some("image/x-own"));
+    fs::write(server.root().join("path.sh"), "printf 'Content-Type: text/plain\\n\\n'; echo $PATH").unwrap();
+    rows.check(
+        "programs in /sbin",
+        server.get("/path.sh").text().as_str(),
+        "/sbin:/usr/sbin:/bin:/usr/bin\n",
+    );
     let basic = "GET /private/x HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dXNlcjpwYXNz\r\n\r\n";
     rows.check("password", server.request(basic).text().as_str(), "secret");
     let realm = server.get("/private/x").field("www-authenticate").unwrap_or_default().to_owned();
@@ -454,6 +460,38 @@ fn each_line_of_busybox_that_has_an_effect_has_it() {
 }
 
 /// A link to the program, by which it has another name.
+#[test]
+fn scripts_get_firmware_that_is_uploaded() {
+    const BYTES: usize = 3_000_000;
+    let mut rows = Rows::new();
+    for (name, text, flags) in [
+        (
+            "boa.conf",
+            "Port 0\nListen 127.0.0.1\nScriptAlias /cgi-bin/ HOME/www/cgi-bin/\nSinglePostLimit 0\n",
+            &["-f", "boa.conf", "-d"][..],
+        ),
+        (
+            "thttpd.conf",
+            "port=0 host=127.0.0.1 dir=HOME/www\ncgipat=/cgi-bin/*\n",
+            &["--thttpd", "-D", "-C", "thttpd.conf"],
+        ),
+        (
+            "httpd.conf",
+            "I:plain\n",
+            &["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"],
+        ),
+        ("uhttpd", "", &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "www", "-x", "/cgi-bin"]),
+    ] {
+        let count = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nwc -c\n";
+        let server = serve(site().script("cgi-bin/count", count), name, text, flags);
+        let mut request =
+            format!("POST /cgi-bin/count HTTP/1.1\r\nHost: x\r\nContent-Length: {BYTES}\r\n\r\n")
+                .into_bytes();
+        request.resize(request.len() + BYTES, b'x');
+        rows.check(name, server.request(request).text().trim(), BYTES.to_string().as_str());
+    }
+}
+
 fn named(home: &Folder, name: &str) -> PathBuf {
     home.symlink(name, program());
     home.path().join(name)

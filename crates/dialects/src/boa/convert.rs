@@ -15,7 +15,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
-use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
+use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, NO_LIMIT, allow_as_before};
 use crate::words;
 
 /// How long Boa waits for a client that does nothing (REQUEST_TIMEOUT).
@@ -26,8 +26,6 @@ const SCRIPT_PATH: &str = "/bin:/usr/bin:/usr/local/bin";
 const UMASK: i64 = 0o027;
 /// Connections that may wait to be accepted.
 const MAX_BACKLOG: i64 = 65_535;
-/// The largest body that can be allowed.
-const NO_LIMIT: i64 = 1 << 40;
 
 /// Reads the file that the flags name.
 pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
@@ -508,6 +506,7 @@ impl Reading<'_> {
                 self.findings.error(line, "CGIumask is above 0777", "write an octal number, such as 027");
             }
         }
+        keys.explained(None, "total", ENDLESS, "Boa ends no script that goes on writing.");
         if let Some(given) = self.directives.at_least("CGINice", 1) {
             keys.set(given.at(), "nice", given.value.min(19));
         }

@@ -13,13 +13,15 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
+use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, allow_as_before, take_any_body};
 use crate::words;
 
 const FILE: &str = "/etc/httpd.conf";
 const REALM: &str = "Web Server Authentication";
 /// What is beneath it is run.
 const SCRIPTS: &str = "/cgi-bin";
+/// That of what the init of busybox starts. busybox httpd passes its own on.
+const SCRIPT_PATH: &str = "/sbin:/usr/sbin:/bin:/usr/bin";
 /// Folders beneath the root in which a file is looked for, and how deep.
 const MAX_FOLDERS: usize = 10_000;
 const MAX_DEPTH: usize = 16;
@@ -313,6 +315,7 @@ impl Reading<'_> {
         top.explained(None, "dotfiles", "deny", "busybox sends files whose name begins with a dot.");
         top.explained(None, "symlinks", "follow", "busybox follows every link. \"beneath\" is safer.");
         top.explained(None, "charset", false, "busybox names no charset.");
+        top.set(None, "env", Value::Table(vec![("PATH".to_owned(), SCRIPT_PATH.into())]));
         let table = |pairs: &[At<(String, String)>]| {
             let mut table: Vec<(String, Value)> = Vec::new();
             for ((name, value), _) in pairs {
@@ -504,12 +507,17 @@ impl Reading<'_> {
                 );
             }
         }
+        let (mut limits, mut scripts) = (Keys::default(), Keys::default());
+        take_any_body(&mut limits, &mut scripts);
+        self.document.section(None, "[limits]", limits);
         let mut keys = Keys::default();
         keys.set(None, "head", HEAD_TIME);
         self.document.section(None, "[timeouts]", keys);
-        let mut keys = Keys::default();
-        allow_as_before(&mut keys, Account::of(self.flags.user.as_deref()));
-        self.document.section(None, "[scripts]", keys);
+        for key in ["first_byte", "idle", "total"] {
+            scripts.set(None, key, ENDLESS);
+        }
+        allow_as_before(&mut scripts, Account::of(self.flags.user.as_deref()));
+        self.document.section(None, "[scripts]", scripts);
         let sink = if self.flags.foreground { "stderr" } else { "syslog" };
         let mut keys = Keys::default();
         if self.flags.verbose {

@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::Findings;
-use crate::scripts::{Account, allow_as_before};
+use crate::scripts::{Account, allow_as_before, take_any_body};
 
 /// The files that stand for their folder.
 const INDEX: [&str; 6] = ["index.html", "index.htm", "index.xhtml", "index.xht", "Default.htm", "index.cgi"];
@@ -246,7 +246,9 @@ impl Reading<'_> {
                 self.document.section(pattern.line, "[[route]]", keys);
             }
         }
-        let mut keys = Keys::default();
+        let (mut limits, mut keys) = (Keys::default(), Keys::default());
+        take_any_body(&mut limits, &mut keys);
+        self.document.section(None, "[limits]", limits);
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);
         keys.set(None, "nice", SCRIPT_NICE);

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before};
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before, take_any_body};
 use crate::words;
 
 /// The file in the form of busybox httpd.
@@ -493,6 +493,8 @@ impl<'r> Reading<'r> {
         if connections > 0 {
             limits.explained(line, "connections", connections, "Of each worker.");
         }
+        let mut scripts = Keys::default();
+        take_any_body(&mut limits, &mut scripts);
         self.document.section(None, "[limits]", limits);
         let mut timeouts = Keys::default();
         let (network, line) = self.number('T', NETWORK_TIME);
@@ -505,7 +507,6 @@ impl<'r> Reading<'r> {
             timeouts.set(at_keep, "idle", keep);
         }
         self.document.section(None, "[timeouts]", timeouts);
-        let mut scripts = Keys::default();
         let (time, line) = self.number('t', SCRIPT_TIME);
         if time > 0 {
             for key in ["first_byte", "idle", "wait"] {
