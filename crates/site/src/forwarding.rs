@@ -318,7 +318,7 @@ impl Forwarding {
         let path = if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(["/", path].concat()) };
         let path = self.unreplaced(&path);
         // Alone, it would lead to another host.
-        let is_path = !(origin.is_empty() && path.starts_with("//"));
+        let is_path = !(origin.is_empty() && names_host(&path));
         let mapped = [origin, &path].concat();
         (is_path && mapped != value).then_some(mapped)
     }
@@ -380,6 +380,13 @@ fn addresses(upstream: &Upstream) -> impl Iterator<Item = &EndpointAddress> {
 /// An IPv6 address without its brackets.
 fn bare(host: &str) -> &str {
     host.trim_matches(['[', ']'])
+}
+
+/// Whether a browser reads this as `//host/x`. It leaves out tabs, and takes a backslash for a slash (WHATWG URL, 4.4).
+fn names_host(url: &str) -> bool {
+    let mut read = url.chars().filter(|character| *character != '\t');
+    let mut is_slash = || matches!(read.next(), Some('/' | '\\'));
+    is_slash() && is_slash()
 }
 
 /// The scheme and the place of the authority in `http://host/x` or `//host/x`. `None`: a path, or no URL by an authority.
@@ -533,6 +540,9 @@ mod tests {
         check(&plain, "http://App.Internal:80/x", Some("/x"));
         check(&plain, "http://app.internal:81/x", None);
         check(&plain, "http://127.0.0.1:3000//evil", None);
+        check(&plain, "http://127.0.0.1:3000/\\evil", None);
+        check(&plain, "http://127.0.0.1:3000/\t\\evil", None);
+        check(&plain, "http://127.0.0.1:3000/a\\b", Some("/a\\b"));
         check(&plain, "http://127.0.0.1:3001/x", None);
         check(&plain, "https://127.0.0.1:3000/x", None);
         check(&plain, "https://www.example/x", None);
