@@ -184,7 +184,9 @@ fn addresses(source: &SiteSource, site: &Site) -> Vec<Finding> {
         if problem.is_in_use() && is_running {
             return None;
         }
-        let later = problem.is_in_use() || problem.is_denied() && !geteuid().is_root();
+        let later = problem.is_in_use()
+            || problem.is_denied() && !geteuid().is_root()
+            || problem.leaves_it_out(&site.listeners);
         let severity = if later { Severity::Warning } else { Severity::Error };
         Some(Finding { severity, ..Finding::error(&["listen"], listener.to_string(), problem.to_string()) })
     };

@@ -20,6 +20,7 @@ use site::listener::{Listener, Protocols};
 use site::model::Site;
 
 use crate::listen::{BACKLOG, Socket};
+use crate::log;
 use crate::peer::Family;
 use crate::process::privileged_file::{self, Location, Refusal};
 use crate::sys;
@@ -77,8 +78,13 @@ impl Sockets {
             match shared_out {
                 Ok(bound) => next.0.push(bound),
                 Err(why) => {
+                    let error = ListenError { address: address.clone(), why, flag: "--listen" };
+                    if error.leaves_it_out(wanted) {
+                        log::warn(format_args!("{address} is left out: this machine has no IPv6"));
+                        continue;
+                    }
                     next.remove_files(self);
-                    return Err(ListenError { address: address.clone(), why, flag: "--listen" });
+                    return Err(error);
                 }
             }
         }
@@ -261,6 +267,15 @@ impl ListenError {
         self.why == Refusal::Errno(Errno::ACCESS)
     }
 
+    /// Does the machine have no IPv6, so that these addresses are served without `[::]`?
+    pub fn leaves_it_out(&self, wanted: &[Listener]) -> bool {
+        let is_every_ipv6 = matches!(self.address, Address::Tcp(address) if address.is_ipv6() && address.ip().is_unspecified());
+        let is_ipv6 = |address: &Address| matches!(address, Address::Tcp(address) if address.is_ipv6());
+        self.why == Refusal::Errno(Errno::AFNOSUPPORT)
+            && is_every_ipv6
+            && wanted.iter().any(|other| !is_ipv6(&other.address))
+    }
+
     pub fn is_in_use(&self) -> bool {
         self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
@@ -293,6 +308,9 @@ impl fmt::Display for ListenError {
             ),
             (Errno::ACCESS, Address::Unix(_)) => {
                 out.write_str("no permission; change the owner or the mode of its folder")
+            }
+            (Errno::AFNOSUPPORT, Address::Tcp(a)) if a.is_ipv6() => {
+                write!(out, "this machine has no IPv6; remove it from {flag}")
             }
             (Errno::ADDRNOTAVAIL, _) => out.write_str("this machine does not have that address"),
             (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
