@@ -3,6 +3,7 @@
 //!
 //! Knows no protocol: which hosts have certificates by ACME is in `model`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,10 +96,58 @@ impl Challenge {
         }
     }
 
-    /// Authorities issue a wildcard only after a challenge by DNS.
+    /// Authorities issue a wildcard only after a challenge by DNS, and an address never after one (RFC 8738 §7).
     pub fn proves(self, name: &str) -> bool {
-        !name.starts_with("*.") || matches!(self, Challenge::Dns | Challenge::DnsPersist)
+        let is_by_dns = matches!(self, Challenge::Dns | Challenge::DnsPersist);
+        let is_address = without_brackets(name).parse::<IpAddr>().is_ok();
+        if is_by_dns { !is_address } else { !name.starts_with("*.") }
     }
+}
+
+/// The name of a host as a certificate has it: an IPv6 address has brackets only in a URL.
+pub fn without_brackets(name: &str) -> &str {
+    name.trim_matches(['[', ']'])
+}
+
+/// Whose servers everybody may ask. Each issues only for public names.
+const PUBLIC_AUTHORITIES: [&str; 6] =
+    ["letsencrypt.org", "zerossl.com", "pki.goog", "ssl.com", "buypass.com", "actalis.com"];
+/// Top-level names that lead to different machines on different networks, or to none (RFC 2606, 6761, 6762 and 8375; the
+/// root zone has none of them).
+const PRIVATE_NAMES: [&str; 8] =
+    ["localhost", "local", "internal", "home.arpa", "lan", "intranet", "test", "invalid"];
+
+/// Whether the directory at this URL is one of an authority that issues only for public names.
+pub fn is_public_authority(url: &str) -> bool {
+    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', ':']).next()).unwrap_or("");
+    PUBLIC_AUTHORITIES.iter().any(|name| is_within(host, name))
+}
+
+/// Whether no public authority issues a certificate for this name or address (Baseline Requirements of the CA/Browser
+/// Forum, 4.2.2).
+pub fn is_private(name: &str) -> bool {
+    match without_brackets(name).parse() {
+        Ok(IpAddr::V4(address)) => {
+            address.is_private()
+                || address.is_loopback()
+                || address.is_link_local()
+                || address.is_unspecified()
+        }
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback()
+                || address.is_unspecified()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+        }
+        Err(_) => {
+            let name = name.trim_start_matches("*.").to_ascii_lowercase();
+            !name.contains('.') || PRIVATE_NAMES.iter().any(|private| is_within(&name, private))
+        }
+    }
+}
+
+fn is_within(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 impl Default for Certificates {
@@ -163,5 +212,42 @@ mod tests {
             Some(&format!("{}.thumb", "a".repeat(128))),
         );
         check(&format!("/.well-known/acme-challenge/{}", "a".repeat(129)), None);
+    }
+
+    #[test]
+    fn public_authorities_issue_nothing_for_private_names() {
+        for name in
+            ["localhost", "a.LOCALHOST", "nas", "nas.local", "*.lan", "x.home.arpa", "10.0.0.1", "[::1]"]
+        {
+            assert!(is_private(name), "{name}");
+        }
+        for name in
+            ["example.org", "*.example.org", "a.notlocal", "lan.example.org", "192.0.2.1", "2001:db8::1"]
+        {
+            assert!(!is_private(name), "{name}");
+        }
+        for url in
+            [LETS_ENCRYPT, "https://acme.zerossl.com/v2/DV90", "https://dv.acme-v02.api.pki.goog/directory"]
+        {
+            assert!(is_public_authority(url), "{url}");
+        }
+        for url in
+            ["https://ca.example.org/dir", "https://localhost:14000/dir", "https://notletsencrypt.org/"]
+        {
+            assert!(!is_public_authority(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_challenge_by_dns_proves_an_address_and_no_other_one_a_wildcard() {
+        let proved = |challenge: Challenge| {
+            ["a.example", "*.a.example", "192.0.2.1", "[2001:db8::1]"].map(|name| challenge.proves(name))
+        };
+        for challenge in [Challenge::Http, Challenge::TlsAlpn] {
+            assert_eq!(proved(challenge), [true, false, true, true], "{challenge:?}");
+        }
+        for challenge in [Challenge::Dns, Challenge::DnsPersist] {
+            assert_eq!(proved(challenge), [true, true, false, false], "{challenge:?}");
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use super::keys::Scope;
 use super::section::{Given, Section};
-use crate::certificates::{Certificates, Challenge, ExternalAccount, KeyType};
+use crate::certificates::{
+    Certificates, Challenge, ExternalAccount, KeyType, is_private, is_public_authority,
+};
 
 /// Authorities of a site.
 const MAX_AUTHORITIES: usize = 8;
@@ -142,10 +144,24 @@ pub fn check_names(own: &Section, names: &[String], certificates: &Certificates)
         let what = format!("a certificate by ACME has at most {MAX_NAMES} names");
         own.errors.add(place, what, "move some of them to another [[host]], or set acme = false");
     }
-    let impossible = |name: &&String| !certificates.challenges.iter().any(|challenge| challenge.proves(name));
-    if let Some(name) = names.iter().find(impossible) {
+    let challenges = &certificates.challenges;
+    if let Some(name) = names.iter().find(|name| !challenges.iter().any(|challenge| challenge.proves(name))) {
         let what = format!("no challenge of \"challenges\" can prove \"{name}\"");
-        let what_to_do = "add \"dns-01\" with a \"dns_command\", or \"dns-persist-01\", in [certificates]";
+        let what_to_do = match name.starts_with("*.") {
+            true => "add \"dns-01\" with a \"dns_command\", or \"dns-persist-01\", in [certificates]",
+            false => "an address needs \"tls-alpn-01\" or \"http-01\" in [certificates]",
+        };
         own.errors.add(place, what, what_to_do);
+    } else if !challenges.iter().any(|challenge| names.iter().all(|name| challenge.proves(name))) {
+        let what = "no challenge of \"challenges\" can prove all names of the host: a wildcard needs one by DNS, and \
+                    an address another one";
+        own.errors.add(place, what, "move the addresses to another [[host]]");
+    }
+    let is_public = certificates.authorities.iter().all(|url| is_public_authority(url));
+    if let Some(name) = names.iter().find(|name| is_public && is_private(name)) {
+        let what = format!("no public authority issues a certificate for \"{name}\"");
+        let what_to_do = "remove the name, set acme = false, or name a private authority in \"authorities\" of \
+                          [certificates]; on this machine alone, `taipan --tls localhost` needs no authority";
+        own.errors.warn(place, what, what_to_do);
     }
 }

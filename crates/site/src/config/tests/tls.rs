@@ -94,6 +94,15 @@ fn rejects_certificates_by_acme_that_cannot_be() {
             "no challenge of \"challenges\" can prove \"*.a.example\"; add",
         ),
         (
+            "acme = true\nnames = \"192.0.2.1\"\n[certificates]\nchallenges = [\"dns-persist-01\"]",
+            "can prove \"192.0.2.1\"; an address needs \"tls-alpn-01\" or \"http-01\"",
+        ),
+        (
+            "acme = true\nnames = [\"*.a.example\", \"192.0.2.1\"]\n[certificates]\n\
+             challenges = [\"http-01\", \"dns-persist-01\"]",
+            "can prove all names of the host",
+        ),
+        (
             "acme = true\nnames = \"a.example\"\ncertificate = \"a\"",
             "by ACME or from a file; remove \"acme\"",
         ),
@@ -119,6 +128,26 @@ fn rejects_certificates_by_acme_that_cannot_be() {
     let names: Vec<String> = (0..101).map(|n| format!("\"n{n}.example\"")).collect();
     let errors = after_two_lines(&format!("acme = true\nnames = [{}]", names.join(", "))).unwrap_err();
     assert!(errors[0].contains("has at most 100 names"), "{errors:?}");
+}
+
+#[test]
+fn warns_of_names_for_which_the_authority_issues_nothing() {
+    let warnings = |names: &str, more: &str| {
+        let text = format!(
+            "listen = \"127.0.0.1:443 tls\"\nroot = \"/srv\"\nacme = true\nnames = {names}\n[certificates]\n{more}"
+        );
+        let found = read(Path::new("site.toml"), &Files(&[("site.toml", &text)])).unwrap();
+        found.warnings.iter().map(ConfigError::to_string).collect::<Vec<_>>()
+    };
+    for (names, name) in [("\"localhost\"", "localhost"), ("[\"a.example.org\", \"nas.local\"]", "nas.local")]
+    {
+        let found = warnings(names, "");
+        let expected = format!("no public authority issues a certificate for \"{name}\"");
+        assert!(found.len() == 1 && found[0].contains(&expected), "{found:?}");
+    }
+    assert!(warnings("\"a.example.org\"", "").is_empty());
+    let private = "authorities = \"https://ca.example.org/acme/acme/directory\"";
+    assert!(warnings("\"nas.local\"", private).is_empty());
 }
 
 #[test]
