@@ -70,8 +70,12 @@ impl Directory {
     /// Errors: the authority cannot be reached, or sends something else.
     pub async fn fetch(client: &Client, url: &str) -> Result<Directory, String> {
         let response = client.send(&Method::GET, &uri(url)?, &HeaderMap::new(), b"").await;
-        Directory::parse(response.map_err(|e| e.to_string())?.body())
-            .ok_or_else(|| format!("{url} is no directory of an ACME authority"))
+        let response = response.map_err(|e| e.to_string())?;
+        match response.status() {
+            status if status.is_success() => Directory::parse(response.body())
+                .ok_or_else(|| format!("{url} is no directory of an ACME authority")),
+            status => Err(format!("{url} responds with {status}")),
+        }
     }
 
     fn parse(text: &str) -> Option<Directory> {
@@ -130,7 +134,8 @@ impl Directory {
     async fn nonce(&self, client: &Client) -> Result<String, String> {
         let response = client.send(&Method::HEAD, &uri(&self.new_nonce)?, &HeaderMap::new(), b"").await;
         let response = response.map_err(|e| e.to_string())?;
-        field(&response, "replay-nonce").ok_or_else(|| "the authority gives no nonce".to_owned())
+        field(&response, "replay-nonce")
+            .ok_or_else(|| format!("the authority gives no nonce ({})", response.status()))
     }
 
     async fn post(

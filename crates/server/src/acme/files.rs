@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use site::certificates::Certificates;
+use site::certificates::{Certificates, without_brackets};
 use site::model::Site;
 use site::tls::CertificateFiles;
 
@@ -71,7 +71,7 @@ impl AcmeFiles {
         site.certificates.thumbprint = Some(account_key(&storage)?.thumbprint());
         let mut wanted = Vec::new();
         for host in site.hosts.iter().filter(|host| host.tls.acme) {
-            let names = host.names.clone();
+            let names: Vec<_> = host.names.iter().map(|name| without_brackets(name).to_owned()).collect();
             let file = file_name(&names);
             let served = chain_or_self_signed(&storage, &file, &names)?;
             let report = storage.read(&format!("{file}.status")).ok().flatten().unwrap_or_default();
@@ -195,7 +195,10 @@ fn warn_if_expired(text: &[u8], names: &[String]) {
 
 fn account_key(storage: &Storage) -> Result<AccountKey, String> {
     let fail = |e: &dyn std::fmt::Display| {
-        format!("cannot use the key of the account, {}: {e}", storage.path().join(ACCOUNT_KEY).display())
+        format!(
+            "cannot use the key of the account, {}: {e}; restore the file, or remove it to open another account",
+            storage.path().join(ACCOUNT_KEY).display()
+        )
     };
     let mut text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
     if text.is_none() {
@@ -213,7 +216,7 @@ fn account_key(storage: &Storage) -> Result<AccountKey, String> {
 
 /// One certificate has all names of a host, and the name of the first one.
 fn file_name(names: &[String]) -> String {
-    let first = names.first().map_or("", String::as_str).to_ascii_lowercase();
+    let first = without_brackets(names.first().map_or("", String::as_str)).to_ascii_lowercase();
     first.replace("*.", "_wildcard.").replace([':', '/'], "_")
 }
 

@@ -27,6 +27,8 @@ use tokio_rustls::TlsConnector;
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
 const MAX_BODY: usize = 256 * 1024;
 const BUFFER: usize = 8 * 1024;
+/// Seconds that `Retry-After` may name. The library adds them to the present time.
+const MAX_RETRY_AFTER: u64 = 365 * 24 * 3600;
 /// Addresses of an authority that are tried.
 const MAX_ADDRESSES: usize = 8;
 const PORT: u16 = 443;
@@ -108,9 +110,8 @@ impl Client {
         let response = receive(&mut stream, method).await?;
         // Errors: all that is needed has been received.
         _ = stream.shutdown().await;
-        if response.status().is_client_error() || response.status().is_server_error() {
-            self.retry_after.set(retry_after(response.headers()));
-        }
+        let is_error = response.status().is_client_error() || response.status().is_server_error();
+        self.retry_after.set(retry_after(response.headers()).filter(|_| is_error));
         Ok(response)
     }
 }
@@ -125,8 +126,25 @@ impl HttpClient for Client {
             let (parts, body) = request.into_parts();
             let Ok(body) = body.collect().await.map(Collected::to_bytes);
             let sent = client.send(&parts.method, &parts.uri, &parts.headers, &body).await;
+            let sent = sent.and_then(|response| check(&parts.uri, response));
             sent.map(BytesResponse::from).map_err(|error| Error::Other(error.into()))
         })
+    }
+}
+
+/// Errors: it is no response of an ACME authority, as when a proxy responds in its place. The library would only say
+/// that it is not JSON.
+fn check(uri: &Uri, response: Response<String>) -> io::Result<Response<String>> {
+    let (status, body) = (response.status(), response.body());
+    let is_json = || serde_json::from_str::<serde_json::Value>(body).is_ok_and(|value| value.is_object());
+    let is_certificate = || body.trim_start().starts_with("-----BEGIN");
+    let is_right = match status.is_success() {
+        true => body.is_empty() || is_certificate() || is_json(),
+        false => is_json(),
+    };
+    match is_right {
+        true => Ok(response),
+        false => Err(invalid(&format!("{uri} responds with {status} and no message of an ACME authority"))),
     }
 }
 
@@ -251,10 +269,24 @@ fn response(head: &Head, body: Vec<u8>) -> io::Result<Response<String>> {
     let text = String::from_utf8(body).map_err(|_| invalid("the response is no text"))?;
     let mut response = Response::builder().status(head.status.code());
     for field in head.fields.iter() {
-        let value = HeaderValue::from_bytes(field.value).map_err(|_| invalid("a field has a bad value"))?;
-        response = response.header(field.name, value);
+        let value = match field.name.eq_ignore_ascii_case(b"retry-after") {
+            true => HeaderValue::from_str(&bounded(&String::from_utf8_lossy(field.value))),
+            false => HeaderValue::from_bytes(field.value),
+        };
+        response = response.header(field.name, value.map_err(|_| invalid("a field has a bad value"))?);
     }
     response.body(text).map_err(|error| invalid(&error.to_string()))
+}
+
+/// `Retry-After` without numbers that are too large.
+fn bounded(value: &str) -> String {
+    let value = value.trim();
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse::<u64>() {
+        Ok(0..=MAX_RETRY_AFTER) => value.to_owned(),
+        _ if is_number => MAX_RETRY_AFTER.to_string(),
+        _ => value.to_owned(),
+    }
 }
 
 /// `Retry-After` (RFC 9110 §10.2.3).

@@ -1,5 +1,6 @@
 //! One order at an authority (RFC 8555 §7.4): account, order, challenges, certificate.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,15 +18,13 @@ use super::dns::{self, Change, Record};
 use super::https::Client;
 use super::issue::{self, Pair};
 use super::schedule::Failure;
+use super::stored;
 use crate::log;
 
 /// Between looks at an order.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Orders one after another, when the authority rejects nonce after nonce (RFC 8555 §6.5).
 const ORDERS: usize = 3;
-/// The authority knows another order that replaces the certificate (RFC 9773 §5).
-const ALREADY_REPLACED: &str = "urn:ietf:params:acme:error:alreadyReplaced";
-const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
 
 /// What all orders need.
 pub struct Context {
@@ -71,13 +70,16 @@ pub trait Responder {
     fn withdraw(&self, name: &str) -> impl Future<Output = ()>;
 }
 
-/// What a challenge needs until it is over.
+/// What was set up for a challenge, until it is over.
+#[derive(Clone)]
 enum Answer {
-    /// The workers have the account's thumbprint, or the record stays.
-    Permanent,
+    /// In handshakes with this server name.
     Certificate(String),
     Record(Record),
 }
+
+/// The answers to open challenges. An order that is given up leaves them here.
+type Answers = RefCell<Vec<Answer>>;
 
 impl OrderError {
     fn new(failure: Failure, text: impl Into<String>) -> OrderError {
@@ -89,38 +91,20 @@ impl OrderError {
     }
 }
 
+/// Orders a certificate within the time of the settings.
 pub async fn order(
     context: &Context,
     request: &Request<'_>,
     responder: &impl Responder,
 ) -> Result<Finished, OrderError> {
-    context.client.retry_after().take();
-    let Context { settings, key, binding, client } = context;
-    let directory = Directory::fetch(client, request.authority).await.map_err(|why| context.failed(why))?;
-    let account = directory.account(client, key, settings.email.as_deref(), binding.as_ref()).await;
-    let id = account.map_err(|why| context.failed(why))?;
-    let known = (id.clone(), directory.issuer.clone());
-    let attempt = async || {
-        let builder = Account::builder_with_http(Box::new(client.clone()));
-        let account = builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
-        let account = account.map_err(|error| context.error(error))?;
-        let mut order = context.begin(&account, request).await?;
-        context.prove(&mut order, request, responder).await?;
-        context.finish(&mut order, request).await
-    };
-    let mut ordered = attempt().await;
-    for _ in 1..ORDERS {
-        if ordered.as_ref().is_err_and(|error| error.failure == Failure::Nonce) {
-            ordered = attempt().await;
-        }
-    }
-    let (account, issuer) = known.clone();
-    match ordered {
-        Ok(pair) => {
-            Ok(Finished { authority: request.authority.to_owned(), pem: pair.pem(), account, issuer })
-        }
-        Err(error) => Err(OrderError { account: Some(known), ..error }),
-    }
+    let (time, answers) = (context.settings.order_timeout, Answers::default());
+    let ordered = tokio::time::timeout(time, context.order(request, responder, &answers)).await;
+    // Nothing, unless the time is over.
+    context.take_back(&answers, responder).await;
+    ordered.unwrap_or_else(|_| {
+        let text = format!("the order was not finished within {} s", time.as_secs_f32());
+        Err(OrderError::of_authority(text))
+    })
 }
 
 fn is_bad_nonce(error: &Error) -> bool {
@@ -136,14 +120,45 @@ impl Context {
     }
 
     fn error(&self, error: Error) -> OrderError {
-        let is_limit = |kind: &Option<String>| kind.as_deref() == Some(RATE_LIMITED);
         let retry_after = self.client.retry_after().take();
-        match (&error, retry_after) {
-            (Error::Api(problem), Some(until)) if is_limit(&problem.r#type) => {
-                OrderError::new(Failure::RateLimited(seconds(until)), error.to_string())
+        match retry_after {
+            _ if is_bad_nonce(&error) => OrderError::new(Failure::Nonce, error.to_string()),
+            Some(until) => OrderError::new(Failure::RateLimited(seconds(until)), error.to_string()),
+            None => OrderError::of_authority(error.to_string()),
+        }
+    }
+
+    async fn order(
+        &self,
+        request: &Request<'_>,
+        responder: &impl Responder,
+        answers: &Answers,
+    ) -> Result<Finished, OrderError> {
+        self.client.retry_after().take();
+        let Context { settings, key, binding, client } = self;
+        let directory = Directory::fetch(client, request.authority).await.map_err(|why| self.failed(why))?;
+        let account = directory.account(client, key, settings.email.as_deref(), binding.as_ref()).await;
+        let id = account.map_err(|why| self.failed(why))?;
+        let known = (id.clone(), directory.issuer.clone());
+        let attempt = async || {
+            let builder = Account::builder_with_http(Box::new(client.clone()));
+            let account =
+                builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
+            let account = account.map_err(|error| self.error(error))?;
+            let mut order = self.begin(&account, request).await?;
+            self.prove(&mut order, request, responder, answers).await?;
+            self.finish(&mut order, request).await
+        };
+        let mut ordered = attempt().await;
+        for _ in 1..ORDERS {
+            if ordered.as_ref().is_err_and(|error| error.failure == Failure::Nonce) {
+                ordered = attempt().await;
             }
-            (error, _) if is_bad_nonce(error) => OrderError::new(Failure::Nonce, error.to_string()),
-            _ => OrderError::of_authority(error.to_string()),
+        }
+        let (account, issuer) = known.clone();
+        match ordered {
+            Ok(pem) => Ok(Finished { authority: request.authority.to_owned(), pem, account, issuer }),
+            Err(error) => Err(OrderError { account: Some(known), ..error }),
         }
     }
 
@@ -163,12 +178,13 @@ impl Context {
         if let Some((key, serial)) = request.replaces.and_then(|id| id.split_once('.')) {
             let replaced =
                 CertificateIdentifier { authority_key_identifier: key.into(), serial: serial.into() };
-            match account.new_order(&new().replaces(replaced)).await {
+            match account.new_order(&new().replaces(replaced)).await.map_err(|error| self.error(error)) {
                 Ok(order) => return Ok(order),
-                Err(Error::Api(problem)) if problem.r#type.as_deref() != Some(ALREADY_REPLACED) => {
-                    return Err(self.error(Error::Api(problem)));
+                Err(error) if matches!(error.failure, Failure::RateLimited(_) | Failure::Nonce) => {
+                    return Err(error);
                 }
-                // The authority does not support it, or another order has replaced the certificate.
+                // The authority does not support it; or it does not let this certificate be replaced, as when another
+                // order has replaced it, or when it was issued for another account (RFC 9773 §5).
                 Err(_) => {}
             }
         }
@@ -182,16 +198,20 @@ impl Context {
         order: &mut Order,
         request: &Request<'_>,
         responder: &impl Responder,
+        answers: &Answers,
     ) -> Result<(), OrderError> {
-        let mut answers = Vec::new();
-        let set_up = self.set_up(order, request.challenge, responder, &mut answers).await;
-        let proved = match set_up {
+        let proved = match self.set_up(order, request.challenge, responder, answers).await {
             Ok(()) => self.await_validation(order, request.challenge).await,
             Err(error) => Err(error),
         };
-        for answer in answers {
+        self.take_back(answers, responder).await;
+        proved
+    }
+
+    async fn take_back(&self, answers: &Answers, responder: &impl Responder) {
+        loop {
+            let Some(answer) = answers.borrow().last().cloned() else { return };
             match answer {
-                Answer::Permanent => {}
                 Answer::Certificate(name) => responder.withdraw(&name).await,
                 Answer::Record(record) => {
                     // A record that stays does no harm, but to the list of records.
@@ -200,8 +220,9 @@ impl Context {
                     }
                 }
             }
+            // Now: an order that is given up meanwhile takes it back once more.
+            answers.borrow_mut().pop();
         }
-        proved
     }
 
     async fn set_up(
@@ -209,7 +230,7 @@ impl Context {
         order: &mut Order,
         challenge: Challenge,
         responder: &impl Responder,
-        answers: &mut Vec<Answer>,
+        answers: &Answers,
     ) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -226,24 +247,29 @@ impl Context {
             let name = offered.identifier().to_string();
             let proof = offered.key_authorization();
             let here = |why: String| OrderError::new(Failure::Challenge, why);
-            let answer = match challenge {
-                Challenge::Http | Challenge::DnsPersist => Answer::Permanent,
+            match challenge {
+                // The workers have the account's thumbprint, or the record stays.
+                Challenge::Http | Challenge::DnsPersist => {}
                 Challenge::TlsAlpn => {
                     let digest = super::crypto::sha256(proof.as_str().as_bytes());
                     let pair = issue::challenge(&name, &digest).map_err(here)?;
-                    answers.push(Answer::Certificate(name.clone()));
-                    responder.respond(&name, &pair).await.map_err(here)?;
-                    continue;
+                    let server = server_name(&name);
+                    answers.borrow_mut().push(Answer::Certificate(server.clone()));
+                    responder.respond(&server, &pair).await.map_err(here)?;
                 }
                 Challenge::Dns => {
                     let record = Record::of_challenge(&name, proof.dns_value());
-                    dns::run(&self.settings, Change::Set, &record).await.map_err(here)?;
-                    Answer::Record(record)
+                    // The program may be ended when it has set the record.
+                    answers.borrow_mut().push(Answer::Record(record.clone()));
+                    let set = dns::run(&self.settings, Change::Set, &record).await;
+                    if let Err(why) = set {
+                        answers.borrow_mut().pop();
+                        return Err(here(why));
+                    }
                 }
-            };
-            answers.push(answer);
+            }
         }
-        if challenge == Challenge::Dns && !answers.is_empty() {
+        if answers.borrow().iter().any(|answer| matches!(answer, Answer::Record(_))) {
             tokio::time::sleep(self.settings.dns_wait).await;
         }
         let mut authorizations = order.authorizations();
@@ -293,7 +319,12 @@ impl Context {
         if reasons.is_empty() { "the authority gives no reason".to_owned() } else { reasons.join("; ") }
     }
 
-    async fn finish(&self, order: &mut Order, request: &Request<'_>) -> Result<Pair, OrderError> {
+    /// The chain, with its key behind it.
+    async fn finish(
+        &self,
+        order: &mut Order,
+        request: &Request<'_>,
+    ) -> Result<Zeroizing<String>, OrderError> {
         let here = |why: String| OrderError::new(Failure::Here, why);
         let names: Vec<String> = request.names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let (signing_request, key) = issue::request(&names, self.settings.key).map_err(here)?;
@@ -301,7 +332,10 @@ impl Context {
         let chain = order.poll_certificate(&self.policy()).await.map_err(|error| self.error(error))?;
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|_| OrderError::of_authority("it sent no certificate".to_owned()))?;
-        Ok(Pair { chain, key })
+        let pem = Pair { chain, key }.pem();
+        let checked = stored::check(pem.as_bytes(), request.names);
+        checked.map_err(|why| OrderError::of_authority(format!("it sent what cannot be served: {why}")))?;
+        Ok(pem)
     }
 
     fn policy(&self) -> RetryPolicy {
@@ -318,6 +352,38 @@ fn kind(challenge: Challenge) -> ChallengeType {
     }
 }
 
+/// The name by which an authority asks for the certificate of a TLS-ALPN-01 challenge. An address has one, too (RFC 8738
+/// §6).
+fn server_name(name: &str) -> String {
+    match name.parse() {
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let digits = address.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).collect::<String>() + "ip6.arpa"
+        }
+        Err(_) => name.to_owned(),
+    }
+}
+
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_asks_for_an_address_by_a_name() {
+        assert_eq!(server_name("a.example"), "a.example");
+        // The examples of RFC 8738 §6.
+        assert_eq!(server_name("192.0.2.69"), "69.2.0.192.in-addr.arpa");
+        assert_eq!(
+            server_name("2001:db8::2"),
+            "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+        );
+    }
 }

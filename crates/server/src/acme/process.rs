@@ -18,6 +18,7 @@ use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
 use site::model::Sandbox;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use super::account::{AccountKey, Binding, uri};
@@ -34,7 +35,7 @@ use crate::log;
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox::{self, Confinement, Connects, MAX_PORTS, Pipes, Reads, Writes};
-use crate::tasks::spawn_local;
+use crate::tasks::spawn_into;
 
 const FAILED: u8 = 1;
 /// Certificates that are ordered at the same time.
@@ -46,6 +47,9 @@ const PROLONG_EVERY: Duration = Duration::from_secs(10);
 const TRY_LOCK_EVERY: Time = 5;
 /// How often a certificate is compared with the stored one, which another server may have replaced.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
+/// Bytes of an error that the log shows: some are the words of an authority.
+const MAX_ERROR: usize = 1000;
+const CLOCK: &str = "check the clock of this machine";
 const DNS: u16 = 53;
 const HTTPS: u16 = 443;
 /// The files by which names are looked up (nsswitch.conf(5), resolv.conf(5), gai.conf(5)).
@@ -100,11 +104,16 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
     runtime.block_on(async {
         let link = Link::new(master).map_err(|e| e.to_string())?;
         let shared = Rc::new(Shared { context, link, orders: Semaphore::new(ORDERS) });
+        let mut tasks = JoinSet::new();
         for (number, wanted) in certificates.into_iter().enumerate() {
             let task = CertificateTask::new(number as u32, wanted, shared.clone());
-            spawn_local(task.run());
+            spawn_into(&mut tasks, task.run());
         }
-        Err(shared.link.receive().await)
+        tokio::select! {
+            why = shared.link.receive() => Err(why),
+            // Without its task, a certificate would expire in silence. The master starts this process again.
+            _ = tasks.join_next(), if !tasks.is_empty() => Err("a panic has ended a task".to_owned()),
+        }
     })
 }
 
@@ -317,9 +326,9 @@ impl CertificateTask {
         if let Step::Order(attempt) = self.schedule.step(now()) {
             let ordered = match self.unsaved.take() {
                 Some(finished) => Ok(finished),
-                None => self.order_within_time(attempt).await,
+                None => self.order_with_lock(attempt).await,
             };
-            match ordered {
+            match ordered.and_then(|finished| self.check_end(finished)) {
                 Ok(finished) => self.store(attempt, finished).await,
                 Err(error) => self.fail(attempt, error),
             }
@@ -327,10 +336,9 @@ impl CertificateTask {
         self.request(Wish::Unlock).await;
     }
 
-    async fn order_within_time(&self, attempt: Attempt) -> Result<Finished, OrderError> {
+    async fn order_with_lock(&self, attempt: Attempt) -> Result<Finished, OrderError> {
         let shared = self.shared.clone();
-        let settings = &shared.context.settings;
-        let authority = settings.authorities[attempt.authority].as_str();
+        let authority = shared.context.settings.authorities[attempt.authority].as_str();
         let own = self.report.authority.as_deref() == Some(authority);
         let request = order::Request {
             names: &self.wanted.names,
@@ -338,19 +346,28 @@ impl CertificateTask {
             challenge: self.challenges[attempt.challenge],
             replaces: self.identifier.as_deref().filter(|_| own && self.validity.is_some()),
         };
-        let ordering = order::order(&shared.context, &request, self);
-        let mut ordering = pin!(tokio::time::timeout(settings.order_timeout, ordering));
-        let ordered = loop {
+        let mut ordering = pin!(order::order(&shared.context, &request, self));
+        loop {
             tokio::select! {
-                ordered = &mut ordering => break ordered,
+                ordered = &mut ordering => return ordered,
                 () = tokio::time::sleep(PROLONG_EVERY) => drop(self.request(Wish::Lock(now() + LOCK)).await),
             }
-        };
-        let too_late = |_| {
-            let text = format!("the order was not finished within {} s", settings.order_timeout.as_secs());
-            OrderError { failure: Failure::Authority, text, account: None }
-        };
-        ordered.map_err(too_late)?
+        }
+    }
+
+    /// A certificate that has expired does not replace one that has not. It replaces another one, because the clock may
+    /// be wrong.
+    fn check_end(&self, finished: Finished) -> Result<Finished, OrderError> {
+        let now = now();
+        let validity = Stored::read(finished.pem.as_bytes())
+            .ok()
+            .and_then(|stored| stored.validity_for(&self.wanted.names));
+        let has_ended = |validity: &Validity| validity.not_after <= now;
+        if validity.is_some_and(|new| has_ended(&new)) && self.validity.is_some_and(|old| !has_ended(&old)) {
+            let text = format!("it sent a certificate that has expired; {CLOCK}");
+            return Err(OrderError { failure: Failure::Authority, text, account: None });
+        }
+        Ok(finished)
     }
 
     async fn store(&mut self, attempt: Attempt, finished: Finished) {
@@ -369,11 +386,22 @@ impl CertificateTask {
             self.served = sha256(&chain);
             self.take(&chain);
         }
+        let (now, names) = (now(), self.wanted.names.join(", "));
+        match self.validity {
+            Some(Validity { not_after, .. }) if not_after <= now => {
+                log::warn(format_args!("the new certificate for {names} has expired already; {CLOCK}"));
+            }
+            Some(Validity { not_before, .. }) if not_before > now => {
+                log::warn(format_args!("the new certificate for {names} is not valid yet; {CLOCK}"));
+            }
+            _ => {}
+        }
     }
 
     fn fail(&mut self, attempt: Attempt, error: OrderError) {
         let now = now();
-        let OrderError { failure, text, account } = error;
+        let OrderError { failure, mut text, account } = error;
+        text.truncate(text.floor_char_boundary(MAX_ERROR));
         if let Some((account, issuer)) = account {
             (self.report.account, self.report.issuer) = (Some(account), issuer);
         }

@@ -19,6 +19,8 @@ const LEFT: u64 = 3;
 const LEFT_AT_LEAST: u64 = 10;
 /// Of the lifetime: renewals are spread over this part, so that replicas and hosts do not begin at once.
 const SPREAD: u64 = 30;
+/// Clocks are corrected by so many seconds while they run. A larger step back is one of the clock itself.
+const CORRECTION: Time = 60;
 
 /// `share` is a random number: a point in every interval of which any point is good.
 #[derive(Debug, Clone)]
@@ -33,6 +35,22 @@ pub struct Schedule {
     attempt: Attempt,
     /// Rounds of attempts that have failed since the last success.
     rounds: u32,
+    renewed: Option<Renewed>,
+    /// The first look has found a certificate, or none.
+    has_looked: bool,
+    /// The time of the last event or step.
+    seen: Time,
+}
+
+/// A certificate that has replaced another one, or none, while this process ran.
+#[derive(Debug, Clone, Copy)]
+struct Renewed {
+    at: Time,
+    /// Renewals one after another that were early: the one before was not used for a third of its lifetime.
+    early: u32,
+    /// It is not renewed before. A wrong clock, or an authority that asks for a renewal at once, would otherwise lead
+    /// to one order after another.
+    not_before: Time,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,10 +129,14 @@ impl Schedule {
             not_before: 0,
             attempt: Attempt::default(),
             rounds: 0,
+            renewed: None,
+            has_looked: false,
+            seen: 0,
         }
     }
 
-    pub fn step(&self, now: Time) -> Step {
+    pub fn step(&mut self, now: Time) -> Step {
+        self.notice_clock(now);
         let due = self.due();
         if due <= now {
             return Step::Order(self.attempt);
@@ -129,7 +151,8 @@ impl Schedule {
     /// When the next order begins, as far as is known.
     pub fn due(&self) -> Time {
         let renewal = self.certificate.map_or(0, |certificate| self.renewal(certificate));
-        renewal.max(self.not_before)
+        let renewed = self.renewed.map_or(0, |renewed| renewed.not_before);
+        renewal.max(renewed).max(self.not_before)
     }
 
     fn renewal(&self, certificate: Validity) -> Time {
@@ -146,14 +169,9 @@ impl Schedule {
     }
 
     pub fn on(&mut self, event: Event, now: Time) {
+        self.notice_clock(now);
         match event {
-            Event::Found(found) if found == self.certificate => {}
-            Event::Found(found) => {
-                let Schedule { rules, share, .. } = *self;
-                // A certificate that was removed does not end a pause.
-                let not_before = if found.is_some() { 0 } else { self.not_before };
-                *self = Schedule { certificate: found, not_before, ..Schedule::new(rules, share) };
-            }
+            Event::Found(found) => self.on_found(found, now),
             Event::Window(window, again) => {
                 self.window = Some(window);
                 self.ask_at = now + again.as_secs().clamp(ASK_AT_LEAST, ASK_AT_MOST);
@@ -164,6 +182,38 @@ impl Schedule {
             }
             Event::Busy(until) => self.not_before = until.max(now + 1),
             Event::Failed(failure) => self.on_failure(failure, now),
+        }
+    }
+
+    fn on_found(&mut self, found: Option<Validity>, now: Time) {
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        if found == self.certificate {
+            return;
+        }
+        // A certificate that was removed does not end a pause.
+        let not_before = if found.is_some() { 0 } else { self.not_before };
+        let renewed = found.filter(|_| !is_first).map(|certificate| self.renewed_at(now, certificate));
+        let Schedule { rules, share, seen, .. } = *self;
+        let fresh = Schedule::new(rules, share);
+        *self = Schedule { certificate: found, not_before, renewed, has_looked: true, seen, ..fresh };
+    }
+
+    fn renewed_at(&self, now: Time, certificate: Validity) -> Renewed {
+        let third = certificate.not_after.saturating_sub(certificate.not_before) / LEFT;
+        let is_early = |before: &Renewed| now < before.at.saturating_add(third);
+        let early = self.renewed.filter(is_early).map_or(0, |before| before.early.saturating_add(1));
+        Renewed { at: now, early, not_before: now + self.pause(early) }
+    }
+
+    /// A clock that was set back must not lengthen a pause.
+    fn notice_clock(&mut self, now: Time) {
+        let back = self.seen.saturating_sub(now);
+        self.seen = now;
+        if back > CORRECTION {
+            let earlier = |time: &mut Time| *time = time.saturating_sub(back);
+            [&mut self.not_before, &mut self.ask_at].into_iter().for_each(earlier);
+            let renewed = self.renewed.iter_mut();
+            renewed.flat_map(|renewed| [&mut renewed.at, &mut renewed.not_before]).for_each(earlier);
         }
     }
 
@@ -185,16 +235,16 @@ impl Schedule {
         if next.is_some() {
             return;
         }
+        self.not_before = now + self.pause(self.rounds);
         self.rounds = self.rounds.saturating_add(1);
-        self.not_before = now + self.pause();
         if let Failure::RateLimited(until) = failure {
             self.not_before = self.not_before.max(until.min(now + MAX_RATE_LIMIT));
         }
     }
 
-    /// Between three and five quarters of the pause of this round.
-    fn pause(&self) -> Time {
-        let doubled = self.rules.retry.saturating_mul(1 << (self.rounds - 1).min(30));
+    /// Between three and five quarters of the pause after so many other rounds.
+    fn pause(&self, rounds: u32) -> Time {
+        let doubled = self.rules.retry.saturating_mul(1 << rounds.min(30));
         let seconds = doubled.min(self.rules.max_retry).as_secs();
         (seconds - seconds / 4 + self.part_of(seconds / 2)).max(1)
     }
@@ -330,6 +380,58 @@ mod tests {
                 (60, Event::Found(None), order(0, 0)),
                 (60, Event::Busy(0), Step::WaitUntil(61)),
                 (61, days(0, 90), Step::AskForWindow),
+            ],
+        );
+    }
+
+    #[test]
+    fn certificates_that_are_due_at_once_are_ordered_more_and_more_seldom() {
+        // They have expired already, by this machine's clock.
+        let expired = |n: Time| days(n, 90 + n);
+        let mut rows = vec![(200 * DAY, Event::Found(None), order(0, 0))];
+        let mut now = 200 * DAY;
+        for (n, pause) in [100, 200, 400, 800, 1000, 1000].into_iter().enumerate() {
+            rows.push((now + 1, expired(n as Time), Step::AskForWindow));
+            rows.push((now + 1, Event::NoWindow, Step::WaitUntil(now + 1 + pause)));
+            now += 1 + pause;
+            rows.push((now, expired(n as Time), order(0, 0)));
+        }
+        check(MIDDLE, &rows);
+        // The first one is as old as the program that was started.
+        check(MIDDLE, &[(200 * DAY, days(0, 90), order(0, 0))]);
+        // An authority that wants every certificate renewed.
+        let past = Event::Window(Window { start: 0, end: 6 }, Duration::from_secs(3600));
+        check(
+            MIDDLE,
+            &[
+                (0, Event::Found(None), order(0, 0)),
+                (1, days(0, 90), Step::AskForWindow),
+                (1, past, Step::WaitUntil(101)),
+                (101, days(0, 90), order(0, 0)),
+                (102, days(0, 91), Step::AskForWindow),
+                (102, past, Step::WaitUntil(302)),
+                // One that was used for long is replaced as the first one.
+                (40 * DAY, days(40, 130), Step::AskForWindow),
+                (40 * DAY, past, Step::WaitUntil(40 * DAY + 100)),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_lengthen_a_pause() {
+        let failed = Event::Failed(Failure::Here);
+        check(
+            MIDDLE,
+            &[
+                (900 * DAY, Event::Found(None), order(0, 0)),
+                (900 * DAY, failed, Step::WaitUntil(900 * DAY + 100)),
+                (5 * DAY, Event::Found(None), Step::WaitUntil(5 * DAY + 100)),
+                (5 * DAY + 100, Event::Found(None), order(0, 0)),
+                (5 * DAY + 101, days(0, 90), Step::AskForWindow),
+                (5 * DAY + 101, Event::NoWindow, Step::WaitUntil(5 * DAY + 101 + 6 * 3600)),
+                (DAY, days(0, 90), Step::WaitUntil(DAY + 6 * 3600)),
+                // A correction.
+                (DAY - 5, days(0, 90), Step::WaitUntil(DAY + 6 * 3600)),
             ],
         );
     }

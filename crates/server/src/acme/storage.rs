@@ -97,7 +97,8 @@ impl Storage {
 
     /// `None`: there is no such file.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // A named pipe would otherwise be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match openat(&self.folder, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             opened => File::from(opened?),

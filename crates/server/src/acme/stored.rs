@@ -8,6 +8,7 @@ use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
 use super::account::encode;
 use super::schedule::{Time, Validity};
+use super::storage::MAX_FILE;
 use super::{crypto, issue};
 use crate::tls::inspect::CertificateFacts;
 
@@ -54,8 +55,11 @@ fn identifier(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(format!("{}.{}", encode(key.0), encode(parsed.raw_serial())))
 }
 
-/// Errors: `pem` is not a chain for these names with its key behind it.
+/// Errors: `pem` is not a chain for these names with its key behind it, or is too long to be stored.
 pub fn check(pem: &[u8], names: &[String]) -> Result<(), String> {
+    if pem.len() as u64 > MAX_FILE {
+        return Err(format!("the chain has more than {MAX_FILE} bytes"));
+    }
     let stored = Stored::read(pem)?;
     stored
         .validity_for(names)

@@ -57,7 +57,7 @@ impl CertificateKeeper {
     pub(super) fn new() -> CertificateKeeper {
         CertificateKeeper {
             processes: Vec::new(),
-            restart_limit: RestartLimit::of_servers(),
+            restart_limit: RestartLimit::of_certificates(),
             restart: None,
             renewed: None,
         }
@@ -90,6 +90,12 @@ impl CertificateKeeper {
         // One that is due already waits for the end of another change.
         let renewed = self.renewed.filter(|at| *at > Instant::now());
         kills.chain(self.restart).chain(renewed).min()
+    }
+
+    /// A process that has ended is started again at once: an administrator may have mended the cause.
+    pub(super) fn end_pause(&mut self) {
+        self.restart = None;
+        self.restart_limit.reset();
     }
 
     fn end_running(&mut self, now: Instant) {
@@ -282,7 +288,10 @@ impl Master {
         if self.phase == Phase::Serving && process.kill.is_none() {
             let now = Instant::now();
             let pause = self.certificates.restart_limit.count(now);
-            log::error(format_args!("the process that gets certificates has ended: {end}"));
+            log::error(format_args!(
+                "the process that gets certificates has ended: {end}; it is started again {}",
+                text(pause)
+            ));
             self.certificates.restart = Some(now + pause);
         }
         true

@@ -310,7 +310,7 @@ impl Master {
     }
 
     /// Tells the administrator that the new generation serves.
-    fn announce(&self, site: &Site, cause: &Cause) {
+    fn announce(&mut self, site: &Site, cause: &Cause) {
         match cause {
             Cause::Start => {
                 announce::announce(site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
@@ -318,7 +318,10 @@ impl Master {
                 let trust = start::trust(&self.options, site);
                 warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
             }
-            Cause::Reload(_) => log::info(format_args!("the configuration has been reloaded")),
+            Cause::Reload(_) => {
+                self.certificates.end_pause();
+                log::info(format_args!("the configuration has been reloaded"));
+            }
             Cause::Renewal => log::info(format_args!("new certificates are served")),
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
         }

@@ -27,6 +27,14 @@ impl RestartLimit {
         }
     }
 
+    /// For the process that gets certificates: with each start, it may ask an authority for one.
+    pub fn of_certificates() -> RestartLimit {
+        RestartLimit {
+            within: Some(Duration::from_secs(3 * 3600)),
+            ..RestartLimit::new(Duration::from_secs(1), Duration::from_secs(3600))
+        }
+    }
+
     /// For the processes of an application: ends count until one of them serves.
     pub fn of_applications() -> RestartLimit {
         RestartLimit::new(Duration::from_millis(100), Duration::from_secs(30))
@@ -128,6 +136,16 @@ mod tests {
         check(&[0, 1, 2, 3, 63], 0);
         check(&[0, 1, 2, 3, 62], 500);
         check(&[0, 61, 122, 183], 0);
+    }
+
+    #[test]
+    fn lengthens_the_pause_of_the_process_that_gets_certificates_up_to_an_hour() {
+        for (ends, expected) in
+            [(1, 0), (2, 1000), (3, 2000), (13, 2_048_000), (14, 3_600_000), (99, 3_600_000)]
+        {
+            let ends: Vec<u64> = (0..ends).collect();
+            assert_eq!(pause(RestartLimit::of_certificates(), &ends), expected, "{}", ends.len());
+        }
     }
 
     #[test]

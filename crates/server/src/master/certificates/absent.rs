@@ -15,6 +15,8 @@ impl CertificateKeeper {
         CertificateKeeper
     }
 
+    pub(super) fn end_pause(&mut self) {}
+
     pub(super) fn clear(&mut self) {}
 
     pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {

@@ -1,5 +1,7 @@
 //! Certificates by ACME, from pebble: a test authority, which checks challenges as others do. All of it is on loopback.
 
+mod faults;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ struct Pebble {
     _names: BackgroundProcess,
     port: u16,
     management: u16,
+    dns: u16,
     dns_management: u16,
     /// Where it looks for answers to challenges.
     http: u16,
@@ -60,15 +63,31 @@ impl Pebble {
         names.args(["-tlsalpn01", "", "-doh", "", "-dnsserver", &format!("127.0.0.1:{dns}")]);
         names.args(["-management", &format!("127.0.0.1:{dns_management}")]);
         let names = BackgroundProcess::start(&mut names);
+        let process = Pebble::process(&home, dns, env);
+        let pebble =
+            Pebble { home, process, _names: names, port, management, dns, dns_management, http, tls };
+        pebble.wait();
+        pebble
+    }
+
+    fn process(home: &Folder, dns: u16, env: &[(&str, &str)]) -> BackgroundProcess {
         let mut pebble = tool("pebble");
         pebble.args(["-config", "pebble.json", "-dnsserver", &format!("127.0.0.1:{dns}")]);
         pebble.current_dir(home.path()).env("PEBBLE_VA_NOSLEEP", "1").envs(env.iter().copied());
-        let process = BackgroundProcess::start(&mut pebble);
-        let pebble = Pebble { home, process, _names: names, port, management, dns_management, http, tls };
+        BackgroundProcess::start(&mut pebble)
+    }
+
+    fn wait(&self) {
         let listens = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-        let is_ready = || [port, management, dns_management].into_iter().all(listens);
-        assert!(wait_until(TIMEOUT, is_ready), "pebble does not listen:\n{}", pebble.log());
-        pebble
+        let is_ready = || [self.port, self.management, self.dns_management].into_iter().all(listens);
+        assert!(wait_until(TIMEOUT, is_ready), "pebble does not listen:\n{}", self.log());
+    }
+
+    /// It forgets accounts, orders and certificates.
+    fn restart(&mut self) {
+        self.process.end();
+        self.process = Pebble::process(&self.home, self.dns, &[]);
+        self.wait();
     }
 
     fn directory(&self) -> String {

@@ -1,0 +1,266 @@
+//! Faults of an authority and of what helps to prove names. A front passes requests on to pebble, and responds to some of
+//! them in its place.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{Folder, Server, Site, Tls, authority, free_port, wait_until};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::{ISSUED, ORDER, Pebble, USUAL, rejected};
+
+/// What the front does with a request whose path contains `path`.
+#[derive(Clone)]
+struct Fault {
+    path: &'static str,
+    /// Of such requests, the first ones.
+    times: usize,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    /// This response, from its status on.
+    Response(String),
+    /// The response of pebble, with this field.
+    Field(&'static str),
+    /// None.
+    Silence,
+}
+
+struct Front {
+    port: u16,
+    faults: Arc<Mutex<Vec<Fault>>>,
+}
+
+impl Front {
+    fn start(pebble: &Pebble, faults: &[Fault]) -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let faults = Arc::new(Mutex::new(faults.to_vec()));
+        let (config, shared, behind) = (Arc::new(config()), faults.clone(), pebble.port);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (config, faults) = (config.clone(), shared.clone());
+                // A client that leaves is no fault of the test.
+                thread::spawn(move || _ = pass(stream, config, &faults, behind));
+            }
+        });
+        Front { port, faults }
+    }
+
+    /// The lines of `[certificates]` for a site that orders here.
+    fn settings(&self) -> String {
+        format!("authorities = \"https://localhost:{}/dir\"\n", self.port)
+    }
+
+    fn add(&self, fault: Fault) {
+        self.faults.lock().expect("no panic").push(fault);
+    }
+}
+
+fn config() -> ServerConfig {
+    let own = authority().server(&["localhost"]);
+    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().expect("the versions are known");
+    let chain = CertificateDer::pem_slice_iter(own.certificate.as_bytes());
+    let chain = chain.collect::<Result<_, _>>().expect("it is PEM");
+    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("it is PEM");
+    builder.with_no_client_auth().with_single_cert(chain, key).expect("the key fits")
+}
+
+fn pass(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    faults: &Mutex<Vec<Fault>>,
+    behind: u16,
+) -> io::Result<()> {
+    let connection = ServerConnection::new(config).expect("the settings are valid");
+    let mut client = StreamOwned::new(connection, stream);
+    let request = read_request(&mut client)?;
+    let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
+    let fault = faults
+        .lock()
+        .expect("no panic")
+        .iter_mut()
+        .find(|fault| fault.times > 0 && line.contains(fault.path))
+        .map(|fault| {
+            fault.times -= 1;
+            fault.what.clone()
+        });
+    let response = match fault {
+        Some(What::Silence) => return client.read(&mut [0]).map(drop),
+        Some(What::Response(response)) => format!("HTTP/1.1 {response}").into_bytes(),
+        fault => {
+            let socket = TcpStream::connect(("127.0.0.1", behind))?;
+            let mut pebble = StreamOwned::new(Tls::new().server("localhost").connection(), socket);
+            pebble.write_all(&request)?;
+            let mut response = Vec::new();
+            pebble.read_to_end(&mut response)?;
+            if let Some(What::Field(field)) = fault {
+                let end = response.iter().position(|byte| *byte == b'\n').expect("it has a status line") + 1;
+                response.splice(end..end, format!("{field}\r\n").into_bytes());
+            }
+            response
+        }
+    };
+    client.write_all(&response)?;
+    client.conn.send_close_notify();
+    client.flush()
+}
+
+/// With its body.
+fn read_request(stream: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut request = e2e::upstream::read_head(stream)?.into_bytes();
+    let head = String::from_utf8_lossy(&request).into_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().expect("it is a number"))];
+    stream.read_exact(&mut body)?;
+    request.extend(body);
+    Ok(request)
+}
+
+fn respond(path: &'static str, times: usize, status: &str, body: &str) -> Fault {
+    let response = format!("{status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    Fault { path, times, what: What::Response(response) }
+}
+
+/// An authority that asks for a renewal of every certificate.
+fn renewal_at_once() -> Fault {
+    let window = r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#;
+    respond("renewalInfo", usize::MAX, "200 OK", window)
+}
+
+fn issued(server: &Server, count: usize) {
+    let enough = || server.errors().text().matches(ISSUED).count() >= count;
+    assert!(wait_until(ORDER, enough), "{}", server.stderr());
+}
+
+#[test]
+fn an_authority_that_wants_every_certificate_renewed_is_asked_more_and_more_seldom() {
+    let pebble = Pebble::start(&USUAL);
+    let front = Front::start(&pebble, &[renewal_at_once()]);
+    let server = pebble.site(&front.settings()).start();
+    issued(&server, 2);
+    let second = Instant::now();
+    issued(&server, 5);
+    // The pauses are at least 2, 3 and 6 seconds. Without them, each order takes one.
+    assert!(second.elapsed() >= Duration::from_secs(7), "{}", server.stderr());
+}
+
+#[test]
+fn a_certificate_that_cannot_be_served_is_ordered_again() {
+    let pebble = Pebble::start(&USUAL);
+    let other = authority().server(&["x.example"]).certificate;
+    let long = other.repeat(60 * 1024 / other.len() + 1);
+    let faults = [respond("/certZ/", 1, "200 OK", &other), respond("/certZ/", 1, "200 OK", &long)];
+    let server = pebble.site(&Front::start(&pebble, &faults).settings()).start();
+    server.wait_for_line("it sent what cannot be served: the certificate is not for the names", ORDER);
+    server.wait_for_line("it sent what cannot be served: the chain has more than", ORDER);
+    assert_eq!(server.get("/hello").text(), "hello");
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn an_authority_that_is_busy_is_left_alone_as_long_as_it_says() {
+    let pebble = Pebble::start(&USUAL);
+    let page = "503 Service Unavailable\r\nRetry-After: 7200";
+    let front = Front::start(&pebble, &[respond("/order-plz", usize::MAX, page, "<html>busy</html>")]);
+    let server = pebble.site(&front.settings()).start();
+    let line = server.wait_for_line("error: no certificate", ORDER);
+    for part in
+        ["/order-plz responds with 503 Service Unavailable", "it is tried again in 7", " s; a self-made"]
+    {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+}
+
+#[test]
+fn an_authority_that_names_an_absurd_time_gets_the_order_done() {
+    let pebble = Pebble::start(&USUAL);
+    let what = What::Field("Retry-After: 18446744073709551615");
+    let front = Front::start(&pebble, &[Fault { path: "/my-order/", times: usize::MAX, what }]);
+    let server = pebble.site(&format!("{}order_timeout = \"5s\"\n", front.settings())).start();
+    server.wait_for_line(ISSUED, ORDER);
+}
+
+#[test]
+fn an_authority_that_does_not_know_the_certificate_renews_it() {
+    let mut pebble = Pebble::start(&USUAL);
+    let front = Front::start(&pebble, &[]);
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    let settings = front.settings() + &format!("folder = \"{}\"\nretry = \"1s\"", folder.path().display());
+    let site = || {
+        let listen = format!("listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n", pebble.http, pebble.tls);
+        Site::new().file("hello", "hello").config(&format!("{listen}{}", pebble.settings(&settings)))
+    };
+    let server = site().start();
+    server.wait_for_line(ISSUED, ORDER);
+    drop(server);
+    let site = site();
+    pebble.restart();
+    front.add(renewal_at_once());
+    let server = site.start();
+    server.wait_for_line(ISSUED, ORDER);
+}
+
+#[test]
+fn records_are_removed_and_their_program_is_ended_when_an_order_takes_too_long() {
+    let pebble = Pebble::start(&USUAL);
+    let silence = Fault { path: "/my-order/", times: usize::MAX, what: What::Silence };
+    let front = Front::start(&pebble, &[silence]);
+    let home = Folder::new();
+    let log = home.path().join("log");
+    let program = home.script("dns", format!("#!/bin/sh\necho \"$1 $2\" >>{}\n", log.display()));
+    let server = pebble
+        .site(&format!(
+            "{}challenges = [\"dns-01\"]\ndns_command = \"{}\"\ndns_wait = 0\norder_timeout = \"2s\"",
+            front.settings(),
+            program.display()
+        ))
+        .start();
+    server.wait_for_line("the order was not finished within 2 s", ORDER);
+    let lines = fs::read_to_string(&log).expect("the program was run");
+    for line in ["set ", "unset "].iter().flat_map(|what| ["a", "b"].map(|name| (what, name))) {
+        let line = format!("{}_acme-challenge.{}.example\n", line.0, line.1);
+        assert!(lines.contains(&line), "{line} is not in {lines}");
+    }
+}
+
+#[test]
+fn pebble_issues_for_an_address_by_tls_alpn_01() {
+    let pebble = Pebble::start(&USUAL);
+    let settings = pebble.settings("folder = \"certificates\"\nchallenges = [\"tls-alpn-01\"]");
+    let settings = settings.replace("[\"a.example\", \"b.example\"]", "\"127.0.0.1\"");
+    let site = Site::new().file("hello", "hello");
+    let server = site.config(&format!("listen = \"127.0.0.1:{} tls\"\n{settings}", pebble.tls)).start();
+    server.wait_for_line(ISSUED, ORDER);
+    let output = pebble.get("127.0.0.1", pebble.tls);
+    assert_eq!(output.stdout, b"hello", "{output:?}");
+}
+
+#[test]
+fn a_key_of_the_account_that_is_torn_is_explained() {
+    let lines = format!(
+        "listen = \"127.0.0.1:{} tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\nfolder = \"certificates\"\n",
+        free_port()
+    );
+    let site = Site::new().file_beside_root("certificates/account.key", "").config(&lines);
+    let folder = site.home().join("certificates");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    let text = rejected(&site);
+    assert!(
+        text.contains("account.key: ") && text.contains("or remove it to open another account"),
+        "{text}"
+    );
+}
