@@ -1,11 +1,12 @@
 //! Shutdown by signals, and the next start.
 
+use std::fs;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Folder, Random, ReadError, Server, Signal, Site, TIMEOUT, command, free_port, output_of,
-    runs, stop_process, tool, wait_until,
+    Address, Client, Folder, Random, ReadError, Server, Signal, Site, SmallDisk, TIMEOUT, command, free_port,
+    output_of, output_within, runs, stop_process, tool, wait_until,
 };
 use rustix::process::{Pid, kill_process};
 
@@ -19,6 +20,30 @@ fn wait_until_refused(server: &Server) {
     let address = server.addr();
     // A connection from before the listener closed is closed without a response.
     assert!(wait_until(TIMEOUT, || TcpStream::connect(address).is_err()), "{address} still accepts");
+}
+
+#[test]
+fn a_full_disk_that_is_mounted_costs_no_pid_file_and_leaves_no_empty_one() {
+    let site = |name: &str| Site::new().file("a.txt", "a").config(&format!("pid_file = \"small/{name}\""));
+    let fill = |site: &Site| {
+        let folder = site.home().join("small");
+        fs::create_dir(&folder).expect("it is a new folder");
+        let disk = SmallDisk::mount(&folder, "size=64k,mode=755").expect("root mounts a disk");
+        fs::write(folder.join("old"), "99999999\n").expect("there is space");
+        // The last bytes do not fit.
+        _ = fs::write(folder.join("ballast"), vec![0; 128 * 1024]);
+        (folder, disk)
+    };
+    let rejected = site("new");
+    let (folder, _disk) = fill(&rejected);
+    let output = output_within(command().arg("-c").arg(rejected.write_config()), TIMEOUT);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot write the pid file") && text.contains("No space left"), "{text}");
+    assert!(!folder.join("new").exists(), "no empty file is left");
+    let replaced = site("old");
+    let (folder, _disk) = fill(&replaced);
+    let server = replaced.start();
+    assert_eq!(fs::read_to_string(folder.join("old")).unwrap(), format!("{}\n", server.pid()));
 }
 
 #[test]

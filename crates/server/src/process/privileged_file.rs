@@ -20,8 +20,8 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{self, Gid, Uid};
 use rustix::fs::{
-    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fchmod, fchown, fstat, fstatfs, ftruncate,
-    open, openat, readlinkat, renameat, statat, unlinkat,
+    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fchmod, fchown, fstat, fstatfs, open,
+    openat, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{geteuid, getgroups};
@@ -109,9 +109,15 @@ pub fn open_log(path: &Path) -> Result<File, String> {
 /// Writes the ID of this process. Errors: the reason, with what to do.
 pub fn write_pid_file(path: &Path) -> Result<(), String> {
     let write = || -> Result<(), Refusal> {
-        let file = Location::of_root(path)?.open(OFlags::empty(), PID_FILE_MODE)?;
-        ftruncate(&file, 0)?;
-        let written = writeln!(File::from(file), "{}", std::process::id());
+        let location = Location::of_root(path)?;
+        let mut file = File::from(location.open(OFlags::empty(), PID_FILE_MODE)?);
+        let text = format!("{}\n", std::process::id());
+        // In this order: on a full disk, the block of a file that was truncated may be lost to another program.
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.set_len(text.len() as u64));
+        if written.is_err() && file.metadata().is_ok_and(|found| found.len() == 0) {
+            // It was created in vain.
+            _ = location.remove();
+        }
         Ok(written.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?)
     };
     write().map_err(|why| cannot_write_pid_file(path, &why))
