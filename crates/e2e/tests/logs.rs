@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{Rows, Server, Signal, Site, TIMEOUT, has_open, wait_until, without_privilege};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
 /// A parsed line in the format `common` or `combined`.
@@ -482,6 +483,22 @@ fn reports_a_full_disk_and_keeps_serving() {
     assert!(is_counted(53), "{}", server.stats());
     assert_eq!(server.get("/a.txt").status, 200);
     assert!(is_counted(54), "{}", server.stats());
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_costs_lines_and_no_request() {
+    let server = site("access = \"./access.log\"").start();
+    let serving = server.serving_pid();
+    let limit = Rlimit { current: Some(4096), maximum: Some(4096) };
+    let pid = Pid::from_raw(serving as i32);
+    prlimit(pid, Resource::Fsize, limit).expect("it is our process");
+    let mut client = server.connect();
+    for _ in 0..200 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    let lost = || server.stats()["log_lines_dropped"].as_u64().is_some_and(|lines| lines > 50);
+    assert!(wait_until(TIMEOUT, lost), "{}", server.stats());
+    assert_eq!(server.serving_pid(), serving);
 }
 
 #[test]

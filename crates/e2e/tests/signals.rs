@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Address, Client, Folder, Random, ReadError, Server, Signal, Site, SmallDisk, TIMEOUT, command, free_port,
-    output_of, output_within, runs, stop_process, tool, wait_until,
+    is_root, output_of, output_within, runs, stop_process, tool, wait_until,
 };
 use rustix::process::{Pid, kill_process};
 
@@ -20,6 +20,24 @@ fn wait_until_refused(server: &Server) {
     let address = server.addr();
     // A connection from before the listener closed is closed without a response.
     assert!(wait_until(TIMEOUT, || TcpStream::connect(address).is_err()), "{address} still accepts");
+}
+
+#[test]
+fn a_program_that_was_started_with_sigchld_ignored_notices_the_end_of_its_processes() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let started = command();
+    let mut serve = tool("env");
+    serve.arg("--ignore-signal=CHLD").arg(started.get_program()).args(started.get_args());
+    serve.arg(home.path().join("www")).args(["--listen", "127.0.0.1:0"]);
+    if is_root() {
+        serve.args(["--user", "root"]);
+    }
+    let mut server = Server::start(serve, 1, None, false);
+    server.replace_workers();
+    assert_eq!(server.get("/a.txt").text(), "a");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0));
 }
 
 #[test]

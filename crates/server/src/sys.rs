@@ -521,6 +521,12 @@ pub fn is_ignored(signal: c_int) -> bool {
     read == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
+/// A write beyond the limit of a file's size (RLIMIT_FSIZE) fails, and does not end the process.
+pub fn survive_file_size_limit() {
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Restores the default action of a signal.
 pub fn reset_signal(signal: c_int) {
     // SAFETY: no handler is installed. Fails for SIGKILL and SIGSTOP, which always have their default, and for invalid

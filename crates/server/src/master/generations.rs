@@ -77,6 +77,7 @@ impl NotStarted {
                 "; its user has too many processes, or its service: raise `ulimit -Hu` (LimitNPROC) or TasksMax"
                     .to_owned()
             }
+            Some(libc::EFBIG) => "; raise the limit of the size of files, `ulimit -Hf` (LimitFSIZE)".to_owned(),
             _ => String::new(),
         };
         vec![format!("cannot start a serving process: {error}{advice}")]

@@ -102,6 +102,9 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
 
 /// `taipan [DIR]` and `taipan -c FILE`: serves until a signal ends the program.
 pub fn serve(options: &Serve) -> ExitCode {
+    sys::survive_file_size_limit();
+    // A program that ignores it starts others that do: the kernel would then not tell the end of children.
+    sys::reset_signal(libc::SIGCHLD);
     let starter = match (options.presence, upgrade::is_successor()) {
         (Presence::Background, false) => match detach::detach() {
             Ok(starter) => Some(starter),

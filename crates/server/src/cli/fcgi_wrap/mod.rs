@@ -78,6 +78,7 @@ fn prepare(options: &Wrap) -> Result<(Programs, Listener, OwnedFd), String> {
 /// SIGTERM and SIGINT are read from a descriptor. SIGPIPE is blocked. Rust ignores it, and scripts would inherit that.
 fn take_signals() -> io::Result<OwnedFd> {
     sys::reset_signal(libc::SIGPIPE);
+    sys::reset_signal(libc::SIGCHLD);
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     set.add(Signal::SIGINT);
