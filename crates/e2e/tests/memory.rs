@@ -2,9 +2,10 @@
 //! read nothing do not exceed it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use e2e::{Client, Server, Site, TIMEOUT, raise_descriptor_limit, run, wait_until};
+use e2e::{Client, ControlGroup, Server, Site, TIMEOUT, raise_descriptor_limit, run, wait_until};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
@@ -208,4 +209,64 @@ fn clients_that_take_files_cost_what_check_calls_typical() {
     let grown = anonymous(pid) - before;
     eprintln!("{grown} bytes for 100 clients; before them {before}");
     assert!(grown < busy - start, "{grown} bytes more, and not {}", busy - start);
+}
+
+/// A control group that allows so much memory, of either version (cgroups(7)).
+struct MemoryGroup {
+    folder: PathBuf,
+    /// Of version 2.
+    second: Option<ControlGroup>,
+}
+
+impl MemoryGroup {
+    /// `None`: this system does not allow it, and the reason is printed.
+    fn new(bytes: u64) -> Option<MemoryGroup> {
+        let folder = Path::new("/sys/fs/cgroup/memory").join(format!("taipan-test-{}", std::process::id()));
+        let (group, limit) = match fs::create_dir(&folder) {
+            Ok(()) => (MemoryGroup { folder, second: None }, "memory.limit_in_bytes"),
+            Err(_) => {
+                let second = ControlGroup::new("memory", &["memory"])?;
+                (MemoryGroup { folder: second.path().to_owned(), second: Some(second) }, "memory.max")
+            }
+        };
+        fs::write(group.folder.join(limit), bytes.to_string()).expect("the group is ours");
+        Some(group)
+    }
+
+    fn add(&self, pid: u32) {
+        fs::write(self.folder.join("cgroup.procs"), pid.to_string()).expect("the group is ours");
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        if self.second.is_none() {
+            wait_until(TIMEOUT, || fs::remove_dir(&self.folder).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_control_group_without_memory_left_costs_a_process_and_the_log_says_why() {
+    let _exclusive = exclusive();
+    let Some(group) = MemoryGroup::new(16 * 1024 * 1024) else { return };
+    let server = site().start();
+    [server.pid(), server.serving_pid()].into_iter().for_each(|pid| group.add(pid));
+    let input = pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut attackers: Vec<(Client, &[u8])> = (0..CLIENTS).map(|_| (server.connect(), &input[..])).collect();
+    let is_explained = wait_until(TIMEOUT * 3, || {
+        for (attacker, left) in &mut attackers {
+            // Their connections end with the process.
+            attacker.set_receive_buffer(4096);
+            while let Ok(sent @ 1..) = send(&*attacker, left, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                *left = &left[sent..];
+            }
+        }
+        server.stderr().contains("had no memory left")
+    });
+    assert!(is_explained, "{}", server.stderr());
+    drop(attackers);
+    server.wait_for_line("a new serving process has taken over", TIMEOUT);
+    assert_eq!(server.get("/a.bin").status, 200);
+    drop(server);
 }

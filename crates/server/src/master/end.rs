@@ -251,7 +251,10 @@ impl Master {
                     cause @ (Cause::Reload(_) | Cause::Renewal) => self.on_failed_change(&lines, cause),
                 }
             }
-            Ended::Crashed if failure.is_empty() => self.on_crash(&end),
+            Ended::Crashed if failure.is_empty() => {
+                let memory = if end == exit_text_of(Signal::SIGKILL) { self.oom.explanation() } else { "" };
+                self.on_crash(&format!("{end}{memory}"));
+            }
             Ended::Crashed => self.on_crash(&failure.join("; ")),
         }
         None
@@ -452,7 +455,11 @@ impl Master {
 pub(super) fn exit_text(status: WaitStatus) -> String {
     match status {
         WaitStatus::Exited(_, code) => format!("exit code {code}"),
-        WaitStatus::Signaled(_, signal, _) => format!("killed by {signal}"),
+        WaitStatus::Signaled(_, signal, _) => exit_text_of(signal),
         other => format!("{other:?}"),
     }
+}
+
+fn exit_text_of(signal: Signal) -> String {
+    format!("killed by {signal}")
 }

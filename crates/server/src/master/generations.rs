@@ -231,6 +231,7 @@ impl Master {
             purge_number: _,
             disconnect_number: _,
             restart_limit: _,
+            oom: _,
             restart: _,
             next_ping: _,
             next_certificate_check: _,

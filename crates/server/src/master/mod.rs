@@ -21,6 +21,7 @@ mod tls;
 mod counters;
 mod disconnects;
 mod loggers;
+mod oom;
 mod pools;
 mod purges;
 
@@ -69,6 +70,7 @@ use files::{FileRound, TriedFiles};
 use lifecycle::{Action, State, Wait};
 use loggers::{LoggerPlan, LoggerProcess};
 use notify::Notify;
+use oom::OomKills;
 use process::{ChannelState, Generation, PoolProcess};
 use purges::RunningPurge;
 use signals::{SignalEvent, Signals};
@@ -180,6 +182,7 @@ struct Master {
     leaving_predecessor: Option<Predecessor>,
     successor: Option<Successor>,
     restart_limit: RestartLimit,
+    oom: OomKills,
     /// When a crashed generation is replaced.
     restart: Option<Instant>,
     next_ping: Option<Instant>,
@@ -331,6 +334,7 @@ impl Master {
             leaving_predecessor: None,
             successor: None,
             restart_limit: RestartLimit::of_servers(),
+            oom: OomKills::now(),
             restart: None,
             next_ping: None,
             next_certificate_check: None,
