@@ -624,6 +624,7 @@ fn passes_client_requests_to_an_http_application() {
             ("keep-alive", &[]),
             ("te", &["trailers"]),
             ("x-forwarded-for", &["127.0.0.1"]),
+            ("x-real-ip", &["127.0.0.1"]),
             ("x-forwarded-proto", &["http"]),
             ("x-forwarded-host", &["www.example:81"]),
             ("x_under", &[]),

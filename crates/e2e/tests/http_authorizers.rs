@@ -155,6 +155,7 @@ fn tells_the_authorizer_about_the_request_and_nothing_that_the_client_claims() {
         ("X-Forwarded-Proto", "http"),
         ("X-Forwarded-Host", "a"),
         ("X-Forwarded-For", "127.0.0.1"),
+        ("X-Real-IP", "127.0.0.1"),
         ("X_Original_URI", ""),
         ("Range", ""),
         ("If-None-Match", ""),

@@ -617,7 +617,7 @@ fn drops_forwarding_fields_of_the_client_and_adds_via() {
     for claim in claims {
         let name = claim.split(':').next().unwrap_or_default();
         let expected = match name {
-            "X-Forwarded-For" => vec!["127.0.0.1".to_owned()],
+            "X-Forwarded-For" | "X-Real-IP" => vec!["127.0.0.1".to_owned()],
             "X-Forwarded-Host" => vec!["a:81".to_owned()],
             "X-Forwarded-Proto" => vec!["http".to_owned()],
             "Forwarded" => vec!["for=127.0.0.1;host=\"a:81\";proto=http".to_owned()],

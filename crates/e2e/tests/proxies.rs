@@ -205,7 +205,8 @@ fn forwards_client_and_fields_of_a_trusted_proxy_to_an_application() {
     check("a proxy", &mut from(&server, PROXY), of_the_client);
     check("unix", &mut Client::unix(&server.home().join("www.sock")), of_the_client);
     let own = Some("own.example:81");
-    check("a stranger", &mut from(&server, STRANGER), [own, own, Some(STRANGER), Some("http"), None, None]);
+    let of_a_stranger = [own, own, Some(STRANGER), Some("http"), None, Some(STRANGER)];
+    check("a stranger", &mut from(&server, STRANGER), of_a_stranger);
 }
 
 #[test]

@@ -184,6 +184,7 @@ fn sets_and_removes_fields_of_requests() {
         ("Host", &["www.example:8080"][..], &["inner.example:81"][..]),
         ("X-Forwarded-Host", &["www.example:8080"], &["www.example:8080"]),
         ("X-Forwarded-For", &["127.0.0.1"], &[]),
+        ("X-Real-IP", &["127.0.0.1"], &[]),
         ("X-Forwarded-Proto", &["http"], &["http"]),
         (
             "Forwarded",

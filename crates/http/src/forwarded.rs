@@ -12,6 +12,7 @@ use crate::digits::ip_text;
 use crate::fields::{is_authority, is_name, is_plain_name, is_token, list, port_number, trim_ows, unquoted};
 use crate::head::{Field, Head, Names};
 use crate::target::Scheme;
+use crate::write::put;
 
 /// The fields that the server reads from a trusted proxy.
 const READ: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
@@ -103,16 +104,17 @@ pub struct Origin<'a> {
     pub host: &'a [u8],
 }
 
-/// Appends the fields `X-Forwarded-For`, `-Proto` and `-Host`, and `Forwarded`; but those that are `replaced`, a
-/// predicate of names in lower case.
+/// Appends the fields `X-Forwarded-For`, `-Proto` and `-Host`, `X-Real-IP` and `Forwarded`; but those that are
+/// `replaced`, a predicate of names in lower case. Without `X-Forwarded-For` there is no `X-Real-IP`.
 pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     let &Origin { client, scheme, host } = origin;
     let is_ipv6 = client.is_some_and(|client| client.to_canonical().is_ipv6());
     let client = client.map(ip_text);
     if let Some(client) = client.filter(|_| !replaced(b"x-forwarded-for")) {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        out.extend_from_slice(client.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        put(out, &[b"X-Forwarded-For: ", client.as_bytes(), b"\r\n"]);
+        if !replaced(b"x-real-ip") {
+            put(out, &[b"X-Real-IP: ", client.as_bytes(), b"\r\n"]);
+        }
     }
     if !replaced(b"x-forwarded-proto") {
         match scheme {

@@ -239,7 +239,8 @@ fn tells_the_next_server_what_it_would_read() {
     let lines = written(Some("2001:db8::1"), &[]);
     assert_eq!(
         lines,
-        "X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: example.org:444\r\n\
+        "X-Forwarded-For: 2001:db8::1\r\nX-Real-IP: 2001:db8::1\r\nX-Forwarded-Proto: https\r\n\
+         X-Forwarded-Host: example.org:444\r\n\
          Forwarded: for=\"[2001:db8::1]\";host=\"example.org:444\";proto=https\r\n"
     );
     for read in [x_forwarded as Read, forwarded] {
@@ -252,4 +253,6 @@ fn tells_the_next_server_what_it_would_read() {
     );
     assert_eq!(written(None, &all[2..]), "Forwarded: for=unknown;host=\"example.org:444\";proto=https\r\n");
     assert_eq!(written(Some("192.0.2.7"), &all), "");
+    let all = ["forwarded", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+    assert_eq!(written(Some("192.0.2.7"), &all), "X-Forwarded-For: 192.0.2.7\r\n");
 }

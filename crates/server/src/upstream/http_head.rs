@@ -1,7 +1,7 @@
 //! The heads of requests by HTTP/1.1: to an upstream, to another server, and to an authorizer.
 
 use site::authorizer::Subrequest;
-use site::forwarding::{Forwarding, Forwards, Spelling, UNCHANGED};
+use site::forwarding::{Forwarding, Forwards, Spelling};
 use site::model::HeaderRule;
 use site::proxies::Via;
 use taipan_http::client::request::{write_fields, write_line, write_via};
@@ -19,6 +19,8 @@ use crate::request::body::Length;
 const NAME: &str = "taipan";
 /// Bytes that this server adds to most requests, beside the authority in three fields.
 const OWN_BYTES: usize = 256;
+/// The address of the client, which a trusted proxy may have written, too.
+const REAL_IP: &[u8] = b"x-real-ip";
 /// Fields about the response to the client, and about connections of the client: not for the answer of an authorizer.
 const OF_THE_REQUEST: [&str; 8] = [
     "http2-settings",
@@ -100,7 +102,10 @@ impl ForwardedHead<'_> {
         for (name, value) in asserted {
             put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
         }
-        put_origin(head, client, forwarding, out);
+        // A trusted proxy may know more than this server.
+        let is_told =
+            |name: &[u8]| via == Via::TrustedProxy && name == REAL_IP && head.value("x-real-ip").is_some();
+        put_origin(head, client, &|name| forwarding.replaces(name) || is_told(name), out);
         if let Some(bytes) = length {
             out.extend_from_slice(b"Content-Length: ");
             write_number(bytes, out);
@@ -166,7 +171,7 @@ pub fn subrequest_head(
         is_plain_name(name) && !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
     };
     write_fields(head, &passes, &mut out);
-    put_origin(head, client, &UNCHANGED, &mut out);
+    put_origin(head, client, &|_| false, &mut out);
     let scheme = head.scheme.as_str().as_bytes();
     for name in ["X-Forwarded-Method", "X-Original-Method"] {
         put(&mut out, &[name.as_bytes(), b": ", head.token.as_bytes(), b"\r\n"]);
@@ -195,11 +200,11 @@ impl Accepts {
     }
 }
 
-/// What this server knows of the request, unless the route has fields of its own.
-fn put_origin(head: &Head<'_>, peer: Peer, forwarding: &Forwarding, out: &mut Vec<u8>) {
+/// What this server knows of the request, but in the fields that are `replaced`.
+fn put_origin(head: &Head<'_>, peer: Peer, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     write_via(head.version, NAME, out);
     let origin = Origin { client: peer.ip(), scheme: head.scheme, host: head.authority };
-    forwarded::write(&origin, &|name| forwarding.replaces(name), out);
+    forwarded::write(&origin, replaced, out);
 }
 
 fn put_end(connection: ConnectionOption<'_>, accepts: Accepts, out: &mut Vec<u8>) {

@@ -25,7 +25,8 @@ const KEYS: [&str; 7] = [
     "authorizer_cache_key",
 ];
 /// Fields of the message, or that programs misread; beside those of a hop.
-const OWN_FIELDS: [&str; 7] = ["content-length", "content-type", "date", "expect", "host", "proxy", "via"];
+const OWN_FIELDS: [&str; 8] =
+    ["content-length", "content-type", "date", "expect", "host", "proxy", "via", "x-real-ip"];
 
 /// Fields that clients have to send, to authorizers too.
 const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];

@@ -27,7 +27,7 @@ use crate::stats::Count;
 use crate::upstream::{Content, Outcome, Unrendered, Upstreams};
 
 /// Fields that tell an upstream who the client is. This server writes them.
-const WRITTEN: [&str; 2] = ["forwarded", "x-forwarded-for"];
+const WRITTEN: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
 
 /// What the response of an upstream is stored for.
 pub struct Fetch {
