@@ -1,5 +1,5 @@
 //! Texts with wildcards, for values that are not paths: `*` stands for any characters, and `?` for one. Case does not
-//! matter.
+//! matter, unless `(?-i)` stands in front.
 //!
 //! Knows nothing of where the values come from.
 
@@ -8,18 +8,24 @@ use std::fmt;
 /// Bytes of a pattern.
 pub const MAX_WILDCARD: usize = 256;
 
+/// In front of a pattern for which case counts.
+pub const COUNTS_CASE: &str = "(?-i)";
+
 /// A pattern for a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wildcard {
-    /// In lower case.
+    /// In lower case, unless case counts.
     pattern: Box<[u8]>,
+    counts_case: bool,
 }
 
 impl Wildcard {
     /// `None`: the text is longer than [`MAX_WILDCARD`].
     pub fn new(text: &str) -> Option<Wildcard> {
-        (text.len() <= MAX_WILDCARD)
-            .then(|| Wildcard { pattern: text.to_ascii_lowercase().into_bytes().into() })
+        let exact = text.strip_prefix(COUNTS_CASE);
+        let pattern = exact.map_or_else(|| text.to_ascii_lowercase(), str::to_owned);
+        let is_short = pattern.len() <= MAX_WILDCARD;
+        is_short.then(|| Wildcard { pattern: pattern.into_bytes().into(), counts_case: exact.is_some() })
     }
 
     /// The cost is at most the length of the pattern times that of the value.
@@ -34,7 +40,7 @@ impl Wildcard {
                     at += 1;
                     star = Some((at, from));
                 }
-                Some(own) if *own == b'?' || *own == value[from].to_ascii_lowercase() => {
+                Some(own) if *own == b'?' || *own == self.folded(value[from]) => {
                     at += 1;
                     from += 1;
                 }
@@ -47,11 +53,16 @@ impl Wildcard {
         }
         pattern[at..].iter().all(|own| *own == b'*')
     }
+
+    fn folded(&self, byte: u8) -> u8 {
+        if self.counts_case { byte } else { byte.to_ascii_lowercase() }
+    }
 }
 
 impl fmt::Display for Wildcard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.pattern))
+        let before = if self.counts_case { COUNTS_CASE } else { "" };
+        write!(f, "{before}{}", String::from_utf8_lossy(&self.pattern))
     }
 }
 
@@ -78,6 +89,10 @@ mod tests {
             ("a*b*c", "a-b-b-", false),
             ("a**", "a", true),
             ("*a", "aaab", false),
+            ("(?-i)Key-*", "Key-1", true),
+            ("(?-i)Key-*", "key-1", false),
+            ("(?-i)key", "KEY", false),
+            ("(?-i)", "", true),
         ] {
             let pattern = Wildcard::new(pattern).expect("it is short");
             assert_eq!(pattern.matches(value.as_bytes()), expected, "{pattern} {value}");

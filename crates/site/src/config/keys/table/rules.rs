@@ -91,7 +91,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Words("every query"),
             example: "[\"*<script*\", \"debug=*\", \"*&debug=*\"]",
             text: "The query of the request, without its question mark, as it was sent or decoded. It may have `*` and \
-                   `?`, and case does not matter. An empty string stands for none. What rewrites add does not count.",
+                   `?`, and case does not matter, unless `(?-i)` stands in front. An empty string stands for none. What \
+                   rewrites add does not count.",
         },
         Key {
             name: "referer",
@@ -106,14 +107,15 @@ pub const CHAPTER: Chapter = Chapter {
             kind: Kind::Texts,
             default: Words("every value"),
             example: "[\"*badbot*\", \"\"]",
-            text: "Values of `User-Agent`, with `*` and `?`. Case does not matter.",
+            text: "Values of `User-Agent`, with `*` and `?`. Case does not matter, unless `(?-i)` stands in front.",
         },
         Key {
             name: "field",
             kind: Kind::Pairs("a table of `NAME = value`"),
             default: Words("none"),
-            example: "{ X-Api-Key = \"!secret-*\" }",
-            text: "Values of any fields, with `*` and `?`, in any case of letters. A field that is absent has the empty value.",
+            example: "{ X-Api-Key = \"!(?-i)Secret-*\" }",
+            text: "Values of any fields, with `*` and `?`. Case does not matter, unless `(?-i)` stands in front. A field that \
+                   is absent has the empty value.",
         },
         Key {
             name: "tls",
