@@ -152,9 +152,8 @@ fn branch(expression: &str) -> Option<Vec<String>> {
     });
     let mut all: Vec<String> = all.collect();
     if may_go_on {
-        // A folder, and not the name of a script.
         let folders: Vec<String> =
-            all.iter().filter(|path| !path.contains(['*', '?'])).map(|path| folder_of(path)).collect();
+            all.iter().filter(|path| !is_of_ends(path)).map(|path| below_of(path)).collect();
         all.extend(folders);
     }
     all.iter().all(|pattern| is_usable(pattern)).then_some(all)
@@ -188,9 +187,26 @@ pub fn alone(path: &str) -> String {
     if path.ends_with('/') && !path.contains(['*', '?']) { format!("{path}.") } else { path.to_owned() }
 }
 
-/// The pattern of the folder of a path, and of what is below it.
-fn folder_of(path: &str) -> String {
-    format!("{}/", path.strip_suffix("/.").unwrap_or(path))
+/// The pattern of what is below the paths of a pattern. That of one path is the folder itself, too.
+pub fn below_of(pattern: &str) -> String {
+    let pattern = pattern.strip_suffix("/.").unwrap_or(pattern);
+    match pattern.contains(['*', '?']) {
+        false => format!("{pattern}/"),
+        true if pattern.starts_with('/') => format!("{pattern}/**"),
+        // The last segment, at any depth.
+        true => format!("/**/{pattern}/**"),
+    }
+}
+
+/// Whether a pattern is for the ends of names, such as `*.php`: what is below them is a path for a script.
+fn is_of_ends(pattern: &str) -> bool {
+    let name = pattern.rsplit('/').next().unwrap_or(pattern);
+    name.rsplit_once('.').is_some_and(|(before, _)| before.contains(['*', '?']))
+}
+
+/// Whether an expression finds what is below its paths, too.
+pub fn goes_on(expression: &str) -> bool {
+    SCRIPT_ENDS.iter().any(|end| expression.ends_with(end))
 }
 
 /// A pattern in all ways to write its letters. `None`: there are too many.
@@ -705,6 +721,8 @@ mod tests {
         for (expression, expected) in [
             ("\\.php$", Some(vec!["*.php"])),
             ("[^/]\\.php(/|$)", Some(vec!["*?.php"])),
+            ("/\\.(git|svn)(/|$)", Some(vec!["/**/.git", "/**/.svn", "/**/.git/**", "/**/.svn/**"])),
+            ("/x[^/]*(?:/|$)", Some(vec!["/**/x*", "/**/x*/**"])),
             ("\\.(jpe?g|png)$", Some(vec!["*.jpg", "*.jpeg", "*.png"])),
             ("^/(a|b)/", Some(vec!["/a/", "/b/"])),
             ("/\\.ht", Some(vec!["/**/.ht**"])),

@@ -125,7 +125,8 @@ mod tests {
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
             assert_eq!(files(&arguments, is_expression), expected, "{arguments:?}");
         }
-        assert_eq!(expression("(^|/)\\.git(/|$)").map(|all| all.len()), Some(1));
+        let folders = ["/**/.git", "/**/.git/**"].map(str::to_owned).to_vec();
+        assert_eq!(expression("(^|/)\\.git(/|$)"), Some(folders));
         for (text, expected) in
             [("^/$", "/."), ("^/?$", "/."), ("^/a/$", "/a/."), ("^/a$", "/a"), ("^/a/", "/a/")]
         {

@@ -94,7 +94,13 @@ pub fn with_ends(pattern: &str, end: &str) -> Vec<String> {
         pattern.strip_suffix("?*/**").map_or_else(|| pattern.to_owned(), |text| format!("{text}**"));
     let (mut steps, mut all) = (MAX_STEPS, Vec::new());
     add_ended(&pattern, end, "", &mut steps, &mut all);
-    all
+    all.into_iter().map(anywhere).collect()
+}
+
+/// A name without wildcards is one in every folder, as one with them.
+fn anywhere(pattern: String) -> String {
+    let (case, name) = pattern.strip_prefix(ANY_CASE).map_or(("", pattern.as_str()), |name| (ANY_CASE, name));
+    if name.contains(['*', '?', '/']) { pattern } else { format!("{case}/**/{name}") }
 }
 
 /// Adds the paths of `pattern` that have the end `end`, with `rest` behind it.
@@ -163,6 +169,8 @@ mod tests {
             ("/a/b.sh", ".sh", &["/a/b.sh"]),
             ("/a/", ".sh", &[]),
             ("*.txt", ".sh", &[]),
+            (".*", ".sh", &[".*.sh", "/**/.sh"]),
+            ("(?i)a*", "a", &["(?i)a*a", "(?i)/**/a"]),
             ("/x**p**", ".php", &["/x**p**.php", "/x**.php"]),
         ] {
             assert_eq!(with_ends(pattern, end), expected, "{pattern} {end}");

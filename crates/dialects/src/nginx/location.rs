@@ -1,5 +1,7 @@
 //! `location`: routes.
 
+use std::collections::BTreeSet;
+
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, Place};
@@ -87,6 +89,10 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
                 denies_only(child).then(|| regex::patterns(&text)).flatten()
             };
             let found = regex::patterns(&text).or_else(loosely).or_else(denied);
+            let found = match denies_only(child) && regex::goes_on(&text) {
+                true => found.map(with_below),
+                false => found,
+            };
             let found = match outer {
                 Some(outer) => found.and_then(|all| nested(outer, &all)),
                 None => found,
@@ -114,6 +120,16 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             None
         }
     }
+}
+
+/// What is below the paths of patterns, too: a script there has no path, but an upstream would get it.
+fn with_below(mut all: Vec<String>) -> Vec<String> {
+    let below: Vec<String> =
+        all.iter().filter(|path| !path.ends_with('/')).map(|path| regex::below_of(path)).collect();
+    all.extend(below.into_iter().filter(|path| !path.ends_with("**/**")));
+    let mut seen = BTreeSet::new();
+    all.retain(|pattern| seen.insert(pattern.clone()));
+    all
 }
 
 fn prefix(text: &str, place: &Place, draft: &mut Draft) -> Vec<String> {

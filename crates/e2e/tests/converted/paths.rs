@@ -221,6 +221,38 @@ fn converted_paths_are_those_of_the_original() {
                 ("/app/x", 404, ""),
             ],
         ),
+        // What is below a folder that may stand anywhere.
+        (
+            "nginx",
+            nginx("location / {\nproxy_pass http://UPSTREAM;\n}\nlocation ~ /(\\.git|data)(/|$) {\ndeny all;\n}\nlocation ~ \\.php(/|$) {\ndeny all;\n}\n"),
+            &[
+                ("/data", 403, ""),
+                ("/x/data/a", 403, ""),
+                ("/x/%64ata//a/b.txt", 403, ""),
+                ("/x/.git/config", 403, ""),
+                ("/x/database", 200, "upstream"),
+                ("/a.php", 403, ""),
+                ("/a.php/x", 403, ""),
+                ("/a.phpx", 200, "upstream"),
+            ],
+        ),
+        (
+            "apache",
+            apache("<DirectoryMatch \"/(far|docs)(/|$)\">\nRequire all denied\n</DirectoryMatch>\n<LocationMatch \"/(near|own)(/|$)\">\nRequire all denied\n</LocationMatch>\n<Directory HOME/www>\nRequire all granted\n</Directory>\n"),
+            &[
+                ("/far/x", 403, ""),
+                ("/near/x", 403, ""),
+                ("/near/x.txt", 403, ""),
+                ("/own/index.php", 403, ""),
+                ("/a/own/x/y", 403, ""),
+                ("/missing.html", 200, "not here"),
+            ],
+        ),
+        (
+            "lighttpd",
+            lighttpd("$HTTP[\"url\"] =~ \"/(near|own)(/|$)\" {\nurl.access-deny = ( \"\" )\n}\n"),
+            &[("/near/x", 403, ""), ("/a/own/x", 403, ""), ("/far/x", 200, "far")],
+        ),
         (
             "nginx",
             nginx(
