@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use site::route::{ANY_CASE, Pattern};
+use site::wildcard::COUNTS_CASE;
 
 /// Patterns that one expression becomes.
 const MAX_ALTERNATIVES: usize = 128;
@@ -88,6 +89,14 @@ pub fn values(expression: &str) -> Option<Vec<String>> {
     let all = all?.concat();
     let is_usable = |value: &String| !value.starts_with('!') && value.chars().all(|c| !c.is_control());
     (all.len() <= MAX_ALTERNATIVES && all.iter().all(is_usable)).then_some(all)
+}
+
+/// A value of a field for which case counts.
+pub fn counting_case(value: &str) -> String {
+    match value.contains(|c: char| c.is_ascii_alphabetic()) {
+        true => format!("{COUNTS_CASE}{value}"),
+        false => value.to_owned(),
+    }
 }
 
 fn value(expression: &str) -> Option<Vec<String>> {

@@ -55,11 +55,12 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
     let test = condition.argument(1);
     let (is_not, test) = test.strip_prefix('!').map_or((false, test), |test| (true, test));
     let subject = condition.argument(0).strip_prefix("%{")?.strip_suffix('}')?;
-    // A rule knows no case for these, so that it would except more.
+    // What is excepted has the case of its letters.
     let counts_case = is_not && !Flags::of(condition).has("NC", "nocase");
-    let has_letters = |text: &String| text.contains(|c: char| c.is_ascii_alphabetic());
-    let values_in_any_case =
-        |test: &str| values(test).filter(|all| !counts_case || !all.iter().any(has_letters));
+    let values_by_case = |test: &str| {
+        let counted = |text: String| if counts_case { regex::counting_case(&text) } else { text };
+        values(test).map(|all| all.into_iter().map(counted).collect::<Vec<_>>())
+    };
     let (key, found) = match subject {
         "HTTPS" => {
             let is_on = match test.trim_start_matches('=').trim_matches(['^', '$']) {
@@ -79,13 +80,13 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
         "REQUEST_METHOD" => ("method", methods(test)?),
         "REQUEST_URI" => ("path", paths(test, Flags::of(condition).has("NC", "nocase"))?),
         "HTTP_HOST" => ("host", values(test)?),
-        "QUERY_STRING" => ("query", values_in_any_case(test)?),
-        "HTTP_USER_AGENT" => ("user_agent", values_in_any_case(test)?),
+        "QUERY_STRING" => ("query", values_by_case(test)?),
+        "HTTP_USER_AGENT" => ("user_agent", values_by_case(test)?),
         "HTTP_REFERER" => ("referer", values(test)?.into_iter().map(url).collect::<Option<_>>()?),
-        "HTTP_COOKIE" => return field("Cookie", &values_in_any_case(test)?, is_not, place, rule),
-        "HTTP_ACCEPT" => return field("Accept", &values_in_any_case(test)?, is_not, place, rule),
+        "HTTP_COOKIE" => return field("Cookie", &values_by_case(test)?, is_not, place, rule),
+        "HTTP_ACCEPT" => return field("Accept", &values_by_case(test)?, is_not, place, rule),
         subject => {
-            return field(subject.strip_prefix("HTTP:")?, &values_in_any_case(test)?, is_not, place, rule);
+            return field(subject.strip_prefix("HTTP:")?, &values_by_case(test)?, is_not, place, rule);
         }
     };
     let sign = if is_not { "!" } else { "" };
@@ -228,6 +229,8 @@ mod tests {
             ),
             (vec!["%{QUERY_STRING} !^id= [NC]"], vec!["query ([\"!id=*\"])"]),
             (vec!["%{HTTP_USER_AGENT} !^own [NC]"], vec!["user_agent ([\"!own*\"])"]),
+            (vec!["%{QUERY_STRING} !^id="], vec!["query ([\"!(?-i)id=*\"])"]),
+            (vec!["%{HTTP:X-Key} !=a"], vec!["field ([(\"X-Key\", Text(\"!(?-i)a\"))])"]),
             (vec!["%{HTTP:X-Key} !=1"], vec!["field ([(\"X-Key\", Text(\"!1\"))])"]),
             (vec!["%{REQUEST_URI} ^/a/", "%{REQUEST_URI} !=/a/b"], vec!["path ([\"/a/\", \"!/a/b\"])"]),
         ] {
@@ -236,10 +239,6 @@ mod tests {
         }
         for conditions in [
             vec!["%{QUERY_STRING} [0-9]"],
-            vec!["%{QUERY_STRING} !^id="],
-            vec!["%{HTTP_USER_AGENT} !^Own"],
-            vec!["%{HTTP_COOKIE} !key=a"],
-            vec!["%{HTTP:X-Key} !=a"],
             vec!["%{REQUEST_FILENAME} !-f"],
             vec!["%{REMOTE_ADDR} ^10\\.1"],
             vec!["%{REQUEST_METHOD} ^P"],

@@ -60,12 +60,8 @@ impl Site<'_> {
             "query" if rule.get("query").is_some() => return None,
             "query" => {
                 let all: Option<Vec<_>> = condition.arguments.iter().map(|text| parameter(text)).collect();
-                // A rule knows no case, so that it would except more.
-                if !negation.is_empty() && condition.arguments.iter().any(|text| value_has_letters(text)) {
-                    return None;
-                }
-                let all = all?.concat().into_iter().map(|one| format!("{negation}{one}"));
-                rule.set(place, "query", all.collect::<Vec<_>>());
+                let all = all?.concat();
+                rule.set(place, "query", all.iter().map(|one| signed(negation, one)).collect::<Vec<_>>());
             }
             "host" if negation.is_empty() => rule.set(place, "host", given("")),
             // The presence of a field, or its absence.
@@ -73,14 +69,10 @@ impl Site<'_> {
                 return None;
             }
             "header" if rule.get("field").is_some() => return None,
-            // A rule knows no case for values, either.
-            "header" if !negation.is_empty() && has_letter(condition.argument(1)) => return None,
-            "header" => rule.pair(
-                place,
-                "field",
-                condition.arguments.first()?,
-                format!("{negation}{}", condition.argument(1)),
-            ),
+            "header" => {
+                let value = signed(negation, condition.argument(1));
+                rule.pair(place, "field", condition.arguments.first()?, value);
+            }
             "not" if negation.is_empty() && condition.block.is_none() => {
                 let inner = Directive {
                     name: condition.argument(0).to_owned(),
@@ -154,12 +146,9 @@ impl Site<'_> {
     }
 }
 
-fn value_has_letters(text: &str) -> bool {
-    text.split_once('=').is_none_or(|(_, value)| has_letter(value))
-}
-
-fn has_letter(value: &str) -> bool {
-    value.contains(|c: char| c.is_ascii_alphabetic())
+/// What is excepted has the case of its letters.
+fn signed(negation: &str, value: &str) -> String {
+    if negation.is_empty() { value.to_owned() } else { format!("{negation}{}", regex::counting_case(value)) }
 }
 
 /// The queries that have a parameter. `None`: it has no value, or a placeholder.

@@ -272,10 +272,11 @@ fn networks(expression: &str) -> Option<Vec<String>> {
 /// The rule that denies requests with a method, or by a program. `None`: a rule cannot say it.
 fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], place: &Place) -> Option<Scope> {
     let is_method = field.contains("method");
+    let is_plain = !operand.contains(['*', '?']) && !operand.starts_with('!');
     let found = match operator {
-        // A rule knows no case for programs, so that it would except more. With the others, it denies more.
-        "!=" if !is_method && operand.contains(|c: char| c.is_ascii_alphabetic()) => return None,
-        "==" | "!=" if !operand.contains(['*', '?']) && !operand.starts_with('!') => vec![operand.to_owned()],
+        // What is excepted has the case of its letters. With the others, a rule denies more.
+        "!=" if !is_method && is_plain => vec![regex::counting_case(operand)],
+        "==" | "!=" if is_plain => vec![operand.to_owned()],
         "=~" => regex::values(operand)?,
         "!~" if is_method => regex::values(operand)?,
         _ => return None,
@@ -295,7 +296,7 @@ fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], pla
     Some(rule)
 }
 
-/// The queries of a condition. `None`: a rule, which knows no case, would deny fewer.
+/// The queries of a condition. `None`: a rule cannot say it.
 fn queries(operator: &str, operand: &str) -> Option<Vec<String>> {
     let found = match operator {
         "=~" | "!~" => regex::values(operand)?,
@@ -303,8 +304,7 @@ fn queries(operator: &str, operand: &str) -> Option<Vec<String>> {
         _ => return None,
     };
     match operator.starts_with('!') {
-        true if found.iter().any(|one| one.contains(|c: char| c.is_ascii_alphabetic())) => None,
-        true => Some(found.into_iter().map(|one| format!("!{one}")).collect()),
+        true => Some(found.iter().map(|one| format!("!{}", regex::counting_case(one))).collect()),
         false => Some(found),
     }
 }

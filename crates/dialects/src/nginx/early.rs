@@ -101,7 +101,8 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
             if matches!(&then, Then::Redirect { to, .. } if operator == "=" && is_own(to)) {
                 return None;
             }
-            rule.set(place, "host", with_sign(operator, vec![name]));
+            let sign = if operator == "!=" { "!" } else { "" };
+            rule.set(place, "host", vec![format!("{sign}{name}")]);
         }
         // nor does it for queries.
         ("$query_string" | "$args", "~" | "~*" | "!~" | "!~*" | "=" | "!=") => {
@@ -109,18 +110,11 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
                 true => regex::values(unquoted(value))?,
                 false => vec![plain_query(unquoted(value))?],
             };
-            // It would except more than `!~` does.
-            if operator.starts_with('!') && operator != "!~*" && found.iter().any(|one| has_letters(one)) {
-                return None;
-            }
             rule.set(place, "query", with_sign(operator, found));
         }
         (variable, "=" | "!=") => {
             let name = variable.strip_prefix("$arg_")?;
             let value = plain_query(unquoted(value)).filter(|value| !value.is_empty())?;
-            if operator == "!=" && has_letters(&value) {
-                return None;
-            }
             rule.set(place, "query", with_sign(operator, parameter(name, &value)?));
         }
         _ => return None,
@@ -146,10 +140,6 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
     Some(rule)
 }
 
-fn has_letters(text: &str) -> bool {
-    text.contains(|c: char| c.is_ascii_alphabetic())
-}
-
 fn unquoted(text: &str) -> &str {
     text.trim_matches('"').trim_matches('\'')
 }
@@ -167,9 +157,14 @@ fn parameter(name: &str, value: &str) -> Option<Vec<String>> {
     is_plain.then(|| all.into_iter().chain(longer).collect())
 }
 
+/// What is excepted has the case of its letters, if that counts.
 fn with_sign(operator: &str, all: Vec<String>) -> Vec<String> {
-    let sign = if operator.starts_with('!') { "!" } else { "" };
-    all.into_iter().map(|one| format!("{sign}{one}")).collect()
+    let signed = |one: String| match operator {
+        "!~*" => format!("!{one}"),
+        _ if operator.starts_with('!') => format!("!{}", regex::counting_case(&one)),
+        _ => one,
+    };
+    all.into_iter().map(signed).collect()
 }
 
 /// `(a|b)` or `a|b`, each a text without operators.

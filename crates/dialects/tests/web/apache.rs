@@ -1057,7 +1057,6 @@ fn sections_of_apache_deny_by_conditions() {
 fn sections_of_apache_that_rules_cannot_say_are_refused() {
     for (expression, inner) in [
         ("%{REQUEST_URI} =~ m#[0-9]#", "Require all denied"),
-        ("%{HTTP_USER_AGENT} !~ /Own/", "Require all denied"),
         ("-f %{REQUEST_FILENAME}", "Require all denied"),
         ("-R '10.0.0.0/8' && %{HTTPS} == 'on' || -R '192.0.2.0/24'", "Require all denied"),
         ("-R 'example.org'", "Require all denied"),

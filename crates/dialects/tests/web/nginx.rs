@@ -255,36 +255,6 @@ fn expressions_of_folders_deny_what_is_in_them() {
 }
 
 /// `(/|$)` behind a name that may stand anywhere.
-#[test]
-fn expressions_of_folders_deny_what_is_in_them() {
-    let apache = |section: &str| {
-        format!(
-            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
-             <{section} \"/(\\.git|data)(/|$)\">\nRequire all denied\n</{section}>\n"
-        )
-    };
-    let lighttpd = "server.document-root = \"/srv\"\n$HTTP[\"url\"] =~ \"/(\\.git|data)(/|$)\" { url.access-deny = ( \"\" ) }\n";
-    let nginx = "server { root /srv; location ~ /(\\.git|data)(/|$) { deny all; } }";
-    for (web, text) in [
-        (Web::Apache, apache("DirectoryMatch").as_str()),
-        (Web::Apache, apache("LocationMatch").as_str()),
-        (Web::Lighttpd, lighttpd),
-        (Web::Nginx, nginx),
-    ] {
-        let paths = ["/**/.git", "/**/data", "/**/.git/**", "/**/data/**"];
-        let lines = paths.map(|path| format!("path = \"{path}\""));
-        check(web, &[(text, &lines.each_ref().map(String::as_str))]);
-    }
-    // A script has the path behind its name itself, and an upstream does not.
-    let script = "server { root /srv; location ~ \\.php(/|$) { fastcgi_pass unix:/p; } }";
-    lacks(Web::Nginx, &[(script, &["path = \"/**/*.php/**\""])]);
-    let denied =
-        "server { location / { proxy_pass http://127.0.0.1:1; } location ~ \\.php(/|$) { deny all; } }";
-    check(
-        Web::Nginx,
-        &[(denied, &["path = \"*.php\"", "then = \"deny\"", "path = \"/**/*.php/**\"", "then = \"deny\""])],
-    );
-}
 
 /// What was not converted is an error of the result, until its entry is removed.
 #[test]
