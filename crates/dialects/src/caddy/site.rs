@@ -9,7 +9,7 @@ use crate::tree::{Directive, MAX_DEPTH, Place};
 use super::convert::unconverted;
 use super::finish::hoist;
 use super::listens::address_of;
-use super::matchers::Matcher;
+use super::matchers::{Matcher, pattern};
 use super::options::log;
 use super::responses::{redirected, status};
 
@@ -207,7 +207,12 @@ impl Site<'_> {
         let block = if is_rest { Some(REST) } else { block };
         let inner = Way { paths, strips: strips || way.strips, block, has_blocks: false };
         let before = is_rest.then(|| host.scope.clone());
+        let asks = |scope: &Scope| scope.get("authorizer").is_some();
+        let is_asked = asks(&host.scope) || host.routes.iter().any(asks);
         self.block(child.children(), &inner, host, depth + 1);
+        if child.name == "route" && !is_asked {
+            before_authorizer(child, host);
+        }
         if let Some(before) = before {
             // The other blocks have nothing of it.
             let own = std::mem::replace(&mut host.scope, before).without(&host.scope);
@@ -299,6 +304,17 @@ impl Site<'_> {
             } else {
                 act(route);
             }
+        }
+    }
+}
+
+/// A `route` keeps the order of its directives: what responds for a path in front of `forward_auth` asks no authorizer.
+fn before_authorizer(block: &Directive, host: &mut Host) {
+    let end = block.children().iter().position(|child| child.name == "forward_auth").unwrap_or_default();
+    let first = block.children()[..end].iter().filter(|child| child.name == "reverse_proxy");
+    for path in first.filter_map(|child| pattern(child.argument(0))) {
+        if let Some(route) = host.routes.iter_mut().find(|route| route.text("path") == Some(&path)) {
+            route.set(&route.place(), "authorizer", false);
         }
     }
 }

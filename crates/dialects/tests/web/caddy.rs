@@ -223,3 +223,22 @@ fn rewrites_of_caddy_set_a_query() {
         refuse(Web::Caddy, &[(&site(line), 3, "rewrite")]);
     }
 }
+
+#[test]
+fn a_route_of_caddy_asks_no_authorizer_for_what_stands_in_front() {
+    let text = "app.company {\nroute {\nreverse_proxy /outpost.goauthentik.io/* http://10.0.0.9:9000\n\
+                forward_auth http://10.0.0.9:9000 {\nuri /outpost.goauthentik.io/auth/caddy\n}\nreverse_proxy 10.0.0.1:1234\n}\n}\n";
+    let expected = [
+        "authorizer = \"authorizer\"",
+        "path = \"/outpost.goauthentik.io/\"",
+        "authorizer = false",
+        "path = \"/\"",
+    ];
+    check(Web::Caddy, &[(text, &expected)]);
+    // Elsewhere, the order of directives does not count.
+    let sorted = text.replace("route {", "handle {");
+    let asked = text.replace("route {", "forward_auth http://10.0.0.9:9000 {\nuri /a\n}\nroute {");
+    for text in [&sorted, &asked] {
+        lacks(Web::Caddy, &[(text, &["authorizer = false"])]);
+    }
+}
