@@ -29,7 +29,8 @@ impl Scope {
 
     /// Responds with this status, whatever it did before.
     pub fn deny(&mut self, status: Value) {
-        WAYS.iter().chain(&HANDLERS).chain(&["status", "root", "alias"]).for_each(|name| self.remove(name));
+        const OTHERS: [&str; 6] = ["status", "root", "alias", "fallback", "fallback_for", "try_suffixes"];
+        WAYS.iter().chain(&HANDLERS).chain(&OTHERS).for_each(|name| self.remove(name));
         self.set(&self.place(), "return", status);
     }
 

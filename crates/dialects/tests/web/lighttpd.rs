@@ -491,3 +491,12 @@ fn an_else_of_lighttpd_is_for_other_paths() {
         ],
     );
 }
+
+/// The route that lighttpd keeps files of beneath has no longer the wildcards of the fallback.
+#[test]
+fn excluded_files_beneath_a_rewrite_of_lighttpd_have_no_fallback() {
+    let text = "server.document-root = \"/srv\"\nstatic-file.exclude-extensions = ( \".php\", \".pl\" )\n\
+                fastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\n\
+                url.rewrite-if-not-file = ( \"^/_export/([^/]+)/(.*)\" => \"/doku.php?do=export_$1&id=$2\" )\n";
+    check(Web::Lighttpd, &[(text, &["path = \"/_export/**.pl\"", "return = 403"])]);
+}
