@@ -29,7 +29,7 @@ const MAX_PAIRS: usize = 4000;
 const MAX_APPLICATIONS: usize = 64;
 
 /// Keys about users.
-const PROTECTION: [&str; 10] = [
+const PROTECTION: [&str; 14] = [
     "auth",
     "realm",
     "user_files",
@@ -40,6 +40,10 @@ const PROTECTION: [&str; 10] = [
     "satisfy",
     "plain_passwords",
     "authorizer",
+    "authorizer_path",
+    "authorizer_fields",
+    "authorizer_user",
+    "authorizer_response_fields",
 ];
 
 /// What a route responds with, if it sends no files.

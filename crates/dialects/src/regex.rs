@@ -23,11 +23,31 @@ const SCRIPT_ENDS: [&str; 6] = ["(/|$)", "($|/)", "(?:/|$)", "(?:$|/)", "(/.*)?$
 
 /// The patterns of the paths that an expression finds. `None`: patterns cannot say it.
 pub fn patterns(expression: &str) -> Option<Vec<String>> {
-    let all: Option<Vec<Vec<String>>> = branches(expression).into_iter().map(branch).collect();
+    let all: Option<Vec<Vec<String>>> = branches(&unnamed(expression)).into_iter().map(branch).collect();
     let mut all = all?.concat();
     let mut seen = BTreeSet::new();
     all.retain(|pattern| seen.insert(pattern.clone()));
     (all.len() <= MAX_ALTERNATIVES).then_some(all)
+}
+
+/// An expression whose groups have no names: `(a)` for `(?<name>a)`.
+fn unnamed(expression: &str) -> String {
+    let (mut out, mut rest, mut is_escaped) = (String::new(), expression, false);
+    while let Some(c) = rest.chars().next() {
+        let behind = behind_name(rest).filter(|_| !is_escaped);
+        is_escaped = c == '\\' && !is_escaped;
+        out.push(c);
+        rest = behind.unwrap_or(&rest[c.len_utf8()..]);
+    }
+    out
+}
+
+/// What follows the name of a group that begins here.
+fn behind_name(text: &str) -> Option<&str> {
+    let inside = ["(?<", "(?P<"].iter().find_map(|begin| text.strip_prefix(begin))?;
+    let (name, behind) = inside.split_once('>')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(behind)
 }
 
 /// The alternatives of an expression outside of groups. `^` and `$` belong to one of them.
@@ -176,6 +196,19 @@ pub fn with_any_character(expression: &str) -> String {
 /// An expression whose dots stand for any character: one of a name, or a slash.
 pub fn with_any_character_or_slash(expression: &str) -> String {
     with_dots(expression, "([^/]|/)")
+}
+
+/// Whether dots that are operators stand behind a slash alone, so that they find no other one.
+pub fn begins_names_with_dots(expression: &str) -> bool {
+    let (mut before, mut rest) = (' ', expression.chars().peekable());
+    while let Some(c) = rest.next() {
+        let is_any = c == '.' && !matches!(rest.peek(), Some('*' | '+' | '?' | '{'));
+        if is_any && before != '/' {
+            return false;
+        }
+        before = if c == '\\' { rest.next().filter(|c| *c == '/').unwrap_or(' ') } else { c };
+    }
+    true
 }
 
 fn with_dots(expression: &str, dot: &str) -> String {
@@ -383,6 +416,7 @@ enum Unit {
 /// The patterns of the paths that an expression finds from their beginnings, with its groups. `None`: patterns cannot
 /// say it.
 pub fn captured(expression: &str) -> Option<Vec<Captured>> {
+    let expression = unnamed(expression);
     let body = expression.strip_prefix('^')?;
     let (body, ends) = match body.strip_suffix('$').filter(|body| !body.ends_with('\\')) {
         Some(body) => (body, true),
@@ -689,6 +723,8 @@ mod tests {
             ("^/a.b/(.*)$", "/a?b/** [$2]"),
             ("^/([^?/]+/[^?]*)?$", "/?*/** [$1$2/$3] /. []"),
             ("^/(.*)$", "/ [${rest}]"),
+            ("^/a/(?<name>.*)$", "/a/ [${rest}]"),
+            ("^/a/(?P<name>[^/]+)$", "/a/?* [$1$2]"),
             ("^/a\\$b/(.*)\\.php$", "/a$b/**.php [$1]"),
         ] {
             let found = captured(expression).map(|all| {
@@ -705,7 +741,9 @@ mod tests {
             "^/a/(\\d+)$",
             "^/a/(.*?)/b$",
             "^/(.*)/b$",
-            "^/a/(?<name>.*)$",
+            "^/a/(?<=/)(.*)$",
+            "^/a/(?<!/)(.*)$",
+            "^/a/(?<na me>.*)$",
             "^/a|^/b",
             "^/a/(.*",
             "^/a/.*)",
@@ -754,7 +792,10 @@ mod tests {
             ("\\.[]$", None),
             ("(a", None),
             ("a)", None),
-            ("(?<name>a)", None),
+            ("^/(?<name>a|b)$", Some(vec!["/a", "/b"])),
+            ("^/\\(?<name>a$", Some(vec!["/<name>a", "/(<name>a"])),
+            ("(?<!a)b", None),
+            ("(?<a", None),
             ("", Some(vec!["/"])),
             ("^/(.+/.*|a)\\.php$", Some(vec!["/?**/**.php", "/a.php"])),
             ("\\.php.+", Some(vec!["/**.php**"])),

@@ -254,6 +254,7 @@ fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
     match value {
         "{host}" | "{hostport}" | "{http.request.host}" if lower == "host" => {}
         _ if matches!(lower.as_str(), "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => {}
+        "{remote_host}" | "{client_ip}" | "{http.request.remote.host}" if lower == "x-real-ip" => {}
         _ if name.starts_with(['+', '?', '>']) || option.arguments.len() > 2 || name.contains('*') => {
             draft.error(&option.place, unconverted(option), "see proxy_headers");
         }
@@ -266,7 +267,7 @@ fn upstream_field(option: &Directive, own: &mut Scope, draft: &mut Draft) {
             draft.warn(
                 &option.place,
                 format!("{name} is removed: its value has a variable"),
-                "upstreams have X-Forwarded-For",
+                "upstreams have X-Real-IP and X-Forwarded-For",
             );
         }
         value if lower == "host" => own.set(&option.place, "proxy_host", value),

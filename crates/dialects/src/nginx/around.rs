@@ -23,10 +23,14 @@ const NAMES: [&str; 14] = [
     "send_timeout",
 ];
 
+/// A field of the answer of an authorizer, for those that have the answer.
+pub const ANSWER: &str = "auth_request_set";
+
 /// Whether it is for the locations within, and for nothing else.
 pub fn is_for_locations(directive: &Directive) -> bool {
     let is_named = |(protocol, name): (&str, &str)| PROTOCOLS.contains(&protocol) && NAMES.contains(&name);
-    directive.name.split_once('_').is_some_and(is_named)
+    directive.name == ANSWER
+        || directive.name.split_once('_').is_some_and(is_named)
         || cache::part(directive).is_some_and(|part| part != "path")
 }
 
@@ -39,7 +43,8 @@ pub fn around<'d>(block: &'d [Directive], outer: &[&'d Directive]) -> Vec<&'d Di
 pub fn all<'d>(location: &'d Directive, outer: &[&'d Directive]) -> Vec<&'d Directive> {
     let passes = |directive: &&Directive| {
         let protocol = directive.name.split('_').next().unwrap_or_default();
-        location.children().iter().any(|child| child.name.strip_suffix("_pass") == Some(protocol))
+        let is_passed = |child: &Directive| child.name.strip_suffix("_pass") == Some(protocol);
+        directive.name == ANSWER || location.children().iter().any(is_passed)
     };
     let all = location.children().iter().chain(lacked(location.children(), outer).filter(passes));
     let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|inner| inner.name.ends_with("_timeout"));

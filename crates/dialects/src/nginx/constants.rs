@@ -48,7 +48,9 @@ fn within(directive: Directive, around: &Values, counts: &BTreeMap<String, usize
     let own = own.map(|inner| (inner.argument(0).to_owned(), inner.argument(1).to_owned()));
     let known: Values = around.clone().into_iter().chain(own).collect();
     let outer = if directive.name == "server" { &known } else { around };
-    let is_exact = directive.argument(0) == "=";
+    // An authorizer is asked at one path.
+    let is_exact =
+        directive.argument(0) == "=" || directive.children().iter().any(|inner| inner.name == "internal");
     let block = directive.block.map(|block| {
         let kept = block.into_iter().filter(|inner| !is_constant(inner));
         let filled = kept.map(|inner| match inner.name.as_str() {

@@ -9,13 +9,14 @@ use crate::tree::Directive;
 
 use super::around::{around, is_for_locations};
 use super::cache;
+use super::caching;
 use super::constants;
 use super::expires::is_for_expires;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
-use super::server::{REMOTE_LOG, log_target, server};
+use super::server::{REMOTE_LOG, log_target, server, split_hidden};
 use super::settings::{Context, TRUSTED, setting, zone};
 use super::upstreams::{self, unconverted};
 
@@ -26,7 +27,8 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
-            let tree = constants::filled(KNOWN.kept(tree, &["types", "map", "geo"], &mut draft));
+            let tree = split_hidden(KNOWN.kept(tree, &["types", "map", "geo"], &mut draft));
+            let tree = constants::filled(tree);
             trusts_a_field(&tree, &mut draft);
             top(tree, &folder, disk, &mut draft);
         }
@@ -83,7 +85,7 @@ fn map(directive: &Directive, block: &[Directive], draft: &mut Draft) {
         "$http_upgrade" => draft.note(place, "upgrades are passed in any case", "see proxy_upgrade"),
         // The directive that uses it says what becomes of it.
         "$http_origin" => {}
-        _ if is_for_expires(directive, block) => {}
+        _ if is_for_expires(directive, block) || caching::is_for(directive, block) => {}
         _ if !is_used(directive, block) => {
             draft.note(place, format!("{} is not used", directive.argument(1)), "nothing to do");
         }

@@ -6,7 +6,8 @@ use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, Place};
 
-use super::around::{all, around};
+use super::answers::{Answers, denied_elsewhere};
+use super::around::{ANSWER, all, around};
 use super::cache;
 use super::cross_origin::shared;
 use super::early;
@@ -15,8 +16,8 @@ use super::missing::{self, is_condition, is_missing_script, is_script_name, miss
 use super::named;
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{
-    FRONT, RUNS_FILES, alias_of_file, fields, hide, proxy_header, proxy_pass, replaced, script_file,
-    upstream, upstream_timeout, variable,
+    FRONT, RUNS_FILES, alias_of_file, fields, hide, leads_to_file, proxy_header, proxy_pass, replaced,
+    script_file, upstream, upstream_timeout, variable,
 };
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, setting};
@@ -81,12 +82,14 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
         "~" | "~*" => {
             let text = with_slash(text);
             let loosely = || {
-                let text = regex::with_any_character(&text);
-                sets_only(child).then(|| regex::patterns(&text)).flatten()
+                let is_enough = sets_only(child) || regex::begins_names_with_dots(&text);
+                is_enough.then(|| regex::patterns(&regex::with_any_character(&text))).flatten()
             };
             let denied = || {
                 let text = regex::with_any_character_or_slash(&text);
-                denies_only(child).then(|| regex::patterns(&text)).flatten()
+                let runs = |inner: &Directive| matches!(inner.name.as_str(), "fastcgi_pass" | "scgi_pass");
+                let is_enough = denies_only(child) || child.children().iter().any(runs);
+                is_enough.then(|| regex::patterns(&text)).flatten()
             };
             let found = regex::patterns(&text).or_else(loosely).or_else(denied);
             let found = match denies_only(child) && regex::goes_on(&text) {
@@ -158,6 +161,7 @@ pub fn location(
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     if is_decision(child, context) {
         draft.note(&child.place, "an authorizer is asked without a path of its own", "nothing to do");
+        patterns.extend(longer_names(child));
         return patterns
             .iter()
             .for_each(|path| host.route(path, &child.place).set(&child.place, "return", 404));
@@ -285,7 +289,11 @@ fn with_first(scope: &Scope, rules: &[Scope]) -> Scope {
 /// Whether only `auth_request` leads to a location.
 fn is_decision(child: &Directive, context: &Context) -> bool {
     let is_internal = child.children().iter().any(|inner| inner.name == "internal");
-    is_internal && child.argument(0) == "=" && asks_at(context.server, child.argument(1))
+    let leads_here = |path: &str| match prefix_of(child) {
+        Some(prefix) => path.starts_with(prefix),
+        None => child.arguments == ["=", path],
+    };
+    is_internal && asks_at(context.server, &leads_here)
 }
 
 /// What a location has apart from settings.
@@ -309,6 +317,7 @@ fn apply<'d>(
     draft: &mut Draft,
 ) -> Apart<'d> {
     let mut apart = Apart::default();
+    let answers = Answers::of(directives, context.server);
     for inner in directives {
         let place = &inner.place;
         let first = inner.argument(0);
@@ -333,9 +342,16 @@ fn apply<'d>(
             "fastcgi_pass" => upstream(inner, "fastcgi", scope, context, draft),
             "scgi_pass" => upstream(inner, "scgi", scope, context, draft),
             "uwsgi_pass" | "memcached_pass" => unknown_protocol(inner, scope, draft),
-            "proxy_set_header" => proxy_header(inner, scope, draft),
+            "proxy_set_header" => proxy_header(inner, &answers, scope, draft),
+            "proxy_pass_request_body" => {
+                let what = format!("\"{}\": the bodies of requests are passed", inner.text());
+                draft.warn(place, what, "nothing to do if the application ignores them");
+            }
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, scope, context),
-            "fastcgi_param" | "scgi_param" => variable(inner, scope, draft),
+            "fastcgi_param" | "scgi_param" => variable(inner, &answers, scope, draft),
+            ANSWER => answers.report(inner, draft),
+            "add_header" if answers.added(inner, scope) => {}
+            "error_page" if answers.leads_away(inner) => denied_elsewhere(inner, draft),
             "internal" => apart.is_internal = true,
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
@@ -417,7 +433,10 @@ fn internal(
     let is_page =
         |path: &String| host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into());
     let is_fallback = |path: &String| context.fallbacks.contains(path);
-    if patterns.iter().all(is_page) {
+    if scope.rules.first().is_some_and(Scope::denies_all) {
+        // Nothing of it is sent, whatever leads to it.
+        scope.set(&child.place, "return", 404);
+    } else if patterns.iter().all(is_page) {
         draft.note(&child.place, "a client can request an error page, too", "nothing to do");
     } else if scope.get("interpreter").is_some() && patterns.iter().any(is_fallback) {
         let what = format!("a client can request {}, too", patterns[0]);
@@ -608,7 +627,7 @@ fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Hos
             continue;
         }
         let mut own = scope.clone();
-        if has_alias && !is_prefix && !alias_of_file(path, &mut own) {
+        if has_alias && !is_prefix && !alias_of_file(path, &mut own) && !leads_to_file(&mut own, host) {
             let what = "an alias of one file has the name of the file, in the root of the host";
             draft.error(&place, what, "write a location that is a folder, with a slash at its end");
             continue;
@@ -630,7 +649,10 @@ fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Hos
                 }
             }
         }
-        host.route(path, &place).inherit(&own);
+        // What follows the name of a script is a path for it, and no folder.
+        let behind = (is_prefix && is_script_name(path) && own.get("interpreter").is_some())
+            .then(|| format!("{path}**"));
+        host.route(behind.as_deref().unwrap_or(path), &place).inherit(&own);
     }
 }
 

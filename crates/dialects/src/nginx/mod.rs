@@ -1,7 +1,9 @@
 //! nginx.conf.
 
+mod answers;
 mod around;
 mod cache;
+mod caching;
 mod constants;
 mod convert;
 mod cross_origin;

@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 131] = [
+const DIRECTIVES: [&str; 132] = [
     "user",
     "pid",
     "worker_processes",
@@ -110,6 +110,7 @@ const DIRECTIVES: [&str; 131] = [
     "map",
     "geo",
     "auth_request",
+    "auth_request_set",
     "valid_referers",
     "stub_status",
     "break",
@@ -156,7 +157,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 111] = [
+pub const NEEDLESS: [&str; 113] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -231,7 +232,9 @@ pub const NEEDLESS: [&str; 111] = [
     "fastcgi_socket_keepalive",
     "proxy_ignore_client_abort",
     "fastcgi_ignore_client_abort",
+    "http2_idle_timeout",
     "http2_max_field_size",
+    "http2_recv_timeout",
     "http2_max_header_size",
     "proxy_cache_lock",
     "proxy_cache_lock_timeout",

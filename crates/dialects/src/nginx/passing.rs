@@ -4,6 +4,7 @@ use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place};
 use site::config::own_field;
 
+use super::answers::Answers;
 use super::inherit::{has_field, without_fields};
 use super::settings::Context;
 use super::upstreams::{application, duration, unconverted};
@@ -44,8 +45,22 @@ const OWN_VARIABLES: [(&str, &[&str]); 25] = [
     ("PATH_INFO", &["$fastcgi_path_info", "$path_info", "$fastcgi_script_name", "$uri"]),
     ("PATH_TRANSLATED", &["*"]),
     ("HTTP_PROXY", &["*"]),
-    ("HTTP_HOST", &["$host", "$http_host"]),
+    ("HTTP_HOST", &["$host", "$http_host", "$server_name"]),
 ];
+
+/// Replaces the alias of one file with its path, if it is beneath the root of the host. Whether it can. The route of the
+/// path decides who may have it.
+pub fn leads_to_file(own: &mut Scope, host: &Host) -> bool {
+    let is_plain = |path: &&str| path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let root = host.scope.text("root").map(|root| root.trim_end_matches('/'));
+    let path = own.text("alias").zip(root).and_then(|(alias, root)| alias.strip_prefix(root));
+    let path = path.filter(|path| path.starts_with('/')).filter(is_plain).map(str::to_owned);
+    let Some(path) = path.filter(|_| !own.protects()) else { return false };
+    let place = own.place();
+    own.remove("alias");
+    own.set(&place, "rewrite", path);
+    true
+}
 
 /// Replaces the alias of one file with the root that the file is in. Whether it can.
 pub fn alias_of_file(path: &str, own: &mut Scope) -> bool {
@@ -191,8 +206,11 @@ pub fn upstream(child: &Directive, protocol: &str, scope: &mut Scope, context: &
     }
 }
 
-pub fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
+pub fn proxy_header(child: &Directive, answers: &Answers, scope: &mut Scope, draft: &mut Draft) {
     let place = &child.place;
+    if answers.proxy_header(child, scope, draft) {
+        return;
+    }
     let (name, value) = (child.argument(0), child.argument(1));
     let lower = name.to_ascii_lowercase();
     match value {
@@ -203,6 +221,9 @@ pub fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
         "$proxy_host" if lower == "host" => {}
         value if lower == "host" && !value.contains('$') => scope.set(place, "proxy_host", value),
         _ if OWN_FIELDS.contains(&lower.as_str()) && (value.contains('$') || is_of_connection(&lower)) => {}
+        "$remote_addr" if lower == "x-real-ip" => {}
+        // Without a body, which is passed here, they would not be there.
+        "" if matches!(lower.as_str(), "content-length" | "content-type") => {}
         "" => scope.pair(place, "proxy_headers", name, false),
         value if !value.contains('$') => scope.pair(place, "proxy_headers", name, value),
         value if value.strip_prefix("$http_") == Some(lower.replace('-', "_").as_str()) => {}
@@ -210,7 +231,7 @@ pub fn proxy_header(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
             // The client could otherwise say what nginx said.
             scope.pair(place, "proxy_headers", name, false);
             let what = format!("{name} is removed: its value has a variable");
-            draft.warn(place, what, "upstreams have X-Forwarded-For, -Proto and -Host");
+            draft.warn(place, what, "upstreams have X-Real-IP, and X-Forwarded-For, -Proto and -Host");
         }
     }
 }
@@ -258,8 +279,11 @@ fn front(child: &Directive, value: &str, scope: &mut Scope) {
     }
 }
 
-pub fn variable(child: &Directive, scope: &mut Scope, draft: &mut Draft) {
+pub fn variable(child: &Directive, answers: &Answers, scope: &mut Scope, draft: &mut Draft) {
     let (name, value) = (child.argument(0), child.argument(1));
+    if answers.variable(child, scope) {
+        return;
+    }
     let own = OWN_VARIABLES.iter().find(|(own, _)| *own == name);
     if own.is_some_and(|(_, values)| values.contains(&"*") || values.contains(&value)) {
         return;

@@ -1,8 +1,10 @@
 //! `server`: hosts.
 
 use crate::draft::{Draft, Host, Listen, Scope};
+use crate::regex;
 use crate::tree::Directive;
 
+use super::answers::{Answers, denied_elsewhere};
 use super::around::{around, is_for_locations};
 use super::cross_origin::shared;
 use super::early;
@@ -88,6 +90,7 @@ fn parts<'d>(
         conditions: Vec::new(),
     };
     let children: Vec<&Directive> = directive.children().iter().collect();
+    let answers = Answers::of(&children, &[]);
     for child in shared(&children, context.maps, &mut host.scope, draft) {
         match child.name.as_str() {
             "listen" | "server_name" => {}
@@ -112,6 +115,8 @@ fn parts<'d>(
                 }
             },
             "add_header" if is_type_of_text(child, directive) => {}
+            "add_header" if answers.added(child, &mut host.scope) => {}
+            "error_page" if answers.leads_away(child) => denied_elsewhere(child, draft),
             "access_log" => host_log(child, host, context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(
@@ -193,9 +198,35 @@ fn locations(
     }
 }
 
+/// Locations that deny, of which an alternative is for hidden files, as two locations.
+pub fn split_hidden(block: Vec<Directive>) -> Vec<Directive> {
+    let split = |child: Directive| {
+        if child.name != "location" || !child.argument(0).starts_with('~') || !denies_only(&child) {
+            return vec![Directive { block: child.block.map(split_hidden), ..child }];
+        }
+        let (hidden, others): (Vec<&str>, Vec<&str>) =
+            regex::branches(child.argument(1)).into_iter().partition(|branch| is_of_hidden_files(branch));
+        let parts = [others.join("|"), hidden.first().copied().unwrap_or_default().to_owned()];
+        match parts.iter().any(String::is_empty) {
+            true => vec![child],
+            false => parts.map(|text| with_expression(&child, text)).to_vec(),
+        }
+    };
+    block.into_iter().flat_map(split).collect()
+}
+
+fn with_expression(location: &Directive, expression: String) -> Directive {
+    Directive { arguments: vec![location.argument(0).to_owned(), expression], ..location.clone() }
+}
+
 /// Whether a location denies all hidden files but those of `/.well-known/`.
 fn denies_hidden_files(child: &Directive) -> bool {
-    const EXPRESSIONS: [&str; 7] = [
+    child.argument(0).starts_with('~') && is_of_hidden_files(child.argument(1)) && denies_only(child)
+}
+
+fn is_of_hidden_files(expression: &str) -> bool {
+    const EXPRESSIONS: [&str; 8] = [
+        "/(\\.(?!well-known).*)",
         "/\\.(?!well-known(?:/|$))",
         "/\\.(?!well-known/|$)",
         "/\\.(?!well-known).*",
@@ -204,9 +235,7 @@ fn denies_hidden_files(child: &Directive) -> bool {
         "/\\.(?!well-known/)",
         "/\\.(?!well-known\\/).*",
     ];
-    child.argument(0).starts_with('~')
-        && EXPRESSIONS.contains(&&*with_slash(child.argument(1)))
-        && denies_only(child)
+    EXPRESSIONS.contains(&&*with_slash(expression))
 }
 
 /// Hidden files are never sent or run. Whether there are other upstreams than those of scripts, which would still have

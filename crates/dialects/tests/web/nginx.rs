@@ -206,7 +206,7 @@ fn an_application_that_nginx_asks_becomes_an_authorizer() {
     }
     // What the application would believe the client, and what an authorizer cannot do.
     for location in [
-        "internal; proxy_pass http://login; proxy_set_header X-Real-IP $remote_addr;",
+        "internal; proxy_pass http://login; proxy_set_header X-Real-IP $http_x_real_ip;",
         "internal; proxy_pass http://login; proxy_set_header X-Key secret;",
         "internal; proxy_pass http://$login;",
         "internal; proxy_pass http://login; allow 10.0.0.1; deny all;",
@@ -218,8 +218,174 @@ fn an_application_that_nginx_asks_becomes_an_authorizer() {
         assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);
     }
     let around = server(&format!("internal; proxy_pass http://login; {told}"))
-        .replace("root /srv;", "root /srv; proxy_set_header X-Real-IP $remote_addr;");
+        .replace("root /srv;", "root /srv; proxy_set_header X-Key secret;")
+        .replace("proxy_set_header Content-Length \"\"; proxy_set_header X-Original-URI $request_uri;", "");
     refuse(Web::Nginx, &[(&around, 3, "auth_request")]);
+}
+
+/// As the manuals of Authelia, authentik and oauth2-proxy have it.
+#[test]
+fn the_authorizers_of_nginx_that_manuals_describe_are_converted() {
+    const AUTHELIA: &str = "server { set $upstream_authelia http://10.0.0.9:9091/api/authz/auth-request;\n\
+        location /internal/authelia/authz { internal; proxy_pass $upstream_authelia;\n\
+        proxy_set_header X-Original-Method $request_method; proxy_set_header X-Original-URL $scheme://$http_host$request_uri;\n\
+        proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header Content-Length \"\"; proxy_set_header Connection \"\";\n\
+        proxy_pass_request_body off; proxy_next_upstream error timeout; proxy_redirect http:// $scheme://; proxy_http_version 1.1;\n\
+        proxy_cache_bypass $cookie_session; proxy_no_cache $cookie_session; proxy_buffers 4 32k; client_body_buffer_size 128k;\n\
+        send_timeout 5m; proxy_read_timeout 240; proxy_send_timeout 240; proxy_connect_timeout 240; }\n\
+        location / { proxy_set_header Remote-User $user; proxy_set_header Remote-Groups $groups;\n\
+        auth_request /internal/authelia/authz; auth_request_set $user $upstream_http_remote_user;\n\
+        auth_request_set $groups $upstream_http_remote_groups; auth_request_set $redirection_url $upstream_http_location;\n\
+        error_page 401 =302 $redirection_url; proxy_pass http://10.0.0.1:80; } }";
+    const AUTHENTIK: &str = "server { location / { proxy_pass http://10.0.0.1:80; auth_request /outpost.goauthentik.io/auth/nginx;\n\
+        error_page 401 = @goauthentik_proxy_signin; auth_request_set $auth_cookie $upstream_http_set_cookie;\n\
+        add_header Set-Cookie $auth_cookie; auth_request_set $authentik_username $upstream_http_x_authentik_username;\n\
+        proxy_set_header X-authentik-username $authentik_username; }\n\
+        location /outpost.goauthentik.io { proxy_pass http://10.0.0.9:9000/outpost.goauthentik.io; proxy_set_header Host $host;\n\
+        proxy_set_header X-Original-URL $scheme://$http_host$request_uri; add_header Set-Cookie $auth_cookie;\n\
+        auth_request_set $auth_cookie $upstream_http_set_cookie; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }\n\
+        location @goauthentik_proxy_signin { internal; add_header Set-Cookie $auth_cookie;\n\
+        return 302 /outpost.goauthentik.io/start?rd=$scheme://$http_host$request_uri; } }";
+    const OAUTH2_PROXY: &str = "server { location /oauth2/ { proxy_pass http://10.0.0.9:4180; }\n\
+        location = /oauth2/auth { proxy_pass http://10.0.0.9:4180; proxy_set_header Host $host;\n\
+        proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-Uri $request_uri;\n\
+        proxy_set_header Content-Length \"\"; proxy_pass_request_body off; }\n\
+        location / { auth_request /oauth2/auth; error_page 401 =403 /oauth2/sign_in;\n\
+        auth_request_set $user $upstream_http_x_auth_request_user; proxy_set_header X-User $user;\n\
+        auth_request_set $auth_cookie $upstream_http_set_cookie; add_header Set-Cookie $auth_cookie; proxy_pass http://10.0.0.1:80; } }";
+    const FASTCGI: &str = "server { root /srv; auth_request /auth; auth_request_set $user $upstream_http_x_user;\n\
+        location = /auth { internal; proxy_pass http://10.0.0.9:81; proxy_set_header Upgrade $http_upgrade; }\n\
+        location ~ \\.php$ { fastcgi_pass unix:/p; fastcgi_param REMOTE_USER $user; fastcgi_param HTTP_X_USER $user; } }";
+    check(
+        Web::Nginx,
+        &[
+            (
+                AUTHELIA,
+                &[
+                    "path = \"/internal/authelia/authz/\"",
+                    "return = 404",
+                    "path = \"/internal/authelia/authz\"",
+                    "return = 404",
+                    "path = \"/internal/authelia/authz?*/**\"",
+                    "return = 404",
+                    "path = \"/\"",
+                    "authorizer_fields = [\"Remote-User\", \"Remote-Groups\"]",
+                    "authorizer = \"http\"",
+                    "authorizer_path = \"/api/authz/auth-request\"",
+                ],
+            ),
+            (
+                AUTHENTIK,
+                &[
+                    "path = \"/\"",
+                    "authorizer_path = \"/outpost.goauthentik.io/auth/nginx\"",
+                    "authorizer_response_fields = [\"Set-Cookie\"]",
+                    "authorizer_fields = [\"X-authentik-username\"]",
+                    "path = \"/outpost.goauthentik.io/\"",
+                    "proxy = \"http://http-2/outpost.goauthentik.io/\"",
+                ],
+            ),
+            // The application gets the field under its own name, and no client can send the other one.
+            (
+                OAUTH2_PROXY,
+                &[
+                    "path = \"/\"",
+                    "authorizer_path = \"/oauth2/auth\"",
+                    "authorizer_fields = [\"X-Auth-Request-User\"]",
+                    "proxy_headers = { X-User = false }",
+                    "authorizer_response_fields = [\"Set-Cookie\"]",
+                ],
+            ),
+            (
+                FASTCGI,
+                &[
+                    "authorizer = \"http\"",
+                    "path = \"*.php\"",
+                    "authorizer_user = \"X-User\"",
+                    "authorizer_fields = [\"X-User\"]",
+                ],
+            ),
+        ],
+    );
+    // Without a question to an authorizer, a field with its answer is empty.
+    let open = "location /open/ { auth_request off; proxy_pass http://10.0.0.1:80; \
+                auth_request_set $user $upstream_http_remote_user; proxy_set_header Remote-User $user; } location / {";
+    let text = AUTHELIA.replace("location / {", open);
+    let expected = ["path = \"/open/\"", "authorizer = false", "proxy_headers = { Remote-User = false }"];
+    check(Web::Nginx, &[(&text, &expected)]);
+    // An expression precedes the prefix, and another path would be asked than nginx asks.
+    for (from, to) in [
+        ("location / {", "location ~ /authz$ { return 200; } location / {"),
+        ("auth_request /internal/authelia/authz;", "auth_request /internal/authelia/authz/x;"),
+    ] {
+        let text = AUTHELIA.replace(from, to);
+        refuse(Web::Nginx, &[(&text, 9, "auth_request")]);
+    }
+}
+
+/// As their manuals have it.
+#[test]
+fn applications_of_nginx_are_converted() {
+    let php = "fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    let drupal = format!(
+        "server {{ root /srv; location ~* ^/.well-known/ {{ allow all; }} location / {{ try_files $uri /index.php?$query_string; }}\n\
+         location ~* \\.(inc|module|.*sql|tpl(\\.php)?)(~|\\.sw[op])?$|/(\\.(?!well-known).*)|^/(Entries.*|composer\\.(json|lock))$|^.*#.*#$ \
+         {{ deny all; return 404; }}\n\
+         location ~ '\\.php$|^/update.php' {{ {php} try_files $fastcgi_script_name =404; }} }}"
+    );
+    let mediawiki = format!(
+        "server {{ root /srv; location ~ ^/w/(index|api)\\.php$ {{ {php} }}\n\
+         location = /favicon.ico {{ alias /srv/w/images/6/64/Favicon.ico; }}\n\
+         location /wiki/ {{ rewrite ^/wiki/(?<pagename>.*)$ /w/index.php; }} }}"
+    );
+    let nextcloud = "http { map $arg_v $asset_immutable { \"\" \"\"; default \", immutable\"; }\n\
+         server { root /srv; location ~ \\.css$ { add_header Cache-Control \"public, max-age=15778463$asset_immutable\"; } } }";
+    let script = format!("server {{ root /srv; location / {{ }}\nlocation /index.php {{ {php} }} }}");
+    check(
+        Web::Nginx,
+        &[
+            (
+                &drupal,
+                &[
+                    "dotfiles = \"deny\"",
+                    "path = \"(?i)/?well-known/**\"",
+                    "path = \"(?i)*.inc\"",
+                    "then = \"deny\"",
+                    "path = \"(?i)*.tpl.php.swo\"",
+                    "then = \"deny\"",
+                    "path = \"(?i)/composer.lock\"",
+                    "then = \"deny\"",
+                    "path = \"*.php\"",
+                    "interpreter = \"fastcgi\"",
+                    "path = \"/update?php**\"",
+                    "interpreter = \"fastcgi\"",
+                ],
+            ),
+            (
+                &mediawiki,
+                &[
+                    "path = \"/w/index.php\"",
+                    "path = \"/favicon.ico\"",
+                    "rewrite = \"/w/images/6/64/Favicon.ico\"",
+                    "path = \"/wiki/\"",
+                    "rewrite = \"/w/index.php\"",
+                ],
+            ),
+            (nextcloud, &["headers = { Cache-Control = \"public, max-age=15778463\" }"]),
+            // What follows the name of a script is no folder.
+            (&script, &["path = \"/index.php/**\"", "interpreter = \"fastcgi\"", "path = \"/index.php\""]),
+            (
+                "server { root /srv;\nlocation ~ /\\.svn { deny all; internal; } }",
+                &["path = \"/**/.svn**\"", "return = 404"],
+            ),
+        ],
+    );
+    // A file that the location protects is not led to, because the route of its path would decide.
+    let text = "server { root /srv; location = /a.txt {\nalias /srv/b.txt; deny all; } }";
+    refuse(Web::Nginx, &[(text, 1, "an alias of one file")]);
+    // Where another directive has the variable, nothing says its value.
+    let text = nextcloud.replace("location ~", "add_header X-V $asset_immutable; location ~");
+    refuse(Web::Nginx, &[(&text, 1, "map $arg_v")]);
 }
 
 /// `(/|$)` behind a name that may stand anywhere.
@@ -460,7 +626,8 @@ fn an_upstream_runs_the_script_that_a_location_names() {
             &symfony,
             "root = \"/srv\"; path = \"/\"; fallback = \"/index.php\"; fallback_for = \"all\"; index = []; listing = false; \
              path = \"/index.php\"; interpreter = \"fastcgi\"; fallback = false; \
-             path = \"/index.php/\"; interpreter = \"fastcgi\"; path = \"*.php\"; return = 404",
+             path = \"/index.php/**\"; interpreter = \"fastcgi\"; fallback = false; index = [\"index.html\"]; listing = false; \
+             path = \"*.php\"; return = 404",
         ),
         (
             "root /srv; location / { fastcgi_pass unix:/p; fastcgi_param SCRIPT_FILENAME $document_root/index.php; fastcgi_param A b; }",

@@ -79,9 +79,9 @@ fn keeps_what_is_protected() {
             ),
             (
                 "server { root /srv; location /x/ { limit_except GET { deny all; } proxy_pass http://127.0.0.1:1; \
-                 proxy_set_header X-Real-IP $remote_addr; proxy_hide_header X-Own; } }",
+                 proxy_set_header X-Client $remote_addr; proxy_hide_header X-Own; } }",
                 &[
-                    "proxy_headers = { X-Real-IP = false }",
+                    "proxy_headers = { X-Client = false }",
                     "headers = { X-Own = false }",
                     "method = [\"!GET\", \"!HEAD\"]",
                     "then = \"deny\"",
@@ -121,8 +121,8 @@ fn keeps_what_is_protected() {
     check(
         Web::Caddy,
         &[(
-            "{\n servers {\n trusted_proxies static 10.0.0.1\n }\n}\n:80 {\n root * /srv\n reverse_proxy a:1 {\n header_up X-Real-IP {remote_host}\n }\n}\n",
-            &["trusted_proxies = [\"10.0.0.1\"]", "proxy_headers = { X-Real-IP = false }"],
+            "{\n servers {\n trusted_proxies static 10.0.0.1\n }\n}\n:80 {\n root * /srv\n reverse_proxy a:1 {\n header_up X-Client {remote_host}\n header_up X-Real-IP {remote_host}\n }\n}\n",
+            &["trusted_proxies = [\"10.0.0.1\"]", "proxy_headers = { X-Client = false }"],
         )],
     );
 }

@@ -2,6 +2,7 @@
 //! the original does when it is read itself. Those that Debian ships are converted, too, and two of its servers run
 //! beside.
 
+mod authorizers;
 mod debian;
 mod explained;
 mod paths;

@@ -221,6 +221,17 @@ fn converted_paths_are_those_of_the_original() {
                 ("/app/x", 404, ""),
             ],
         ),
+        (
+            "nginx",
+            nginx("location / {\ntry_files $uri /missing.html;\n}\nlocation ~ ^/own/index\\.php(/|$) {\nRUN\n}\nlocation /far/t.php {\nRUN\n}\n"),
+            &[
+                ("/own/index.php", 502, ""),
+                ("/own/index.php/", 502, ""),
+                ("/own/index.php/a/b.css", 502, ""),
+                ("/own/index.phpx", 200, "not here"),
+                ("/far/t.php/a", 502, ""),
+            ],
+        ),
         // What is below a folder that may stand anywhere.
         (
             "nginx",

@@ -44,7 +44,8 @@ const NGINX: Table = Table {
                    location /private/ { auth_basic Own; auth_basic_user_file HOME/users; }\n\
                    location /locked/ { allow 192.0.2.1; deny all; }\n location /open/ { limit_except GET { deny all; } }\n\
                    location /up/ { proxy_pass http://back/; proxy_set_header X-Own yes; proxy_connect_timeout 3s; proxy_read_timeout 4s; }\n\
-                   location /asked/ { auth_request /decide; proxy_pass http://back/; }\n\
+                   location /asked/ { auth_request /decide; auth_request_set $user $upstream_http_remote_user;\n\
+                   proxy_set_header Remote-User $user; proxy_pass http://back/; }\n\
                    location = /decide { internal; proxy_pass http://back/; proxy_pass_request_body off; }\n\
                    location /scgi/ { scgi_pass unix:HOME/scgi.sock; scgi_param COLOR red; }\n\
                    location ~ \\.cgi$ { fastcgi_pass unix:HOME/fcgi.sock; fastcgi_param COLOR blue; }\n }\n}\n",
@@ -56,6 +57,7 @@ const NGINX: Table = Table {
                 ("upstream", Part("/up/a"), "GET /a HTTP/1.1"),
                 ("auth_request", Line, "authorizer = \"back\""),
                 ("auth_request", Part("/asked/a"), "GET /a HTTP/1.1"),
+                ("auth_request_set", Line, "authorizer_fields = [\"Remote-User\"]"),
                 ("proxy_pass_request_body", Line, "authorizer_path = \"/\""),
                 ("limit_req_zone", Again("/near/x"), "429"),
                 ("limit_req", Again("/near/x"), "429"),
@@ -249,11 +251,7 @@ const NGINX: Table = Table {
                 ("uwsgi_pass", Says, "let uWSGI speak HTTP by http-socket"),
                 ("uwsgi_pass", Line, "return = 502"),
                 ("geo", Says, "see address of [[rule]]"),
-                (
-                    "auth_request",
-                    Says,
-                    "see authorizer, which has no X-Real-IP; until then, all clients are denied",
-                ),
+                ("auth_request", Says, "see authorizer; until then, all clients are denied"),
                 ("valid_referers", Says, "see referer of [[rule]]"),
                 ("memcached_pass", Says, "let an application respond that speaks HTTP"),
                 ("set", Line, "address = [\"127.0.0.1:9\"]"),
@@ -359,6 +357,8 @@ const NGINX: Table = Table {
                 "fastcgi_socket_keepalive",
                 "proxy_ignore_client_abort",
                 "fastcgi_ignore_client_abort",
+                "http2_idle_timeout",
+                "http2_recv_timeout",
                 "http2_max_field_size",
                 "http2_max_header_size",
                 "proxy_cache_lock",

@@ -1,9 +1,14 @@
 //! Who may have something.
 
 use crate::draft::{Draft, Scope};
+use crate::regex;
 use crate::tree::Directive;
+use crate::within::covers;
 
 use super::Context;
+use crate::nginx::answers::Answers;
+use crate::nginx::names::NEEDLESS;
+use crate::nginx::order::prefix_of;
 use crate::nginx::passing::proxy_pass;
 use crate::nginx::upstreams::unconverted;
 
@@ -31,7 +36,7 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
         "auth_request" if first == "off" => scope.set(place, "authorizer", false),
         "auth_request" if authorizer(directive, scope, context, draft).is_some() => {}
         "auth_request" => {
-            let what_to_do = "see authorizer, which has no X-Real-IP; until then, all clients are denied";
+            let what_to_do = "see authorizer; until then, all clients are denied";
             draft.error(place, unconverted(directive), what_to_do);
             let mut rule = Scope::new(place.line);
             rule.set(place, "then", "deny");
@@ -46,49 +51,89 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
 /// The location that decides, as an authorizer. `None`: it does more than to ask an application, or tells it more than
 /// an authorizer knows.
 fn authorizer(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> Option<()> {
-    const NEEDLESS: [&str; 7] = [
-        "internal",
+    const OF_UPSTREAM: [&str; 12] = [
         "access_log",
-        "log_not_found",
-        "proxy_http_version",
-        "proxy_buffering",
-        "proxy_buffer_size",
-        "proxy_buffers",
+        "auth_request_set",
+        "internal",
+        "proxy_cache_bypass",
+        "proxy_connect_timeout",
+        "proxy_next_upstream",
+        "proxy_next_upstream_tries",
+        "proxy_no_cache",
+        "proxy_read_timeout",
+        "proxy_redirect",
+        "proxy_send_timeout",
+        "send_timeout",
     ];
     let (place, path) = (&directive.place, directive.argument(0));
-    let is_asked = |child: &&Directive| child.name == "location" && child.arguments == ["=", path];
-    let location = context.server.iter().find(is_asked)?;
+    let location = decision(path, context)?;
+    let rest = prefix_of(location).and_then(|prefix| path.strip_prefix(prefix)).unwrap_or_default();
+    let answers: Vec<&Directive> = location.children().iter().collect();
+    let answers = Answers::of(&answers, context.server);
     let mut pass = None;
-    for inner in location.children().iter().chain(context.around.iter().copied()) {
+    for inner in location.children() {
         match inner.name.as_str() {
             "proxy_pass" => pass = Some(inner),
             "proxy_pass_request_body" if inner.arguments == ["off"] => {}
             "proxy_set_header" if is_told(inner) => {}
-            // Those around stand for all locations that pass requests on.
-            name if name != "proxy_set_header"
-                && context.around.iter().any(|own| std::ptr::eq(*own, inner)) => {}
-            name if NEEDLESS.contains(&name) => {}
+            "add_header" if answers.of_variable(inner.argument(1)).is_some() => {}
+            name if OF_UPSTREAM.contains(&name) || NEEDLESS.contains(&name) => {}
             _ => return None,
         }
+    }
+    // A location with fields of its own has none of those around it.
+    let has_fields = location.children().iter().any(|inner| inner.name == "proxy_set_header");
+    let mut around = context.around.iter().filter(|inner| inner.name == "proxy_set_header" && !has_fields);
+    if !around.all(|inner| is_told(inner)) {
+        return None;
     }
     let pass = pass.filter(|pass| pass.argument(0).starts_with("http") && !pass.argument(0).contains('$'))?;
     let mut own = Scope::new(place.line);
     proxy_pass(pass, &mut own, context, draft);
-    let (_, rest) = own.text("proxy")?.split_once("://")?;
-    let end = rest.find('/').unwrap_or(rest.len());
-    let (name, of_url) = rest.split_at(end);
+    let (_, url) = own.text("proxy")?.split_once("://")?;
+    let end = url.find('/').unwrap_or(url.len());
+    let (name, of_url) = url.split_at(end);
+    // If the URL had a variable, this would be another path.
+    if is_internal(location) && !rest.is_empty() && !of_url.is_empty() {
+        return None;
+    }
     let what = format!("{}: a path with an encoded slash (%2F) gets 400", directive.text());
     draft.warn(place, what, "nothing to do: the authorizer and the upstream read the same path");
+    let asked = if of_url.is_empty() { path.to_owned() } else { format!("{of_url}{rest}") };
     scope.set(place, "authorizer", name);
-    scope.set(place, "authorizer_path", if of_url.is_empty() { path } else { of_url });
+    scope.set(place, "authorizer_path", asked);
     Some(())
+}
+
+fn is_internal(location: &Directive) -> bool {
+    location.children().iter().any(|inner| inner.name == "internal")
+}
+
+/// The location of the path that is asked. `None`: there is none, or an expression may be in its place.
+fn decision<'c>(path: &str, context: &Context<'c>) -> Option<&'c Directive> {
+    let locations = || context.server.iter().filter(|child| child.name == "location");
+    if let Some(exact) = locations().find(|child| child.arguments == ["=", path]) {
+        return Some(exact);
+    }
+    let prefixes = locations().filter_map(|child| Some((prefix_of(child)?, child)));
+    let (_, longest) =
+        prefixes.filter(|(prefix, _)| path.starts_with(prefix)).max_by_key(|(prefix, _)| prefix.len())?;
+    let is_found = |child: &Directive| {
+        let patterns = regex::patterns(child.argument(1)).unwrap_or_default();
+        patterns.iter().filter_map(|one| regex::ignoring_case(one)).any(|pattern| covers(&pattern, path))
+    };
+    let mut expressions = locations().filter(|child| child.argument(0).starts_with('~'));
+    let is_first = longest.argument(0) == "^~" || !expressions.any(is_found);
+    is_first.then_some(longest)
 }
 
 /// Whether an authorizer gets this field in any case.
 fn is_told(field: &Directive) -> bool {
     let name = field.argument(0).to_ascii_lowercase();
     match name.as_str() {
-        "content-length" | "content-type" | "connection" => field.argument(1).is_empty(),
+        "content-length" | "content-type" => field.argument(1).is_empty(),
+        // An authorizer is asked by a request of this server.
+        "connection" | "upgrade" => true,
         "host" | "x-forwarded-host" => matches!(field.argument(1), "$host" | "$http_host"),
         "x-original-uri" | "x-forwarded-uri" => field.argument(1) == "$request_uri",
         "x-original-url" => {
@@ -96,15 +141,16 @@ fn is_told(field: &Directive) -> bool {
         }
         "x-original-method" | "x-forwarded-method" => field.argument(1) == "$request_method",
         "x-forwarded-proto" => field.argument(1) == "$scheme",
+        "x-real-ip" => field.argument(1) == "$remote_addr",
         "x-forwarded-for" => matches!(field.argument(1), "$remote_addr" | "$proxy_add_x_forwarded_for"),
         _ => false,
     }
 }
 
-/// Whether a block asks for a decision at this path.
-pub fn asks_at(block: &[Directive], path: &str) -> bool {
-    let asks = |child: &Directive| child.name == "auth_request" && child.arguments == [path];
-    block.iter().any(|child| asks(child) || asks_at(child.children(), path))
+/// Whether a block asks for a decision at such a path.
+pub fn asks_at(block: &[Directive], is_path: &dyn Fn(&str) -> bool) -> bool {
+    let asks = |child: &Directive| child.name == "auth_request" && is_path(child.argument(0));
+    block.iter().any(|child| asks(child) || asks_at(child.children(), is_path))
 }
 
 /// What is denied to other methods.

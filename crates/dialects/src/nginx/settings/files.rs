@@ -6,6 +6,7 @@ use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
 use super::{Context, bytes};
+use crate::nginx::caching;
 use crate::nginx::expires::expires;
 use crate::nginx::upstreams::unconverted;
 
@@ -44,7 +45,7 @@ fn file(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut
             "if_not_owner" => scope.set(place, "symlinks", "owner"),
             _ => scope.set(place, "symlinks", "follow"),
         },
-        "add_header" => add_header(directive, scope, draft),
+        "add_header" => add_header(directive, scope, context, draft),
         "expires" => expires(directive, context.maps, scope, draft),
         "error_page" => error_page(directive, scope, draft),
         _ => return false,
@@ -115,10 +116,21 @@ fn is_of_all(script: &str, context: &Context) -> bool {
     context.front.is_some_and(|front| front == path)
 }
 
-fn add_header(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
-    let (name, value) = (directive.argument(0), directive.argument(1));
+fn add_header(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+    let (name, mut value) = (directive.argument(0), directive.argument(1));
     if value == "$upstream_cache_status" {
         return draft.note(&directive.place, format!("{name} is not added"), "Cache-Status says it");
+    }
+    let filled = caching::without_parameters(value, context.maps)
+        .filter(|_| value.contains('$') && caching::is_cache_control(directive));
+    if let Some(filled) = &filled {
+        let what = format!("Cache-Control is \"{filled}\" for all requests");
+        draft.warn(
+            &directive.place,
+            what,
+            "nothing to do: clients store a response for less time, if it differs",
+        );
+        value = filled;
     }
     if value.contains('$') {
         return draft.error(

@@ -1,0 +1,129 @@
+//! What a location does with the answer of an authorizer: `auth_request_set`, and where its variables are used.
+
+use site::config::own_field;
+
+use crate::document::Value;
+use crate::draft::{Draft, Scope};
+use crate::tree::Directive;
+
+use super::around::ANSWER;
+use super::upstreams::unconverted;
+
+/// The key of the fields that applications get.
+const FIELDS: &str = "authorizer_fields";
+
+/// The fields of an answer by the variables that have them.
+pub struct Answers<'d> {
+    /// The name of a field has underscores, and no capitals.
+    fields: Vec<(&'d str, &'d str)>,
+    /// Whether an authorizer is asked.
+    is_asked: bool,
+}
+
+impl<'d> Answers<'d> {
+    /// Of these directives of a location, in this server.
+    pub fn of(directives: &[&'d Directive], server: &[Directive]) -> Answers<'d> {
+        let all = directives.iter().filter(|directive| directive.name == ANSWER);
+        let fields = all.filter_map(|directive| {
+            Some((directive.argument(0), directive.argument(1).strip_prefix("$upstream_http_")?))
+        });
+        let asks = |directive: &Directive| {
+            (directive.name == "auth_request").then(|| directive.argument(0) != "off")
+        };
+        let own = directives.iter().find_map(|directive| asks(directive));
+        let is_asked = own.or_else(|| server.iter().find_map(asks)).unwrap_or_default();
+        Answers { fields: fields.collect(), is_asked }
+    }
+
+    /// The field that a variable has.
+    pub fn of_variable(&self, variable: &str) -> Option<&'d str> {
+        self.fields.iter().find(|(name, _)| *name == variable).map(|(_, field)| *field)
+    }
+
+    /// The directive itself, if it is for something else than a field.
+    pub fn report(&self, directive: &Directive, draft: &mut Draft) {
+        if self.of_variable(directive.argument(0)).is_none() {
+            draft.error(&directive.place, unconverted(directive), "see authorizer_fields");
+        }
+    }
+
+    /// A field of the request with that of an answer, if it is one. Clients cannot send it.
+    pub fn proxy_header(&self, directive: &Directive, scope: &mut Scope, draft: &mut Draft) -> bool {
+        let (place, name) = (&directive.place, directive.argument(0));
+        let Some(field) = self.of_variable(directive.argument(1)) else { return false };
+        let own = name.to_ascii_lowercase().replace('-', "_");
+        // The client could otherwise say it.
+        if !self.is_asked {
+            scope.pair(place, "proxy_headers", name, false);
+            return true;
+        }
+        if own == field && !name.contains('_') {
+            add(directive, FIELDS, name, scope);
+            return true;
+        }
+        add(directive, FIELDS, &written(field), scope);
+        scope.pair(place, "proxy_headers", name, false);
+        let what = format!("{name} is removed: the application gets {} in its place", written(field));
+        draft.warn(place, what, "let the application read that field");
+        true
+    }
+
+    /// A variable of scripts with a field of an answer, if it is one.
+    pub fn variable(&self, directive: &Directive, scope: &mut Scope) -> bool {
+        let name = directive.argument(0);
+        let Some(field) = self.of_variable(directive.argument(1)).filter(|_| self.is_asked) else {
+            return false;
+        };
+        let is_own = name.strip_prefix("HTTP_").is_some_and(|own| own.eq_ignore_ascii_case(field));
+        if name == "REMOTE_USER" {
+            scope.set(&directive.place, "authorizer_user", written(field));
+        } else if !is_own {
+            return false;
+        }
+        add(directive, FIELDS, &written(field), scope);
+        true
+    }
+
+    /// A field of the response with that of an answer, if it is one.
+    pub fn added(&self, directive: &Directive, scope: &mut Scope) -> bool {
+        let name = directive.argument(0);
+        let own = name.to_ascii_lowercase().replace('-', "_");
+        let is_same = self.of_variable(directive.argument(1)) == Some(own.as_str());
+        if is_same && self.is_asked && own_field(name).is_none() {
+            add(directive, "authorizer_response_fields", name, scope);
+        }
+        is_same
+    }
+
+    /// Whether an `error_page` is for those that an authorizer denies.
+    pub fn leads_away(&self, directive: &Directive) -> bool {
+        let is_denial = |status: &String| status == "401" || status.starts_with('=');
+        let statuses = directive.arguments.split_last().map(|(_, statuses)| statuses).unwrap_or_default();
+        self.is_asked && statuses.iter().all(is_denial) && statuses.iter().any(|status| status == "401")
+    }
+}
+
+/// `error_page 401`: the answer of the authorizer goes to the client as it is.
+pub fn denied_elsewhere(directive: &Directive, draft: &mut Draft) {
+    let what = format!("\"{}\" has no effect: clients get the answer of the authorizer", directive.text());
+    let what_to_do = "name an authorizer_path where it redirects: /api/authz/forward-auth of Authelia, \
+                      /outpost.goauthentik.io/auth/caddy of authentik, or / of oauth2-proxy with --upstream=static://202";
+    draft.warn(&directive.place, what, what_to_do);
+}
+
+fn add(directive: &Directive, key: &str, name: &str, scope: &mut Scope) {
+    let mut all = scope.get(key).map(|value| value.texts().to_vec()).unwrap_or_default();
+    if !all.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        all.push(name.to_owned());
+    }
+    scope.set(&directive.place, key, Value::Texts(all));
+}
+
+/// `Remote-User` for `remote_user`.
+fn written(field: &str) -> String {
+    let capital = |part: &str| {
+        let (first, rest) = part.split_at_checked(1).unwrap_or((part, ""));
+        format!("{}{rest}", first.to_ascii_uppercase())
+    };
+    field.split('_').map(capital).collect::<Vec<_>>().join("-")
+}
