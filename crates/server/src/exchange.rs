@@ -18,6 +18,7 @@ mod digest;
 mod error_page;
 mod fallback;
 mod fast;
+mod finish;
 mod folder;
 mod folder_listing;
 mod folder_passwords;
@@ -53,7 +54,6 @@ use site::plan::{Cause, FallbackPlan, FilesPlan, Plan, PlannedAction, RedirectPl
 use site::route::RouteId;
 use taipan_http::head::{Head, Method};
 use taipan_http::negotiate::Coding;
-use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, Scheme};
 
@@ -61,6 +61,8 @@ use self::access::Refused;
 pub use self::authorizer::authorizers;
 use self::fallback::unserved;
 pub use self::fast::{Sending, Unfinished};
+pub use self::finish::error_response;
+use self::finish::omit_content_for_head;
 use self::grants::Grants;
 use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
@@ -74,14 +76,14 @@ use crate::files::{DiskLookup, Entry, HostKey, Probe};
 use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
-use crate::request::body::{Discard, RequestBody};
+use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{RequestOrigin, Response};
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
-use crate::upstream::immediate::{RoutedResponse, SentRequest};
+use crate::upstream::immediate::SentRequest;
 
 struct Exchange<'a> {
     responder: &'a Rc<Responder>,
@@ -174,13 +176,6 @@ impl Responder {
         Ok(omit_content_for_head(head.method, response?))
     }
 
-    /// The response to a request that the fast path has sent to an application.
-    pub fn complete(&self, head: &Head<'_>, routed: RoutedResponse) -> Response {
-        let RoutedResponse { host, route, response } = routed;
-        let route = self.services.site.hosts.at(host).routes.get(route);
-        compress::of_upstream(&self.services, &route.files.compress, head, response)
-    }
-
     /// The response to a request. `sent`: the fast path has sent it to an application. A body that nothing has read is
     /// discarded first, unless the client waits for 100 (Continue).
     pub async fn respond(
@@ -232,7 +227,7 @@ impl Responder {
             Err(response) => response,
         };
         let response = exchange.discard_body(response).await;
-        let response = match (exchange.user(), exchange.upstream.take()) {
+        let response = match (exchange.grants.user(), exchange.upstream.take()) {
             (None, None) if trace.is_none() && watched.is_none() => response,
             (user, upstream) => {
                 let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
@@ -241,22 +236,6 @@ impl Responder {
         };
         omit_content_for_head(exchange.head.method, exchange.with_own_fields(response))
     }
-}
-
-/// The response to a request whose head could not be read, with the rule that it breaks.
-pub fn error_response(
-    services: &Services,
-    method: Method,
-    status: Status,
-    rule: Option<&'static Rule>,
-) -> Response {
-    omit_content_for_head(method, fixed::rejection(services, None, status, rule))
-}
-
-/// The response to HEAD is that to GET, without the content (RFC 9110 §9.3.2).
-#[inline]
-fn omit_content_for_head(method: Method, response: Response) -> Response {
-    if method == Method::Head { response.without_body() } else { response }
 }
 
 /// A future that is made in the frame of this function, and no other: the frames of nested redirects have to fit a
@@ -440,42 +419,6 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
-    }
-
-    /// Discards a body that nothing has read. The response is `response`, or that to a body that breaks a rule.
-    async fn discard_body(&mut self, response: Response) -> Response {
-        let discard = match self.head.method {
-            Method::Get | Method::Head | Method::Options => Discard::ToTheEnd,
-            // The method alone is likely to be the error. The client need not send the rest of the body to learn of it.
-            _ if response.status().is_error() => Discard::Received,
-            _ => Discard::ToTheEnd,
-        };
-        match self.body.discard(self.max_body, discard).await {
-            Ok(()) => response,
-            Err((status, rule)) => fixed::rejection(self.services, None, status, Some(rule)),
-        }
-    }
-
-    /// With the fields that the exchange has for any response: of other origins, of authorizers, of limits, and of
-    /// credentials. Without the one that its scheme forbids.
-    fn with_own_fields(&self, response: Response) -> Response {
-        let response = self.without_hsts(response);
-        let response = if self.names_origin() { self.share(self.cors, response) } else { response };
-        let response = self.with_added(response);
-        match &self.grants.authentication_info {
-            Some(info) => response.with_fields(&[("Authentication-Info", info)]),
-            None => response,
-        }
-    }
-
-    /// With the fields of authorizers and of limits.
-    fn with_added(&self, response: Response) -> Response {
-        if self.grants.added.is_empty() {
-            return response;
-        }
-        let added: Vec<(&str, &str)> =
-            self.grants.added.iter().map(|(name, value)| (&**name, &**value)).collect();
-        response.with_fields(&added)
     }
 
     /// Carries out the plan for `path`, if the authorizers let the request pass. `fallback`: PATH_INFO of a
@@ -752,12 +695,6 @@ impl<'a> Exchange<'a> {
     #[inline]
     fn is_too_early(&self) -> bool {
         self.head.is_early && !self.head.method.is_safe()
-    }
-
-    /// The user that authorizers have named.
-    fn user(&self) -> Option<Rc<str>> {
-        let user = self.grants.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
-        Some(String::from_utf8_lossy(user).into())
     }
 
     fn is_get_or_head(&self) -> bool {

@@ -71,7 +71,7 @@ impl Exchange<'_> {
             return Err(Status::FORBIDDEN);
         }
         let reporter = self.services.reporter.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
-        let user = self.user().unwrap_or_else(|| "a user".into());
+        let user = self.grants.user().unwrap_or_else(|| "a user".into());
         let who: String = user.chars().filter(|character| !character.is_control()).collect();
         let text = format!("{who} at {}\n{line}", self.client);
         let done = reporter.act(text.into_bytes()).await.ok_or(Status::SERVICE_UNAVAILABLE)?;
@@ -86,7 +86,7 @@ impl Exchange<'_> {
     /// without passwords. A browser of such a client would act for any site whose name leads to this server (DNS
     /// rebinding).
     fn has_credentials(&self, route: &Route) -> bool {
-        self.user().is_some() || route.jwt.is_some() || !route.authorizers.is_empty()
+        self.grants.user().is_some() || route.jwt.is_some() || !route.authorizers.is_empty()
     }
 
     /// Whether the browser says that the form is of this server (Fetch Metadata, and RFC 6454 §7).

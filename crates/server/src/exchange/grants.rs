@@ -1,6 +1,7 @@
 //! What has let a request pass, and what follows from it for the response and for scripts.
 
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use script::environment::Additions;
@@ -27,6 +28,14 @@ pub(super) struct Granted {
     pub added: Vec<(String, String)>,
     /// The value of `Authentication-Info`, if credentials of Digest have passed.
     pub authentication_info: Option<String>,
+}
+
+impl Granted {
+    /// The user that authorizers have named.
+    pub fn user(&self) -> Option<Rc<str>> {
+        let user = self.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
+        Some(String::from_utf8_lossy(user).into())
+    }
 }
 
 static NOTHING: Granted = Granted {

@@ -3,7 +3,7 @@
 use taipan_http::head::Method;
 use taipan_http::status::Status;
 
-use super::error_response;
+use super::finish::error_response;
 use crate::log::EndReason;
 use crate::log::access::{LoggedRequest, Records};
 use crate::services::Services;

@@ -340,7 +340,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn holder(&self) -> Holder {
-        let user = self.user().map_or(String::new(), |user| user.to_string());
+        let user = self.grants.user().map_or(String::new(), |user| user.to_string());
         Holder { tokens: Vec::new(), user }
     }
 

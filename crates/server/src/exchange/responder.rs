@@ -6,25 +6,28 @@ use std::time::Duration;
 
 use site::memory::PUBLISHED_FOLDERS;
 use site::needs::Needs;
+use taipan_http::head::Head;
 
 use super::answers::Answers;
 use super::folder_passwords::FolderPasswordFiles;
 use super::logins::Logins;
 use super::token_checks::TokenChecks;
 use crate::cache::Cache;
+use crate::content::compress;
 use crate::files::Files;
 use crate::files::roots::OpenRoots;
 use crate::forward_proxy::ForwardProxy;
 use crate::limits::{self, LimitTable};
 use crate::log::LineLimit;
 use crate::pool::Pool;
+use crate::response::Response;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::upstream::Upstreams;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::idle_connections::IdleConnections;
-use crate::upstream::immediate::SentRequests;
+use crate::upstream::immediate::{RoutedResponse, SentRequests};
 
 /// A worker's means to respond to requests.
 pub struct Responder {
@@ -119,6 +122,13 @@ impl Responder {
             folder_passwords,
             published_folders: Semaphore::new(PUBLISHED_FOLDERS),
         }
+    }
+
+    /// The response to a request that the fast path has sent to an application.
+    pub fn complete(&self, head: &Head<'_>, routed: RoutedResponse) -> Response {
+        let RoutedResponse { host, route, response } = routed;
+        let route = self.services.site.hosts.at(host).routes.get(route);
+        compress::of_upstream(&self.services, &route.files.compress, head, response)
     }
 
     /// From now on, requests for these hosts get 503.
