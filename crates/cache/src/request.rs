@@ -90,12 +90,3 @@ pub fn lines<'a, 'n>(
 ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a, 'n> {
     fields.iter().filter(move |field| is_name(field.name, name)).map(|field| field.value)
 }
-
-/// Whether a field asks for less than the whole response. Such a field is for the cache, which has the whole from the
-/// upstream.
-pub fn is_condition(name: &[u8]) -> bool {
-    CONDITIONS.iter().any(|known| is_name(name, known))
-}
-
-const CONDITIONS: [&str; 6] =
-    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];

@@ -5,7 +5,16 @@
 
 use crate::date;
 use crate::etag::{self, Compare};
+use crate::fields::is_name;
 use crate::head::{Head, Method, Names};
+
+const FIELDS: [&str; 6] =
+    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
+
+/// Whether a field may have the response be less than the whole: that of a precondition, or of a range.
+pub fn is_condition(name: &[u8]) -> bool {
+    FIELDS.iter().any(|known| is_name(name, known))
+}
 
 /// The validators of the current representation (RFC 9110 §8.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,6 +5,7 @@ use site::forwarding::{Forwarding, Forwards, Spelling};
 use site::model::HeaderRule;
 use site::proxies::Via;
 use taipan_http::client::request::{write_fields, write_line, write_via};
+use taipan_http::conditional::is_condition;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{is_name, is_plain_name, trim_ows};
 use taipan_http::forwarded::{self, Origin};
@@ -21,17 +22,6 @@ const NAME: &str = "taipan";
 const OWN_BYTES: usize = 256;
 /// The address of the client, which a trusted proxy may have written, too.
 const REAL_IP: &[u8] = b"x-real-ip";
-/// Fields about the response to the client, and about connections of the client: not for the answer of an authorizer.
-const OF_THE_REQUEST: [&str; 8] = [
-    "http2-settings",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "range",
-    "x-original-method",
-];
 
 /// What becomes of the connection behind a request (RFC 9110 §7.6.1).
 #[derive(Clone, Copy)]
@@ -167,7 +157,9 @@ pub fn subrequest_head(
     let passes = |name: &[u8]| {
         let is_of_content =
             |name: &[u8]| name.split_at_checked(8).is_some_and(|(start, _)| is_name(start, "content-"));
-        let is_of_request = OF_THE_REQUEST.iter().any(|own| is_name(name, own));
+        // They are about the response to the client, its connection, and what this server says itself.
+        let is_of_request =
+            is_condition(name) || is_name(name, "http2-settings") || is_name(name, "x-original-method");
         is_plain_name(name) && !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
     };
     write_fields(head, &passes, &mut out);

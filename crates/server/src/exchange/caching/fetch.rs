@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use ::cache::Field as StoredField;
 use ::cache::policy::{self, Policy, StoredPart};
-use ::cache::request::{ClientIdentity, is_condition, is_for_one_client};
+use ::cache::request::{ClientIdentity, is_for_one_client};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
 use ::cache::update::{self, Validated};
 use ::cache::vary;
 use ::script::environment::Additions;
 use site::authorizer::is_same_name;
+use taipan_http::conditional::is_condition;
 use taipan_http::head::{Field, Head, Method, OwnedHead};
 use taipan_http::status::Status;
 

@@ -16,6 +16,7 @@ use ssi::coding::percent_decode;
 use ssi::page::is_stable;
 use ssi::reference::{Reference, Unresolved};
 use ssi::variables::{Request as PageRequest, Variables};
+use taipan_http::conditional::is_condition;
 use taipan_http::fields::{host_and_port, is_name};
 use taipan_http::head::{Field, Head, OwnedHead};
 use taipan_http::path_text;
@@ -31,9 +32,9 @@ use crate::request::owned::{OwnedConnection, as_get, with_target};
 use crate::response::Response;
 use crate::stats::Count;
 
-/// Fields of the client's request that are not those of a request for a part: they are about its body, its coding, the
-/// state of the client, or the connection.
-const OTHER: [&str; 19] = [
+/// Fields of the client's request that are not those of a request for a part, apart from conditions: they are about its
+/// body, its coding, the dictionaries of the client, or the connection.
+const OTHER: [&str; 13] = [
     "accept-encoding",
     "available-dictionary",
     "connection",
@@ -43,12 +44,6 @@ const OTHER: [&str; 19] = [
     "dictionary-id",
     "expect",
     "http2-settings",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "range",
     "te",
     "trailer",
     "transfer-encoding",
@@ -244,7 +239,8 @@ impl Assembly {
     /// `None`: the exchange is that of the fast path, which assembles no page.
     pub(in crate::exchange) fn new(exchange: &Exchange<'_>, document: Document) -> Option<Assembly> {
         let Way::Driver(connection) = &exchange.way else { return None };
-        let is_kept = |field: &&Field<'_>| !OTHER.iter().any(|other| is_name(field.name, other));
+        let is_other = |name: &[u8]| is_condition(name) || OTHER.iter().any(|other| is_name(name, other));
+        let is_kept = |field: &&Field<'_>| !is_other(field.name);
         let fields: Vec<Field<'_>> = exchange.head.fields.iter().filter(is_kept).copied().collect();
         let mut additions = Additions::default();
         for (name, value) in exchange.grants.variables.iter().filter(|(name, _)| OF_USER.contains(name)) {
