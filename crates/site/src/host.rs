@@ -297,7 +297,7 @@ impl Names {
         }
         self.exact.find(name).or_else(|| {
             let dots = name.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'.');
-            match self.wildcards.names.is_empty() {
+            match self.wildcards.names.is_empty() || !is_domain_name(name) {
                 true => None,
                 // The longest wildcard comes first.
                 false => dots.into_iter().find_map(|(at, _)| self.wildcards.find(&name[at + 1..])),
@@ -345,6 +345,12 @@ impl NameTable {
         let start = entry.start as usize;
         self.text.as_bytes().get(start..start + usize::from(entry.length)).unwrap_or_default()
     }
+}
+
+/// Whether a name has the characters of domain names alone. The host of a URL may have others (RFC 3986 §3.2.2), but an
+/// application may take only a part of `evil.example,www.example.org` for the host, or something else of it.
+fn is_domain_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 /// The same for a name in lower and in upper case. `count` is a power of two. Requests only look names up, so that none
@@ -419,6 +425,10 @@ mod tests {
             (".example.org", 0),
             ("a.b.example.org", 3),
             ("notexample.org", 0),
+            ("x_y-1.example.org", 1),
+            ("evil.example,www.example.org", 0),
+            ("evil.example;www.example.org", 0),
+            ("evil.example%2Fwww.example.org", 0),
             ("[::1]", 2),
             ("[::1]:443", 2),
             ("]", 0),
