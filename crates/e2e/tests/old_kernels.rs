@@ -1,5 +1,6 @@
 //! The program on kernels that lack what newer ones have, as on devices: a filter makes the calls fail that a kernel of
 //! this version does not have.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
