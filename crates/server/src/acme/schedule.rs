@@ -33,6 +33,8 @@ pub struct Schedule {
     /// Nothing is ordered before: a pause after failures, or another replica orders.
     not_before: Time,
     attempt: Attempt,
+    /// Until when each authority accepts nothing.
+    limited: Vec<Time>,
     /// Rounds of attempts that have failed since the last success.
     rounds: u32,
     renewed: Option<Renewed>,
@@ -128,6 +130,7 @@ impl Schedule {
             ask_at: 0,
             not_before: 0,
             attempt: Attempt::default(),
+            limited: vec![0; rules.authorities],
             rounds: 0,
             renewed: None,
             has_looked: false,
@@ -211,35 +214,47 @@ impl Schedule {
         self.seen = now;
         if back > CORRECTION {
             let earlier = |time: &mut Time| *time = time.saturating_sub(back);
-            [&mut self.not_before, &mut self.ask_at].into_iter().for_each(earlier);
+            let Schedule { not_before, ask_at, limited, .. } = self;
+            [not_before, ask_at].into_iter().chain(limited).for_each(earlier);
             let renewed = self.renewed.iter_mut();
             renewed.flat_map(|renewed| [&mut renewed.at, &mut renewed.not_before]).for_each(earlier);
         }
     }
 
     fn on_failure(&mut self, failure: Failure, now: Time) {
-        let Rules { authorities, challenges, .. } = self.rules;
+        let Rules { challenges, .. } = self.rules;
         let Attempt { authority, challenge } = self.attempt;
+        if let (Failure::RateLimited(until), Some(limited)) = (failure, self.limited.get_mut(authority)) {
+            *limited = until.min(now + MAX_RATE_LIMIT);
+        }
         let next = match failure {
             Failure::Challenge if challenge + 1 < challenges => {
                 Some(Attempt { authority, challenge: challenge + 1 })
             }
-            Failure::Challenge | Failure::Authority | Failure::RateLimited(_) | Failure::Nonce
-                if authority + 1 < authorities =>
-            {
-                Some(Attempt { authority: authority + 1, challenge: 0 })
+            Failure::Challenge | Failure::Authority | Failure::RateLimited(_) | Failure::Nonce => {
+                let next = self.accepting(authority + 1, now);
+                next.map(|authority| Attempt { authority, challenge: 0 })
             }
-            _ => None,
+            Failure::Here => None,
         };
-        self.attempt = next.unwrap_or_default();
-        if next.is_some() {
+        if let Some(next) = next {
+            self.attempt = next;
             return;
         }
         self.not_before = now + self.pause(self.rounds);
         self.rounds = self.rounds.saturating_add(1);
-        if let Failure::RateLimited(until) = failure {
-            self.not_before = self.not_before.max(until.min(now + MAX_RATE_LIMIT));
-        }
+        let first = self.accepting(0, self.not_before).unwrap_or_else(|| {
+            // None accepts anything then: the first one that will.
+            let (first, until) = self.limited.iter().enumerate().min_by_key(|(_, until)| **until).unzip();
+            self.not_before = until.copied().unwrap_or(self.not_before);
+            first.unwrap_or(0)
+        });
+        self.attempt = Attempt { authority: first, challenge: 0 };
+    }
+
+    /// The first authority from this one on that accepts orders at that time.
+    fn accepting(&self, from: usize, at: Time) -> Option<usize> {
+        (from..self.limited.len()).find(|number| self.limited[*number] <= at)
     }
 
     /// Between three and five quarters of the pause after so many other rounds.
@@ -367,6 +382,24 @@ mod tests {
                 (5000, limited(0), Step::WaitUntil(5200)),
                 (5200, limited(Time::MAX), order(1, 0)),
                 (5200, limited(Time::MAX), Step::WaitUntil(5200 + 8 * DAY)),
+            ],
+        );
+    }
+
+    #[test]
+    fn leaves_an_authority_alone_while_another_one_fails() {
+        let failed = Event::Failed(Failure::Authority);
+        check(
+            MIDDLE,
+            &[
+                (0, Event::Failed(Failure::RateLimited(500)), order(1, 0)),
+                (1, failed, Step::WaitUntil(101)),
+                (101, Event::Found(None), order(1, 0)),
+                (102, failed, Step::WaitUntil(302)),
+                (302, Event::Found(None), order(1, 0)),
+                (303, failed, Step::WaitUntil(703)),
+                (703, Event::Found(None), order(0, 0)),
+                (704, failed, order(1, 0)),
             ],
         );
     }
