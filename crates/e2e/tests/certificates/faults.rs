@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Folder, Server, Site, Tls, authority, free_port, wait_until};
+use e2e::{Folder, Server, Site, TIMEOUT, Tls, authority, free_port, runs, wait_until};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -235,6 +235,25 @@ fn records_are_removed_and_their_program_is_ended_when_an_order_takes_too_long()
         let line = format!("{}_acme-challenge.{}.example\n", line.0, line.1);
         assert!(lines.contains(&line), "{line} is not in {lines}");
     }
+}
+
+#[test]
+fn a_program_that_sets_records_ends_with_the_server() {
+    let pebble = Pebble::start(&USUAL);
+    let home = Folder::new();
+    let path = home.path().join("pid");
+    let program = home.script(
+        "dns",
+        format!("#!/bin/sh\necho $$ >{0}.new && mv {0}.new {0} && exec sleep 1000\n", path.display()),
+    );
+    let settings = format!("challenges = [\"dns-01\"]\ndns_command = \"{}\"", program.display());
+    let server = pebble.site(&settings).start();
+    assert!(wait_until(ORDER, || path.exists()), "{}", server.stderr());
+    let text = fs::read_to_string(&path).expect("the program has written it");
+    let pid = text.trim().parse().expect("it is a number");
+    assert!(runs(pid));
+    drop(server);
+    assert!(wait_until(TIMEOUT, || !runs(pid)), "the program goes on");
 }
 
 #[test]

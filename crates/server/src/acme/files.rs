@@ -195,10 +195,10 @@ fn warn_if_expired(text: &[u8], names: &[String]) {
 
 fn account_key(storage: &Storage) -> Result<AccountKey, String> {
     let fail = |e: &dyn std::fmt::Display| {
-        format!(
-            "cannot use the key of the account, {}: {e}; restore the file, or remove it to open another account",
-            storage.path().join(ACCOUNT_KEY).display()
-        )
+        format!("cannot use the key of the account, {}: {e}", storage.path().join(ACCOUNT_KEY).display())
+    };
+    let reject = |e: &dyn std::fmt::Display| {
+        format!("{}; restore the file, or remove it to open another account", fail(e))
     };
     let mut text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
     if text.is_none() {
@@ -207,10 +207,10 @@ fn account_key(storage: &Storage) -> Result<AccountKey, String> {
         storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes()).map_err(|e| fail(&e))?;
         text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
     }
-    let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| fail(&e))?;
+    let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| reject(&e))?;
     match key {
-        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map_err(|e| fail(&e)),
-        _ => Err(fail(&"it is not in PKCS#8")),
+        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map_err(|e| reject(&e)),
+        _ => Err(reject(&"it is not in PKCS#8")),
     }
 }
 

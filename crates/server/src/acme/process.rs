@@ -109,10 +109,17 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
             let task = CertificateTask::new(number as u32, wanted, shared.clone());
             spawn_into(&mut tasks, task.run());
         }
-        tokio::select! {
-            why = shared.link.receive() => Err(why),
+        let ended = tokio::select! {
+            ended = shared.link.receive() => ended,
             // Without its task, a certificate would expire in silence. The master starts this process again.
             _ = tasks.join_next(), if !tasks.is_empty() => Err("a panic has ended a task".to_owned()),
+        };
+        // Programs that set records end with their tasks.
+        tasks.shutdown().await;
+        match ended {
+            // At once: a lookup of a name may take long.
+            Ok(()) => std::process::exit(0),
+            Err(why) => Err(why),
         }
     })
 }
@@ -189,8 +196,8 @@ impl Link {
         reply.await.unwrap_or_else(|_| Reply::Failed("the master does not respond".to_owned()))
     }
 
-    /// Receives replies. Returns why there are no more.
-    async fn receive(&self) -> String {
+    /// Receives replies, until the master has ended or needs this process no more. Errors: why there are no more.
+    async fn receive(&self) -> Result<(), String> {
         loop {
             match self.channel.receive::<AcmeCommand>().await {
                 Ok(Received::Message(AcmeCommand::Reply { number, reply })) => {
@@ -200,9 +207,8 @@ impl Link {
                 }
                 Ok(Received::Message(AcmeCommand::Log(file))) => log::replace(0, file),
                 Ok(Received::Message(AcmeCommand::Level(level, time))) => log::change_level(level, time),
-                // The master has ended, or needs this process no more.
-                Ok(Received::End) => std::process::exit(0),
-                Err(error) => return format!("cannot receive: {error}"),
+                Ok(Received::End) => return Ok(()),
+                Err(error) => return Err(format!("cannot receive: {error}")),
             }
         }
     }
