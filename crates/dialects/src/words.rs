@@ -121,9 +121,13 @@ pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&
         return None;
     }
     let word = word.to_ascii_lowercase();
+    let most = 1 + word.len() / 4;
+    let length = word.chars().count();
     let distance = |known: &str| strsim::damerau_levenshtein(&known.to_ascii_lowercase(), &word);
-    let nearest = known.min_by_key(|known| distance(known))?;
-    (distance(nearest) <= 1 + word.len() / 4).then_some(nearest)
+    // Each character that one of two words has more is a difference. Lengths are quick to compare.
+    let similar = known.filter(|known| known.chars().count().abs_diff(length) <= most);
+    let (least, nearest) = similar.map(|known| (distance(known), known)).min_by_key(|(found, _)| *found)?;
+    (least <= most).then_some(nearest)
 }
 
 #[cfg(test)]
