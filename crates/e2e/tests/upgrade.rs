@@ -310,9 +310,13 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
 }
 
-/// A server with so many idle connections, which a new program with so many descriptors takes over.
+/// A server with so many idle connections, which a new program with so many descriptors takes over. What other programs
+/// of root have on their way between processes counts for that limit, so it has an account of its own.
 fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) {
-    let mut fixture = Fixture::new(Site::new().file("a.txt", "a").config("workers = 1"));
+    let mut fixture = match is_root() {
+        true => run_by_account(&OwnAccount::new()),
+        false => Fixture::new(Site::new().file("a.txt", "a").config("workers = 1")),
+    };
     let mut clients: Vec<Client> = (0..connections).map(|_| fixture.server.connect()).collect();
     for client in &mut clients {
         assert_eq!(client.get("/a.txt").status, 200);
@@ -322,7 +326,9 @@ fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) 
     fixture.install(|to| {
         script(to, &format!("#!/bin/sh\nulimit -n {descriptors}\nexec {} \"$@\"\n", program.display()));
     });
-    fixture.upgrade();
+    // The command upgrades only a program of root or of the user that calls it.
+    fixture.server.signal(Signal::USR2);
+    fixture.follow();
     (fixture, clients)
 }
 
