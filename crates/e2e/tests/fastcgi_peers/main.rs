@@ -6,6 +6,7 @@ mod idle;
 mod responses;
 mod slow;
 mod unreachable;
+mod unread;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -88,17 +89,7 @@ impl Stream for TcpStream {
     }
 
     fn is_read(&self) -> bool {
-        let [ours, theirs] =
-            [self.local_addr(), self.peer_addr()].map(|address| address.expect("it is open").port());
-        let sockets = std::fs::read_to_string("/proc/net/tcp").expect("it is there");
-        // `sl local_address rem_address st tx_queue:rx_queue …`, in hexadecimal digits (proc_net_tcp(5)).
-        let unread = sockets.lines().find_map(|line| {
-            let mut columns = line.split_whitespace().skip(1);
-            let mut is_of =
-                |port: u16| columns.next().is_some_and(|end| end.ends_with(&format!(":{port:04X}")));
-            (is_of(theirs) && is_of(ours)).then(|| columns.nth(1).unwrap_or_default().to_owned())
-        });
-        unread.is_none_or(|queues| queues.ends_with(":00000000"))
+        unread::unread(self) == 0
     }
 }
 

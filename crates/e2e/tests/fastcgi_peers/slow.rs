@@ -70,14 +70,15 @@ fn a_peer_that_waits_for_the_client_is_not_timed_out() {
             (0..16).try_for_each(|_| connection.send(out(received.id, vec![b'x'; MIB])))?;
             connection.send([out(received.id, body), end(received.id)].concat())
         }),
-        "first_byte = \"500ms\"\nidle = \"500ms\"",
+        // A peer is a thread, which a busy machine may leave waiting.
+        "first_byte = \"1s\"\nidle = \"1s\"",
     );
     let mut client = server.connect();
     client.send("POST /app/x HTTP/1.0\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo");
     // Twice the peer's timeout.
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(2));
     client.send("dy");
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(2));
     let response = client.read_response();
     assert_eq!((response.status, response.body.len()), (200, 16 * MIB + 4));
     assert!(response.body.ends_with(b"body"));
