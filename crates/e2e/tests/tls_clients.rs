@@ -104,6 +104,8 @@ fn requests_in_early_data_must_be_safe() {
         rows.holds(&name, "it was early", client.tls_state().is_early_data_accepted());
         rows.check(&name, response.status, status);
         rows.holds(&name, &response.text(), text.is_none_or(|text| response.text() == text));
+        // An early response may come before the sessions for the next connections, and this one comes after them.
+        rows.check(&name, client.request(GET).status, 200);
     }
     let tls = Tls::version(&TLS13).early().protocols(&["h2"]);
     Http2::over(Client::tls(secure, &tls)).expect("it accepts").get("/a.txt");
@@ -123,7 +125,7 @@ fn requests_in_early_data_must_be_safe() {
         let again = http2.request(&Http2Request::new(method, path, &[])).expect("it responds");
         rows.check(&name, again.status, 200);
     }
-    let early = logged(&server, 13).iter().filter(|line| line["tls"]["early"] == true).count();
+    let early = logged(&server, 18).iter().filter(|line| line["tls"]["early"] == true).count();
     rows.check("logged as early", early, 8);
 }
 
