@@ -11,6 +11,11 @@ const FIELDS: &str = "authorizer_fields = [\"Remote-User\", \"Remote-Groups\", \
 
 /// The settings of authorizers stand at the top level.
 fn site(settings: &str, more: &str) -> Site {
+    site_with_guard("", settings, more)
+}
+
+/// As `site`, with these keys of the application that is the authorizer.
+fn site_with_guard(of_guard: &str, settings: &str, more: &str) -> Site {
     let site = Site::new()
         .file("open.txt", "for all")
         .file("secret/s.txt", "secret")
@@ -44,8 +49,8 @@ fn site(settings: &str, more: &str) -> Site {
     if more.contains("name = \"guard\"") {
         return site.config(&format!("{config}{more}"));
     }
-    let (guard, settings) = (program("guard"), "protocol = \"http\"\nconcurrent = 8\nfirst_byte = \"500ms\"");
-    site.config(&format!("{config}[[application]]\nname = \"guard\"\n{settings}\n{guard}\n{more}"))
+    let guard = format!("protocol = \"http\"\nconcurrent = 8\n{of_guard}\n{}", program("guard"));
+    site.config(&format!("{config}[[application]]\nname = \"guard\"\n{guard}\n{more}"))
 }
 
 /// `200 body` of the response to this method, path, fields and body.
@@ -110,7 +115,6 @@ fn only_a_success_lets_a_request_pass() {
         ("old", "302 "),
         ("missing", "502"),
         ("broken", "502"),
-        ("slow", "504"),
         ("cut", "502"),
         ("garbage", "502"),
         ("other", "401 who?"),
@@ -128,6 +132,15 @@ fn only_a_success_lets_a_request_pass() {
     let location = "https://login.example/?rd=/secret/a%20b?c=%22";
     rows.check("the redirect", redirected.field("Location"), Some(location));
     rows.check("its cookies", redirected.values("Set-Cookie"), vec!["session=; Max-Age=0", "a=b"]);
+}
+
+#[test]
+fn an_authorizer_that_takes_too_long_lets_no_request_pass() {
+    let server = site_with_guard("first_byte = \"500ms\"", "", "").every_protocol().start();
+    for method in ["GET", "HEAD"] {
+        let found = request(&server, method, "/secret/s.txt", "Cookie: session=slow\r\n", "");
+        assert!(found.starts_with("504 "), "{method}: {found}");
+    }
 }
 
 #[test]
