@@ -156,7 +156,7 @@ pub fn free_port() -> u16 {
     const COUNT: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut ports = (0..COUNT).map(|_| {
-        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = std::process::id().wrapping_mul(401).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         (FIRST + number % COUNT) as u16
     });
     ports.find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok()).expect("one of them is free")

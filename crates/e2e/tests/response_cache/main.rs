@@ -8,7 +8,7 @@ mod selection;
 mod validation;
 mod waiting;
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -55,7 +55,8 @@ fn serve(path: &Path, answer: impl Fn(&str, usize) -> String + Send + Sync + 'st
             let (mut stream, answer, counted) =
                 (stream.expect("it listens"), answer.clone(), counted.clone());
             thread::spawn(move || {
-                while let Ok(head) = read_request(&mut stream) {
+                let mut reader = BufReader::new(stream.try_clone().expect("there is a descriptor left"));
+                while let Ok(head) = read_request(&mut reader) {
                     let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
                     let bytes = answer(&head, number);
                     let whole = bytes.strip_suffix("<cut>");

@@ -69,6 +69,7 @@ impl Exchange<'_> {
         let stream = EventStream {
             received: EventState::nothing(),
             from: Vec::new(),
+            points_from: STEPS.map(|(seconds, _)| (clock::wall() as u64).saturating_sub(2 * seconds)),
             pause: Duration::ZERO,
             end,
             _permit: permit,
@@ -140,25 +141,20 @@ fn point((time, values): &(u64, [u64; SERIES.len()])) -> String {
     format!("[{time},{}]", values.join(","))
 }
 
+fn list(points: &[(u64, [u64; SERIES.len()])]) -> String {
+    let points: Vec<String> = points.iter().map(point).collect();
+    format!("[{}]", points.join(","))
+}
+
 /// The points of one kind of step as JSON.
 fn history(reporter: &Reporter, kind: usize) -> String {
     let ((step, count), now) = (STEPS[kind], clock::wall() as u64);
     let points = reporter.history.as_ref().map(|history| history.points(kind, now)).unwrap_or_default();
-    let points: Vec<String> = points.iter().map(point).collect();
     format!(
-        "{{\"now\":{now},\"step\":{step},\"count\":{count},\"series\":[\"{}\"],\"points\":[{}]}}",
+        "{{\"now\":{now},\"step\":{step},\"count\":{count},\"series\":[\"{}\"],\"points\":{}}}",
         SERIES.join("\",\""),
-        points.join(",")
+        list(&points)
     )
-}
-
-/// The latest point of each kind of step as JSON, or null.
-fn latest(reporter: &Reporter) -> String {
-    let now = clock::wall() as u64;
-    let latest = |kind| reporter.history.as_ref().and_then(|history| history.latest(kind, now));
-    let points: Vec<String> =
-        (0..STEPS.len()).map(|kind| latest(kind).as_ref().map_or_else(|| "null".to_owned(), point)).collect();
-    points.join(",")
 }
 
 /// Events for one client. The next is made when the client has taken the one before.
@@ -166,9 +162,25 @@ struct EventStream {
     received: EventState,
     /// For each worker, the number of the first ended request that the client has not received.
     from: Vec<u64>,
+    /// For each kind of step, the second from which the client has no points.
+    points_from: [u64; STEPS.len()],
     pause: Duration,
     end: Instant,
     _permit: Permit,
+}
+
+impl EventStream {
+    /// The points that the client has not received, as JSON: a list for each kind of step. An event may be late.
+    fn points(&mut self, reporter: &Reporter) -> String {
+        let Some(history) = &reporter.history else { return vec!["[]"; STEPS.len()].join(",") };
+        let now = clock::wall() as u64;
+        let lists = self.points_from.iter_mut().enumerate().map(|(kind, from)| {
+            let points = history.ended(kind, *from, now);
+            *from = points.last().map_or(*from, |(time, _)| time + 1);
+            list(&points)
+        });
+        lists.collect::<Vec<_>>().join(",")
+    }
 }
 
 impl BodyStream for EventStream {
@@ -194,7 +206,7 @@ impl BodyStream for EventStream {
                 .map(|(at, text)| text.as_ref().map_or_else(|| known(at), |text| text.next))
                 .collect();
             let report = report.event(&mut self.received);
-            Ok(Some(event(&report, &latest(reporter), &recent).into_bytes()))
+            Ok(Some(event(&report, &self.points(reporter), &recent).into_bytes()))
         })
     }
 

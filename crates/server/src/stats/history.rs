@@ -95,10 +95,12 @@ impl History {
         (oldest..now / seconds + 1).filter_map(|step| self.read(kind, step)).collect()
     }
 
-    /// The point of the last step of a kind that has ended, or of the one before.
-    pub fn latest(&self, kind: usize, now: u64) -> Option<(u64, Point)> {
-        let present = now / STEPS[kind].0;
-        (present.saturating_sub(2)..present).rev().find_map(|step| self.read(kind, step))
+    /// The points of the steps of a kind that have ended and did not begin before `from`, as far as they are kept.
+    pub fn ended(&self, kind: usize, from: u64, now: u64) -> Vec<(u64, Point)> {
+        let (seconds, count) = STEPS[kind];
+        let present = now / seconds;
+        let oldest = from.div_ceil(seconds).max(present.saturating_sub(count as u64));
+        (oldest..present).filter_map(|step| self.read(kind, step)).collect()
     }
 
     /// The point of the step with this number, and the second at which it began.
@@ -260,6 +262,29 @@ mod tests {
         let points: Vec<(u64, u64)> =
             history.points(0, 201).iter().map(|(time, point)| (*time, point[1])).collect();
         assert_eq!(points, [(200, 2)]);
+    }
+
+    #[test]
+    fn a_reader_gets_each_point_once_however_late_it_is() {
+        const START: u64 = 1_800_000_000;
+        const END: u64 = START + 700;
+        let (history, counts) = (History::create().expect("there is memory"), Counts::new());
+        let mut sampler = Sampler::new(START, &counts.values());
+        let mut found: [Vec<u64>; STEPS.len()] = Default::default();
+        for now in START + 1..=END {
+            sampler.sample(now, &moment(&counts), &history);
+            // Late by up to half a minute.
+            if now % 7 == 0 && now % 31 < 16 || now == END {
+                for (kind, times) in found.iter_mut().enumerate() {
+                    let from = times.last().map_or(0, |last| last + 1);
+                    times.extend(history.ended(kind, from, now).iter().map(|(time, _)| time));
+                }
+            }
+        }
+        let [seconds, tens, minutes] = found;
+        assert_eq!(seconds, (START..END).collect::<Vec<_>>());
+        assert_eq!(tens, (START..END).step_by(10).collect::<Vec<_>>());
+        assert_eq!(minutes, [START, START + 300]);
     }
 
     #[test]

@@ -233,7 +233,7 @@ const showTiles = report => {
   tile("late", time(report.all.delay_us), report.all.delay_us > 100000 && "red");
   tile("memory", report.memory === undefined ? NONE : bytes(report.memory));
 };
-let second = null;
+let second = null, recent = [], asks = 0;
 
 // Hosts and routes by their names. An event has those that have changed.
 const zones = new Map();
@@ -406,29 +406,28 @@ const showFacts = report => {
   set($("facts"), `configuration loaded ${span(report.uptime_s)} ago, counting since ${date(report.since)}${ending}`);
 };
 
+// A history may lack the newest points.
+const takePoints = points => {
+  recent = recent.concat(points).slice(-60);
+  if (!past) return asks++ || loadPast();
+  for (const point of recent) {
+    if (point[0] <= past.points.at(-1)?.[0]) continue;
+    past.points.push(point);
+    past.now = point[0] + past.step;
+  }
+  past.points = past.points.slice(-past.count);
+  drawAll();
+};
 const loadPast = async () => {
   const wanted = range;
+  recent = [];
   try {
     const response = await fetch("?history=" + wanted);
     if (!response.ok || wanted !== range) return;
     past = await response.json();
-    drawAll();
+    takePoints([]);
     showLastSecond();
-  } catch { /* The stream of events tells that there is no connection. */ }
-};
-// The newest point of each kind. Where one is missing, the server is asked.
-const takePoints = newest => {
-  second = newest[0];
-  if (!past) return loadPast();
-  const point = newest[range];
-  if (!point) return;
-  const before = past.points.at(-1);
-  if (before && point[0] <= before[0]) return;
-  if (before && point[0] > before[0] + past.step) return loadPast();
-  past.points.push(point);
-  past.points = past.points.slice(-past.count);
-  past.now = point[0] + past.step;
-  drawAll();
+  } catch { /* The stream of events tells that there is no connection. */ } finally { asks = 0; }
 };
 
 // live: there are events; lost: there is no connection; paused: by the user.
@@ -466,7 +465,8 @@ const connect = () => {
       if (past) loadPast();
     }
     showFacts(report);
-    takePoints(points);
+    second = points[0].at(-1) || second;
+    takePoints(points[range]);
     showTiles(report);
     takeZones(report);
     // A rate needs two moments.
