@@ -173,6 +173,13 @@ pub fn location(
     if named::passes(child) {
         cache::settings(&directives, context.caches, &mut scope, draft);
     }
+    let of_both = |name: &str| scope.get(name).or(host.scope.get(name));
+    if of_both("satisfy") == Some(&"any".into())
+        && of_both("authorizer").is_some_and(|own| *own != false.into())
+    {
+        let what = "satisfy any: the authorizer and the rules both have to allow a request";
+        draft.warn(&child.place, what, "give what needs no login a location with auth_request off");
+    }
     let mut allowed = None;
     for inner in rewrites {
         if scope.get("interpreter").is_some()

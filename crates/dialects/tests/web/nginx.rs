@@ -313,6 +313,11 @@ fn the_authorizers_of_nginx_that_manuals_describe_are_converted() {
     let text = AUTHELIA.replace("location / {", open);
     let expected = ["path = \"/open/\"", "authorizer = false", "proxy_headers = { Remote-User = false }"];
     check(Web::Nginx, &[(&text, &expected)]);
+    // A rule opens nothing to those that the authorizer denies.
+    let text = AUTHELIA
+        .replace("auth_request /internal", "satisfy any; allow 10.0.0.0/8; deny all; auth_request /internal");
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+    assert!(conversion.findings.iter().any(|finding| finding.what.contains("both have to allow")));
     // An expression precedes the prefix, and another path would be asked than nginx asks.
     for (from, to) in [
         ("location / {", "location ~ /authz$ { return 200; } location / {"),
