@@ -425,8 +425,6 @@ fn expressions_of_folders_deny_what_is_in_them() {
     );
 }
 
-/// `(/|$)` behind a name that may stand anywhere.
-
 /// What was not converted is an error of the result, until its entry is removed.
 #[test]
 fn a_refused_conversion_serves_nothing() {
