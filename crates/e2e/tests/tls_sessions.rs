@@ -205,6 +205,8 @@ fn a_stopped_signer_delays_neither_plain_requests_nor_resumed_sessions() {
     server.wait_for_line("the process that signs does not respond", TIMEOUT);
     signal_process(signer, Signal::CONT);
     let tls = Tls::new();
+    // A handshake waits for a few milliseconds only, until the process that signs has responded to one.
+    assert!(wait_until(TIMEOUT, || Client::tls(address, &tls).handshake().is_ok()), "{}", server.stderr());
     assert_eq!(Client::tls(address, &tls).get("/").status, 200);
 }
 
