@@ -257,8 +257,7 @@ import os, pty, signal, sys, time
 ignores, program = sys.argv[1] == "nohup", sys.argv[2:]
 pid, terminal = pty.fork()
 if pid == 0:
-    if ignores:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores else signal.SIG_DFL)
     os.execv(program[0], program)
 signal.alarm(60)
 output = b""
