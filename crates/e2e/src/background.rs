@@ -71,9 +71,15 @@ impl Drop for BackgroundProcess {
     }
 }
 
-/// Whether a process runs: it exists and is no zombie.
+/// Whether a process runs: it exists and is no zombie. Descriptors stay open until its last thread has ended, which may
+/// be another one than the first.
 pub fn runs(pid: u32) -> bool {
-    stat(pid).first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
+    /// `num_threads` of proc_pid_stat(5).
+    const THREADS: usize = 17;
+    let stat = stat(pid);
+    let has_threads =
+        || stat.get(THREADS).and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 1);
+    stat.first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X") || has_threads())
 }
 
 /// The parent of a process.
