@@ -12,7 +12,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use crate::finding::Finding;
 
-/// Extensions of programs that clients cannot run.
+/// Extensions of scripts that run on servers.
 const SCRIPTS: [&str; 6] = ["cgi", "lua", "php", "pl", "py", "rb"];
 
 /// Redirects that a client follows: browsers give up after about twenty.
@@ -25,13 +25,17 @@ type Found = (PathBuf, String);
 pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
     let (mut all, mut endless) = (BTreeSet::new(), BTreeSet::new());
     for host in site.hosts.iter() {
+        // Routes share most of their rules.
+        let mut rules: BTreeMap<&str, &Rule> = BTreeMap::new();
         for route in host.routes.iter() {
             all.extend(folder_beside_route(host, route, silent));
-            let rules = route.access.iter().flat_map(|rules| rules.iter());
-            all.extend(rules.flat_map(|rule| folders_beside_rule(host, rule, silent)));
             all.extend(sources(host, route, silent));
             endless.extend(endless_redirect(host, route));
+            rules.extend(
+                route.access.iter().flat_map(|list| list.iter()).map(|rule| (rule.place.as_str(), &**rule)),
+            );
         }
+        all.extend(rules.into_values().flat_map(|rule| folders_beside_rule(host, rule, silent)));
     }
     let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
     let redirects = endless.into_iter().map(|text| Finding::warning(&[], "", text));
