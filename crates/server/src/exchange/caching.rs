@@ -406,8 +406,8 @@ impl<'a> Exchange<'a> {
         let conditions = conditions(stale.as_deref(), rest.as_ref(), capability.as_deref());
         let fields = self.fields_for_all(request);
         let fields = match is_part {
-            true => with_more(&fields, &conditions),
-            false => whole(&fields, &conditions),
+            true => with_more(fields, &conditions),
+            false => whole(fields, &conditions),
         };
         let head = with_fields(self.head, &fields);
         let forwarded = Request { head: &head, ..request };
@@ -451,10 +451,10 @@ impl<'a> Exchange<'a> {
 
     /// The fields of a request whose response may be stored. A client is no surrogate: others could not read what an
     /// upstream writes for one.
-    fn fields_for_all(&self, request: Request<'_>) -> Vec<Field<'a>> {
+    fn fields_for_all(&self, request: Request<'_>) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let is_client = request.connection.via == Via::Nothing;
-        let passes = |field: &&Field<'_>| !(is_client && is_name(field.name, "surrogate-capability"));
-        self.head.fields.iter().filter(passes).copied().collect()
+        let passes = move |field: &&Field<'_>| !(is_client && is_name(field.name, "surrogate-capability"));
+        self.head.fields.iter().filter(passes).copied()
     }
 
     /// What is missing of the response, if parts of it are stored and the rest is worth a request of its own.
@@ -505,7 +505,7 @@ impl<'a> Exchange<'a> {
         let identity = self.identity();
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), None, capability.as_deref());
-        let fields = whole(&self.fields_for_all(request), &conditions);
+        let fields = whole(self.fields_for_all(request), &conditions);
         let head = OwnedHead::from(&as_get(self.head, &fields));
         let refresh = Refresh {
             head,

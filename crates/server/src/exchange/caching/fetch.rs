@@ -396,13 +396,18 @@ impl Refresh {
 }
 
 /// The fields of a request for the whole response, with these conditions in place of its own.
-pub fn whole<'f>(fields: &[Field<'f>], conditions: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
-    let own: Vec<Field<'f>> = fields.iter().filter(|field| !is_condition(field.name)).copied().collect();
-    with_more(&own, conditions)
+pub fn whole<'f>(
+    fields: impl Iterator<Item = Field<'f>>,
+    conditions: &[(&'static str, &'f [u8])],
+) -> Vec<Field<'f>> {
+    with_more(fields.filter(|field| !is_condition(field.name)), conditions)
 }
 
 /// The fields of a request, and others.
-pub fn with_more<'f>(fields: &[Field<'f>], more: &[(&'static str, &'f [u8])]) -> Vec<Field<'f>> {
+pub fn with_more<'f>(
+    fields: impl Iterator<Item = Field<'f>>,
+    more: &[(&'static str, &'f [u8])],
+) -> Vec<Field<'f>> {
     let more = more.iter().map(|(name, value)| Field { name: name.as_bytes(), value });
-    fields.iter().copied().chain(more).collect()
+    fields.chain(more).collect()
 }
