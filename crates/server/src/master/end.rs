@@ -156,7 +156,7 @@ impl Master {
             generation.on_retired();
             self.advance_purges();
             self.advance_disconnects();
-            if let Some(code) = self.on_exit(generation, end) {
+            if let Some(code) = self.on_exit(generation, status) {
                 return Some(code);
             }
         }
@@ -234,7 +234,8 @@ impl Master {
         true
     }
 
-    fn on_exit(&mut self, generation: Generation, end: String) -> Option<ExitCode> {
+    fn on_exit(&mut self, generation: Generation, status: WaitStatus) -> Option<ExitCode> {
+        let end = exit_text(status);
         let Generation { pid, state, failure, .. } = generation;
         match state.on_exit() {
             Ended::AsExpected => {}
@@ -252,7 +253,10 @@ impl Master {
                 }
             }
             Ended::Crashed if failure.is_empty() => {
-                let memory = if end == exit_text_of(Signal::SIGKILL) { self.oom.explanation() } else { "" };
+                let memory = match status {
+                    WaitStatus::Signaled(_, Signal::SIGKILL, _) => self.oom.explanation(),
+                    _ => "",
+                };
                 self.on_crash(&format!("{end}{memory}"));
             }
             Ended::Crashed => self.on_crash(&failure.join("; ")),
@@ -455,11 +459,7 @@ impl Master {
 pub(super) fn exit_text(status: WaitStatus) -> String {
     match status {
         WaitStatus::Exited(_, code) => format!("exit code {code}"),
-        WaitStatus::Signaled(_, signal, _) => exit_text_of(signal),
+        WaitStatus::Signaled(_, signal, _) => format!("killed by {signal}"),
         other => format!("{other:?}"),
     }
-}
-
-fn exit_text_of(signal: Signal) -> String {
-    format!("killed by {signal}")
 }
