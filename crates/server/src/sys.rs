@@ -376,18 +376,17 @@ pub fn load_filter(instructions: &[libc::sock_filter], flags: libc::c_ulong) -> 
     let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut() };
     // SAFETY: the kernel copies `len` instructions, which are borrowed for the call.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
-    let why = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
-    match done {
-        0 => Ok(()),
-        _ => match why() {
-            Errno::NOSYS => {
-                // SAFETY: as above.
-                let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
-                if done == 0 { Ok(()) } else { Err(why()) }
-            }
-            errno => Err(errno),
-        },
+    let last_error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
+    if done == 0 {
+        return Ok(());
     }
+    match last_error() {
+        Errno::NOSYS => {}
+        errno => return Err(errno),
+    }
+    // SAFETY: as above.
+    let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+    if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 
 /// Starts a process that shares this one's memory until it executes a program or ends; the calling thread waits for
