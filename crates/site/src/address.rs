@@ -73,6 +73,11 @@ impl Address {
     }
 }
 
+/// A host without the brackets that an IPv6 address has in a URL.
+pub fn without_brackets(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
 /// As a configuration writes it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +102,7 @@ fn suggestion(text: &str) -> String {
             }
         };
     }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+    if let Ok(ip) = without_brackets(text).parse::<IpAddr>() {
         return format!("add a port: \"{}\"", SocketAddr::new(ip, 8080));
     }
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::address::without_brackets;
 use crate::tls::CHALLENGES;
 
 /// The URL of the directory of the authority that is asked by default (RFC 8555 §7.1.1).
@@ -102,11 +103,6 @@ impl Challenge {
         let is_address = without_brackets(name).parse::<IpAddr>().is_ok();
         if is_by_dns { !is_address } else { !name.starts_with("*.") }
     }
-}
-
-/// The name of a host as a certificate has it: an IPv6 address has brackets only in a URL.
-pub fn without_brackets(name: &str) -> &str {
-    name.trim_matches(['[', ']'])
 }
 
 /// Whose servers everybody may ask. Each issues only for public names.

@@ -10,7 +10,7 @@ use taipan_http::head::{Head, Method};
 use taipan_http::known::KnownField;
 use taipan_http::target::{PathError, RawPath, SafePath, Scheme, encoded_path, normalized};
 
-use crate::address::Address;
+use crate::address::{Address, without_brackets};
 use crate::endpoint::EndpointAddress;
 use crate::model::HeaderRule;
 use crate::route::{Pattern, RouteId, Routes};
@@ -342,7 +342,8 @@ impl Forwarding {
             || addresses(upstream).any(|address| match address {
                 EndpointAddress::Socket(Address::Tcp(own)) => {
                     own.to_string() == authority
-                        || own.port() == scheme.default_port() && own.ip().to_string() == bare(authority)
+                        || own.port() == scheme.default_port()
+                            && own.ip().to_string() == without_brackets(authority)
                 }
                 EndpointAddress::Host { name, port } => {
                     address.to_string().eq_ignore_ascii_case(authority)
@@ -357,7 +358,9 @@ impl Forwarding {
         let host = self.host.as_ref().map(|host| host_and_port(host).0);
         host.is_some_and(|host| host.eq_ignore_ascii_case(domain))
             || addresses(upstream).any(|address| match address {
-                EndpointAddress::Socket(Address::Tcp(own)) => own.ip().to_string() == bare(domain),
+                EndpointAddress::Socket(Address::Tcp(own)) => {
+                    own.ip().to_string() == without_brackets(domain)
+                }
                 EndpointAddress::Host { name, .. } => name.eq_ignore_ascii_case(domain),
                 EndpointAddress::Socket(Address::Unix(_)) | EndpointAddress::Service(_) => false,
             })
@@ -375,11 +378,6 @@ fn addresses(upstream: &Upstream) -> impl Iterator<Item = &EndpointAddress> {
         Endpoints::External(external) => external.addresses.iter(),
         Endpoints::Managed(_) => [].iter(),
     }
-}
-
-/// An IPv6 address without its brackets.
-fn bare(host: &str) -> &str {
-    host.trim_matches(['[', ']'])
 }
 
 /// Whether a browser reads this as `//host/x`. It leaves out tabs, and takes a backslash for a slash (WHATWG URL, 4.4).

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use site::address::without_brackets;
+
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::draft::{Draft, Listen};
@@ -264,7 +266,7 @@ fn listen_address(text: &str) -> Option<(Option<IpAddr>, u16)> {
     let port = if port == "*" { 0 } else { port.parse().ok()? };
     match address {
         "*" | "_default_" => Some((None, port)),
-        address => Some((Some(address.trim_matches(['[', ']']).parse().ok()?), port)),
+        address => Some((Some(without_brackets(address).parse().ok()?), port)),
     }
 }
 

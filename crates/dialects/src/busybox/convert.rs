@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use site::address::without_brackets;
 use site::utf8::NotUtf8;
 
 use super::access;
@@ -271,11 +272,10 @@ impl Reading<'_> {
         let addresses = match (text.parse::<u16>(), text.rsplit_once(':')) {
             (Ok(port), _) => everywhere(self.disk).into_iter().map(|address| (address, port)).collect(),
             (_, Some((address, port))) => {
-                let address = address.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+                let address = without_brackets(address).parse::<IpAddr>().ok();
                 address.zip(port.parse().ok()).into_iter().collect()
             }
-            (_, None) => text
-                .trim_matches(['[', ']'])
+            (_, None) => without_brackets(text)
                 .parse()
                 .ok()
                 .map(|address| (address, 80))

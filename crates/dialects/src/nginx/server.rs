@@ -1,5 +1,7 @@
 //! `server`: hosts.
 
+use site::address::without_brackets;
+
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::Directive;
@@ -262,7 +264,7 @@ fn listen(child: &Directive, host: &mut Host, draft: &mut Draft) {
         format!("127.0.0.1:{port}")
     } else if first.parse::<std::net::SocketAddr>().is_ok() {
         first.to_owned()
-    } else if let Ok(ip) = first.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+    } else if let Ok(ip) = without_brackets(first).parse::<std::net::IpAddr>() {
         std::net::SocketAddr::new(ip, 80).to_string()
     } else {
         return draft.error(&child.place, unconverted(child), "write an IP address and a port");

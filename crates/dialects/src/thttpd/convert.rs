@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
+use site::address::without_brackets;
+
 use super::flags::Flags;
 use super::options::{Options, Setting};
 use crate::Conversion;
@@ -108,7 +110,7 @@ impl Reading<'_> {
         let line = port.as_ref().and_then(|port| port.line);
         let addresses = match self.options.value("host") {
             None => everywhere(self.disk),
-            Some(host) => match addresses_of(host.value.trim_matches(['[', ']']), self.disk) {
+            Some(host) => match addresses_of(without_brackets(&host.value), self.disk) {
                 addresses if addresses.is_empty() => {
                     let what = format!(
                         "the host {} is no IP address, and /etc/hosts does not have it",

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
+use site::address::without_brackets;
+
 use super::flags::{Flags, Given};
 use super::options;
 use super::protection::{User, protected, read_file};
@@ -232,7 +234,7 @@ impl<'r> Reading<'r> {
                     .collect()
             }
             Some((address, port)) => {
-                let address: Option<IpAddr> = address.trim_matches(['[', ']']).parse().ok();
+                let address: Option<IpAddr> = without_brackets(address).parse().ok();
                 address.zip(port.parse().ok()).map(|(ip, port)| shown(ip, port)).into_iter().collect()
             }
         }

@@ -8,7 +8,8 @@ use rustix::process::geteuid;
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use site::certificates::{Certificates, without_brackets};
+use site::address::without_brackets;
+use site::certificates::Certificates;
 use site::model::Site;
 use site::tls::CertificateFiles;
 

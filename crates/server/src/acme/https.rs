@@ -15,6 +15,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use site::address::without_brackets;
 use taipan_http::chunked::{ChunkLimits, Decoder, Event};
 use taipan_http::client::lines::Limits;
 use taipan_http::client::{Head, Parser, Step};
@@ -99,7 +100,7 @@ impl Client {
         body: &[u8],
     ) -> io::Result<Response<String>> {
         let host = match (uri.scheme_str(), uri.host()) {
-            (Some("https"), Some(host)) => host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            (Some("https"), Some(host)) => without_brackets(host).to_owned(),
             _ => return Err(invalid("the URL of an authority begins with https://")),
         };
         let name = ServerName::try_from(host.clone()).map_err(|_| invalid("it names no server"))?;

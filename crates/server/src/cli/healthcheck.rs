@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use site::address::without_brackets;
 
 use crate::terminal;
 
@@ -40,7 +41,7 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
     })?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let (host, port) = taipan_http::fields::host_and_port(authority);
-    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let name = without_brackets(host);
     let address = (name, port.unwrap_or(80))
         .to_socket_addrs()?
         .next()

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use site::address::without_brackets;
 use site::model::Host;
 use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
@@ -238,7 +239,7 @@ impl Reader {
     pub(super) fn check_names(&mut self, host: &Host, own: &[usize]) {
         let Some(files) = host.tls.certificates.first().filter(|_| !own.is_empty()) else { return };
         for name in &host.names {
-            let lower = name.trim_matches(['[', ']']).to_ascii_lowercase();
+            let lower = without_brackets(name).to_ascii_lowercase();
             if own.iter().any(|at| self.certificates[*at].facts.covers(&lower)) {
                 continue;
             }
