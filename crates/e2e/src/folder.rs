@@ -1,7 +1,7 @@
 //! A test's own folder, removed when the test ends.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
@@ -18,10 +18,16 @@ impl Folder {
     #[expect(clippy::new_without_default, reason = "a default that touches the disk would surprise")]
     pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("taipan-e2e-{}-{number}", process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        // A test that was killed may have left the folder of a process with the same number.
+        let path = loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("taipan-e2e-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => break path,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("cannot make {}: {error}", path.display()),
+            }
+        };
         let path = path.canonicalize().expect("it is there");
         Folder(path)
     }
