@@ -51,7 +51,7 @@ impl<'d> Answers<'d> {
     pub fn proxy_header(&self, directive: &Directive, scope: &mut Scope, draft: &mut Draft) -> bool {
         let (place, name) = (&directive.place, directive.argument(0));
         let Some(field) = self.of_variable(directive.argument(1)) else { return false };
-        let own = name.to_ascii_lowercase().replace('-', "_");
+        let own = in_variables(name);
         // The client could otherwise say it.
         if !self.is_asked {
             scope.pair(place, "proxy_headers", name, false);
@@ -87,7 +87,7 @@ impl<'d> Answers<'d> {
     /// A field of the response with that of an answer, if it is one.
     pub fn added(&self, directive: &Directive, scope: &mut Scope) -> bool {
         let name = directive.argument(0);
-        let own = name.to_ascii_lowercase().replace('-', "_");
+        let own = in_variables(name);
         let is_same = self.of_variable(directive.argument(1)) == Some(own.as_str());
         if is_same && self.is_asked && own_field(name).is_none() {
             add(directive, "authorizer_response_fields", name, scope);
@@ -117,6 +117,11 @@ fn add(directive: &Directive, key: &str, name: &str, scope: &mut Scope) {
         all.push(name.to_owned());
     }
     scope.set(&directive.place, key, Value::Texts(all));
+}
+
+/// `remote_user` for `Remote-User`.
+fn in_variables(field: &str) -> String {
+    field.to_ascii_lowercase().replace('-', "_")
 }
 
 /// `Remote-User` for `remote_user`.
