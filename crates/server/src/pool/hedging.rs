@@ -2,10 +2,9 @@
 //! that they do not double the load of endpoints that are slow because they are busy. Knows nothing of responses.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use super::message::{EndpointId, Tried};
-use super::selection::{Choice, other_than};
+use super::selection::Choice;
 use super::{Checkout, Pool, PoolError, Sharing};
 
 /// A hedge, until it is decided which endpoint has responded.
@@ -27,9 +26,7 @@ impl Pool {
     /// Begins a hedge of a request that `first` has. `budget`: hedges per 100 requests at the same time.
     pub fn hedge(self: &Rc<Pool>, first: EndpointId, budget: u8) -> Result<Hedge, NoHedge> {
         let table = self.table.borrow();
-        let slow_start = self.upstream.health.slow_start;
-        let endpoint = other_than(table.entries(), first, slow_start, Instant::now());
-        let endpoint = endpoint.ok_or(NoHedge::NoEndpoint)?;
+        let endpoint = self.candidates(&table).other_than(first).ok_or(NoHedge::NoEndpoint)?;
         let running: usize = table.entries().iter().map(|entry| entry.in_flight.get()).sum();
         if self.waiting() > 0 || self.hedges.get() >= most(running, budget) {
             return Err(NoHedge::OverBudget);

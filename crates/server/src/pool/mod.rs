@@ -59,7 +59,7 @@ use http2::{Http2Connection, Http2Stream};
 pub use message::PoolError;
 use message::{Availability, EndpointId, EndpointOrigin, Lease, PoolEvent, PoolRequest, Tried};
 use multiplexed::{FastCgiStream, SharedConnection};
-use selection::{Affinity, Choice, EndpointEntry, choose};
+use selection::{Affinity, Candidates, Choice, EndpointEntry};
 pub use session::Session;
 pub use stream::Stream;
 
@@ -220,13 +220,16 @@ impl Pool {
             // Without the table, the pool chooses.
             _ = tokio::time::timeout(LIST_TIMEOUT, self.listed.notified()).await;
         }
-        let (balance, slow_start) = (&self.upstream.balance, self.upstream.health.slow_start);
         // A linear congruential generator (Knuth): chance need not be secret here.
         let random = self.random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.random.set(random);
-        let table = self.table.borrow();
         let mixed = random ^ (random >> 29);
-        choose(table.entries(), balance, slow_start, affinity, tried, mixed, Instant::now())
+        self.candidates(&self.table.borrow()).choose(&self.upstream.balance, affinity, tried, mixed)
+    }
+
+    fn candidates<'t>(&self, table: &'t EndpointTable) -> Candidates<'t> {
+        let slow_start = self.upstream.health.slow_start;
+        Candidates { entries: table.entries(), slow_start, now: Instant::now() }
     }
 
     async fn check_out_of(

@@ -36,6 +36,14 @@ pub struct EndpointEntry {
     credit: Cell<i64>,
 }
 
+/// The endpoints of an upstream at one time, for one choice.
+pub struct Candidates<'a> {
+    pub entries: &'a [Rc<EndpointEntry>],
+    /// For how long an endpoint that has come up gets fewer requests.
+    pub slow_start: Duration,
+    pub now: Instant,
+}
+
 /// The part of a request that selects its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
@@ -127,10 +135,47 @@ impl EndpointEntry {
     pub fn has_requests(&self, best: Option<u16>) -> bool {
         self.is_up() && best.is_none_or(|best| self.share.get().priority <= best)
     }
+}
 
-    /// In thousandths: less while it starts slowly.
-    fn effective_weight(&self, slow_start: Duration, now: Instant) -> i64 {
-        effective_weight(self.share.get().weight, now.saturating_duration_since(self.since.get()), slow_start)
+impl Candidates<'_> {
+    /// Chooses for one request, among the endpoints that are up and not `tried`. `Any`: there is none, or the pool is to
+    /// choose. `random` is any number.
+    pub fn choose(&self, balance: &Balance, affinity: Affinity, tried: &[EndpointId], random: u64) -> Choice {
+        let best = best_priority(self.entries, tried);
+        let up =
+            || self.entries.iter().filter(|entry| entry.has_requests(best) && !tried.contains(&entry.id));
+        let weight = |entry: &EndpointEntry| self.weight(entry);
+        let chosen = match (balance, affinity) {
+            (Balance::Least, _) => return Choice::Any,
+            (Balance::Hash(_), Affinity::Key(key)) => {
+                return rendezvous(up(), key).map_or(Choice::Any, |entry| Choice::Only(entry.id));
+            }
+            (Balance::Sticky(_), Affinity::Token(token)) => match up().find(|entry| entry.token == token) {
+                Some(entry) => return Choice::Only(entry.id),
+                None => least(up(), weight),
+            },
+            (Balance::Hash(_) | Balance::Sticky(_), _) => least(up(), weight),
+            (Balance::RoundRobin, _) => next_in_turn(up(), weight),
+            (Balance::Random, _) => {
+                let first = at_weight(up(), weight, random & u64::from(u32::MAX));
+                let others = || up().filter(|entry| first.is_none_or(|first| first.id != entry.id));
+                least(first.into_iter().chain(at_weight(others(), weight, random >> 32)), weight)
+            }
+        };
+        chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
+    }
+
+    /// The endpoint with the fewest requests for its weight that is not `first`, of those that get requests.
+    pub fn other_than(&self, first: EndpointId) -> Option<EndpointId> {
+        let best = best_priority(self.entries, &[]);
+        let others = self.entries.iter().filter(|entry| entry.has_requests(best) && entry.id != first);
+        least(others, |entry| self.weight(entry)).map(|entry| entry.id)
+    }
+
+    /// In thousandths: less while the endpoint starts slowly.
+    fn weight(&self, entry: &EndpointEntry) -> i64 {
+        let age = self.now.saturating_duration_since(entry.since.get());
+        effective_weight(entry.share.get().weight, age, self.slow_start)
     }
 }
 
@@ -144,56 +189,10 @@ pub fn effective_weight(weight: u32, age: Duration, slow_start: Duration) -> i64
     share.max(full / 10)
 }
 
-/// Chooses for one request. Endpoints that are not up are none, and `tried` ones only if there is no other. `random` is
-/// any number.
-pub fn choose(
-    entries: &[Rc<EndpointEntry>],
-    balance: &Balance,
-    slow_start: Duration,
-    affinity: Affinity,
-    tried: &[EndpointId],
-    random: u64,
-    now: Instant,
-) -> Choice {
-    let best = best_priority(entries, tried);
-    let up = || entries.iter().filter(|entry| entry.has_requests(best) && !tried.contains(&entry.id));
-    let weight = |entry: &EndpointEntry| entry.effective_weight(slow_start, now);
-    let chosen = match (balance, affinity) {
-        (Balance::Least, _) => return Choice::Any,
-        (Balance::Hash(_), Affinity::Key(key)) => {
-            return rendezvous(up(), key).map_or(Choice::Any, |entry| Choice::Only(entry.id));
-        }
-        (Balance::Sticky(_), Affinity::Token(token)) => match up().find(|entry| entry.token == token) {
-            Some(entry) => return Choice::Only(entry.id),
-            None => least(up(), weight),
-        },
-        (Balance::Hash(_) | Balance::Sticky(_), _) => least(up(), weight),
-        (Balance::RoundRobin, _) => next_in_turn(up(), weight),
-        (Balance::Random, _) => {
-            let first = at_weight(up(), weight, random & u64::from(u32::MAX));
-            let others = || up().filter(|entry| first.is_none_or(|first| first.id != entry.id));
-            least(first.into_iter().chain(at_weight(others(), weight, random >> 32)), weight)
-        }
-    };
-    chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
-}
-
 /// The best priority of the endpoints that are up and not `tried`. `None`: there is none.
 pub fn best_priority(entries: &[Rc<EndpointEntry>], tried: &[EndpointId]) -> Option<u16> {
     let up = entries.iter().filter(|entry| entry.is_up() && !tried.contains(&entry.id));
     up.map(|entry| entry.share.get().priority).min()
-}
-
-/// The endpoint with the fewest requests for its weight that is not `first`, of those that get requests.
-pub fn other_than(
-    entries: &[Rc<EndpointEntry>],
-    first: EndpointId,
-    slow_start: Duration,
-    now: Instant,
-) -> Option<EndpointId> {
-    let best = best_priority(entries, &[]);
-    let others = entries.iter().filter(|entry| entry.has_requests(best) && entry.id != first);
-    least(others, |entry| entry.effective_weight(slow_start, now)).map(|entry| entry.id)
 }
 
 /// Highest random weight: when an endpoint is added or leaves, only the keys move that it gets or had. The weight is
@@ -286,6 +285,10 @@ mod tests {
         entries
     }
 
+    fn candidates(entries: &[Rc<EndpointEntry>], now: Instant) -> Candidates<'_> {
+        Candidates { entries, slow_start: NO, now }
+    }
+
     fn set(entry: &EndpointEntry, state: Availability) {
         entry.state.set(state);
     }
@@ -294,7 +297,7 @@ mod tests {
     fn chosen(entries: &[Rc<EndpointEntry>], balance: &Balance, count: u64, now: Instant) -> Vec<EndpointId> {
         let one = |number: u64| {
             let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            match choose(entries, balance, NO, Affinity::Nothing, &[], random, now) {
+            match candidates(entries, now).choose(balance, Affinity::Nothing, &[], random) {
                 Choice::Prefer(id) | Choice::Only(id) => id,
                 Choice::Any => 0,
             }
@@ -304,7 +307,7 @@ mod tests {
 
     fn key_choice(entries: &[Rc<EndpointEntry>], key: u64) -> Choice {
         let affinity = Affinity::of_key(&key.to_be_bytes());
-        choose(entries, &Balance::Hash(HashKey::Client), NO, affinity, &[], 0, Instant::now())
+        candidates(entries, Instant::now()).choose(&Balance::Hash(HashKey::Client), affinity, &[], 0)
     }
 
     #[test]
@@ -317,7 +320,7 @@ mod tests {
         assert_eq!(chosen(&entries, &balance, 3, now).iter().filter(|id| **id == 1).count(), 0);
         entries.iter().for_each(|entry| set(entry, Availability::Down));
         assert_eq!(chosen(&entries, &balance, 1, now), [0], "the pool finds the least bad one");
-        let choice = choose(&table(&[1], now), &balance, NO, Affinity::Nothing, &[1], 0, now);
+        let choice = candidates(&table(&[1], now), now).choose(&balance, Affinity::Nothing, &[1], 0);
         assert_eq!(choice, Choice::Any, "tried");
     }
 
@@ -375,12 +378,13 @@ mod tests {
         let now = Instant::now();
         let entries = table(&[1, 1, 1], now);
         entries[1].in_flight.set(1);
-        assert_eq!(other_than(&entries, 1, NO, now), Some(3));
-        assert_eq!(other_than(&entries, 3, NO, now), Some(1));
+        let candidates = candidates(&entries, now);
+        assert_eq!(candidates.other_than(1), Some(3));
+        assert_eq!(candidates.other_than(3), Some(1));
         set(&entries[2], Availability::Down);
-        assert_eq!(other_than(&entries, 1, NO, now), Some(2));
+        assert_eq!(candidates.other_than(1), Some(2));
         set(&entries[1], Availability::Draining);
-        assert_eq!(other_than(&entries, 1, NO, now), None);
+        assert_eq!(candidates.other_than(1), None);
     }
 
     #[test]
@@ -389,7 +393,7 @@ mod tests {
         let entries = table(&[1, 1, 1], now);
         let balance = Balance::Sticky("node".to_owned());
         let choice = |token: &str, tried: &[EndpointId]| {
-            choose(&entries, &balance, NO, Affinity::of_token(token.as_bytes()), tried, 0, now)
+            candidates(&entries, now).choose(&balance, Affinity::of_token(token.as_bytes()), tried, 0)
         };
         for entry in &entries {
             assert_eq!(choice(&entry.token(), &[]), Choice::Only(entry.id));
@@ -410,14 +414,14 @@ mod tests {
         let prioritized = |at: usize, priority| entries[at].share.set(Share { priority, weight: 1 });
         prioritized(1, 1);
         prioritized(2, 2);
-        let round_robin = |tried: &[EndpointId]| {
-            choose(&entries, &Balance::RoundRobin, NO, Affinity::Nothing, tried, 0, now)
-        };
+        let candidates = candidates(&entries, now);
+        let round_robin =
+            |tried: &[EndpointId]| candidates.choose(&Balance::RoundRobin, Affinity::Nothing, tried, 0);
         assert_eq!([round_robin(&[]), round_robin(&[])], [Choice::Prefer(1); 2]);
         assert_eq!(round_robin(&[1]), Choice::Prefer(2), "it has failed this request");
-        assert_eq!(other_than(&entries, 1, NO, now), None, "the others are spare ones");
+        assert_eq!(candidates.other_than(1), None, "the others are spare ones");
         prioritized(1, 0);
-        assert_eq!(other_than(&entries, 1, NO, now), Some(2));
+        assert_eq!(candidates.other_than(1), Some(2));
         prioritized(1, 1);
         let keys: Vec<Choice> = (0..50).map(|key| key_choice(&entries, key)).collect();
         assert!(keys.iter().all(|choice| *choice == Choice::Only(1)), "{keys:?}");
@@ -440,8 +444,8 @@ mod tests {
         let entries = table(&[1, 1], now);
         entries[1].since.set(now + slow);
         let later = now + slow + Duration::from_secs(1);
-        let turns =
-            (0..11).map(|_| choose(&entries, &Balance::RoundRobin, slow, Affinity::Nothing, &[], 0, later));
+        let later = Candidates { slow_start: slow, ..candidates(&entries, later) };
+        let turns = (0..11).map(|_| later.choose(&Balance::RoundRobin, Affinity::Nothing, &[], 0));
         assert_eq!(turns.filter(|choice| *choice == Choice::Prefer(2)).count(), 1);
     }
 }
