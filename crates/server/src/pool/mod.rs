@@ -22,11 +22,13 @@ pub mod hedging;
 mod acquisitions;
 mod application_process;
 mod balancer;
+mod checkout;
 mod connection;
 mod endpoint_table;
 mod endpoints;
 mod health;
 mod health_check;
+mod names;
 mod resolution;
 #[cfg(feature = "tls")]
 mod session;
@@ -41,25 +43,24 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use site::balance::Balance;
 use site::upstream::Upstream;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admission::Ticket;
 use crate::clock;
 use crate::process::ipc::{AsyncChannel, Channel, Received};
-use crate::services::Services;
 use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
 use acquisitions::Acquisitions;
 use breaker::CircuitBreaker;
+pub use checkout::{Checkout, Sharing};
 pub use connection::{Check, PooledConnection, Reporter, Reuse};
 use endpoint_table::EndpointTable;
-use http2::{Http2Connection, Http2Stream};
+use http2::Http2Connection;
 pub use message::PoolError;
-use message::{Availability, EndpointId, EndpointOrigin, Lease, PoolEvent, PoolRequest, Tried};
-use multiplexed::{FastCgiStream, SharedConnection};
-use selection::{Affinity, Candidates, Choice, EndpointEntry};
+use message::{Availability, EndpointId, EndpointOrigin, Lease, PoolEvent, PoolRequest};
+use multiplexed::SharedConnection;
+use names::Names;
+use selection::{Choice, EndpointEntry};
 pub use session::Session;
 pub use stream::Stream;
 
@@ -67,8 +68,6 @@ pub use stream::Stream;
 const MAX_RETIRED: usize = 256;
 /// How long a surplus acquisition is left with the pool: under load, a request needs it soon.
 const SURPLUS_DELAY: Duration = Duration::from_millis(2);
-/// How long a request waits for the pool to list the endpoints, at the start of a worker.
-const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often idle connections are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
@@ -111,11 +110,7 @@ pub struct Pool {
     /// `run` looks at idle connections after a time.
     sweeps: Cell<bool>,
     phase: Cell<Phase>,
-    /// What messages call its addresses. Empty: it has only one address, which is no name, or none.
-    names: Vec<Rc<str>>,
-    /// Its name in the access log, and its addresses there.
-    name: Rc<str>,
-    addresses: Vec<Rc<str>>,
+    names: Names,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,23 +132,6 @@ enum Recalled {
 }
 
 type Grant = oneshot::Sender<Result<Checkout, PoolError>>;
-
-/// Whether a request can be a stream of a connection by HTTP/2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sharing {
-    Allowed,
-    No,
-}
-
-/// What one request gets.
-pub enum Checkout {
-    /// A connection of its own.
-    Exclusive(Box<PooledConnection>),
-    /// A stream of a connection that it shares.
-    Multiplexed(FastCgiStream),
-    /// A stream of a shared connection by HTTP/2.
-    Http2(Box<Http2Stream>),
-}
 
 impl Pool {
     /// Needs the worker's runtime, which also has to `run` it.
@@ -182,134 +160,8 @@ impl Pool {
             changed: Notify::new(),
             sweeps: Cell::new(false),
             phase: Cell::new(Phase::Serving),
-            names: (0..).map_while(|index| Some(upstream.endpoint_name(index)?.into())).collect(),
-            name: upstream.name.as_str().into(),
-            addresses: upstream.addresses().iter().map(|address| address.to_string().into()).collect(),
+            names: Names::of(upstream),
         }))
-    }
-
-    /// For one request: a stream of a shared connection, an idle connection, or a new one. `tried` are endpoints that
-    /// have just failed.
-    pub async fn check_out(
-        self: &Rc<Pool>,
-        affinity: Affinity,
-        tried: &Tried,
-        sharing: Sharing,
-    ) -> Result<Checkout, PoolError> {
-        if self.tls.is_none() && self.upstream.tls.is_some() {
-            return Err(PoolError::NoSettings);
-        }
-        if self.upstream.balance == Balance::Least {
-            return self.check_out_of(Choice::Any, tried, sharing).await;
-        }
-        let mut tried = tried.clone();
-        // Bounded: each turn tries another endpoint.
-        loop {
-            let choice = self.choose(affinity, &tried).await;
-            match self.check_out_of(choice, &tried, sharing).await {
-                Err(PoolError::Unreachable)
-                    if let Choice::Only(endpoint) = choice
-                        && tried.try_push(endpoint).is_ok() => {}
-                found => return found,
-            }
-        }
-    }
-
-    async fn choose(&self, affinity: Affinity, tried: &[EndpointId]) -> Choice {
-        if !self.table.borrow().is_complete() {
-            // Without the table, the pool chooses.
-            _ = tokio::time::timeout(LIST_TIMEOUT, self.listed.notified()).await;
-        }
-        // A linear congruential generator (Knuth): chance need not be secret here.
-        let random = self.random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.random.set(random);
-        let mixed = random ^ (random >> 29);
-        self.candidates(&self.table.borrow()).choose(&self.upstream.balance, affinity, tried, mixed)
-    }
-
-    fn candidates<'t>(&self, table: &'t EndpointTable) -> Candidates<'t> {
-        let slow_start = self.upstream.health.slow_start;
-        Candidates { entries: table.entries(), slow_start, now: Instant::now() }
-    }
-
-    async fn check_out_of(
-        self: &Rc<Pool>,
-        choice: Choice,
-        tried: &Tried,
-        sharing: Sharing,
-    ) -> Result<Checkout, PoolError> {
-        if sharing == Sharing::Allowed
-            && let Some(stream) = self.http2_stream(choice, tried)
-        {
-            return Ok(Checkout::Http2(Box::new(stream)));
-        }
-        let fits = |shared: &&Rc<SharedConnection>| {
-            let endpoint = shared.endpoint();
-            choice.is(endpoint) && !tried.contains(&endpoint) && shared.has_capacity()
-        };
-        if let Some(shared) = self.shared.borrow().iter().find(fits) {
-            return Ok(Checkout::Multiplexed(shared.reserve()));
-        }
-        if let Some(connection) = self.take_ready(choice, tried, Check::Socket) {
-            return Ok(Checkout::Exclusive(connection));
-        }
-        if self.is_lost() {
-            // A connection to any other endpoint is better than none.
-            let open = self.take_ready(Choice::Any, tried, Check::Socket);
-            return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
-        }
-        let (grant, granted) = oneshot::channel();
-        let (ticket, request) = self.acquisitions.borrow_mut().push(choice, tried.clone(), grant);
-        let waiting = WaitGuard { pool: self, ticket };
-        request.into_iter().for_each(|request| self.send(request));
-        let granted = tokio::time::timeout(self.wait, granted).await;
-        drop(waiting);
-        match granted {
-            Ok(granted) => granted.unwrap_or(Err(PoolError::Lost)),
-            Err(_) => Err(PoolError::TimedOut),
-        }
-    }
-
-    /// An idle connection for a request.
-    pub fn take_ready(
-        &self,
-        choice: Choice,
-        tried: &[EndpointId],
-        check: Check,
-    ) -> Option<Box<PooledConnection>> {
-        // Each turn removes one. A connection to the avoided endpoint goes back to the pool.
-        while let Some(mut connection) = self.take_idle(choice, tried) {
-            let is_fresh = connection.idle.is_none_or(|idle| idle.duration() < self.keep);
-            if !tried.contains(&connection.endpoint()) && is_fresh && connection.is_open(check) {
-                connection.begin();
-                return Some(connection);
-            }
-        }
-        None
-    }
-
-    /// A stream of the HTTP/2 connection with the fewest. `None`: the request should get a new connection.
-    fn http2_stream(&self, choice: Choice, tried: &Tried) -> Option<Http2Stream> {
-        let connections = self.http2.borrow();
-        let fits = |other: &&Rc<Http2Connection>| {
-            let endpoint = other.endpoint();
-            choice.is(endpoint) && !tried.contains(&endpoint) && other.has_capacity()
-        };
-        let least = connections.iter().filter(fits).min_by_key(|other| other.streams())?;
-        // Otherwise, all requests of this worker would have the endpoint of the first.
-        let is_spread = matches!(choice, Choice::Only(_))
-            || least.streams() == 0
-            || self.is_lost()
-            || connections.len() >= self.table.borrow().entries().len();
-        if is_spread { least.reserve() } else { None }
-    }
-
-    fn endpoint_name(&self, origin: EndpointOrigin) -> Option<Rc<str>> {
-        let name = self.names.get(origin.index)?;
-        Some(match origin.resolved {
-            Some(address) => format!("{name} ({})", address.ip()).into(),
-            None => name.clone(),
-        })
     }
 
     pub fn upstream(&self) -> &Upstream {
@@ -318,15 +170,7 @@ impl Pool {
 
     /// The name in the access log, while no endpoint is known.
     pub fn name(&self) -> &Rc<str> {
-        &self.name
-    }
-
-    /// An endpoint in the access log: its address, or the application that has the process.
-    fn endpoint_address(&self, origin: EndpointOrigin) -> Rc<str> {
-        match origin.resolved {
-            Some(address) => address.to_string().into(),
-            None => self.addresses.get(origin.index).unwrap_or(&self.name).clone(),
-        }
+        &self.names.application
     }
 
     /// The endpoints, for the statistics.
@@ -608,58 +452,5 @@ struct EndGuard(Rc<Pool>);
 impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-/// Removes a request that waits no more.
-struct WaitGuard<'a> {
-    pool: &'a Pool,
-    ticket: Ticket,
-}
-
-impl Drop for WaitGuard<'_> {
-    fn drop(&mut self) {
-        let grant = self.pool.acquisitions.borrow_mut().remove(self.ticket);
-        if grant.is_some() {
-            self.pool.on_fewer_waiting();
-        }
-    }
-}
-
-impl Checkout {
-    pub fn endpoint(&self) -> EndpointId {
-        match self {
-            Checkout::Exclusive(connection) => connection.endpoint(),
-            Checkout::Multiplexed(stream) => stream.endpoint(),
-            Checkout::Http2(stream) => stream.endpoint(),
-        }
-    }
-
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
-        match self {
-            Checkout::Exclusive(connection) => connection.endpoint_name(),
-            Checkout::Multiplexed(stream) => stream.endpoint_name(),
-            Checkout::Http2(stream) => stream.endpoint_name(),
-        }
-    }
-
-    /// Its endpoint in the access log.
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        match self {
-            Checkout::Exclusive(connection) => connection.endpoint_address(),
-            Checkout::Multiplexed(stream) => stream.endpoint_address(),
-            Checkout::Http2(stream) => stream.endpoint_address(),
-        }
-    }
-
-    /// Shares the connection with later requests, if the application may support that.
-    pub fn share(self, services: &Rc<Services>) -> Checkout {
-        match self {
-            Checkout::Exclusive(connection) if connection.pool.multiplex.get() > 1 => {
-                Checkout::Multiplexed(SharedConnection::open(connection, services))
-            }
-            checkout => checkout,
-        }
     }
 }
