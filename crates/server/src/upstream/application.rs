@@ -13,6 +13,7 @@ use super::exchange::BodySource;
 use super::hedge::Hedger;
 use super::immediate::SentRequest;
 use super::interim::Interims;
+use super::outgoing_body::OutgoingBody;
 use super::permission::BreakerPermit;
 use super::request::{Handler, Repeats, UpstreamRequest};
 use super::retries::{Avoid, Decision, Replay, Retries};
@@ -25,7 +26,7 @@ use crate::pool::breaker::Verdict;
 use crate::pool::message::EndpointId;
 use crate::pool::selection::Affinity;
 use crate::pool::{Pool, PoolError};
-use crate::request::body::{Length, RequestBody};
+use crate::request::body::RequestBody;
 use crate::services::Services;
 use crate::stats::Count;
 
@@ -51,12 +52,12 @@ pub enum ForwardedBody {
 }
 
 impl ForwardedBody {
-    /// `spooled`: the whole of `body`, if that has been received. Else at most `limit` bytes are read.
-    pub fn of(body: &RequestBody, spooled: Option<SpooledBody>, limit: u64) -> ForwardedBody {
-        match (spooled, body.length()) {
-            (Some(spooled), _) => ForwardedBody::Spooled(Rc::new(spooled)),
-            (None, Length::None) => ForwardedBody::None,
-            (None, _) => ForwardedBody::Client(body.clone(), limit),
+    /// At most `limit` bytes are read of a body that has not been received.
+    pub fn of(body: OutgoingBody, limit: u64) -> ForwardedBody {
+        match body {
+            OutgoingBody::None => ForwardedBody::None,
+            OutgoingBody::Client(body) => ForwardedBody::Client(body, limit),
+            OutgoingBody::Spooled(spooled) => ForwardedBody::Spooled(Rc::new(spooled)),
         }
     }
 

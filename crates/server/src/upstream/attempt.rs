@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Outcome;
 use super::application::Application;
-use super::exchange::{BodySource, Kind, Timeouts, UpstreamExchange};
+use super::exchange::{BodySource, Opened, Timeouts, UpstreamExchange};
 use super::fastcgi::FastCgi;
 use super::head::HeadParser;
 use super::http::Http;
@@ -76,8 +76,9 @@ impl Attempt {
     ) -> (EndpointId, UpstreamExchange) {
         let Attempt { endpoint, endpoint_name, transport, began, log } = self;
         let &Application { services, upstream, request, .. } = application;
-        let (kind, timeouts) = (Kind::Application, Timeouts::of(upstream));
-        let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, request, source, began);
+        let opened = Opened { transport, source, began };
+        let timeouts = Timeouts::of(upstream);
+        let mut exchange = UpstreamExchange::with_application(services, request, opened, timeouts);
         if let Some(name) = endpoint_name {
             exchange.upstream_name = name;
         }

@@ -15,7 +15,7 @@ use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
-use super::exchange::{BodySource, Failure, Kind, Timeouts, UpstreamExchange, UpstreamResponse};
+use super::exchange::{BodySource, Failure, Opened, Timeouts, UpstreamExchange, UpstreamResponse};
 use super::head::HeadParser;
 use super::http_head::{Accepts, direct_head};
 use super::idle_connections::{IdleConnections, OriginServer};
@@ -129,8 +129,8 @@ pub async fn forward(
     };
     let OriginConnection { first_byte, idle, is_kept, name, .. } = to;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
-    let (transport, kind, began) = (Box::new(transport), Kind::Application, Instant::now());
-    let mut exchange = UpstreamExchange::new(services, transport, kind, timeouts, &request, source, began);
+    let opened = Opened { transport: Box::new(transport), source, began: Instant::now() };
+    let mut exchange = UpstreamExchange::with_application(services, &request, opened, timeouts);
     exchange.attempt = Some(to.attempt);
     match exchange.receive_response(&Interims::dropped()).await {
         Ok(response) => Ok(respond(services, response, &request, form).await),

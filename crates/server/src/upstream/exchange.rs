@@ -98,6 +98,14 @@ pub enum BodySource {
     Spool(RequestBody),
 }
 
+/// A request whose head has been buffered or sent.
+pub struct Opened {
+    pub transport: Box<dyn Transport>,
+    /// Its body.
+    pub source: BodySource,
+    pub began: Instant,
+}
+
 /// Sends a request's body. When the upstream takes no more of it, the rest is discarded.
 struct Pump {
     source: BodySource,
@@ -140,7 +148,7 @@ impl NoResponse {
 }
 
 impl Timeouts {
-    pub fn of_scripts(services: &Services) -> Timeouts {
+    fn of_scripts(services: &Services) -> Timeouts {
         let site::model::Scripts { first_byte, idle, .. } = services.site.scripts;
         // The monitor of a script has the total.
         Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX }
@@ -218,16 +226,31 @@ impl BodySource {
 }
 
 impl UpstreamExchange {
-    /// `transport` has buffered or sent the head of the request, which began at `began`.
-    pub fn new(
+    pub fn with_script(
         services: &Rc<Services>,
-        transport: Box<dyn Transport>,
+        request: &UpstreamRequest,
+        opened: Opened,
+    ) -> UpstreamExchange {
+        UpstreamExchange::new(services, request, opened, Kind::Script, Timeouts::of_scripts(services))
+    }
+
+    pub fn with_application(
+        services: &Rc<Services>,
+        request: &UpstreamRequest,
+        opened: Opened,
+        timeouts: Timeouts,
+    ) -> UpstreamExchange {
+        UpstreamExchange::new(services, request, opened, Kind::Application, timeouts)
+    }
+
+    fn new(
+        services: &Rc<Services>,
+        request: &UpstreamRequest,
+        opened: Opened,
         kind: Kind,
         timeouts: Timeouts,
-        request: &UpstreamRequest,
-        source: BodySource,
-        began: Instant,
     ) -> UpstreamExchange {
+        let Opened { transport, source, began } = opened;
         let pump = match source {
             BodySource::Empty => {
                 // An error is that of the first read, too.

@@ -10,6 +10,7 @@
 pub mod request;
 
 pub mod concurrency;
+mod outgoing_body;
 mod spool;
 
 mod affinity;
@@ -45,11 +46,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use script::environment::Additions;
-use site::forwarding::Bodies;
 use site::log_line::StepKind;
-use site::upstream::Protocol;
 use taipan_http::path_text;
-use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
@@ -58,19 +56,19 @@ use self::application::{Application, ForwardedBody, forward_to_application};
 use self::cgi::Stdin;
 use self::cgi::headless::Headless;
 use self::concurrency::ConcurrencyLimit;
-use self::exchange::{BodySource, Failure, Kind, NoResponse, Timeouts, UpstreamExchange, UpstreamResponse};
+use self::exchange::{BodySource, Failure, NoResponse, Opened, UpstreamExchange, UpstreamResponse};
 use self::immediate::{SentRequest, SentRequests};
 use self::interim::Interims;
+use self::outgoing_body::OutgoingBody;
 use self::permission::BreakerPermit;
 use self::request::{Message, Program, UpstreamRequest};
-use self::spool::SpooledBody;
 use self::transport::Transport;
 use crate::log;
 use crate::log::upstream::{StepLog, UpstreamLog};
 use crate::pool::Pool;
 use crate::pool::breaker::Verdict;
 use crate::request::Request;
-use crate::request::body::{Length, Rejection, RequestBody};
+use crate::request::body::{Rejection, RequestBody};
 use crate::response::{BodyStream, Response};
 use crate::semaphore::Semaphore;
 use crate::services::Services;
@@ -182,27 +180,13 @@ pub async fn forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
 }
 
 async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> Result<Outcome, Outcome> {
-    let ForwardedRequest { request, handler, variables, ref body, log, sent } = forwarded;
+    let ForwardedRequest { request, handler, variables, body, log, sent } = forwarded;
     let services = &upstreams.services;
-    let bodies = bodies(services, handler);
-    let (spooled, length) = match body.length() {
-        Length::Unknown if bodies == Some(Bodies::Streamed) => (None, None),
-        Length::Sized(bytes) if bytes > handler.max_body => {
-            return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
-        }
-        Length::Sized(bytes) if bodies != Some(Bodies::Buffered) => (None, Some(bytes)),
-        // CGI, FastCGI and SCGI have the length before the body.
-        Length::Unknown | Length::Sized(_) => {
-            let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
-            let spooled = spool::receive(services, spawner, body, handler.max_body).await?;
-            let length = spooled.length;
-            (Some(spooled), Some(length))
-        }
-        Length::None => (None, None),
-    };
+    let body = OutgoingBody::prepare(upstreams, handler, body).await?;
+    let (length, asserted) = (body.length(), &upstreams.asserted);
     let Request { head, connection, interim } = request;
-    let mut request = handler.request(services, head, connection, length, variables, &upstreams.asserted)?;
-    request.is_open_ended = spooled.is_none() && body.length() == Length::Unknown;
+    let mut request = handler.request(services, head, connection, length, variables, asserted)?;
+    request.is_open_ended = body.is_open_ended();
     if let Some(upgrade) = &mut request.upgrade {
         upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {
             services.counts.add(Count::UpgradesRejected, 1);
@@ -212,13 +196,16 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
     }
     match &request.message {
         Message::Program(program) => {
-            forward_to_script(upstreams, handler, &request, program, body, spooled, log).await
+            forward_to_script(upstreams, handler, &request, program, body, log).await
         }
         _ => {
             let id = handler.upstream(services).ok_or(Status::SERVICE_UNAVAILABLE)?;
             let found = services.site.upstreams.get(id).zip(upstreams.pools.get(id));
             let (upstream, pool) = found.ok_or(Status::SERVICE_UNAVAILABLE)?;
-            if request.is_open_ended && upstream.http2 {
+            if let OutgoingBody::Client(body) = &body
+                && request.is_open_ended
+                && upstream.http2
+            {
                 body.converse();
             }
             let affinity = affinity(&upstream.balance, head, connection.client);
@@ -227,7 +214,7 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
             let request = &request;
             let application =
                 Application { services, upstream, pool, request, log, affinity, breaker, interims };
-            let body = ForwardedBody::of(body, spooled, handler.max_body);
+            let body = ForwardedBody::of(body, handler.max_body);
             let forwarded = forward_to_application(&application, handler, body, sent).await;
             let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
             application.on_failed(&outcome);
@@ -236,24 +223,12 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
     }
 }
 
-/// How an upstream that speaks HTTP, which can do without the length, gets a body. `None`: it speaks another protocol.
-fn bodies(services: &Services, handler: &Handler) -> Option<Bodies> {
-    let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
-    let upstream = upstream.filter(|upstream| upstream.protocol == Protocol::Http)?;
-    let script = services.site.hosts.at(handler.host).routes.get(handler.route).script.as_ref();
-    Some(match script.map_or(Bodies::Sized, |script| script.forwarding.bodies) {
-        Bodies::Sized if upstream.http2 => Bodies::Streamed,
-        bodies => bodies,
-    })
-}
-
 async fn forward_to_script(
     upstreams: &Upstreams,
     handler: &Handler,
     request: &UpstreamRequest,
     program: &Program,
-    body: &RequestBody,
-    spooled: Option<SpooledBody>,
+    body: OutgoingBody,
     log: &Rc<UpstreamLog>,
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
@@ -263,25 +238,24 @@ async fn forward_to_script(
         services.counts.add(Count::ScriptsRejected, 1);
         Status::SERVICE_UNAVAILABLE
     })?;
-    let (stdin, source) = match (spooled, body.length()) {
-        (Some(spooled), _) => (Stdin::Spooled(spooled), BodySource::Empty),
-        (None, Length::None) => (Stdin::Empty, BodySource::Empty),
-        (None, _) => (Stdin::Pipe, BodySource::Client(body.clone(), handler.max_body)),
+    let (stdin, source) = match body {
+        OutgoingBody::None => (Stdin::Empty, BodySource::Empty),
+        OutgoingBody::Client(body) => (Stdin::Pipe, BodySource::Client(body, handler.max_body)),
+        OutgoingBody::Spooled(spooled) => (Stdin::Spooled(spooled), BodySource::Empty),
     };
     let step = log.begin_step(|| StepKind::Script(path_text::escaped(&handler.name()).into()));
     let as_part = step.as_ref().and_then(StepLog::parent).map(|parent| program.as_part(&parent));
     let program = as_part.as_ref().unwrap_or(program);
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
-    let timeouts = Timeouts::of_scripts(services);
-    let script: Box<dyn Transport> = match handler.kind {
+    let transport: Box<dyn Transport> = match handler.kind {
         HandlerKind::Lister { .. } => {
             let types = &services.site.hosts.at(handler.host).routes.get(handler.route).files.types;
             Box::new(Headless::new(script, types.lookup("index.html")))
         }
         _ => Box::new(script),
     };
-    let mut exchange =
-        UpstreamExchange::new(services, script, Kind::Script, timeouts, request, source, Instant::now());
+    let opened = Opened { transport, source, began: Instant::now() };
+    let mut exchange = UpstreamExchange::with_script(services, request, opened);
     exchange.step = step;
     let interims = Interims::dropped();
     let response = exchange.receive_response(&interims).await;
