@@ -8,7 +8,7 @@ use super::socket;
 use super::thread_state::ThreadState;
 use super::transport::{self, Transport};
 use crate::run::Fault;
-use crate::shape::{Closing, RateLimiter};
+use crate::shape::{Closing, RateLimiter, Shape};
 
 /// Bytes that the transport has not taken yet.
 #[derive(Default)]
@@ -18,6 +18,22 @@ pub(super) struct SendQueue {
     /// Bytes before this position belong to a head, which may have a rate of its own.
     pub(super) head_end: usize,
     pub(super) limiter: Option<RateLimiter>,
+}
+
+impl SendQueue {
+    /// What may be sent next without a change of rate: the bytes per second, if they are bounded, and the bytes.
+    fn next_part(&self, shape: &Shape) -> (Option<u64>, usize) {
+        let rest = self.bytes.len() - self.at;
+        match self.head_end.checked_sub(self.at) {
+            Some(head @ 1..) => (shape.write_head, head.min(rest)),
+            _ => (shape.write_body, rest),
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = SendQueue { bytes: std::mem::take(&mut self.bytes), ..SendQueue::default() };
+        self.bytes.clear();
+    }
 }
 
 impl Connection {
@@ -81,12 +97,7 @@ impl Connection {
         }
         // Bounded by the bytes: every pass sends some, or ends.
         while self.send_queue.at < self.send_queue.bytes.len() {
-            let rest = &self.send_queue.bytes[self.send_queue.at..];
-            let (rate, end) = match self.send_queue.head_end.checked_sub(self.send_queue.at) {
-                Some(head @ 1..) => (state.plan.shape.write_head, head),
-                _ => (state.plan.shape.write_body, rest.len()),
-            };
-            let mut allowed = end.min(rest.len());
+            let (rate, mut allowed) = self.send_queue.next_part(&state.plan.shape);
             if let Some(rate) = rate {
                 let limiter = self.send_queue.limiter.get_or_insert_with(|| RateLimiter::new(rate, now));
                 allowed = allowed.min(limiter.due(now));
@@ -97,11 +108,12 @@ impl Connection {
                 }
                 limiter.take(allowed);
             }
+            let bytes = &self.send_queue.bytes[self.send_queue.at..][..allowed];
             let count = match &mut self.transport {
                 Transport::InUse => 0,
-                Transport::Plain => socket::send(socket, &rest[..allowed])?,
+                Transport::Plain => socket::send(socket, bytes)?,
                 Transport::Tls(tls) => {
-                    let count = transport::write(tls, &rest[..allowed])?;
+                    let count = transport::write(tls, bytes)?;
                     transport::push(tls, socket)?;
                     count
                 }
@@ -126,9 +138,7 @@ impl Connection {
             transport::push(tls, socket)?;
         }
         if !self.send_queue.bytes.is_empty() {
-            self.send_queue =
-                SendQueue { bytes: std::mem::take(&mut self.send_queue.bytes), ..SendQueue::default() };
-            self.send_queue.bytes.clear();
+            self.send_queue.clear();
             if state.plan.shape.closing == Closing::HalfClose && self.stage == Stage::Open {
                 socket::shut_down_writing(socket);
             }

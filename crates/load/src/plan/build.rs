@@ -32,18 +32,7 @@ pub fn build_from(
     entries: &[Entry],
     environment: &dyn Environment,
 ) -> Result<Plan, String> {
-    let protocol = match options.version {
-        VersionWord::Http10 => Protocol::Http10,
-        VersionWord::Http11 => Protocol::Http11 { pipelined: options.pipelined },
-        VersionWord::Http2 => Protocol::Http2 { streams: options.streams },
-    };
-    let reuse = match (options.close, options.shape.closing) {
-        // A connection that is half closed or reset carries no second request.
-        (_, Closing::HalfClose | Closing::AbortAfter(_)) => Reuse::PerRequest,
-        (None, Closing::Polite) => Reuse::KeepAlive,
-        (Some(CloseWord::AfterEach | CloseWord::After(1)), Closing::Polite) => Reuse::PerRequest,
-        (Some(CloseWord::After(requests)), Closing::Polite) => Reuse::Session(requests),
-    };
+    let (protocol, reuse) = (protocol(options), reuse(options));
     let mut gathered = Gathered::new(options, environment)?;
     for entry in entries {
         gathered.add(entry)?;
@@ -91,6 +80,24 @@ pub fn build_from(
         },
         seed: options.seed,
     })
+}
+
+fn protocol(options: &Options) -> Protocol {
+    match options.version {
+        VersionWord::Http10 => Protocol::Http10,
+        VersionWord::Http11 => Protocol::Http11 { pipelined: options.pipelined },
+        VersionWord::Http2 => Protocol::Http2 { streams: options.streams },
+    }
+}
+
+fn reuse(options: &Options) -> Reuse {
+    match (options.close, options.shape.closing) {
+        // A connection that is half closed or reset carries no second request.
+        (_, Closing::HalfClose | Closing::AbortAfter(_)) => Reuse::PerRequest,
+        (None, Closing::Polite) => Reuse::KeepAlive,
+        (Some(CloseWord::AfterEach | CloseWord::After(1)), Closing::Polite) => Reuse::PerRequest,
+        (Some(CloseWord::After(requests)), Closing::Polite) => Reuse::Session(requests),
+    }
 }
 
 fn contradictions(options: &Options) -> Result<(), String> {

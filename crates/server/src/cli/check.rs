@@ -79,7 +79,6 @@ pub fn check(source: &SiteSource) -> ExitCode {
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;
     }
-    let workers = start::workers(&site).get();
     terminal::out(format_args!("{}: the configuration is good", path.display()));
     for root in silent {
         terminal::out(format_args!("  but the root {} does not respond", root.display()));
@@ -93,24 +92,30 @@ pub fn check(source: &SiteSource) -> ExitCode {
         .iter()
         .flat_map(|material| material.lines(clock::wall()))
         .for_each(|line| terminal::out(format_args!("{line}")));
-    terminal::out(format_args!("\nMemory typically, without scripts and applications (workers: {workers}):"));
-    for line in memory::typical(&site, workers) {
-        terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));
-    }
-    terminal::out(format_args!(
-        "\nMemory at worst, if every connection does the most expensive thing at once:"
-    ));
-    print_uses(&memory::worst_case(&site, workers), bytes);
-    let descriptors = memory::descriptors(&site, workers);
-    terminal::out(format_args!("\nDescriptors at worst:"));
-    print_uses(&descriptors, |n| n.to_string());
-    print_descriptor_limit(&site, workers, memory::total(&descriptors));
-    print_disk(&site);
+    print_resources(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
     if let Some(tracing) = &site.tracing {
         terminal::out(format_args!("\nTraces: {tracing}"));
     }
     ExitCode::SUCCESS
+}
+
+/// What the limits add up to.
+fn print_resources(site: &Site) {
+    let workers = start::workers(site).get();
+    terminal::out(format_args!("\nMemory typically, without scripts and applications (workers: {workers}):"));
+    for line in memory::typical(site, workers) {
+        terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));
+    }
+    terminal::out(format_args!(
+        "\nMemory at worst, if every connection does the most expensive thing at once:"
+    ));
+    print_uses(&memory::worst_case(site, workers), bytes);
+    let descriptors = memory::descriptors(site, workers);
+    terminal::out(format_args!("\nDescriptors at worst:"));
+    print_uses(&descriptors, |n| n.to_string());
+    print_descriptor_limit(site, workers, memory::total(&descriptors));
+    print_disk(site);
 }
 
 /// The problems that a start would meet, and the roots whose disks hang.

@@ -105,20 +105,10 @@ impl Exchange<'_> {
             true => Spelling::Raw,
             false => Spelling::Normalized,
         };
-        if let HandlerKind::Application { name, path_info } = &kind {
-            if let Err(response) = self.check_forwarded() {
-                return response;
-            }
-            // A rewrite may have put a path together.
-            if query.is_some() && has_dots_with_parameters(&[name.as_str(), path_info].concat()) {
-                return self.reject_path(PathError::DotSegment);
-            }
-            if is_overlong(name) || is_overlong(path_info) {
-                return self.reject_path(PathError::Overlong);
-            }
-            if Forwards::of(self.head) == Forwards::None {
-                return fixed::options(self.services, Some(route));
-            }
+        if let HandlerKind::Application { name, path_info } = &kind
+            && let Err(response) = self.check_application(route, name, path_info, query.as_deref())
+        {
+            return response;
         }
         // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
@@ -138,6 +128,28 @@ impl Exchange<'_> {
         match self.is_part_of_page(route, &response) {
             true => on_heap(|| self.forward_for_whole(request)).await,
             false => response,
+        }
+    }
+
+    /// Whether an application may have the request, with these SCRIPT_NAME and PATH_INFO. Errors: the response.
+    fn check_application(
+        &self,
+        route: &Route,
+        name: &str,
+        path_info: &str,
+        query: Option<&str>,
+    ) -> Result<(), Response> {
+        self.check_forwarded()?;
+        // A rewrite may have put a path together.
+        if query.is_some() && has_dots_with_parameters(&[name, path_info].concat()) {
+            return Err(self.reject_path(PathError::DotSegment));
+        }
+        if is_overlong(name) || is_overlong(path_info) {
+            return Err(self.reject_path(PathError::Overlong));
+        }
+        match Forwards::of(self.head) {
+            Forwards::None => Err(fixed::options(self.services, Some(route))),
+            _ => Ok(()),
         }
     }
 

@@ -1,14 +1,15 @@
 //! TLS to upstreams: what is trusted, which name is verified, and the certificate of this server. Knows no connections.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, InvalidMessage,
-    RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error,
+    InvalidMessage, RootCertStore, SignatureScheme,
 };
 use site::model::Site;
 use site::sink::{Collector, Sink};
@@ -113,7 +114,30 @@ impl ClientReading {
         tls: &UpstreamTls,
         system: &mut Option<Arc<RootCertStore>>,
     ) -> Result<ClientTls, Finding> {
-        let verifying = match (tls.verification, &tls.authorities) {
+        let authorities = self.authorities(upstream, tls, system)?;
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let builder =
+            builder.map_err(|e| Finding::error(&["protocol"], "https", format!("{upstream}: {e}")))?;
+        let builder = match authorities {
+            Some(roots) => builder.with_root_certificates(roots),
+            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider()))),
+        };
+        let mut config = match &tls.certificate {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => self.with_certificate(builder, certificate, key)?,
+        };
+        config.alpn_protocols = protocols(if upstream.http2 { Offer::Http2 } else { Offer::Http1 });
+        Ok(ClientTls { config: Arc::new(config), names: names(upstream, tls)? })
+    }
+
+    /// The authorities whose certificates are accepted. `None`: every certificate is.
+    fn authorities(
+        &mut self,
+        upstream: &Upstream,
+        tls: &UpstreamTls,
+        system: &mut Option<Arc<RootCertStore>>,
+    ) -> Result<Option<Arc<RootCertStore>>, Finding> {
+        Ok(match (tls.verification, &tls.authorities) {
             (Verification::Off, _) => {
                 let text = format!(
                     "{upstream} is not verified: anyone on the way to it can read and change requests and responses; \
@@ -142,33 +166,28 @@ impl ClientReading {
                 }
                 Some(Arc::new(roots))
             }
-        };
-        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-        let builder =
-            builder.map_err(|e| Finding::error(&["protocol"], "https", format!("{upstream}: {e}")))?;
-        let builder = match verifying {
-            Some(roots) => builder.with_root_certificates(roots),
-            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider()))),
-        };
-        let mut config = match &tls.certificate {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => {
-                [certificate, key].into_iter().for_each(|path| self.stamps.add(path));
-                let (shown, shown_key) = (certificate.display(), key.display());
-                let of_chain = |text| Finding::error(&["tls_certificate"], certificate, text);
-                let of_key = |text| Finding::error(&["tls_certificate_key", "tls_certificate"], key, text);
-                let text = read_file(certificate).map_err(of_chain)?;
-                let chain = pem::some_certificates(&text, "name the file with the chain");
-                let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
-                let text = read_file(key).map_err(of_key)?;
-                let key = pem::some_private_key(&text, "add tls_certificate_key = \"…\"");
-                let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
-                let config = builder.with_client_auth_cert(chain, key.der().clone_key());
-                config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))?
-            }
-        };
-        config.alpn_protocols = protocols(if upstream.http2 { Offer::Http2 } else { Offer::Http1 });
-        Ok(ClientTls { config: Arc::new(config), names: names(upstream, tls)? })
+        })
+    }
+
+    /// The settings with a certificate of this server, from the files of its chain and its key.
+    fn with_certificate(
+        &mut self,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+        certificate: &Path,
+        key: &Path,
+    ) -> Result<ClientConfig, Finding> {
+        [certificate, key].into_iter().for_each(|path| self.stamps.add(path));
+        let (shown, shown_key) = (certificate.display(), key.display());
+        let of_chain = |text| Finding::error(&["tls_certificate"], certificate, text);
+        let of_key = |text| Finding::error(&["tls_certificate_key", "tls_certificate"], key, text);
+        let text = read_file(certificate).map_err(of_chain)?;
+        let chain = pem::some_certificates(&text, "name the file with the chain");
+        let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
+        let text = read_file(key).map_err(of_key)?;
+        let key = pem::some_private_key(&text, "add tls_certificate_key = \"…\"");
+        let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
+        let config = builder.with_client_auth_cert(chain, key.der().clone_key());
+        config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))
     }
 
     fn system_roots(&mut self, upstream: &Upstream) -> Result<RootCertStore, Finding> {

@@ -291,32 +291,10 @@ impl UpstreamExchange {
     pub async fn receive_head(&self, interims: &Interims<'_>) -> Result<(UpstreamHead, Vec<u8>), Failure> {
         let mut parser = self.transport.head_parser();
         loop {
-            let read = self.read(self.began, self.timeouts.first_byte).await;
-            // The fault is the client's, and not the endpoint's.
-            if let (Err(_), Some(rejection)) = (&read, self.rejection.get()) {
-                return Err(Failure::Rejected(rejection));
-            }
-            let mut bytes = match read {
+            let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
-                // The upstream has done nothing wrong, and no other could have the body.
-                Err(ReadError::Failed(_)) if self.lacks_body() => {
-                    self.warn_of_body();
-                    return Err(Failure::Reported(Status::BAD_REQUEST));
-                }
-                Err(error @ (ReadError::Failed(_) | ReadError::Broken(_))) => {
-                    return Err(self.no_response(Status::BAD_GATEWAY, error.to_string()));
-                }
-                // Another endpoint might take as long.
-                Err(ReadError::Timeout) if !self.transport.is_connected() => {
-                    return Err(self.no_response(Status::GATEWAY_TIMEOUT, NOT_CONNECTED.to_owned()));
-                }
-                Err(error @ (ReadError::Timeout | ReadError::Expired)) => {
-                    self.transport.report_failure(&error.to_string());
-                    let UpstreamExchange { label, upstream_name, .. } = self;
-                    log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
-                    return Err(Failure::Reported(Status::GATEWAY_TIMEOUT));
-                }
+                Err(error) => return Err(self.on_failed_read(&error)),
             };
             let mut step = parser.receive(&bytes);
             while let Step::Interim(more, interim, used) = step {
@@ -327,20 +305,8 @@ impl UpstreamExchange {
             match step {
                 Step::More(more) | Step::Interim(more, ..) => parser = more,
                 Step::Head(head, used) => {
-                    if let Some(attempt) = &self.attempt {
-                        attempt.on_head(head.status);
-                        attempt.add_received(bytes.len() - used);
-                    }
-                    if let Some(step) = &self.step {
-                        step.on_head(head.status);
-                    }
-                    if head.repeats_type {
-                        log::warn(format_args!(
-                            "{}: {} has sent Content-Type more than once; the last one counts",
-                            self.label, self.upstream_name
-                        ));
-                    }
                     bytes.drain(..used);
+                    self.on_head(&head, bytes.len());
                     return Ok((head, bytes));
                 }
                 Step::Rejected(error) => {
@@ -520,6 +486,51 @@ impl UpstreamExchange {
     fn resume(&self) {
         if self.waiting_since.get().is_none() {
             self.waiting_since.set(Some(Instant::now()));
+        }
+    }
+
+    /// `received`: bytes behind the head.
+    fn on_head(&self, head: &UpstreamHead, received: usize) {
+        if let Some(attempt) = &self.attempt {
+            attempt.on_head(head.status);
+            attempt.add_received(received);
+        }
+        if let Some(step) = &self.step {
+            step.on_head(head.status);
+        }
+        if head.repeats_type {
+            log::warn(format_args!(
+                "{}: {} has sent Content-Type more than once; the last one counts",
+                self.label, self.upstream_name
+            ));
+        }
+    }
+
+    /// The head could not be read.
+    fn on_failed_read(&self, error: &ReadError) -> Failure {
+        // The fault is the client's, and not the endpoint's.
+        if let Some(rejection) = self.rejection.get() {
+            return Failure::Rejected(rejection);
+        }
+        match error {
+            // The upstream has done nothing wrong, and no other could have the body.
+            ReadError::Failed(_) if self.lacks_body() => {
+                self.warn_of_body();
+                Failure::Reported(Status::BAD_REQUEST)
+            }
+            ReadError::Failed(_) | ReadError::Broken(_) => {
+                self.no_response(Status::BAD_GATEWAY, error.to_string())
+            }
+            // Another endpoint might take as long.
+            ReadError::Timeout if !self.transport.is_connected() => {
+                self.no_response(Status::GATEWAY_TIMEOUT, NOT_CONNECTED.to_owned())
+            }
+            ReadError::Timeout | ReadError::Expired => {
+                self.transport.report_failure(&error.to_string());
+                let UpstreamExchange { label, upstream_name, .. } = self;
+                log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
+                Failure::Reported(Status::GATEWAY_TIMEOUT)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use script::response::variables;
-use site::authorizer::{Verdict, may_be_remembered, verdict};
+use site::authorizer::{Subrequest, Verdict, may_be_remembered, verdict};
 use taipan_http::client::lines::ReceivedLine;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
@@ -47,12 +47,9 @@ pub async fn of(
     match (&handler.kind, handler.subrequest()) {
         (_, Some(subrequest)) => match verdict(head.status) {
             Verdict::Pass => {
-                let variables = subrequest.variables(head.fields.iter());
-                let response_fields = subrequest.response_lines(head.fields.iter());
-                let may_be_remembered =
-                    response_fields.is_empty() && may_be_remembered(head.fields.values("cache-control"));
+                let permission = permission(subrequest, &head);
                 discard(exchange, wanted, &head, received);
-                return Outcome::Authorized(Permission { variables, response_fields, may_be_remembered });
+                return Outcome::Authorized(permission);
             }
             Verdict::Deny => return of_client(exchange, handler, wanted, head, received).await,
             Verdict::Invalid => {
@@ -63,15 +60,8 @@ pub async fn of(
             }
         },
         (HandlerKind::Authorizer(_), None) if head.status == Status::OK => {
-            let text =
-                |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
-            let variables = variables(&head.fields).filter_map(text).collect();
             exchange.drain();
-            return Outcome::Authorized(Permission {
-                variables,
-                response_fields: Vec::new(),
-                may_be_remembered: false,
-            });
+            return Outcome::Authorized(fastcgi_permission(&head));
         }
         _ => {}
     }
@@ -99,6 +89,21 @@ pub async fn of(
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
     of_client(exchange, handler, wanted, head, received).await
+}
+
+/// Of an authorizer that speaks HTTP.
+fn permission(subrequest: &Subrequest, head: &UpstreamHead) -> Permission {
+    let response_fields = subrequest.response_lines(head.fields.iter());
+    let may_be_remembered =
+        response_fields.is_empty() && may_be_remembered(head.fields.values("cache-control"));
+    Permission { variables: subrequest.variables(head.fields.iter()), response_fields, may_be_remembered }
+}
+
+/// Of an authorizer that speaks FastCGI.
+fn fastcgi_permission(head: &UpstreamHead) -> Permission {
+    let text = |field: Field| Some((std::str::from_utf8(field.name).ok()?.to_owned(), field.value.to_vec()));
+    let variables = variables(&head.fields).filter_map(text).collect();
+    Permission { variables, response_fields: Vec::new(), may_be_remembered: false }
 }
 
 /// The response for the client.

@@ -68,13 +68,7 @@ pub fn hosts(
     if let Some(default) = default {
         hosts[..=default].rotate_right(1);
     }
-    if log.by_host.is_some() && hosts.len() > MAX_HOST_LOGS {
-        let what = format!("{} hosts would each have an access log", hosts.len());
-        let what_to_do = format!(
-            "{MAX_HOST_LOGS} are possible; remove $host from \"access\", and log the host in each line"
-        );
-        top.errors.add(top.place(), what, what_to_do);
-    }
+    check_logs(top, log, hosts.len());
     for (host, section) in hosts.iter().skip(1) {
         reject_unreachable(section);
         if host.names.is_empty() && host.folder.is_none() {
@@ -89,6 +83,16 @@ pub fn hosts(
             top.errors.add(top.place(), what, "remove it from one of them");
             None
         }
+    }
+}
+
+fn check_logs(top: &Section, log: &HostLogs, hosts: usize) {
+    if log.by_host.is_some() && hosts > MAX_HOST_LOGS {
+        let what = format!("{hosts} hosts would each have an access log");
+        let what_to_do = format!(
+            "{MAX_HOST_LOGS} are possible; remove $host from \"access\", and log the host in each line"
+        );
+        top.errors.add(top.place(), what, what_to_do);
     }
 }
 

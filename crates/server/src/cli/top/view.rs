@@ -132,47 +132,16 @@ const CLASSES: [&str; 5] = ["status_1xx", "status_2xx", "status_3xx", "status_4x
 
 /// Each value has its column, so that it stays where it is while it changes.
 fn summary(change: &Change<'_>, view: View, size: Size) -> Vec<Line> {
-    let Change { before, now, .. } = *change;
+    let now = change.now;
+    let mut lines = vec![headline(now, view, size), responses(change, size), times(change, size)];
+    if size.is_low() {
+        return lines;
+    }
     let plain = |text: String| Line { style: Style::Plain, text };
-    let per_second = |keys: &[&str]| format!("{}/s", number(change.rate(keys)));
-    let class = |at: usize| per_second(&CLASSES[at..=at]);
-    let first_byte = grown(&before.first_byte, &now.first_byte);
-    let within = |part| quantile(&first_byte, part).map_or_else(|| "-".to_owned(), time);
     let idle = now.count("idle") + now.count("parked");
     let hits = change.rate(&["cache_hits"]);
     let looked_up = hits + change.rate(&["cache_misses"]);
     let hits = if looked_up > 0.0 { format!("{:.0} %", hits / looked_up * 100.0) } else { "-".to_owned() };
-    let errors = change.rate(&CLASSES[4..]) > 0.0;
-    let mut lines = vec![
-        headline(now, view, size),
-        Line {
-            style: if errors { Style::Bad } else { Style::Plain },
-            text: match size.is_narrow() {
-                true => format!("responses {:>9}  5xx {:>8}", per_second(&CLASSES), class(4)),
-                false => format!(
-                    "responses  {:>9}  2xx {:>8}  3xx {:>8}  4xx {:>8}  5xx {:>8}",
-                    per_second(&CLASSES),
-                    class(1),
-                    class(2),
-                    class(3),
-                    class(4)
-                ),
-            },
-        },
-        plain(match size.is_narrow() {
-            true => format!("first byte p50 {:>8}  p99 {:>7}", within(0.5), within(0.99)),
-            false => format!(
-                "first byte  p50 {:>8}  p90 {:>8}  p99 {:>8}  loop delay {:>8}",
-                within(0.5),
-                within(0.9),
-                within(0.99),
-                time(now.count("delay_us"))
-            ),
-        }),
-    ];
-    if size.is_low() {
-        return lines;
-    }
     lines.push(plain(format!(
         "traffic     sent {:>9}/s  received {:>9}/s  cache hits {hits:>5}",
         bytes(change.rate(&["bytes"])),
@@ -182,8 +151,8 @@ fn summary(change: &Change<'_>, view: View, size: Size) -> Vec<Line> {
         "connections active {:>5}  idle {idle:>6}  upgraded {:>5}  new {:>7}  TLS {:>7}",
         now.count("active"),
         now.count("upgraded_now"),
-        per_second(&["accepted"]),
-        per_second(&["handshakes"])
+        per_second(change, &["accepted"]),
+        per_second(change, &["handshakes"])
     )));
     lines.push(plain(format!(
         "process     memory {:>8}  descriptors {:>6} of {}  scripts {}  waiting {}",
@@ -194,6 +163,46 @@ fn summary(change: &Change<'_>, view: View, size: Size) -> Vec<Line> {
         now.count("scripts_waiting")
     )));
     lines
+}
+
+fn per_second(change: &Change<'_>, keys: &[&str]) -> String {
+    format!("{}/s", number(change.rate(keys)))
+}
+
+fn responses(change: &Change<'_>, size: Size) -> Line {
+    let all = per_second(change, &CLASSES);
+    let class = |at: usize| per_second(change, &CLASSES[at..=at]);
+    let errors = change.rate(&CLASSES[4..]) > 0.0;
+    Line {
+        style: if errors { Style::Bad } else { Style::Plain },
+        text: match size.is_narrow() {
+            true => format!("responses {all:>9}  5xx {:>8}", class(4)),
+            false => format!(
+                "responses  {all:>9}  2xx {:>8}  3xx {:>8}  4xx {:>8}  5xx {:>8}",
+                class(1),
+                class(2),
+                class(3),
+                class(4)
+            ),
+        },
+    }
+}
+
+/// The times to the first byte, and the delay of the loop.
+fn times(change: &Change<'_>, size: Size) -> Line {
+    let first_byte = grown(&change.before.first_byte, &change.now.first_byte);
+    let within = |part| quantile(&first_byte, part).map_or_else(|| "-".to_owned(), time);
+    let text = match size.is_narrow() {
+        true => format!("first byte p50 {:>8}  p99 {:>7}", within(0.5), within(0.99)),
+        false => format!(
+            "first byte  p50 {:>8}  p90 {:>8}  p99 {:>8}  loop delay {:>8}",
+            within(0.5),
+            within(0.9),
+            within(0.99),
+            time(change.now.count("delay_us"))
+        ),
+    };
+    Line { style: Style::Plain, text }
 }
 
 fn headline(now: &Sample, View { order, pace }: View, size: Size) -> Line {
