@@ -6,7 +6,7 @@ use std::io::Write;
 use taipan_h2::decoder::{self, FrameDecoder};
 use taipan_h2::fields::{ExtendedConnect, FieldList};
 use taipan_h2::frame::{DEFAULT_WINDOW, MAX_PAYLOAD, PREFACE, SETTINGS, write_frame};
-use taipan_h2::server::{Connection, Event, Limits, StreamId};
+use taipan_h2::server::{Connection, EndStream, Event, Limits, StreamId};
 use taipan_http::head::{self, FieldStore};
 
 use crate::cuts::{cuts, number, unescaped};
@@ -87,7 +87,7 @@ fn receive<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Re
                 Event::Data { data, .. } => result.events.extend_from_slice(data),
                 Event::Request { stream, end: false } if stream.get() % 4 == 1 => {
                     write!(result.events, "{event:?}").unwrap();
-                    connection.headers(stream, &[0x88], stream.get() % 8 == 1, sent);
+                    connection.headers(stream, &[0x88], EndStream::when(stream.get() % 8 == 1), sent);
                 }
                 event => write!(result.events, "{event:?}").unwrap(),
             }
@@ -95,14 +95,14 @@ fn receive<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Re
                 check_list(&list, limits);
             }
             if let Some(stream) = complete(&event) {
-                connection.headers(stream, &[0x88], false, sent);
-                connection.data(stream, &BODY, true, sent);
+                connection.headers(stream, &[0x88], EndStream::Unset, sent);
+                connection.data(stream, &BODY, EndStream::Set, sent);
                 connection.set_ready(stream, true);
             }
             if let Event::Data { end: true, .. } | Event::WindowOpened = event
                 && let Some(stream) = connection.next_stream()
             {
-                connection.data(stream, b"more", false, sent);
+                connection.data(stream, b"more", EndStream::Unset, sent);
                 connection.consumed(stream, u32::MAX, sent);
             }
             assert!(connection.open_streams() <= limits.streams as usize);

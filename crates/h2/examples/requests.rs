@@ -12,7 +12,7 @@ use taipan_h2::frame::{
 };
 use taipan_h2::hpack::{FIRST_DYNAMIC, Indexing, write_indexed, write_value};
 use taipan_h2::response::{write_fields, write_head};
-use taipan_h2::server::{Connection, Event, Limits};
+use taipan_h2::server::{Connection, EndStream, Event, Limits};
 use taipan_http::head::{self, FieldStore};
 
 const REQUESTS: u32 = 16;
@@ -40,8 +40,8 @@ fn main() {
             let mut store = FieldStore::new();
             let head = list.head(&mut store, &limits).expect("the requests are valid");
             assert_eq!(head.raw_target, "/index2.html");
-            connection.headers(stream, &response, false, &mut out);
-            connection.data(stream, BODY, true, &mut out);
+            connection.headers(stream, &response, EndStream::Unset, &mut out);
+            connection.data(stream, BODY, EndStream::Set, &mut out);
             served += 1;
         }
         out.clear();

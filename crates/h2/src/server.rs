@@ -22,7 +22,7 @@ use budget::Budget;
 use flow::{ReceiveWindow, SendWindow};
 use stream::{Closed, ClosedBy, EarlyPriorities, Streams};
 
-pub use stream::StreamId;
+pub use stream::{EndStream, StreamId};
 
 /// Seconds in which the client has to acknowledge SETTINGS. Then it opens no more streams.
 const SETTINGS_TIMEOUT: u32 = 30;

@@ -13,7 +13,7 @@ use taipan_h2::frame::{
     write_reset, write_window_update,
 };
 use taipan_h2::hpack::{FIRST_DYNAMIC, Indexing, write_field, write_indexed, write_value};
-use taipan_h2::server::{Connection, Event, Limits, StreamId};
+use taipan_h2::server::{Connection, EndStream, Event, Limits, StreamId};
 
 struct Counting;
 
@@ -127,7 +127,7 @@ impl Server {
                         match event {
                             Some(Event::Request { stream, .. }) => streams.push(stream),
                             Some(Event::Rejected { stream, .. }) => {
-                                Counts::within(|| connection.headers(stream, &[0x8c], true, out));
+                                Counts::within(|| connection.headers(stream, &[0x8c], EndStream::Set, out));
                             }
                             Some(_) => {}
                             None => break,
@@ -266,7 +266,7 @@ fn honest_resets_are_forgotten() {
     // With responses: as many as resets.
     for round in (1000..2000).step_by(2) {
         for stream in server.receive(&get(stream(round))) {
-            server.connection.headers(stream, &[0x88], true, &mut server.out);
+            server.connection.headers(stream, &[0x88], EndStream::Set, &mut server.out);
         }
         input(&mut server, round + 1);
     }
@@ -367,7 +367,7 @@ fn large_entries_of_the_table() {
         }
         let input = frame(HEADERS, END_HEADERS | END_STREAM, stream(round), &block);
         for stream in server.receive(&input) {
-            server.connection.headers(stream, &[0x88], true, &mut server.out);
+            server.connection.headers(stream, &[0x88], EndStream::Set, &mut server.out);
         }
         assert!(peak() <= CEILING, "{} bytes", peak());
     }
@@ -402,7 +402,7 @@ fn windows_with_each_byte_that_is_sent() {
         let mut input = Vec::new();
         write_window_update(&mut input, 1, 1);
         server.receive(&input);
-        assert_eq!(server.connection.data(streams[0], b"xx", false, &mut server.out), 1);
+        assert_eq!(server.connection.data(streams[0], b"xx", EndStream::Unset, &mut server.out), 1);
         server.send();
     }
     assert_eq!(server.code, None, "small windows are no error, only slow");
@@ -516,8 +516,8 @@ fn an_idle_connection_is_small_and_a_warm_request_allocates_nothing() {
             while let Ok((used, Some(event))) = connection.receive(rest, list, out) {
                 rest = &rest[used..];
                 if let Event::Request { stream, .. } = event {
-                    connection.headers(stream, &[0x88], false, out);
-                    connection.data(stream, b"hello", true, out);
+                    connection.headers(stream, &[0x88], EndStream::Unset, out);
+                    connection.data(stream, b"hello", EndStream::Set, out);
                     rounds += 1;
                 }
             }

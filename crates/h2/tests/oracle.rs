@@ -10,7 +10,7 @@ use http::{HeaderMap, Request};
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
 use taipan_h2::response::{write_fields, write_head};
-use taipan_h2::server::{Connection, Event, Limits, StreamId};
+use taipan_h2::server::{Connection, EndStream, Event, Limits, StreamId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
@@ -104,7 +104,7 @@ impl Server {
         };
         let fields = [(&b"Date"[..], &b"Sun, 06 Nov 1994 08:49:37 GMT"[..]), (b"X-Path", path.as_bytes())];
         write_head(200, fields, &mut block);
-        self.connection.headers(stream, &block, false, &mut self.out);
+        self.connection.headers(stream, &block, EndStream::Unset, &mut self.out);
         let trailers = self.list.value("te").is_some();
         self.responses.insert(stream, Response { rest, complete: end, trailers });
         self.connection.set_ready(stream, true);
@@ -118,7 +118,7 @@ impl Server {
             let response = self.responses.get_mut(&stream).unwrap();
             let ends = response.complete && !response.trailers;
             let part = &response.rest[..response.rest.len().min(3000)];
-            let end = ends && part.len() == response.rest.len();
+            let end = EndStream::when(ends && part.len() == response.rest.len());
             let sent = self.connection.data(stream, part, end, &mut self.out);
             response.rest.drain(..sent);
             self.connection.consumed(stream, sent as u32, &mut self.out);
@@ -127,7 +127,7 @@ impl Server {
             if is_complete && response.trailers {
                 let mut block = Vec::new();
                 write_fields([(&b"X-End"[..], &b"yes"[..])], &mut block);
-                self.connection.headers(stream, &block, true, &mut self.out);
+                self.connection.headers(stream, &block, EndStream::Set, &mut self.out);
             }
             self.connection.set_ready(stream, !is_sent);
             if is_complete {

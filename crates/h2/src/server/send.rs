@@ -1,6 +1,6 @@
 //! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
 
-use super::stream::{ClosedBy, Local, Remote, StreamId};
+use super::stream::{ClosedBy, EndStream, Local, Remote, StreamId};
 use super::{Connection, TableSize};
 use crate::error::ErrorCode;
 use crate::frame::{
@@ -21,23 +21,23 @@ const BYTES_PER_FRAME: usize = 2048;
 impl Connection {
     /// Appends an interim or a final response head, or trailers. `block` is the field block. Does nothing if the stream
     /// is not open.
-    pub fn headers(&mut self, stream: StreamId, block: &[u8], end: bool, out: &mut Vec<u8>) {
+    pub fn headers(&mut self, stream: StreamId, block: &[u8], end: EndStream, out: &mut Vec<u8>) {
         let Some(at) = self.streams.find(stream.0) else { return };
         let table = std::mem::replace(&mut self.table, TableSize::Unchanged);
-        write_headers(out, stream.0, if end { END_STREAM } else { 0 }, |out| {
+        write_headers(out, stream.0, end.flags(), |out| {
             if table == TableSize::Reduced {
                 write_table_size(out, 0);
             }
             out.extend_from_slice(block);
         });
-        if end {
+        if end == EndStream::Set {
             self.end(at, out);
         }
     }
 
-    /// Appends as much of `bytes` as the windows allow, as DATA frames. `end`: the response ends with the last of the
+    /// Appends as much of `bytes` as the windows allow, as DATA frames. `end` is for the frame with the last of the
     /// bytes. Returns the number of bytes; 0 if the stream is not open.
-    pub fn data(&mut self, stream: StreamId, bytes: &[u8], end: bool, out: &mut Vec<u8>) -> usize {
+    pub fn data(&mut self, stream: StreamId, bytes: &[u8], end: EndStream, out: &mut Vec<u8>) -> usize {
         let mut rest = bytes;
         // Bounded: each pass takes at least a byte, or is the last.
         loop {
@@ -52,19 +52,19 @@ impl Connection {
     }
 
     /// Appends one DATA frame, with as many of `wanted` bytes as the windows and the size of a frame allow. `fill`
-    /// appends them, or fewer. `end`: the response ends after `wanted` bytes. Returns the number of bytes; 0 if nothing
-    /// can be sent.
+    /// appends them, or fewer. `end` is for the frame with the last of the `wanted` bytes. Returns the number of bytes; 0
+    /// if nothing can be sent.
     pub fn data_from(
         &mut self,
         stream: StreamId,
         wanted: usize,
-        end: bool,
+        end: EndStream,
         out: &mut Vec<u8>,
         fill: impl FnOnce(&mut Vec<u8>, usize),
     ) -> usize {
         let Some(at) = self.streams.find(stream.0) else { return 0 };
         if self.streams[at].local == Local::Ended {
-            if end {
+            if end == EndStream::Set {
                 self.end(at, out);
             }
             return 0;
@@ -77,18 +77,18 @@ impl Connection {
             fill(out, allowed);
         }
         let length = (out.len() - start - HEADER_LEN).min(allowed);
-        let ends = end && length == wanted;
-        if length == 0 && !ends {
+        let end = if length == wanted { end } else { EndStream::Unset };
+        if length == 0 && end == EndStream::Unset {
             out.truncate(start);
             return 0;
         }
         out.truncate(start + HEADER_LEN + length);
         out[start..start + 3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
-        out[start + FLAGS_AT] = if ends { END_STREAM } else { 0 };
+        out[start + FLAGS_AT] = end.flags();
         self.send.send(length);
         self.streams[at].send.send(length);
         self.useless.earn(2 + (length / BYTES_PER_FRAME) as u32, self.limits.frames);
-        if ends {
+        if end == EndStream::Set {
             self.end(at, out);
         }
         length

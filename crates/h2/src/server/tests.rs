@@ -85,11 +85,11 @@ impl Server {
     /// Sends response heads without a body on streams.
     fn respond(&mut self, streams: &[u32]) {
         for stream in streams {
-            self.connection.headers(StreamId(*stream), &[0x88], true, &mut self.out);
+            self.connection.headers(StreamId(*stream), &[0x88], EndStream::Set, &mut self.out);
         }
     }
 
-    fn data(&mut self, stream: u32, bytes: &[u8], end: bool) -> usize {
+    fn data(&mut self, stream: u32, bytes: &[u8], end: EndStream) -> usize {
         self.connection.data(StreamId(stream), bytes, end, &mut self.out)
     }
 
@@ -198,17 +198,17 @@ fn a_client_goes_on_behind_the_end_of_a_tunnel() {
     let half_closed = || {
         let mut server = Server::new(&LIMITS);
         server.receive(&post(1));
-        assert_eq!(server.data(1, b"c", false), 1);
+        assert_eq!(server.data(1, b"c", EndStream::Unset), 1);
         server.connection.half_close(StreamId(1), &mut server.out);
         assert_eq!((server.receive(&data(0)).as_str(), server.sent().as_str()), ("ab", "(1 \"c\")(1 \"\".)"));
         server
     };
     let mut server = half_closed();
     assert_eq!(server.receive(&data(END_STREAM)), "ab.");
-    assert_eq!((server.data(1, b"", true), server.connection.open_streams()), (0, 0));
+    assert_eq!((server.data(1, b"", EndStream::Set), server.connection.open_streams()), (0, 0));
     assert_eq!(server.sent(), "", "both sides have ended");
     let mut server = half_closed();
-    server.data(1, b"", true);
+    server.data(1, b"", EndStream::Set);
     assert_eq!((server.connection.open_streams(), server.sent().as_str()), (0, "(1 reset 0)"));
     let mut server = half_closed();
     assert_eq!(
@@ -421,7 +421,7 @@ fn a_response_before_the_end_of_its_request_resets_the_stream() {
     let mut server = Server::new(&LIMITS);
     server.receive(&[post(1), post(3)].concat());
     server.respond(&[1]);
-    assert_eq!(server.data(3, b"abc", true), 3);
+    assert_eq!(server.data(3, b"abc", EndStream::Set), 3);
     assert_eq!(server.sent(), "(1 headers 1.)(1 reset 0)(3 \"abc\".)(3 reset 0)");
     assert_eq!(server.receive(&frame(DATA, END_STREAM, 1, b"ab")), "");
     assert_eq!(server.connection.open_streams(), 0);
@@ -574,17 +574,17 @@ fn a_response_waits_for_the_windows() {
     server.out.clear();
     let one = StreamId(1);
     assert_eq!(server.connection.sendable(one), 5);
-    assert_eq!(server.data(1, b"abcdefgh", true), 5);
+    assert_eq!(server.data(1, b"abcdefgh", EndStream::Set), 5);
     assert_eq!(server.sent(), "(1 \"abcde\")");
-    assert_eq!(server.data(1, b"fgh", true), 0);
+    assert_eq!(server.data(1, b"fgh", EndStream::Set), 0);
     assert_eq!(server.sent(), "");
     server.connection.set_ready(one, true);
     assert_eq!(server.connection.next_stream(), None);
     assert_eq!(server.receive(&window(1, 2)), "[opened]");
     assert_eq!(server.connection.next_stream(), Some(one));
-    assert_eq!(server.data(1, b"fgh", true), 2);
+    assert_eq!(server.data(1, b"fgh", EndStream::Set), 2);
     assert_eq!(server.receive(&window(1, 1)), "[opened]");
-    assert_eq!(server.data(1, b"h", true), 1);
+    assert_eq!(server.data(1, b"h", EndStream::Set), 1);
     assert_eq!(server.sent(), "(1 \"fg\")(1 \"h\".)");
     assert_eq!(server.receive(&window(1, 1)), "", "it has ended");
 }
@@ -594,14 +594,14 @@ fn a_response_waits_for_the_window_of_the_connection() {
     let mut server = Server::new(&LIMITS);
     server.receive(&[settings(&[(4, 1 << 20)]), get(1), get(3)].concat());
     server.out.clear();
-    assert_eq!(server.data(1, &vec![b'x'; 70_000], true), 65_535);
+    assert_eq!(server.data(1, &vec![b'x'; 70_000], EndStream::Set), 65_535);
     assert_eq!(server.sent(), "(1 data 16384)(1 data 16384)(1 data 16384)(1 data 16383)");
-    assert_eq!(server.data(3, b"abc", true), 0);
+    assert_eq!(server.data(3, b"abc", EndStream::Set), 0);
     server.connection.set_ready(StreamId(3), true);
     assert_eq!(server.connection.next_stream(), None);
     assert_eq!(server.receive(&window(0, 2)), "[opened]");
-    assert_eq!(server.data(3, b"abc", true), 2);
-    assert_eq!(server.data(3, b"", true), 0, "the end needs no window");
+    assert_eq!(server.data(3, b"abc", EndStream::Set), 2);
+    assert_eq!(server.data(3, b"", EndStream::Set), 0, "the end needs no window");
     assert_eq!(server.sent(), "(3 \"ab\")(3 \"\".)");
 }
 
@@ -610,7 +610,7 @@ fn a_response_waits_for_the_window_of_the_connection() {
 fn a_change_of_the_initial_window_changes_open_streams() {
     let mut server = Server::new(&LIMITS);
     server.receive(&[settings(&[(4, 10)]), get(1)].concat());
-    server.data(1, &[b'x'; 8], false);
+    server.data(1, &[b'x'; 8], EndStream::Unset);
     server.connection.set_ready(StreamId(1), true);
     assert_eq!(server.receive(&settings(&[(4, 3)])), "");
     assert_eq!(server.connection.sendable(StreamId(1)), 0, "the window is -5");
@@ -639,7 +639,7 @@ fn no_window_exceeds_its_maximum() {
 fn a_large_head_is_split() {
     let mut server = Server::new(&LIMITS);
     server.receive(&get(1));
-    server.connection.headers(StreamId(1), &vec![0; MAX_PAYLOAD + 1], true, &mut server.out);
+    server.connection.headers(StreamId(1), &vec![0; MAX_PAYLOAD + 1], EndStream::Set, &mut server.out);
     assert_eq!(server.sent(), "(1 headers 16384.)(1 continuation 1)");
 }
 
@@ -648,9 +648,10 @@ fn a_source_may_append_less_than_allowed() {
     let mut server = Server::new(&LIMITS);
     server.receive(&get(1));
     let Server { connection, out, .. } = &mut server;
-    let sent = connection.data_from(StreamId(1), 5, true, out, |out, _| out.extend_from_slice(b"abc"));
+    let sent =
+        connection.data_from(StreamId(1), 5, EndStream::Set, out, |out, _| out.extend_from_slice(b"abc"));
     assert_eq!(sent, 3);
-    assert_eq!(connection.data_from(StreamId(1), 2, true, out, |_, _| {}), 0);
+    assert_eq!(connection.data_from(StreamId(1), 2, EndStream::Set, out, |_, _| {}), 0);
     assert_eq!(server.sent(), "(1 \"abc\")");
 }
 
@@ -710,7 +711,7 @@ fn a_failed_connection_does_nothing_more() {
     assert_eq!(server.sent(), "(goaway 1 1)");
     assert_eq!(server.receive(&get(3)), "[StreamNumber]");
     server.respond(&[1]);
-    assert_eq!(server.data(1, b"x", true), 0);
+    assert_eq!(server.data(1, b"x", EndStream::Set), 0);
     assert!(server.connection.is_finished() && server.sent().is_empty());
 }
 

@@ -19,6 +19,8 @@ use crate::clock;
 use crate::connection::{Connections, client};
 use crate::exchange::{self, Sending};
 use crate::log::EndReason;
+use crate::response::Response;
+use crate::services::Services;
 use crate::stats::Count;
 
 impl Http2 {
@@ -64,7 +66,9 @@ impl Http2 {
                 self.on_request(connections, stream, fields, began, end, gathered);
             }
             Event::Rejected { stream, error, .. } => {
-                self.reject(connections, stream, fields, self.origin(began), error, gathered);
+                let received = Received { head: None, origin: self.origin(began) };
+                let response = rejection(&self.services, fields, error);
+                self.respond(connections, stream, received, response, gathered);
             }
             Event::Malformed { error, .. } => {
                 let received = Received { head: None, origin: self.origin(began) };
@@ -106,7 +110,16 @@ impl Http2 {
         let mut origin = self.origin(began);
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
-            Err(error) => return self.reject(connections, stream, fields, origin, error, gathered),
+            Err(error) => {
+                let response = rejection(&self.services, fields, error);
+                return self.respond(
+                    connections,
+                    stream,
+                    Received { head: None, origin },
+                    response,
+                    gathered,
+                );
+            }
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
@@ -164,23 +177,6 @@ impl Http2 {
         }
     }
 
-    /// Rejects a request whose head breaks a rule.
-    #[cold]
-    fn reject(
-        &mut self,
-        connections: &Rc<Connections>,
-        stream: StreamId,
-        fields: &FieldList,
-        origin: Origin,
-        error: HeadError,
-        gathered: &mut Gathered<'_>,
-    ) {
-        let method = if fields.method() == Some(b"HEAD") { Method::Head } else { Method::Unknown };
-        let services = &connections.services;
-        let response = exchange::error_response(services, method, error.status(), Some(error.rule()));
-        self.respond(connections, stream, Received { head: None, origin }, response, gathered);
-    }
-
     fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {
         let dropped = match self.streams.get_mut(&stream) {
             Some(waiting) => {
@@ -199,4 +195,11 @@ impl Http2 {
             self.frames.consumed(stream, dropped as u32, &mut gathered.out);
         }
     }
+}
+
+/// The response to a request whose head breaks a rule.
+#[cold]
+fn rejection(services: &Services, fields: &FieldList, error: HeadError) -> Response {
+    let method = if fields.method() == Some(b"HEAD") { Method::Head } else { Method::Unknown };
+    exchange::error_response(services, method, error.status(), Some(error.rule()))
 }

@@ -1,6 +1,6 @@
 //! The beginning of a response: it is sent at once and as a whole, or its stream waits.
 
-use taipan_h2::server::StreamId;
+use taipan_h2::server::{EndStream, StreamId};
 use taipan_http::head::Method;
 
 use super::gathered::Gathered;
@@ -13,7 +13,7 @@ use crate::log::access::Records;
 use crate::response::{Body, BodyStream, Response};
 
 impl Http2 {
-    /// waits.
+    /// Sends a response at once, if it is short enough for the windows and the buffer. Otherwise, its stream waits.
     #[inline]
     pub(super) fn respond(
         &mut self,
@@ -36,9 +36,9 @@ impl Http2 {
         }
         let start = gathered.out.len();
         let block = response.head.block(block::encode);
-        self.frames.headers(stream, block, content.is_empty(), &mut gathered.out);
+        self.frames.headers(stream, block, EndStream::when(content.is_empty()), &mut gathered.out);
         if !content.is_empty() {
-            self.frames.data(stream, content, true, &mut gathered.out);
+            self.frames.data(stream, content, EndStream::Set, &mut gathered.out);
         }
         let added = gathered.out.len() - start - content.len();
         self.record(connections, request, &response, added, &mut gathered.records);
@@ -62,7 +62,7 @@ impl Http2 {
             return None;
         }
         let start = out.len();
-        self.frames.headers(stream, response.head.block(block::encode), is_empty, out);
+        self.frames.headers(stream, response.head.block(block::encode), EndStream::when(is_empty), out);
         let added = out.len() - start;
         for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
             self.frames.set_priority(stream, value);

@@ -1,7 +1,7 @@
 //! The content of the streams that wait, as far as it is in memory and windows allow.
 
 use taipan_h2::error::ErrorCode;
-use taipan_h2::server::StreamId;
+use taipan_h2::server::{EndStream, StreamId};
 
 use super::gathered::space;
 use super::outgoing::Next;
@@ -36,7 +36,7 @@ impl Http2 {
         let limit = limit.min(outgoing.allowed());
         let wanted = usize::try_from(left).unwrap_or(usize::MAX);
         let mut filled = Ok(());
-        let sent = self.frames.data_from(stream, wanted, ends, out, |out, allowed| {
+        let sent = self.frames.data_from(stream, wanted, EndStream::when(ends), out, |out, allowed| {
             filled = outgoing.fill(allowed.min(limit), out);
         });
         if let Some(task) = &waiting.task {

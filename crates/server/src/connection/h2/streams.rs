@@ -3,7 +3,7 @@
 
 use taipan_h2::error::ErrorCode;
 use taipan_h2::response::{write_fields, write_head};
-use taipan_h2::server::StreamId;
+use taipan_h2::server::{EndStream, StreamId};
 use taipan_http::head::Field;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
@@ -26,7 +26,7 @@ impl Http2 {
 
     /// Sends 100 (Continue).
     pub fn send_continue(&mut self, stream: StreamId) {
-        self.frames.headers(stream, block::CONTINUE, false, &mut self.out);
+        self.frames.headers(stream, block::CONTINUE, EndStream::Unset, &mut self.out);
     }
 
     /// Sends an interim response ahead of the response. A client that takes nothing gets no more of them.
@@ -36,7 +36,7 @@ impl Http2 {
         }
         let mut block = Vec::new();
         write_head(status.code(), fields.iter().map(|field| (field.name, field.value)), &mut block);
-        self.frames.headers(stream, &block, false, &mut self.out);
+        self.frames.headers(stream, &block, EndStream::Unset, &mut self.out);
     }
 
     /// The client sends no more. A request that has no end gets no response.
@@ -141,7 +141,7 @@ impl Http2 {
         let mut block = Vec::new();
         let fields = trailers.iter().map(|(name, value)| (name.as_bytes(), &value[..]));
         write_fields(fields, &mut block);
-        self.frames.headers(stream, &block, true, &mut self.out);
+        self.frames.headers(stream, &block, EndStream::Set, &mut self.out);
         self.finish(stream);
     }
 
@@ -168,7 +168,7 @@ impl Http2 {
         match outgoing.left() {
             // No window is needed for an empty DATA frame.
             (0, true) => {
-                self.frames.data(stream, &[], true, &mut self.out);
+                self.frames.data(stream, &[], EndStream::Set, &mut self.out);
                 self.finish(stream);
             }
             (left, _) => self.frames.set_ready(stream, left > 0),
