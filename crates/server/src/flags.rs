@@ -2,7 +2,9 @@
 //! manual page and the shell completions are made from them.
 
 mod commands;
+mod completions;
 mod help;
+mod manual_page;
 mod parse;
 mod table;
 #[cfg(test)]
@@ -22,7 +24,7 @@ use site::watch::Filter;
 use crate::control::{Request, SiteSource};
 
 pub use self::commands::CommandKey;
-pub use self::help::{document, help, man, reference};
+pub use self::help::{help, reference};
 pub use self::parse::{advice, parse, parse_line};
 
 /// The parsed command line.
@@ -195,6 +197,17 @@ pub enum Document {
     Bash,
     Zsh,
     Fish,
+}
+
+impl Document {
+    pub fn text(self) -> String {
+        match self {
+            Document::Man => manual_page::man(),
+            Document::Bash => completions::bash(),
+            Document::Zsh => completions::zsh(),
+            Document::Fish => completions::fish(),
+        }
+    }
 }
 
 /// A mistake in the command line: one line, with what to do.

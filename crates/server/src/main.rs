@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Command::Passwd(flags) => passwd::passwd(&flags),
         Command::Report(flags) => report::report(&flags),
         Command::Resolve(flags) => resolve::resolve(&flags),
-        Command::Generate(document) => print(&flags::document(document)),
+        Command::Generate(document) => print(&document.text()),
         Command::Help(command) => print(&flags::help(command)),
         Command::Version => print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")),
     }

@@ -627,30 +627,3 @@ pub(super) const FLAGS: &[FlagRow] = &[
         help: "Print the version (default: carry out the command)",
     },
 ];
-
-/// The files that `packaging/install` installs, for the manual page.
-pub(super) const FILES: &[(&str, &str)] = &[
-    ("/etc/taipan/site.toml", "The configuration that the unit serves"),
-    ("/var/log/taipan/access.log, /var/log/taipan/error.log", "The logs, if the configuration says so"),
-    ("/etc/logrotate.d/taipan", "The rotation of the logs"),
-    ("/run/taipan/taipan.pid", "The ID of the process that accepts signals, if the configuration says so"),
-    ("taipan.service, taipan.socket", "The units for systemd"),
-];
-
-/// For the manual page.
-pub(super) const EXAMPLES: &[(&str, &str)] = &[
-    ("taipan photos", "Serve the folder photos to this machine, at http://127.0.0.1:8080/"),
-    ("taipan photos --listen 0.0.0.0:8080", "The same, to every network that reaches this machine by IPv4"),
-    ("taipan photos --tls localhost", "The same to this machine by HTTPS, and say how to trust it"),
-    (
-        "taipan photos --tls example.org",
-        "To everyone, at https://example.org/, with a certificate of Let's Encrypt",
-    ),
-    ("taipan check -c /etc/taipan/site.toml", "Find mistakes before a start or a reload"),
-    ("taipan reload -c /etc/taipan/site.toml", "Serve the changed configuration; no connection is lost"),
-    (
-        "taipan explain GET http://www.example/a/../b -c /etc/taipan/site.toml",
-        "Show which host, route and file a request leads to, and why",
-    ),
-    ("taipan healthcheck http://127.0.0.1:8080/", "Send one request, for a container or a script"),
-];

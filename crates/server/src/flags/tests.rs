@@ -8,7 +8,9 @@ use cache::store::purge::{Purge, What};
 use site::host::HostAddress;
 
 use super::commands::COMMANDS;
-use super::help::{bash, fish, help, man, reference, roff, zsh};
+use super::completions::{bash, fish, zsh};
+use super::help::{help, reference};
+use super::manual_page::{man, roff};
 use super::parse::parse;
 use super::table::FLAGS;
 use super::{
