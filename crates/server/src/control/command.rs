@@ -1,0 +1,130 @@
+//! A command's end of the control socket: it sends one request, and prints the response.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use site::watch::Filter;
+
+use super::{DONE, MAX_REQUEST, RESPONSE_TIMEOUT, Request, SiteSource, address, is_trusted};
+use crate::terminal;
+
+/// How long `taipan watch` waits before it goes to the process that serves now, and how often without seeing one.
+const WATCH_AGAIN: Duration = Duration::from_millis(100);
+const WATCH_TRIES: u32 = 50;
+
+/// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
+pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
+    match response(source, request) {
+        Ok((true, text)) => {
+            terminal::print(&text);
+            ExitCode::SUCCESS
+        }
+        Ok((false, text)) => {
+            text.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
+            ExitCode::FAILURE
+        }
+        Err(error) => terminal::fail(error, 1),
+    }
+}
+
+/// Prints what the running program shows of requests, until it ends, or the reader of the output. After a reload or an
+/// upgrade, it goes on with the process that serves then.
+pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
+    let request = Request::Watch(filter.clone());
+    let mut has_begun = false;
+    let mut tries = 0;
+    while tries < WATCH_TRIES {
+        match connect(source, &request).and_then(show) {
+            Ok(Shown::Moved) => (has_begun, tries) = (true, 0),
+            Ok(Shown::Unread) => return ExitCode::SUCCESS,
+            Ok(Shown::Refused(lines)) if !has_begun => {
+                lines.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
+                return ExitCode::FAILURE;
+            }
+            Ok(Shown::Refused(_)) => {}
+            Err(error) if has_begun => {
+                terminal::err(format_args!("taipan: the program has ended ({error})"));
+                return ExitCode::SUCCESS;
+            }
+            Err(error) => return terminal::fail(error, 1),
+        }
+        tries += 1;
+        std::thread::sleep(WATCH_AGAIN);
+    }
+    terminal::fail("no process shows requests; see the error log", 1)
+}
+
+/// Why there is no more to print.
+enum Shown {
+    /// The process serves no more.
+    Moved,
+    /// Nothing reads the output.
+    Unread,
+    /// With lines that say why.
+    Refused(String),
+}
+
+fn show(stream: UnixStream) -> io::Result<Shown> {
+    stream.set_read_timeout(None)?;
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    if first != DONE {
+        let mut lines = String::new();
+        reader.read_to_string(&mut lines)?;
+        return Ok(Shown::Refused(lines));
+    }
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(Shown::Moved);
+        }
+        let mut out = io::stdout().lock();
+        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+            return Ok(Shown::Unread);
+        }
+        let read = bytes.len();
+        reader.consume(read);
+    }
+}
+
+/// Whether the running program has done it, and its response. Errors: no program runs, or it belongs to another user.
+pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
+    let mut stream = connect(source, request)?;
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
+        _ => {}
+    }
+    let response = String::from_utf8_lossy(&response);
+    match response.split_once('\n') {
+        None => Err(io::Error::other("the program ended without a response; see its error log")),
+        Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
+    }
+}
+
+/// Sends a request.
+fn connect(source: &SiteSource, request: &Request) -> io::Result<UnixStream> {
+    let path = source.path();
+    let path = path.display();
+    let not_running = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => io::Error::other(format!(
+            "no taipan serves {path}; name what it was started with: -c FILE, or --root DIR"
+        )),
+        _ => io::Error::other(format!("{path}: {error}")),
+    };
+    let mut stream = UnixStream::connect_addr(&address(source)?).map_err(not_running)?;
+    if !is_trusted(&stream) {
+        return Err(io::Error::other("the running program belongs neither to root nor to you"));
+    }
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    let line = request.text();
+    if line.len() >= MAX_REQUEST {
+        return Err(io::Error::other("that is too long"));
+    }
+    // The program may have rejected this client and closed the connection; its response can be read all the same.
+    _ = stream.write_all(line.as_bytes());
+    Ok(stream)
+}
