@@ -137,7 +137,10 @@ impl Files {
         let Some(deltas) = &entry.deltas else { return };
         let delta = match made {
             None => Delta::None,
-            Some(made) => Delta::Ready(Rc::new(self.only_made(host, path, entry, coding, made))),
+            Some(made) => {
+                let route = self.services.route(host.host(), path);
+                Delta::Ready(Rc::new(self.only_made(route, entry, coding, made)))
+            }
         };
         deltas.set(hash, coding, delta);
         let Some(now) = self.cached(host, path.as_str()) else { return };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use site::compress::{Codings, tag_suffix};
 use site::decide::{Offer, Representation, Resource};
+use site::model::Route;
 use taipan_http::etag;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -104,11 +105,11 @@ impl Files {
         made: Option<Made>,
     ) {
         let Some(now) = self.cached(host, path.as_str()) else { return };
+        let route = self.services.route(host.host(), path);
         let entry = match now.alternates.as_ref() {
-            _ if now.stamps == entry.stamps => self.with_made(host, path, &now, coding, made),
+            _ if now.stamps == entry.stamps => self.with_made(route, &now, coding, made),
             Some(alternates) => {
-                let replaced =
-                    alternates.replaced(entry, |entry| self.with_made(host, path, entry, coding, made));
+                let replaced = alternates.replaced(entry, |entry| self.with_made(route, entry, coding, made));
                 replaced.map(|alternates| Entry {
                     alternates: Some(alternates),
                     ..now.with(now.resource.clone(), now.prepared.clone())
@@ -123,20 +124,13 @@ impl Files {
     }
 
     /// The same file, with what was made of it.
-    fn with_made(
-        &self,
-        host: HostKey,
-        path: &SafePath<'_>,
-        now: &Entry,
-        coding: Coding,
-        made: Option<Made>,
-    ) -> Option<Entry> {
+    fn with_made(&self, route: &Route, now: &Entry, coding: Coding, made: Option<Made>) -> Option<Entry> {
         let Resource::File(representations, Offer::Kept(codings)) = &now.resource else { return None };
         let (mut representations, mut prepared) = (representations.clone(), now.prepared.clone());
         let offer = match made {
             Some(made) => {
                 let tag = |plain: &[u8]| etag::with_suffix(plain, tag_suffix(coding));
-                let made = self.prepare_made(host, path, now, coding, tag, made);
+                let made = self.prepare_made(route, now, coding, tag, made);
                 representations.push(made.0);
                 prepared.push(made.1);
                 Offer::Kept(*codings)
@@ -148,15 +142,8 @@ impl Files {
 
     /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the
     /// content by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
-    pub(super) fn only_made(
-        &self,
-        host: HostKey,
-        path: &SafePath<'_>,
-        entry: &Entry,
-        coding: Coding,
-        made: Made,
-    ) -> Entry {
-        let (representation, prepared) = self.prepare_made(host, path, entry, coding, etag::weak, made);
+    pub(super) fn only_made(&self, route: &Route, entry: &Entry, coding: Coding, made: Made) -> Entry {
+        let (representation, prepared) = self.prepare_made(route, entry, coding, etag::weak, made);
         let resource = Resource::File(vec![representation], Offer::Nothing);
         Entry { deltas: None, ..entry.with(resource, vec![prepared]) }
     }
@@ -164,8 +151,7 @@ impl Files {
     /// `tag` makes the entity tag of that of the file.
     fn prepare_made(
         &self,
-        host: HostKey,
-        path: &SafePath<'_>,
+        route: &Route,
         entry: &Entry,
         coding: Coding,
         tag: impl Fn(&[u8]) -> Vec<u8>,
@@ -184,7 +170,7 @@ impl Files {
             _ => (None, None),
         };
         let etag = etag.map(|plain| tag(plain).into_boxed_slice());
-        let mut head = HeadWriter::new(services, Some(services.route(host.host(), path)), Status::OK);
+        let mut head = HeadWriter::new(services, Some(route), Status::OK);
         for (name, value) in entry.prepared[0].response.head().fields() {
             if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 head = head.field(name, value);
