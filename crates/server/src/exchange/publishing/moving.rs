@@ -70,15 +70,14 @@ impl<'a> Exchange<'a> {
         let path = self.local_path(request, destination)?;
         let to = self.destination(request, &path).await?;
         let present = self.present(from).await?;
-        let is_folder = match present.found {
+        let kind = match present.found {
             None => return Err(Status::NOT_FOUND.into()),
             Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
             Some(Found::File(_)) if from.path.is_folder() => return Err(Status::NOT_FOUND.into()),
-            Some(Found::File(_)) => false,
-            Some(Found::Folder(_)) => true,
+            Some(Found::File(_)) => Kind::File,
+            Some(Found::Folder(_)) => Kind::Folder,
         };
         check_places(from, &to, method)?;
-        let kind = if is_folder { Kind::Folder } else { Kind::File };
         let of_source = if method == Method::Move { Use::Remove } else { Use::Read };
         self.may_do(request, &from.path, of_source, kind).await?;
         let terms = self.terms(request, from, &present)?;
@@ -87,7 +86,7 @@ impl<'a> Exchange<'a> {
             return Err(Status::PRECONDITION_FAILED.into());
         }
         if to.path.is_folder() {
-            self.check_slash(&to, is_folder, there)?;
+            self.check_slash(&to, kind, there)?;
         }
         let of_target = match (kind, there) {
             // As PUT replaces a file.
@@ -100,10 +99,10 @@ impl<'a> Exchange<'a> {
         if let Some(Found::Folder(_)) = there {
             self.check_members(&to, Use::Remove).await?;
         }
-        if method == Method::Move && is_folder {
+        if method == Method::Move && kind == Kind::Folder {
             self.check_moved(from, &to).await?;
         }
-        let reach = is_folder.then_some(depth);
+        let reach = (kind == Kind::Folder).then_some(depth);
         Ok(Transfer { method, to, reach, terms, seen: Seen { there, overwrite } })
     }
 
@@ -140,12 +139,12 @@ impl<'a> Exchange<'a> {
 
     /// Checks a destination with a slash at its end, which has to be a folder, or to become one. A file may replace a
     /// folder there if it may be written: its path, which has no slash, may have another route.
-    fn check_slash(&self, to: &Target<'a>, is_folder: bool, there: Option<Found>) -> Result<(), Problem> {
+    fn check_slash(&self, to: &Target<'a>, kind: Kind, there: Option<Found>) -> Result<(), Problem> {
         let becomes = Member { path: to.below.clone(), kind: Kind::File };
         match there {
             Some(Found::File(_) | Found::Other) => Err(Status::CONFLICT.into()),
-            None if !is_folder => Err(Status::CONFLICT.into()),
-            Some(Found::Folder(_)) if !is_folder && !self.may_use(to, &becomes, Use::Write) => {
+            None if kind == Kind::File => Err(Status::CONFLICT.into()),
+            Some(Found::Folder(_)) if kind == Kind::File && !self.may_use(to, &becomes, Use::Write) => {
                 Err(Status::FORBIDDEN.into())
             }
             _ => Ok(()),
