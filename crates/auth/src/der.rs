@@ -1,7 +1,7 @@
 //! DER (X.690), as far as public keys need it: elements with a tag and a length.
 
 /// The tags of elements (X.690 §8.1.2).
-pub const INTEGER: u8 = 0x02;
+const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
 pub const OBJECT: u8 = 0x06;
 pub const SEQUENCE: u8 = 0x30;

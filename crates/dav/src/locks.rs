@@ -7,9 +7,9 @@ use crate::lines;
 /// Locks of one folder. A further one is refused.
 pub const MAX_LOCKS: usize = 1000;
 /// Locks of one user. Clients without a user count as one.
-pub const MAX_OF_USER: usize = 250;
+const MAX_OF_USER: usize = 250;
 /// Locks on one resource, of its own and of the folders that it is in. Each is in every description of it.
-pub const MAX_ON_RESOURCE: usize = 32;
+const MAX_ON_RESOURCE: usize = 32;
 /// Bytes of the element `owner` of a lock.
 pub const MAX_OWNER: usize = 2048;
 

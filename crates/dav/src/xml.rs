@@ -11,11 +11,11 @@ pub const MAX_DEPTH: usize = 32;
 /// Elements, attributes and texts of one document.
 pub const MAX_NODES: usize = 4096;
 /// Bytes of a namespace. Each name has its own copy, so that a long one would make a small document large.
-pub const MAX_NAMESPACE: usize = 256;
+const MAX_NAMESPACE: usize = 256;
 /// Declarations of namespaces that count at the same place.
-pub const MAX_DECLARATIONS: usize = 64;
+const MAX_DECLARATIONS: usize = 64;
 /// Attributes and declarations of one element. Each is compared with the others.
-pub const MAX_ATTRIBUTES: usize = 64;
+const MAX_ATTRIBUTES: usize = 64;
 
 /// The namespace of the prefix `xml`.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";

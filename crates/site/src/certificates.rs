@@ -11,7 +11,7 @@ use crate::address::without_brackets;
 use crate::tls::CHALLENGES;
 
 /// The URL of the directory of the authority that is asked by default (RFC 8555 §7.1.1).
-pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The settings of `[certificates]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -126,7 +126,7 @@ fn starts_with(text: &[u8], start: &[u8]) -> bool {
 }
 
 /// The types that gain, of those that the web uses.
-pub const DEFAULT_TYPES: &[&str] = &[
+const DEFAULT_TYPES: &[&str] = &[
     "text/*",
     "+json",
     "+xml",
@@ -164,7 +164,7 @@ pub const DEFAULT_TYPES: &[&str] = &[
 ];
 
 /// Bytes of the smallest response that is compressed, by default.
-pub const DEFAULT_MIN: u64 = 1024;
+const DEFAULT_MIN: u64 = 1024;
 
 impl Default for CompressRules {
     fn default() -> CompressRules {

@@ -60,7 +60,7 @@ pub const RECENT_REQUEST: u64 = 384;
 /// The counts of a host, or of a route, in the memory of one worker.
 pub const ZONE: u64 = 7224;
 /// The state of a decompression (RFC 1951: a window of 32 KiB, and tables) and its output buffer.
-pub const INFLATE: u64 = 112 * 1024;
+const INFLATE: u64 = 112 * 1024;
 /// The encoder of a response that is compressed while it is sent, and its output.
 pub const ENCODER: u64 = 2560 * 1024;
 /// A page that is assembled: the variables of the request and those that it sets, its beginning, and a directive whose
@@ -87,7 +87,7 @@ pub const LISTING_ENTRY: u64 = 352;
 /// The buffers of a running script: its output, and part of the request body.
 pub const SCRIPT: u64 = 64 * 1024;
 /// Bytes on their way in both directions of an upgraded connection.
-pub const UPGRADED: u64 = 2 * BUFFER;
+const UPGRADED: u64 = 2 * BUFFER;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;

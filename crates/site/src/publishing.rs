@@ -103,7 +103,7 @@ impl Default for Publishing {
 /// The methods of files that clients only read, as the value of `Allow`.
 pub const READING: &str = "GET, HEAD, OPTIONS";
 /// The start of the names of the server's own files in a folder that is published. They are never served.
-pub const OWN_NAMES: &str = ".taipan-";
+const OWN_NAMES: &str = ".taipan-";
 /// The folder of the server's own files, in the root of a route that is published.
 pub const STATE_FOLDER: &str = ".taipan-publish";
 /// The name of an upload that can be resumed, in the URL, is this and its token.

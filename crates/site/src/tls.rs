@@ -219,7 +219,7 @@ impl ClientCertificates {
         *self == ClientCertificates::Off
     }
 
-    pub fn are_required(&self) -> bool {
+    fn are_required(&self) -> bool {
         matches!(self, ClientCertificates::Required(_))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use super::name::Name;
 
 /// The variants of one key. One more replaces the one that was used longest ago.
-pub const VARIANTS: usize = 16;
+const VARIANTS: usize = 16;
 /// A file takes whole blocks of so many bytes.
 const BLOCK: u64 = 4096;
 /// Places in the queue of entries that are no longer there, before the queue is tidied.

@@ -486,7 +486,7 @@ impl FieldSection {
     }
 
     /// The options of `Connection`.
-    pub fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
+    fn connection_options(&self) -> impl Iterator<Item = &[u8]> {
         self.values_of(KnownField::Connection)
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(trim_ows)

@@ -85,7 +85,7 @@ pub const TIME: Duration = Duration::from_secs(10);
 /// How long a request may take, by default.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Streams at a time on a connection of HTTP/2, by default.
-pub const STREAMS: usize = 1;
+const STREAMS: usize = 1;
 
 impl Default for Options {
     fn default() -> Options {

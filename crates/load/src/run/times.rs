@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 /// Significant digits: a precision of a thousandth.
 pub const DIGITS: u8 = 3;
 /// Longer durations are counted as one hour in the distribution.
-pub const LONGEST_KEPT: u64 = 3_600_000_000;
+const LONGEST_KEPT: u64 = 3_600_000_000;
 
 /// A recorder of durations in microseconds. The first one allocates its memory (some 190 KB).
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::pairs;
 
 /// Concurrent requests on one connection.
-pub const MAX_CONCURRENT: u16 = 1024;
+const MAX_CONCURRENT: u16 = 1024;
 
 /// The largest FCGI_GET_VALUES_RESULT, in bytes. Three names with their numbers have 60.
 const MAX_VALUES: u16 = 1024;

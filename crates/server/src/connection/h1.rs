@@ -418,7 +418,7 @@ impl Http1 {
 
     /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
-    pub fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
+    fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (self.client, self.via) = client::origin(&connections.services.site, self.peer, head);
     }

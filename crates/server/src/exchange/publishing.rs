@@ -557,6 +557,6 @@ impl From<Failure> for Problem {
 }
 
 /// Whether a path is that of an upload that can be resumed.
-pub(super) fn is_upload(path: &SafePath<'_>) -> bool {
+fn is_upload(path: &SafePath<'_>) -> bool {
     path.name().starts_with(UPLOAD_NAME)
 }

@@ -457,7 +457,7 @@ pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
 }
 
 /// Only this user may read what is the server's own.
-pub const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 pub const OWN_FOLDER_MODE: Mode = Mode::RWXU;
 

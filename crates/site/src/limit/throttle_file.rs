@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// Characters of one alternative of a pattern: one less than a [`States`] has bits.
-pub const MAX_ALTERNATIVE: usize = 127;
+const MAX_ALTERNATIVE: usize = 127;
 
 /// The most alternatives of a file whose lines are compared with each other: the time grows with their square.
 const MAX_COMPARED: usize = 2000;

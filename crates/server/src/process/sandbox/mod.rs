@@ -180,7 +180,7 @@ fn as_is() -> Active {
 
 /// On its first call, rustix looks for the kernel's clock in memory (vDSO) with system calls and files that the sandbox
 /// and a chroot forbid. Without the vDSO, every reading of the clock is a system call.
-pub fn find_clock() {
+fn find_clock() {
     _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
 }
 

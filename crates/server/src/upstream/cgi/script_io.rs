@@ -11,7 +11,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::spawner::{Exit, Streams};
 
 /// How long to wait for more output of a script that has exited, when other processes hold its output open.
-pub const LAST_OUTPUT: Duration = Duration::from_secs(1);
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Our ends. `None` for a pipe that is closed.
 pub struct ScriptIo<Pipe> {
