@@ -9,7 +9,6 @@
 pub mod access;
 mod acts;
 mod answers;
-mod attempts;
 mod authentication;
 mod authorizer;
 mod caching;
@@ -25,13 +24,14 @@ mod folder_passwords;
 mod forward;
 mod grants;
 mod limit;
+mod login_attempts;
 mod logins;
 mod monitor;
 mod other_server;
 mod pages;
 mod panic_guard;
 mod publishing;
-mod raw;
+mod raw_path;
 mod refusal;
 mod responder;
 mod sendfile;
@@ -69,7 +69,7 @@ use self::panic_guard::PanicGuard;
 use self::refusal::Fast;
 pub use self::responder::Responder;
 use crate::clock;
-use crate::content::{compress, delta, file, fixed, image_map, kept, listing};
+use crate::content::{compress, copies, delta, file, fixed, image_map, listing};
 use crate::destination::DestinationId;
 use crate::files::folders::Folder;
 use crate::files::{DiskLookup, Entry, HostKey, Probe};
@@ -598,7 +598,7 @@ impl<'a> Exchange<'a> {
                 file::full(services, entry, chosen)
             }
             Decision::Make(coding, meanwhile) => {
-                kept::make(&self.responder.files, self.key, path, entry, coding);
+                copies::make(&self.responder.files, self.key, path, entry, coding);
                 match meanwhile {
                     Some(chosen) => file::full(services, entry, chosen),
                     None => self.compressed(entry, coding),

@@ -17,12 +17,12 @@ use taipan_http::negotiate::{self, Coding};
 use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
-use super::kept;
+use super::copies;
 use crate::encoder::{self, delta};
 use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, READ, Root, Wait};
 use crate::files::deltas::{Delta, Deltas, Hash};
-use crate::files::made::{Made, Source};
+use crate::files::encoded::{Encoded, Source};
 use crate::files::open::{read, stat};
 use crate::files::{Entry, Files};
 use crate::sys::calls;
@@ -114,16 +114,16 @@ fn make(
             None => return,
         },
     };
-    let inline = kept::inline(&files.services.site.cache);
+    let inline = copies::inline(&files.services.site.cache);
     let work = move || encode(dictionary, source, coding, inline);
     let Some(result) = files.services.background.run(work) else { return };
     deltas.set(hash, coding, Delta::Making);
     let (files, path, entry) = (files.clone(), path.clone().into_owned(), entry.clone());
     spawn_local(async move {
         match result.await {
-            Ok(Ok((dictionary, Some(made)))) => {
+            Ok(Ok((dictionary, Some(encoded)))) => {
                 files.dictionaries.insert(hash, dictionary);
-                files.add_delta(host, &path, &entry, (hash, coding), Some(made));
+                files.add_delta(host, &path, &entry, (hash, coding), Some(encoded));
             }
             Ok(Ok((dictionary, None))) => {
                 files.dictionaries.insert(hash, dictionary);
@@ -141,22 +141,24 @@ enum Dictionary {
     Search(Search),
 }
 
-/// The dictionary, and the delta, if it is smaller.
-type Encoded = (Arc<Vec<u8>>, Option<Made>);
-
-/// Errors: there is no such dictionary, or a file cannot be read.
-fn encode(dictionary: Dictionary, source: Source, coding: Coding, inline: usize) -> io::Result<Encoded> {
+/// The dictionary, and the delta, if it is smaller. Errors: there is no such dictionary, or a file cannot be read.
+fn encode(
+    dictionary: Dictionary,
+    source: Source,
+    coding: Coding,
+    inline: usize,
+) -> io::Result<(Arc<Vec<u8>>, Option<Encoded>)> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let dictionary = match dictionary {
         Dictionary::Known(content) => content,
         Dictionary::Search(search) => Arc::new(search.run().map_err(|_| gone())?.ok_or_else(gone)?),
     };
     let content = source.read().map_err(|_| gone())?.ok_or_else(gone)?;
-    let made = match delta::encode(coding, &dictionary, &content)? {
-        Some(bytes) if kept::gains(&bytes, &content) => kept::made(bytes, inline)?,
+    let encoded = match delta::encode(coding, &dictionary, &content)? {
+        Some(bytes) if copies::gains(&bytes, &content) => copies::encoded(bytes, inline)?,
         _ => None,
     };
-    Ok((dictionary, made))
+    Ok((dictionary, encoded))
 }
 
 /// A search for a dictionary among the files of a folder.

@@ -10,7 +10,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
-use crate::content::{file, fixed, kept};
+use crate::content::{copies, file, fixed};
 use crate::files::{Entry, Probe};
 use crate::response::Response;
 
@@ -36,7 +36,7 @@ impl<'a> Exchange<'a> {
         let chosen = match decide::whole(self.head, &entry.resource) {
             Some(Decision::Full(chosen)) => chosen,
             Some(Decision::Make(coding, meanwhile)) => {
-                kept::make(&self.responder.files, self.key, path, entry, coding);
+                copies::make(&self.responder.files, self.key, path, entry, coding);
                 meanwhile.unwrap_or(0)
             }
             Some(_) => 0,

@@ -9,7 +9,7 @@ use auth::digest::Digest;
 use site::authentication::Authentication;
 
 use super::answers::{Answers, Key};
-use super::attempts::{Subject, attempts};
+use super::login_attempts::{Subject, attempts};
 use crate::background::Background;
 
 /// Comparisons of a worker that may wait. Requests that need further ones get 503.

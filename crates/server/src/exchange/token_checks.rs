@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use site::jwt::{Jwt, Refusal, Verified};
 
 use super::answers::{Answers, Key};
-use super::attempts::{Subject, attempts};
+use super::login_attempts::{Subject, attempts};
 use crate::background::Background;
 use crate::signature;
 

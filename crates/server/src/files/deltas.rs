@@ -12,8 +12,8 @@ use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
 use super::HostKey;
+use super::encoded::Encoded;
 use super::entry::Entry;
-use super::made::Made;
 use super::{Cached, Files};
 
 /// The SHA-256 of a dictionary.
@@ -132,14 +132,14 @@ impl Files {
         path: &SafePath<'_>,
         entry: &Rc<Entry>,
         (hash, coding): (Hash, Coding),
-        made: Option<Made>,
+        encoded: Option<Encoded>,
     ) {
         let Some(deltas) = &entry.deltas else { return };
-        let delta = match made {
+        let delta = match encoded {
             None => Delta::None,
-            Some(made) => {
+            Some(encoded) => {
                 let route = self.services.route(host.host(), path);
-                Delta::Ready(Rc::new(self.only_made(route, entry, coding, made)))
+                Delta::Ready(Rc::new(self.only_encoded(route, entry, coding, encoded)))
             }
         };
         deltas.set(hash, coding, delta);

@@ -15,7 +15,7 @@ use taipan_http::target::SafePath;
 use crate::encoder::{self, Effort};
 use crate::files::HostKey;
 use crate::files::beneath::{OpenError, Wait};
-use crate::files::made::{Made, Source};
+use crate::files::encoded::{Encoded, Source};
 use crate::files::open::stat;
 use crate::files::{Entry, Files};
 use crate::log;
@@ -28,7 +28,7 @@ const GAIN: usize = 95;
 
 /// What one closure results in.
 enum Outcome {
-    Made(Made),
+    Encoded(Encoded),
     NoGain,
     Changed,
 }
@@ -49,15 +49,17 @@ pub fn make(files: &Rc<Files>, host: HostKey, path: &SafePath<'_>, entry: &Rc<En
     spawn_local(async move {
         let _permit = permit;
         match result.await {
-            Ok(Ok(Outcome::Made(made))) => files.add_made(host, &path, &entry, coding, Some(made)),
-            Ok(Ok(Outcome::NoGain)) => files.add_made(host, &path, &entry, coding, None),
+            Ok(Ok(Outcome::Encoded(encoded))) => {
+                files.add_encoded(host, &path, &entry, coding, Some(encoded))
+            }
+            Ok(Ok(Outcome::NoGain)) => files.add_encoded(host, &path, &entry, coding, None),
             Ok(Ok(Outcome::Changed)) => {}
             // It would fail again.
             Ok(Err(error)) => {
                 log::warn(format_args!("{path} is not compressed: {error}"));
-                files.add_made(host, &path, &entry, coding, None);
+                files.add_encoded(host, &path, &entry, coding, None);
             }
-            Err(_) => files.add_made(host, &path, &entry, coding, None),
+            Err(_) => files.add_encoded(host, &path, &entry, coding, None),
         }
         drop(making);
     });
@@ -74,7 +76,7 @@ fn encode(source: Source, coding: Coding, effort: Effort, inline: usize) -> io::
     if !gains(&bytes, &content) {
         return Ok(Outcome::NoGain);
     }
-    Ok(made(bytes, inline)?.map_or(Outcome::Changed, Outcome::Made))
+    Ok(encoded(bytes, inline)?.map_or(Outcome::Changed, Outcome::Encoded))
 }
 
 pub(super) fn gains(bytes: &[u8], content: &[u8]) -> bool {
@@ -88,12 +90,12 @@ pub(super) fn inline(cache: &CacheLimits) -> usize {
 }
 
 /// More than `inline` bytes become a file in memory, because large bodies are sent from files.
-pub(super) fn made(bytes: Vec<u8>, inline: usize) -> io::Result<Option<Made>> {
+pub(super) fn encoded(bytes: Vec<u8>, inline: usize) -> io::Result<Option<Encoded>> {
     if bytes.len() <= inline {
-        return Ok(Some(Made::Bytes(bytes)));
+        return Ok(Some(Encoded::Bytes(bytes)));
     }
     let mut file = File::from(memfd_create("compressed", MemfdFlags::CLOEXEC)?);
     file.write_all(&bytes)?;
     let fd = file.into();
-    Ok(stat(&fd, Wait::Allowed).ok().map(|(_, stamp)| Made::File(fd, stamp)))
+    Ok(stat(&fd, Wait::Allowed).ok().map(|(_, stamp)| Encoded::File(fd, stamp)))
 }

@@ -1,5 +1,5 @@
-//! What the server makes of a file that has no precompressed copies: the file in other content codings. It is made
-//! once, and kept in the entry of the file.
+//! A file in content codings that the server itself makes, because it has no precompressed copies. Each is made once, and
+//! kept in the entry of the file.
 //!
 //! Knows nothing of encoders.
 
@@ -30,7 +30,7 @@ pub enum Source {
 }
 
 /// The content in a coding.
-pub enum Made {
+pub enum Encoded {
     Bytes(Vec<u8>),
     /// A file that exists only in memory.
     File(OwnedFd, Stamp),
@@ -96,20 +96,21 @@ impl Entry {
 impl Files {
     /// Adds what was made of `entry`. `None`: it does not gain, and is not offered any more. Nothing happens if the
     /// file has changed, or its entry was evicted.
-    pub fn add_made(
+    pub fn add_encoded(
         &self,
         host: HostKey,
         path: &SafePath<'_>,
         entry: &Entry,
         coding: Coding,
-        made: Option<Made>,
+        encoded: Option<Encoded>,
     ) {
         let Some(now) = self.cached(host, path.as_str()) else { return };
         let route = self.services.route(host.host(), path);
         let entry = match now.alternates.as_ref() {
-            _ if now.stamps == entry.stamps => self.with_made(route, &now, coding, made),
+            _ if now.stamps == entry.stamps => self.with_encoded(route, &now, coding, encoded),
             Some(alternates) => {
-                let replaced = alternates.replaced(entry, |entry| self.with_made(route, entry, coding, made));
+                let replaced =
+                    alternates.replaced(entry, |entry| self.with_encoded(route, entry, coding, encoded));
                 replaced.map(|alternates| Entry {
                     alternates: Some(alternates),
                     ..now.with(now.resource.clone(), now.prepared.clone())
@@ -124,15 +125,21 @@ impl Files {
     }
 
     /// The same file, with what was made of it.
-    fn with_made(&self, route: &Route, now: &Entry, coding: Coding, made: Option<Made>) -> Option<Entry> {
+    fn with_encoded(
+        &self,
+        route: &Route,
+        now: &Entry,
+        coding: Coding,
+        encoded: Option<Encoded>,
+    ) -> Option<Entry> {
         let Resource::File(representations, Offer::Kept(codings)) = &now.resource else { return None };
         let (mut representations, mut prepared) = (representations.clone(), now.prepared.clone());
-        let offer = match made {
-            Some(made) => {
+        let offer = match encoded {
+            Some(encoded) => {
                 let tag = |plain: &[u8]| etag::with_suffix(plain, tag_suffix(coding));
-                let made = self.prepare_made(route, now, coding, tag, made);
-                representations.push(made.0);
-                prepared.push(made.1);
+                let encoded = self.prepare_encoded(route, now, coding, tag, encoded);
+                representations.push(encoded.0);
+                prepared.push(encoded.1);
                 Offer::Kept(*codings)
             }
             None => Offer::Kept(codings.only(|other| other != coding)),
@@ -142,25 +149,31 @@ impl Files {
 
     /// An entry with what was made of `entry` as its only representation. Its tag is weak: a client that has the
     /// content by way of a delta gets 304 as if it had the file, because another dictionary would be the best one then.
-    pub(super) fn only_made(&self, route: &Route, entry: &Entry, coding: Coding, made: Made) -> Entry {
-        let (representation, prepared) = self.prepare_made(route, entry, coding, etag::weak, made);
+    pub(super) fn only_encoded(
+        &self,
+        route: &Route,
+        entry: &Entry,
+        coding: Coding,
+        encoded: Encoded,
+    ) -> Entry {
+        let (representation, prepared) = self.prepare_encoded(route, entry, coding, etag::weak, encoded);
         let resource = Resource::File(vec![representation], Offer::Nothing);
         Entry { deltas: None, ..entry.with(resource, vec![prepared]) }
     }
 
     /// `tag` makes the entity tag of that of the file.
-    fn prepare_made(
+    fn prepare_encoded(
         &self,
         route: &Route,
         entry: &Entry,
         coding: Coding,
         tag: impl Fn(&[u8]) -> Vec<u8>,
-        made: Made,
+        encoded: Encoded,
     ) -> (Representation, PreparedRepresentation) {
         let services = &self.services;
-        let (size, body, content) = match made {
-            Made::Bytes(bytes) => (bytes.len() as u64, bytes, Content::Inline),
-            Made::File(fd, stamp) => {
+        let (size, body, content) = match encoded {
+            Encoded::Bytes(bytes) => (bytes.len() as u64, bytes, Content::Inline),
+            Encoded::File(fd, stamp) => {
                 let file = OpenFile::in_memory(fd, stamp, services.disk.clone());
                 (stamp.size, Vec::new(), Content::File(Rc::new(file)))
             }
