@@ -1,6 +1,8 @@
 //! The process of a pool: it carries out what the `balancer` decides. It starts and ends processes, connects to
 //! endpoints, and sends the connections to workers.
 
+mod watched_names;
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -12,22 +14,22 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
 use site::address::Address;
-use site::endpoint::{EndpointAddress, Resolution};
+use site::endpoint::Resolution;
 use site::model::{NewPrivileges, Scripts, Site};
 use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use self::watched_names::WatchedName;
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
 use super::health_check::Subject;
 use super::message::{EndpointId, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest, Share};
-use super::resolution::{self, Targets};
+use super::resolution::Targets;
 use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
-use crate::names::{Resolver, SystemNames, alternative};
+use crate::names::{SystemNames, alternative};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::spawner::Exit;
@@ -129,24 +131,6 @@ enum Target {
     Process(ApplicationProcess),
 }
 
-/// A configured address that is a name.
-struct WatchedName {
-    /// The index of the address.
-    index: usize,
-    address: EndpointAddress,
-    state: NameState,
-    /// An address of it does not respond: it may have another one now.
-    doubt: Rc<Notify>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameState {
-    Unknown,
-    Resolved,
-    /// If it has been resolved before, its endpoints stay.
-    Failing,
-}
-
 struct WorkerConnection {
     /// It queues at most an event for each request of the worker, and recalls.
     channel: AsyncChannel<PoolEvent>,
@@ -177,8 +161,7 @@ impl PoolProcess {
         let (mut targets, mut names) = (HashMap::new(), Vec::new());
         for (index, address) in addresses.iter().enumerate() {
             let Some(socket) = address.socket() else {
-                let (address, doubt) = (address.clone(), Rc::default());
-                names.push(WatchedName { index, address, state: NameState::Unknown, doubt });
+                names.push(WatchedName::new(index, address.clone()));
                 continue;
             };
             let origin = EndpointOrigin { index, resolved: None };
@@ -203,20 +186,6 @@ impl PoolProcess {
             received,
             lacks: LineLimit::default(),
         })
-    }
-
-    /// Has the names resolved from now on.
-    fn resolve(&self, resolution: Resolution, system: SystemNames) {
-        let resolver = Rc::new(Resolver::new(&resolution, system));
-        for (at, WatchedName { address, doubt, .. }) in self.names.iter().enumerate() {
-            let (address, doubt, resolution) = (address.clone(), doubt.clone(), resolution.clone());
-            let (resolver, events) = (resolver.clone(), self.events.clone());
-            spawn_local(async move {
-                // Fails only when the pool ends.
-                let report = async |found| events.send(Event::Resolved(at, found)).await.is_ok();
-                resolution::watch(&address, &resolution, &resolver, &doubt, report).await;
-            });
-        }
     }
 
     async fn run(mut self, master: Channel) -> io::Result<()> {
@@ -310,60 +279,6 @@ impl PoolProcess {
                 self.balancer.on_checked(id, found, now);
             }
         }
-    }
-
-    fn on_resolved(&mut self, at: usize, found: &[names::Target], now: Instant) {
-        let WatchedName { index, address, state, .. } = &mut self.names[at];
-        let of_index = share(&self.upstream, *index);
-        if std::mem::replace(state, NameState::Resolved) == NameState::Failing {
-            log::warn(format_args!("{}: {address} is resolved again", self.upstream));
-        }
-        let mut missing = found.to_vec();
-        let mut removed = Vec::new();
-        for (id, target) in &self.targets {
-            let Target::Address(_, EndpointOrigin { index: own, resolved: Some(resolved) }) = target else {
-                continue;
-            };
-            if own != index {
-                continue;
-            }
-            match missing.extract_if(.., |target| target.address == *resolved).next() {
-                Some(target) => self.balancer.set_share(*id, of_index(&target)),
-                None => removed.push(*id),
-            }
-        }
-        for target in missing {
-            let socket = target.address;
-            let origin = EndpointOrigin { index: *index, resolved: Some(socket) };
-            let name = format!("{address} ({socket})");
-            let id = self.balancer.add_address(name, of_index(&target), now);
-            self.targets.insert(id, Target::Address(Address::Tcp(socket), origin));
-        }
-        for id in removed {
-            self.balancer.remove_address(id);
-            self.targets.remove(&id);
-        }
-        self.count_unresolved();
-    }
-
-    fn on_unresolved(&mut self, at: usize, why: &str) {
-        let WatchedName { address, state, .. } = &mut self.names[at];
-        let consequence = match std::mem::replace(state, NameState::Failing) {
-            NameState::Unknown => "no request can be sent to it",
-            NameState::Resolved => "its last addresses are used",
-            NameState::Failing => return,
-        };
-        log::error(format_args!("{}: cannot resolve {address}: {why}; {consequence}", self.upstream));
-        self.count_unresolved();
-    }
-
-    fn count_unresolved(&mut self) {
-        let unknown = self.names.iter().filter(|name| name.state == NameState::Unknown);
-        self.balancer.set_unresolved(unknown.count());
-    }
-
-    fn doubt_names(&self) {
-        self.names.iter().for_each(|name| name.doubt.notify_one());
     }
 
     fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) {
@@ -574,12 +489,6 @@ impl PoolProcess {
             log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
         }
     }
-}
-
-/// What an address of the name with this index gets of the requests.
-fn share(upstream: &Upstream, index: usize) -> impl Fn(&names::Target) -> Share + use<> {
-    let configured = u32::from(upstream.weight(index));
-    move |target| Share { priority: target.priority, weight: configured.saturating_mul(target.weight) }
 }
 
 async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Sender<Event>) {
