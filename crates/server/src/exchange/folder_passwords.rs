@@ -11,7 +11,7 @@ use auth::mistake::{MAX_FILE, Mistakes};
 use auth::users::Users;
 use site::authentication::{Authentication, FOLDER_FILE, FolderPasswords};
 use site::memory::FOLDER_USERS;
-use site::model::{Action, Symlinks};
+use site::model::{Action, Route, Symlinks};
 use site::plan;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -53,6 +53,14 @@ struct Known {
     users: Result<Option<Arc<Authentication>>, Status>,
 }
 
+impl Known {
+    /// Whether the file has the same users as before.
+    fn has(&self, users: &Users) -> bool {
+        let earlier = self.users.as_ref().ok().and_then(Option::as_ref);
+        earlier.is_some_and(|earlier| earlier.users.iter().any(|earlier| earlier.is_same(users)))
+    }
+}
+
 impl FolderPasswordFiles {
     /// Keeps the users of a folder in place of those that were known. If there is no space, forgets all other folders.
     fn keep(&self, key: Key, known: Known) {
@@ -76,14 +84,7 @@ impl Exchange<'_> {
         let planned = plan::rewritten(self.host(), folder);
         let folder = planned.as_ref().unwrap_or(folder);
         let route = self.route_at(self.host().routes.find(folder));
-        let (root, below) = match &route.action {
-            Action::Files { root, strip } => {
-                let below = folder.skip_segments(*strip).unwrap_or_else(|| folder.clone()).into_owned();
-                (RootKey::Path(root.clone()), below)
-            }
-            Action::NamedFiles(_) => (RootKey::Named(self.key), folder.clone().into_owned()),
-            _ => return Ok(None),
-        };
+        let Some((root, below)) = self.root_and_path(route, folder) else { return Ok(None) };
         let key = (root, below.as_str().to_owned(), Arc::as_ptr(own) as usize);
         let files = &self.responder.folder_passwords;
         let known = files.known.borrow().get(&key).cloned();
@@ -113,29 +114,35 @@ impl Exchange<'_> {
                 }
                 Err(Status::FORBIDDEN)
             }
-            Found::Users { users, folder, .. } => {
-                let is_known = |known: &&Known| {
-                    let earlier = known.users.as_ref().ok().and_then(Option::as_ref);
-                    earlier.is_some_and(|earlier| earlier.users.iter().any(|earlier| earlier.is_same(&users)))
-                };
-                match known.as_ref().filter(is_known) {
-                    Some(known) => known.users.clone(),
-                    None => {
-                        warn(&folder, users.mistakes());
-                        Ok(Some(Arc::new(Authentication {
-                            realm: folder,
-                            users: vec![Arc::new(users)],
-                            user_files: Vec::new(),
-                            folder: FolderPasswords::Off,
-                            ..(**own).clone()
-                        })))
-                    }
+            Found::Users { users, folder, .. } => match known.filter(|known| known.has(&users)) {
+                Some(known) => known.users,
+                None => {
+                    warn(&folder, users.mistakes());
+                    Ok(Some(Arc::new(Authentication {
+                        realm: folder,
+                        users: vec![Arc::new(users)],
+                        user_files: Vec::new(),
+                        folder: FolderPasswords::Off,
+                        ..(**own).clone()
+                    })))
                 }
-            }
+            },
         };
         let known = Known { checked_at: self.now, _settings: own.clone(), bytes, users: users.clone() };
         files.keep(key, known);
         users
+    }
+
+    /// The root that has a folder, and the path of the folder beneath it. `None`: its route serves no files.
+    fn root_and_path(&self, route: &Route, folder: &SafePath<'_>) -> Option<(RootKey, SafePath<'static>)> {
+        match &route.action {
+            Action::Files { root, strip } => {
+                let below = folder.skip_segments(*strip).unwrap_or_else(|| folder.clone());
+                Some((RootKey::Path(root.clone()), below.into_owned()))
+            }
+            Action::NamedFiles(_) => Some((RootKey::Named(self.key), folder.clone().into_owned())),
+            _ => None,
+        }
     }
 
     /// The root of a name or a user, and the path beneath it. `None`: nothing is served there. Errors: the status of
