@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use site::disconnect::ConnectionId;
-use site::log_line::{self, Client, Line, Request, Step, TimeText, Tls, TraceIds};
+use site::log_line::{self, Client, Line, Step, TimeText, TraceIds};
 use site::log_selection::LogSelection;
 use site::model::{LogFormat, LoggedClients, LoggedHost, Site};
 use site::span;
@@ -299,41 +299,16 @@ impl AccessLogs {
         if lines.is_none() && spans.is_none() && item.error.is_none() {
             return;
         }
-        let request = item.request.as_ref().map(|(method, target, version)| Request {
-            method: records.text(method),
-            target: records.text(target),
-            version: version.as_str(),
-        });
         let name = match item.client {
             Client::Ip(address) => self.names.find(address),
             Client::Unix => None,
         };
         let line = Line {
-            client: item.client,
             name: name.as_deref(),
-            forwarded_for: item.forwarded_for.map(|length| &records.bytes[item.host.end..][..length.into()]),
-            host: records.text(&item.host),
-            user: item.user.as_ref().map(|user| records.text(user)),
-            time: item.time,
-            request,
-            status: response.status,
             sent,
-            referer: item.referer.clone().map(|r| &records.bytes[r]),
-            user_agent: item.user_agent.clone().map(|r| &records.bytes[r]),
             duration_micros,
             ended: ended.map(EndReason::text),
-            why: item.why,
-            tls: item.tls.as_ref().map(|facts| Tls {
-                protocol: facts.protocol,
-                cipher: facts.cipher,
-                name: facts.name.as_deref(),
-                client: facts.client.as_ref().map(|client| client.subject.as_str()),
-                is_resumed: facts.is_resumed,
-                is_early: item.is_early,
-            }),
-            upstream: &[],
-            cache: item.cache,
-            trace: item.trace.as_ref().map(|trace| trace.ids),
+            ..records.line(item, response.status)
         };
         if let (Some(errors), Some(file)) = (&self.client_errors, item.error.as_deref()) {
             // The client learnt of its error, whatever became of the connection.

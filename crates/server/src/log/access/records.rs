@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use site::log_line::Client;
+use site::log_line::{Client, Line, Request, Tls};
 use site::memory;
 use site::model::{LoggedClients, LoggedHost};
 use site::zones::ZonesOf;
@@ -270,8 +270,44 @@ impl Kept {
         start..self.bytes.len()
     }
 
+    /// The line of a request, apart from the name of its client and from what is known only when the response has ended.
+    #[inline]
+    pub(super) fn line<'a>(&'a self, item: &'a Item, status: Status) -> Line<'a> {
+        Line {
+            client: item.client,
+            name: None,
+            forwarded_for: item.forwarded_for.map(|length| &self.bytes[item.host.end..][..length.into()]),
+            host: self.text(&item.host),
+            user: item.user.as_ref().map(|user| self.text(user)),
+            time: item.time,
+            request: item.request.as_ref().map(|(method, target, version)| Request {
+                method: self.text(method),
+                target: self.text(target),
+                version: version.as_str(),
+            }),
+            status,
+            sent: 0,
+            referer: item.referer.clone().map(|range| &self.bytes[range]),
+            user_agent: item.user_agent.clone().map(|range| &self.bytes[range]),
+            duration_micros: 0,
+            ended: None,
+            why: item.why,
+            tls: item.tls.as_ref().map(|facts| Tls {
+                protocol: facts.protocol,
+                cipher: facts.cipher,
+                name: facts.name.as_deref(),
+                client: facts.client.as_ref().map(|client| client.subject.as_str()),
+                is_resumed: facts.is_resumed,
+                is_early: item.is_early,
+            }),
+            upstream: &[],
+            cache: item.cache,
+            trace: item.trace.as_ref().map(|trace| trace.ids),
+        }
+    }
+
     /// Called only for ranges that were pushed as text.
-    pub(super) fn text(&self, range: &Range<usize>) -> &str {
+    fn text(&self, range: &Range<usize>) -> &str {
         std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
     }
 }
