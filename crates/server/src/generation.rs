@@ -19,7 +19,7 @@ use site::named_files::FileId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::acme::OpenChallenges;
@@ -40,6 +40,9 @@ use crate::{clock, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Inherited connections that no worker has taken over yet, of all workers. Each has a descriptor, which no limit of a
+/// worker counts.
+const UNPLACED: usize = 8;
 /// The most connections that the socket between two generations holds: fewer than its bytes.
 const HANDOFFS_IN_CHANNEL: usize = 4096;
 /// The exit code that a shell reports for a program that SIGINT ended.
@@ -122,6 +125,8 @@ struct MainThread {
     /// Of users of the page.
     acts: Arc<Semaphore>,
     refused_acts: LineLimit,
+    /// One permit for each inherited connection that no worker has taken over yet.
+    unplaced: Arc<Semaphore>,
     /// Connections of the predecessor that were lost on their way.
     lost_handoffs: LineLimit,
     /// The tasks that tell the master what has ended. Each takes no longer than `RESPONSE_TIMEOUT`.
@@ -210,6 +215,7 @@ impl MainThread {
             maintenance: Maintenance::default(),
             acts: Arc::new(Semaphore::new(questions::MAX_ACTS)),
             refused_acts: LineLimit::default(),
+            unplaced: Arc::new(Semaphore::new(UNPLACED)),
             lost_handoffs: LineLimit::default(),
             disconnecting: JoinSet::new(),
         }
@@ -285,7 +291,9 @@ impl MainThread {
                             let received = predecessor.as_ref().map(|channel| channel.get_ref().receive());
                             let Some(Ok(Received::Message(connection))) = received else { break };
                             next = self.next_serving(next);
-                            self.place(connection, next).await;
+                            // All of them, now.
+                            let permit = self.unplaced.clone().try_acquire_owned().ok();
+                            self.place(connection, permit, next).await;
                         }
                         self.disconnect(number, &selection);
                     }
@@ -293,11 +301,11 @@ impl MainThread {
                     // The master has ended, and nothing else could end this process.
                     Received::End => return Ok(FAILED),
                 },
-                received = receive::<InheritedConnection>(predecessor.as_ref()), if predecessor.is_some() => {
+                (received, permit) = receive_inherited(predecessor.as_ref(), &self.unplaced), if predecessor.is_some() => {
                     match received {
                         Ok(Received::Message(connection)) => {
                             next = self.next_serving(next);
-                            self.place(connection, next).await;
+                            self.place(connection, permit, next).await;
                         }
                         Ok(Received::End) => predecessor = None,
                         Err(error) => {
@@ -342,16 +350,21 @@ impl MainThread {
     }
 
     /// Gives an inherited connection to a worker, or to the successor.
-    async fn place(&self, connection: InheritedConnection, worker: usize) {
+    async fn place(
+        &self,
+        connection: InheritedConnection,
+        permit: Option<OwnedSemaphorePermit>,
+        worker: usize,
+    ) {
         let Some(successor) = &self.successor else {
-            _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection));
+            _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection, permit));
             return;
         };
         let sent = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
         match sent {
             // A worker sends it as soon as the kernel takes it.
             Err(error) if ipc::has_too_many_in_flight(&error) => {
-                if self.workers[worker].commands.send(WorkerCommand::Admit(connection)).is_err() {
+                if self.workers[worker].commands.send(WorkerCommand::Admit(connection, permit)).is_err() {
                     self.note_lost(&error);
                 }
             }
@@ -463,6 +476,16 @@ async fn receive<M: OwnedMessage>(from: Option<&AsyncFd<Channel>>) -> io::Result
     }
 }
 
+/// As `receive`, when there is a permit for another connection. The descriptors of the others wait in the kernel.
+async fn receive_inherited(
+    from: Option<&AsyncFd<Channel>>,
+    unplaced: &Arc<Semaphore>,
+) -> (io::Result<Received<InheritedConnection>>, Option<OwnedSemaphorePermit>) {
+    // It is never closed.
+    let permit = unplaced.clone().acquire_owned().await.ok();
+    (receive(from).await, permit)
+}
+
 async fn until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -526,5 +549,65 @@ mod tests {
             let (mut main, _far_end) = with_failing_worker(Phase::Starting);
             assert!(main.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
         });
+    }
+
+    fn connection() -> InheritedConnection {
+        InheritedConnection {
+            fd: File::open("/dev/null").unwrap().into(),
+            protocols: Protocols::default(),
+            client: None,
+            destination: None,
+            requests: 0,
+        }
+    }
+
+    #[test]
+    fn a_connection_that_the_successor_cannot_have_is_passed_to_a_worker_or_noted_as_lost() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut main, _far_end) = with_failing_worker(Phase::Leaving);
+            let (successor, theirs) = Channel::pair().unwrap();
+            main.successor = Some(sys::watch(successor, Interest::WRITABLE).unwrap());
+            main.place(connection(), None, 0).await;
+            assert!(matches!(theirs.receive::<InheritedConnection>(), Ok(Received::Message(_))));
+            // It has ended, and the connection with it.
+            drop(theirs);
+            main.place(connection(), None, 0).await;
+            assert_eq!(main.lost_handoffs.admit(1).map(|omitted| omitted.to_string()), Some(String::new()));
+            // A pipe takes no descriptors.
+            let (_output, input) = rustix::pipe::pipe().unwrap();
+            rustix::io::ioctl_fionbio(&input, true).unwrap();
+            main.successor = Some(sys::watch(Channel::from(input), Interest::WRITABLE).unwrap());
+            // The limit of lines tells one that was written in this second.
+            let now = clock::wall();
+            main.place(connection(), None, 0).await;
+            let is_noted = (now..=clock::wall()).any(|second| main.lost_handoffs.admit(second).is_none());
+            assert!(is_noted, "it is lost, and the log says so");
+        });
+    }
+
+    #[test]
+    fn receives_no_more_inherited_connections_than_workers_have_taken_over() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (sender, receiver) = Channel::pair().unwrap();
+            for _ in 0..=UNPLACED {
+                sender.send(&connection()).unwrap();
+            }
+            let channel = sys::watch(receiver, Interest::READABLE).unwrap();
+            let unplaced = Arc::new(Semaphore::new(UNPLACED));
+            let mut received = Vec::new();
+            for _ in 0..UNPLACED {
+                received.push(receive_inherited(Some(&channel), &unplaced).await);
+            }
+            let mut next = std::pin::pin!(receive_inherited(Some(&channel), &unplaced));
+            assert!(poll_once(next.as_mut()).is_pending(), "it waits for a worker");
+            received.pop();
+            assert!(matches!(next.await, (Ok(Received::Message(_)), Some(_))));
+        });
+    }
+
+    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
     }
 }

@@ -11,7 +11,7 @@ use cache::store::purge::Purge;
 use site::disconnect::Selection;
 use site::model::Site;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -45,8 +45,8 @@ pub enum WorkerCommand {
     /// Send idle connections to the successor, finish running requests, and end. The worker responds when no request
     /// can reach it any more. A second command names another successor.
     HandOver { successor: Channel, closed: oneshot::Sender<()> },
-    /// Take over a connection of the predecessor.
-    Admit(InheritedConnection),
+    /// Take over a connection of the predecessor, and give its permit back.
+    Admit(InheritedConnection, Option<OwnedSemaphorePermit>),
     /// Send a snapshot of the statistics.
     Count(oneshot::Sender<Snapshot>),
     /// Remove the stored responses in memory that match, and send their number.
@@ -215,7 +215,10 @@ async fn serve(
                         left = Box::pin(connections.clone().hand_off(closed));
                     }
                 }
-                Some(WorkerCommand::Admit(connection)) => connections.inherit(connection),
+                Some(WorkerCommand::Admit(connection, permit)) => {
+                    connections.inherit(connection);
+                    drop(permit);
+                }
                 Some(WorkerCommand::Count(response)) => respond(response, connections.snapshot()),
                 Some(WorkerCommand::Purge(purge, removed)) => {
                     respond(removed, connections.responder.cache.purge(&purge));
