@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Folder, Server, Site, TIMEOUT, Tls, authority, free_port, runs, wait_until};
+use e2e::{Folder, Server, Signal, Site, TIMEOUT, Tls, authority, free_port, runs, wait_until};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -235,6 +235,28 @@ fn records_are_removed_and_their_program_is_ended_when_an_order_takes_too_long()
         let line = format!("{}_acme-challenge.{}.example\n", line.0, line.1);
         assert!(lines.contains(&line), "{line} is not in {lines}");
     }
+}
+
+#[test]
+fn records_are_removed_when_the_server_stops_during_an_order() {
+    let pebble = Pebble::start(&USUAL);
+    let home = Folder::new();
+    let log = home.path().join("log");
+    let program = home.script("dns", format!("#!/bin/sh\nsleep 0.2\necho \"$*\" >>{}\n", log.display()));
+    let settings =
+        format!("challenges = [\"dns-01\"]\ndns_command = \"{}\"\ndns_wait = \"1000s\"", program.display());
+    let mut server = pebble.site(&settings).start();
+    let lines = |what: &str| -> Vec<String> {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter_map(|line| line.strip_prefix(what)).map(str::to_owned).collect()
+    };
+    assert!(wait_until(ORDER, || lines("set ").len() == 2), "{}", server.stderr());
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(TIMEOUT).code(), Some(0), "{}", server.stderr());
+    let mut removed = lines("unset ");
+    removed.reverse();
+    assert_eq!(removed, lines("set "), "each record is removed, the last one first");
+    assert!(!server.stderr().contains("killed"), "{}", server.stderr());
 }
 
 #[test]

@@ -91,20 +91,25 @@ impl OrderError {
     }
 }
 
-/// Orders a certificate within the time of the settings.
+/// Orders a certificate within the time of the settings, and until `given_up` is ready.
 pub async fn order(
     context: &Context,
     request: &Request<'_>,
     responder: &impl Responder,
+    given_up: impl Future<Output = ()>,
 ) -> Result<Finished, OrderError> {
     let (time, answers) = (context.settings.order_timeout, Answers::default());
-    let ordered = tokio::time::timeout(time, context.order(request, responder, &answers)).await;
-    // Nothing, unless the time is over.
+    let ordered = tokio::select! {
+        ordered = context.order(request, responder, &answers) => ordered,
+        () = tokio::time::sleep(time) => {
+            let text = format!("the order was not finished within {} s", time.as_secs_f32());
+            Err(OrderError::of_authority(text))
+        }
+        () = given_up => Err(OrderError::new(Failure::Here, "the order was given up")),
+    };
+    // Nothing, if the order has finished.
     context.take_back(&answers, responder).await;
-    ordered.unwrap_or_else(|_| {
-        let text = format!("the order was not finished within {} s", time.as_secs_f32());
-        Err(OrderError::of_authority(text))
-    })
+    ordered
 }
 
 fn is_bad_nonce(error: &Error) -> bool {

@@ -17,7 +17,7 @@ use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::{Certificates, Challenge};
 use site::model::Sandbox;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
@@ -47,6 +47,8 @@ const PROLONG_EVERY: Duration = Duration::from_secs(10);
 const TRY_LOCK_EVERY: Time = 5;
 /// How often a certificate is compared with the stored one, which another server may have replaced.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
+/// How long the end of this process waits for programs that remove records.
+pub const LONGEST_END: Duration = Duration::from_secs(5);
 /// Bytes of an error that the log shows: some are the words of an authority.
 const MAX_ERROR: usize = 1000;
 const CLOCK: &str = "check the clock of this machine";
@@ -103,7 +105,8 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
     let runtime = runtime.map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let link = Link::new(master).map_err(|e| e.to_string())?;
-        let shared = Rc::new(Shared { context, link, orders: Semaphore::new(ORDERS) });
+        let orders = Semaphore::new(ORDERS);
+        let shared = Rc::new(Shared { context, link, orders, ending: Ending::default() });
         let mut tasks = JoinSet::new();
         for (number, wanted) in certificates.into_iter().enumerate() {
             let task = CertificateTask::new(number as u32, wanted, shared.clone());
@@ -114,7 +117,8 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
             // Without its task, a certificate would expire in silence. The master starts this process again.
             _ = tasks.join_next(), if !tasks.is_empty() => Err("a panic has ended a task".to_owned()),
         };
-        // Programs that set records end with their tasks.
+        shared.end_orders().await;
+        // Programs that still run end with their tasks.
         tasks.shutdown().await;
         match ended {
             // At once: a lookup of a name may take long.
@@ -171,12 +175,50 @@ struct Shared {
     context: Context,
     link: Link,
     orders: Semaphore,
+    ending: Ending,
+}
+
+impl Shared {
+    /// Has the orders that run take back their challenges, and waits until they have.
+    async fn end_orders(&self) {
+        self.link.end();
+        self.ending.begin();
+        let all = self.orders.acquire_many(ORDERS as u32);
+        if tokio::time::timeout(LONGEST_END, all).await.is_err() {
+            log::warn(format_args!(
+                "a record of dns-01 may stay: dns_command has not removed it within {} s, and is ended",
+                LONGEST_END.as_secs()
+            ));
+        }
+    }
+}
+
+/// Whether this process is to end.
+#[derive(Default)]
+struct Ending {
+    has_begun: Cell<bool>,
+    begun: Notify,
+}
+
+impl Ending {
+    fn begin(&self) {
+        self.has_begun.set(true);
+        self.begun.notify_waiters();
+    }
+
+    async fn wait(&self) {
+        let begun = self.begun.notified();
+        if !self.has_begun.get() {
+            begun.await;
+        }
+    }
 }
 
 /// Sends requests to the master, and waits for the replies.
 struct Link {
     channel: AsyncChannel<AcmeRequest>,
-    waiting: RefCell<HashMap<u32, oneshot::Sender<Reply>>>,
+    /// `None`: the master receives no more.
+    waiting: RefCell<Option<HashMap<u32, oneshot::Sender<Reply>>>>,
     last: Cell<u32>,
 }
 
@@ -184,16 +226,23 @@ impl Link {
     /// Within a runtime.
     fn new(master: Channel) -> io::Result<Link> {
         let channel = AsyncChannel::new(master)?;
-        Ok(Link { channel, waiting: RefCell::default(), last: Cell::new(0) })
+        Ok(Link { channel, waiting: RefCell::new(Some(HashMap::new())), last: Cell::new(0) })
     }
 
     async fn request(&self, certificate: u32, what: Wish) -> Reply {
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
         let (sender, reply) = oneshot::channel();
-        self.waiting.borrow_mut().insert(number, sender);
-        self.channel.send(AcmeRequest { number, certificate, what });
+        if let Some(waiting) = &mut *self.waiting.borrow_mut() {
+            waiting.insert(number, sender);
+            self.channel.send(AcmeRequest { number, certificate, what });
+        }
         reply.await.unwrap_or_else(|_| Reply::Failed("the master does not respond".to_owned()))
+    }
+
+    /// Every request fails from now on, also those that wait.
+    fn end(&self) {
+        *self.waiting.borrow_mut() = None;
     }
 
     /// Receives replies, until the master has ended or needs this process no more. Errors: why there are no more.
@@ -201,7 +250,7 @@ impl Link {
         loop {
             match self.channel.receive::<AcmeCommand>().await {
                 Ok(Received::Message(AcmeCommand::Reply { number, reply })) => {
-                    let waiting = self.waiting.borrow_mut().remove(&number);
+                    let waiting = self.waiting.borrow_mut().as_mut().and_then(|all| all.remove(&number));
                     // The task may have given up.
                     waiting.map(|waiting| waiting.send(reply));
                 }
@@ -315,6 +364,9 @@ impl CertificateTask {
         let shared = self.shared.clone();
         // Without a lock: it would end while this task waits.
         let Ok(_permit) = shared.orders.acquire().await else { return };
+        if shared.ending.has_begun.get() {
+            return std::future::pending().await;
+        }
         match self.request(Wish::Lock(now() + LOCK)).await {
             Reply::Busy(until) => {
                 let now = now();
@@ -334,6 +386,9 @@ impl CertificateTask {
                 Some(finished) => Ok(finished),
                 None => self.order_with_lock(attempt).await,
             };
+            if shared.ending.has_begun.get() {
+                return;
+            }
             match ordered.and_then(|finished| self.check_end(finished)) {
                 Ok(finished) => self.store(attempt, finished).await,
                 Err(error) => self.fail(attempt, error),
@@ -352,7 +407,7 @@ impl CertificateTask {
             challenge: self.challenges[attempt.challenge],
             replaces: self.identifier.as_deref().filter(|_| own && self.validity.is_some()),
         };
-        let mut ordering = pin!(order::order(&shared.context, &request, self));
+        let mut ordering = pin!(order::order(&shared.context, &request, self, shared.ending.wait()));
         loop {
             tokio::select! {
                 ordered = &mut ordering => return ordered,

@@ -45,6 +45,16 @@ struct AcmeProcess {
     challenges: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+impl AcmeProcess {
+    /// How long it may take to end: it removes the records of the orders that run.
+    fn patience(&self) -> Duration {
+        match self.circumstances.settings.dns_command.is_empty() {
+            true => GRACE,
+            false => process::LONGEST_END + GRACE,
+        }
+    }
+}
+
 /// The process is replaced when one of these changes.
 #[derive(PartialEq, Eq)]
 struct Circumstances {
@@ -101,8 +111,13 @@ impl CertificateKeeper {
     fn end_running(&mut self, now: Instant) {
         for process in self.processes.iter_mut().filter(|process| process.channel.is_some()) {
             process.channel = None;
-            process.kill = Some(KillTimer::start(now, GRACE));
+            process.kill = Some(KillTimer::start(now, process.patience()));
         }
+    }
+
+    /// How long the processes may take to end.
+    pub(super) fn patience(&self) -> Duration {
+        self.processes.iter().map(AcmeProcess::patience).max().unwrap_or_default()
     }
 }
 

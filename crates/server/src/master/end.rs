@@ -41,7 +41,8 @@ impl Master {
             generation.end(command);
             generation.on_event(Event::Stopped(now + patience + GRACE), now);
         }
-        let until = now + patience + GRACE + self.longest_end();
+        // The process that gets certificates ends at the same time as the generations.
+        let until = now + (patience + GRACE + self.longest_end()).max(self.certificates.patience());
         self.wait = Some(self.wait.unwrap_or(Wait::Until(until)).shortened_to(until));
         self.signal_children(Signal::SIGCONT);
         if let Some(clients) = self.queued_reload.take() {
