@@ -4,6 +4,8 @@
 //!
 //! Every file is replaced as a whole, so that a crash, a full disk or another server leaves the old one or the new one.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
@@ -11,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, linkat, open, openat, renameat,
@@ -21,6 +23,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::schedule::Time;
+use crate::log;
 
 /// Bytes of a file.
 pub const MAX_FILE: u64 = 60 * 1024;
@@ -29,6 +32,9 @@ const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 const MAX_LOCK: u64 = 256;
 /// No lock lasts so long: one that does was written by a wrong clock.
 const LONGEST_LOCK: Time = 3600;
+/// A server that has a lock prolongs it several times within this time. If it does not, it has ended, whatever the clock
+/// says that it has written the end by.
+const LEFT_LOCK: Duration = Duration::from_secs(60);
 /// A temporary file that is older was left by a process that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
@@ -37,6 +43,8 @@ pub struct Storage {
     path: PathBuf,
     /// Tells this process apart from others, also those in other containers.
     owner: String,
+    /// The locks of other servers, by name: what they say, and since when.
+    seen: RefCell<HashMap<String, (String, Instant)>>,
 }
 
 /// What a lock says.
@@ -88,7 +96,7 @@ impl Storage {
         }
         let random = RandomState::new().build_hasher().finish();
         let owner = format!("{}.{}.{random:016x}", hostname(), std::process::id());
-        Ok(Storage { folder, path: path.to_owned(), owner })
+        Ok(Storage { folder, path: path.to_owned(), owner, seen: RefCell::default() })
     }
 
     pub fn path(&self) -> &Path {
@@ -148,14 +156,49 @@ impl Storage {
         Ok(fsync(&self.folder)?)
     }
 
-    /// Takes the lock until `until`, or prolongs it. A lock that was not released ends at its time.
+    /// Takes the lock until `until`, or prolongs it. A lock that was not released ends at its time, or when its owner has
+    /// not prolonged it for long.
     pub fn lock(&self, name: &str, now: Time, until: Time) -> io::Result<Lock> {
+        let Some((file, text)) = self.open_lock(name)? else { return Ok(Lock::Busy(now + 1)) };
+        if let Some((other, end)) = parse_lock(&text)
+            && other != self.owner
+            && end > now
+            && end <= now + LONGEST_LOCK
+        {
+            if !self.is_left(name, &text, Instant::now()) {
+                return Ok(Lock::Busy(end));
+            }
+            log::warn(format_args!(
+                "the lock {}/{name} of {other} ends in {} s, but was not prolonged for {} s, and is ignored; \
+                 compare the clocks of the servers that share this folder",
+                self.path.display(),
+                end - now,
+                LEFT_LOCK.as_secs()
+            ));
+        }
+        self.seen.borrow_mut().remove(name);
+        self.write_lock(file, until)?;
+        Ok(Lock::Taken)
+    }
+
+    /// Releases a lock that this process has. If that fails, the lock ends at its time.
+    pub fn unlock(&self, name: &str) {
+        if let Ok(Some((file, text))) = self.open_lock(name)
+            && parse_lock(&text).is_some_and(|(owner, _)| owner == self.owner)
+        {
+            _ = self.write_lock(file, 0);
+        }
+    }
+
+    /// The file of the lock, which this process alone has until it closes it, and what it says. `None`: another one has
+    /// it.
+    fn open_lock(&self, name: &str) -> io::Result<Option<(File, String)>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
+        let file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
         // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's
         // lock would not last if the connection to a network file system breaks. It ends with `file`.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(Lock::Busy(now + 1)),
+            Err(Errno::WOULDBLOCK) => return Ok(None),
             // A file system without locks.
             Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(errno) => return Err(errno.into()),
@@ -163,24 +206,24 @@ impl Storage {
         let mut text = String::new();
         // An unreadable lock is none.
         _ = (&file).take(MAX_LOCK).read_to_string(&mut text);
-        if let Some((other, end)) = parse_lock(&text)
-            && other != self.owner
-            && end > now
-            && end <= now + LONGEST_LOCK
-        {
-            return Ok(Lock::Busy(end));
-        }
+        Ok(Some((file, text)))
+    }
+
+    fn write_lock(&self, mut file: File, until: Time) -> io::Result<()> {
         ftruncate(&file, 0)?;
         io::Seek::rewind(&mut file)?;
         writeln!(file, "{} {until}", self.owner)?;
-        file.sync_all()?;
-        Ok(Lock::Taken)
+        file.sync_all()
     }
 
-    /// Releases a lock that this process has.
-    pub fn unlock(&self, name: &str) {
-        // If it fails, the lock ends at its time.
-        _ = self.lock(name, 0, 0);
+    /// Whether another server's lock has said the same for so long that this server has ended.
+    fn is_left(&self, name: &str, text: &str, now: Instant) -> bool {
+        let mut seen = self.seen.borrow_mut();
+        let (same, since) = seen.entry(name.to_owned()).or_insert_with(|| (text.to_owned(), now));
+        if same != text {
+            (*same, *since) = (text.to_owned(), now);
+        }
+        now.saturating_duration_since(*since) >= LEFT_LOCK
     }
 }
 
@@ -260,6 +303,15 @@ mod tests {
         assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Busy(200));
         storage.unlock("l");
         assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Busy(200), "only its owner releases it");
+        by_other(1_800_000_000);
+        storage.unlock("l");
+        let now = 1_799_999_990;
+        assert_eq!(
+            storage.lock("l", now, now + 30).unwrap(),
+            Lock::Busy(1_800_000_000),
+            "also with a real time"
+        );
+        by_other(200);
         assert_eq!(storage.lock("l", 200, 260).unwrap(), Lock::Taken, "it has expired");
         by_other(u64::MAX);
         assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Taken, "a wrong clock does not lock for ever");
@@ -268,6 +320,28 @@ mod tests {
             fs::write(path.join("l"), rubbish).unwrap();
             assert_eq!(storage.lock("l", 150, 210).unwrap(), Lock::Taken, "{rubbish}");
         }
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_its_owner_does_not_prolong_is_left_whatever_the_clocks_say() {
+        let path = folder("left");
+        let storage = Storage::open(&path).unwrap();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let rows = [
+            (0, "other/1 3000", false),
+            (59, "other/1 3000", false),
+            // Prolonged.
+            (60, "other/1 3010", false),
+            (119, "other/1 3010", false),
+            (120, "other/1 3010", true),
+            (121, "other/2 3010", false),
+        ];
+        for (seconds, text, expected) in rows {
+            assert_eq!(storage.is_left("l", text, at(seconds)), expected, "{seconds}: {text}");
+        }
+        assert!(!storage.is_left("m", "other/1 3010", at(300)), "another lock");
         fs::remove_dir_all(path).unwrap();
     }
 }
