@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-use e2e::{Response, Rows, Server, Site};
+use e2e::{Response, Rows, Server, Site, TIMEOUT, wait_until};
 
 const MODIFIED: u64 = 784_111_777;
 /// `MODIFIED` in the three date formats of RFC 9110 §5.6.7, and the seconds around it.
@@ -386,4 +386,28 @@ fn listings_have_no_validators_and_match_if_match_any() {
     }
     let unlisted = crate::site().start();
     table.check("/dir/", request(&unlisted, "GET", "/dir/", "If-None-Match: *\r\n").status, 403);
+}
+
+#[test]
+fn a_file_without_a_real_modification_time_has_that_of_its_inode() {
+    // As OSTree, Nix and ZIP archives write them.
+    for (number, seconds) in [0, 1, 315_532_800].into_iter().enumerate() {
+        let server = Site::new().file("a.js", "old").modified("a.js", seconds).start();
+        let old = server.get("/a.js");
+        let date = old.field("last-modified").expect("there is one");
+        assert!(!date.contains("1970") && !date.contains("1980"), "{date}");
+        let tag = old.field("etag").expect("there is one").to_owned();
+        let same = request(&server, "GET", "/a.js", &format!("If-None-Match: {tag}\r\n"));
+        assert_eq!(same.status, 304, "{number}");
+        // The next version has the same inode, size and time.
+        let path = server.root().join("a.js");
+        std::fs::write(&path, "new").expect("it is our file");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(time)).expect("it is ours");
+        let changed = || {
+            let fields = format!("If-None-Match: {tag}\r\n");
+            request(&server, "GET", "/a.js", &fields).body == b"new"
+        };
+        assert!(wait_until(TIMEOUT, changed), "clients keep the old file");
+    }
 }

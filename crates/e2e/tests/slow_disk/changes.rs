@@ -99,3 +99,20 @@ fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
         ensure(ended.code() == Some(0), || ended.to_string())
     });
 }
+
+#[test]
+fn files_of_an_image_without_times_have_tags_by_content() {
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
+    let get = |name: &str| fixture.server.get(&format!("/slow/undated-{name}"));
+    let all = ["a.js", "b.js", "c.js"].map(get);
+    let [a, same, other] = all.each_ref().map(|response| response.field("etag").expect("there is one"));
+    assert_eq!(a, same);
+    assert_ne!(a, other, "clients would keep a file of the earlier image");
+    for response in &all {
+        assert_eq!((response.status, response.field("last-modified")), (200, None));
+    }
+    let request = format!("GET /slow/undated-a.js HTTP/1.1\r\nHost: h\r\nIf-None-Match: {a}\r\n\r\n");
+    assert_eq!(fixture.server.request(request).status, 304);
+    let large = get("d.bin");
+    assert_eq!((large.status, large.field("etag"), large.field("last-modified")), (200, None, None));
+}

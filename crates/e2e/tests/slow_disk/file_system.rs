@@ -214,7 +214,9 @@ impl Node {
     }
 
     fn attributes(&self) -> FileAttr {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        // As in an image that was made to be reproducible.
+        let seconds = if self.name.starts_with("undated-") { 0 } else { 1_000_000_000 };
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let size = self.content.as_ref().map_or(0, Content::size);
         FileAttr {
             ino: INodeNo(self.number),
@@ -453,10 +455,14 @@ impl Drop for Mounted {
 
 fn tree() -> Tree {
     let Contents { small, large, long, packed } = contents();
+    let other = Arc::new(small.iter().rev().copied().collect());
     let mut tree = Tree::default();
     let root = tree.folder(0, "");
     tree.file(root, "long.bin", long);
     tree.add(root, "huge.bin", Some(Content::Huge));
+    for (name, content) in [("a.js", small), ("b.js", small), ("c.js", &other), ("d.bin", large)] {
+        tree.file(root, &format!("undated-{name}"), content);
+    }
     for n in 0..NUMBERS {
         tree.file(root, &format!("small-{n}.txt"), small);
         tree.file(root, &format!("small-{n}.txt.gz"), packed);

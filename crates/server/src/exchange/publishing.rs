@@ -324,7 +324,7 @@ impl<'a> Exchange<'a> {
         let validators = match present.found {
             None => None,
             Some(Found::File(stamp)) => {
-                Some(Validators { etag: present.tag.as_deref(), modified: Some(stamp.modified_seconds()) })
+                Some(Validators { etag: present.tag.as_deref(), modified: stamp.last_modified() })
             }
             Some(Found::Folder(_) | Found::Other) => Some(Validators::default()),
         };

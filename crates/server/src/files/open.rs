@@ -20,6 +20,10 @@ const COMPARED_FOR: u64 = 1000;
 
 const CHANGED: u64 = u64::MAX;
 
+/// 1980-01-02, in nanoseconds since 1970. An earlier time of a file is none: images of file systems and packages that are
+/// made to be reproducible give all files the same one, such as 0, 1, or the first day that a ZIP archive can express.
+const FIRST_TIME: i128 = 315_619_200_000_000_000;
+
 /// The state of a file or folder. When it changes, so does its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -35,6 +39,18 @@ pub struct Stamp {
 impl Stamp {
     pub fn modified_seconds(&self) -> i64 {
         self.modified.div_euclid(1_000_000_000) as i64
+    }
+
+    /// When the content may have changed last, in nanoseconds since 1970: the time of the inode stands in for a
+    /// modification time that is none. `None`: that is none either, as in an image of squashfs. Then another file of the
+    /// same size may have the same stamp in the next image.
+    pub fn dated(&self) -> Option<i128> {
+        [self.modified, self.changed].into_iter().find(|time| *time >= FIRST_TIME)
+    }
+
+    /// The value of `Last-Modified`, in seconds since 1970.
+    pub fn last_modified(&self) -> Option<i64> {
+        self.dated().map(|time| time.div_euclid(1_000_000_000) as i64)
     }
 }
 

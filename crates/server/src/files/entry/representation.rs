@@ -143,16 +143,20 @@ impl Shared<'_> {
         suffix: &str,
     ) -> Representation {
         let stamp = &source.stamp;
+        // Where clients publish, a tag has to be known without the content.
+        let by_stamp = stamp.dated().is_some() || self.route.publishing.writes();
         let etag = match (self.route.files.etag, &source.body) {
             (EtagFrom::Off, _) => None,
-            (EtagFrom::Content, Some(body)) => Some(content_etag(body, suffix).into_bytes()),
-            (EtagFrom::Stat | EtagFrom::Content, _) => Some(stat_etag(stamp, suffix)),
+            (EtagFrom::Stat, _) if by_stamp => Some(stat_etag(stamp, suffix)),
+            (_, Some(body)) => Some(content_etag(body, suffix).into_bytes()),
+            (EtagFrom::Content, None) if by_stamp => Some(stat_etag(stamp, suffix)),
+            (EtagFrom::Stat | EtagFrom::Content, None) => None,
         };
         Representation {
             coding,
             size,
             etag: etag.map(Vec::into_boxed_slice),
-            modified: Some(stamp.modified_seconds()),
+            modified: stamp.last_modified(),
         }
     }
 
@@ -204,7 +208,7 @@ pub fn stat_etag(stamp: &Stamp, suffix: &str) -> Vec<u8> {
     write_hex(stamp.size, &mut tag);
     tag.push(b'-');
     // All of the nanoseconds from 1970 to 2554.
-    write_hex(stamp.modified as u64, &mut tag);
+    write_hex(stamp.dated().unwrap_or(stamp.modified) as u64, &mut tag);
     tag.extend_from_slice(suffix.as_bytes());
     tag.push(b'"');
     tag

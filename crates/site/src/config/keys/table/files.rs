@@ -340,7 +340,8 @@ pub const CHAPTER: Chapter = Chapter {
             kind: Kind::Choice(&["stat", "content", "off"]),
             default: Value("\"stat\""),
             example: "\"content\"",
-            text: "What the entity tag of a file is made of. `stat`: size, modification time and inode. `content`: a \
+            text: "What the entity tag of a file is made of. `stat`: size, modification time and inode; a hash of the \
+                   content where the time is before 1980, as in images of file systems. `content`: a \
                    hash of the content, which is the same on every machine, for files of at most 64 KiB. `off`: \
                    no entity tag.",
         },
