@@ -631,3 +631,48 @@ fn packages_create_the_account() {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && (stderr.contains("taipan") || stderr.is_empty()), "{stderr}");
 }
+/// The program in a user namespace that has no user but root, and no right to set groups.
+fn in_user_namespace() -> Option<Command> {
+    let mut command = tool("unshare");
+    command.args(["--user", "--map-root-user"]);
+    let mut tried = tool("unshare");
+    tried.args(["--user", "--map-root-user", "true"]);
+    // The system may forbid it.
+    output_of(&mut tried).status.success().then(|| {
+        command.arg(e2e::program());
+        command
+    })
+}
+
+#[test]
+fn serves_as_the_only_user_of_a_user_namespace_and_says_so_where_it_cannot_have_another() {
+    let Some(mut command) = in_user_namespace() else { return };
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let www = home.path().join("www");
+    command.arg(&www).args(["--listen", "127.0.0.1:0", "--user", "root"]);
+    let server = Server::start(command, 1, None, false);
+    assert_eq!(server.get("/a.txt").status, 200);
+    drop(server);
+    let mut command = in_user_namespace().expect("it is possible");
+    command.arg(&www).args(["--listen", "127.0.0.1:0", "--user", "nobody"]);
+    let output = output_of(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("user namespace") && stderr.contains("--user root"), "{stderr}");
+}
+
+#[test]
+fn root_serves_as_root_where_there_are_no_accounts() {
+    if !is_root() {
+        return;
+    }
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    for user in ["root", "0"] {
+        let mut command = with_accounts(home.path(), "");
+        command.arg(home.path().join("www")).args(["--listen", "127.0.0.1:0", "--user", user]);
+        let server = Server::start(command, 1, None, false);
+        assert_eq!((user_of(server.serving_pid()), server.get("/a.txt").status), (0, 200), "{user}");
+    }
+}

@@ -29,6 +29,10 @@ pub const NOBODY: &str = "nobody";
 const FOR_OTHER_ACCOUNTS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::KILL);
 const NOBODYS_NUMBER: &str = "65534";
+const ROOT: &str = "root";
+const NO_OTHER_ACCOUNT: &str = "; this container or user namespace does not let root become another account: give it more \
+                                numbers of users and groups (newuidmap(1)), or let root serve with `user = \"root\"` \
+                                (--user root)";
 
 /// The user and groups that a process changes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,10 +104,25 @@ impl Identity {
     }
 
     fn change(&self) -> Result<(), String> {
-        let fail = |what: &'static str| move |e: nix::Error| format!("cannot {what}: {e}");
-        unistd::setgroups(&self.groups).map_err(fail("set the groups"))?;
+        let fail = |what: &'static str| {
+            move |e: nix::Error| match e {
+                // Without the capability, or without a number for the account in this user namespace.
+                nix::Error::EPERM | nix::Error::EINVAL => format!("cannot {what}: {e}{NO_OTHER_ACCOUNT}"),
+                _ => format!("cannot {what}: {e}"),
+            }
+        };
+        match unistd::setgroups(&self.groups) {
+            // A user namespace may keep its groups (user_namespaces(7), setgroups).
+            Err(nix::Error::EPERM) if self.is_present() => {}
+            set => set.map_err(fail("set the groups"))?,
+        }
         unistd::setgid(self.group).map_err(fail("set the group"))?;
         unistd::setuid(self.user).map_err(fail("set the user"))
+    }
+
+    /// Whether this process has the user and the group already.
+    fn is_present(&self) -> bool {
+        (unistd::geteuid(), unistd::getegid()) == (self.user, self.group)
     }
 
     /// In the form that the kernel takes for a single thread.
@@ -335,11 +354,15 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
     };
     let account = User::from_name(name).ok().flatten();
     let account = account.or_else(|| User::from_uid(Uid::from_raw(number(name)?)).ok().flatten());
-    let user = account.as_ref().map(|account| account.uid).or_else(|| number(name).map(Uid::from_raw));
+    // There may be no accounts at all, as in a container that contains only this program.
+    let number_of_root = (name == ROOT).then_some(0);
+    let user = account.as_ref().map(|account| account.uid);
+    let user = user.or_else(|| number(name).or(number_of_root).map(Uid::from_raw));
     let user = user.ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
     let group = match (group, &account) {
         (Some(name), _) => group_of(name)?,
         (None, Some(account)) => account.gid,
+        (None, None) if user.is_root() => Gid::from_raw(0),
         (None, None) => {
             return Err(format!("user {name} has no account, so its group is not known; add `group`"));
         }
