@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::io::ioctl_fionread;
@@ -81,7 +82,8 @@ impl Connection {
         let begun = (|| {
             let mut command = Command::new(program);
             command.args(&words[1..]).current_dir("/").stdin(output.try_clone()?).stdout(Stdio::null());
-            command.env_clear();
+            // What a shell starts gets its signals, too.
+            command.env_clear().process_group(0);
             command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
             rustix::io::ioctl_fionbio(&input, true)?;
             let input = Some(sys::watch(input, Interest::WRITABLE)?);
@@ -160,7 +162,7 @@ impl Connection {
                 return;
             }
             // Its number is not reused before it is reaped.
-            _ = kill(command.pid, signal);
+            _ = killpg(command.pid, signal);
             _ = timeout(GRACE, command.exit()).await;
         }
     }
