@@ -540,7 +540,9 @@ impl fmt::Display for Refusal {
             Refusal::Errno(Errno::ACCESS) => {
                 out.write_str("no permission; change the owner or the mode of the file, or of its folder")
             }
-            Refusal::Errno(Errno::NXIO) => out.write_str("it is a FIFO that no process reads"),
+            Refusal::Errno(Errno::NXIO) => {
+                out.write_str("it is a FIFO that no process reads; start its reader first")
+            }
             Refusal::Errno(errno @ Errno::MFILE) => {
                 write!(out, "{errno}; raise `ulimit -Hn` (LimitNOFILE)")
             }
