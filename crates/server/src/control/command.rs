@@ -95,13 +95,25 @@ pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, Str
     let mut stream = connect(source, request)?;
     let mut response = Vec::new();
     match stream.read_to_end(&mut response) {
-        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(explained(error)),
         _ => {}
     }
     let response = String::from_utf8_lossy(&response);
     match response.split_once('\n') {
         None => Err(io::Error::other("the program ended without a response; see its error log")),
         Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
+    }
+}
+
+/// What the error of a read means: that of a socket whose time is over is EAGAIN.
+fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other(format!(
+            "the running program has not responded within {} s; it may be stopped, or wait for a disk: see its error log, \
+             and its state in `ps`",
+            RESPONSE_TIMEOUT.as_secs()
+        )),
+        _ => error,
     }
 }
 
@@ -127,4 +139,17 @@ fn connect(source: &SiteSource, request: &Request) -> io::Result<UnixStream> {
     // The program may have rejected this client and closed the connection; its response can be read all the same.
     _ = stream.write_all(line.as_bytes());
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_respond_is_called_so() {
+        let (mut one, _other) = UnixStream::pair().unwrap();
+        one.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let error = explained(one.read(&mut [0]).unwrap_err()).to_string();
+        assert!(error.contains("has not responded within 120 s"), "{error}");
+    }
 }
