@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,6 +114,28 @@ fn notifies_the_manager_of_every_change_of_state() {
     server.signal(Signal::TERM);
     assert_eq!(manager.next(), "STOPPING=1");
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
+}
+
+#[test]
+fn the_manager_learns_the_end_of_a_reload_that_an_upgrade_rules_out() {
+    let manager = Manager::new();
+    let folder = Folder::new();
+    let installed = folder.path().join("taipan");
+    fs::copy(program(), &installed).expect("it can be copied");
+    let mut command = Command::new(&installed);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = manager.env(Site::new().file("a.txt", "a")).start_by(command);
+    assert_eq!(manager.next(), "READY=1");
+    // A new program that does nothing. One that runs cannot be written to.
+    let mark = folder.path().join("mark");
+    folder.script("new", format!("#!/bin/sh\ntouch {}\nexec sleep 1000\n", mark.display()));
+    fs::rename(folder.path().join("new"), &installed).expect("it is our folder");
+    server.signal(Signal::USR2);
+    assert!(wait_until(TIMEOUT, || mark.exists()), "{}", server.stderr());
+    let since = monotonic_micros();
+    server.signal(Signal::HUP);
+    check_reloading(&manager.next(), since);
+    assert_eq!(manager.next(), "READY=1");
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
         if self.phase != Phase::Serving || self.successor.is_some() {
             log::warn(format_args!("no reload: {UPGRADING}"));
+            if self.phase == Phase::Serving {
+                // The manager waits for the end of the reload that it has requested.
+                self.notify.reloading();
+                self.notify.ready();
+            }
             return reject_clients(clients, UPGRADING);
         }
         if self.change.is_some() {
