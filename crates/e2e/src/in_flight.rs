@@ -44,6 +44,13 @@ impl OwnAccount {
         limited
     }
 
+    /// The program, as the account, with at most so many processes and threads.
+    pub fn with_processes(&self, most: usize) -> Command {
+        let mut limited = self.setpriv();
+        limited.args([&crate::path_of("prlimit"), &format!("--nproc={most}")]).arg(crate::program());
+        limited
+    }
+
     /// A program of the account that has more than so many descriptors on their way until it ends.
     pub fn hold(&self, descriptors: usize) -> BackgroundProcess {
         let messages = (descriptors / IN_MESSAGE + 1).to_string();

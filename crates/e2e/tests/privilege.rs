@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Client, Folder, Rows, Server, Signal, Site, TIMEOUT, children_of, command, command_without_privilege,
-    has_open, is_root, output_of, parent_of, signal_process, tool, wait_until,
+    Client, Folder, OwnAccount, Rows, Server, Signal, Site, TIMEOUT, children_of, command,
+    command_without_privilege, has_open, is_root, output_of, parent_of, signal_process, tool, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -631,6 +631,31 @@ fn packages_create_the_account() {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && (stderr.contains("taipan") || stderr.is_empty()), "{stderr}");
 }
+
+#[test]
+fn a_start_with_too_few_processes_says_what_to_raise() {
+    if !is_root() {
+        return;
+    }
+    let account = OwnAccount::new();
+    let site = account.site();
+    set_mode(site.home(), 0o755);
+    let config = site.write_config();
+    let mut rows = Rows::new();
+    let mut refused = 0;
+    // Enough for the master, for the serving process, and for its log thread.
+    for most in 1..=3 {
+        let mut limited = account.with_processes(most);
+        let output = output_of(limited.arg("-c").arg(&config).current_dir(site.home()));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_explained = stderr.contains("os error 11") && stderr.contains("LimitNPROC");
+        rows.check(&stderr, output.status.code(), Some(2));
+        rows.holds(&stderr, "it says what to raise", is_explained);
+        refused += usize::from(stderr.contains("cannot start a worker: "));
+    }
+    rows.holds("workers", "one could not be started", refused > 0);
+}
+
 /// The program in a user namespace that has no user but root, and no right to set groups.
 fn in_user_namespace() -> Option<Command> {
     let mut command = tool("unshare");

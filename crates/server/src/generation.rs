@@ -438,7 +438,10 @@ impl MainThread {
                     self.workers[number].commands = commands;
                     self.workers[number].state = State::Serving;
                 }
-                Err(error) => self.on_failure(number, &format!("cannot be started ({error})"))?,
+                Err(error) => self.on_failure(
+                    number,
+                    &format!("cannot be started ({error}{})", supervisor::what_to_do(&error)),
+                )?,
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::log;
 use crate::process::ipc::GenerationEvent;
 use crate::process::privilege::{self, Identity};
 use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
+use crate::process::supervisor::what_to_do;
 use crate::stats::ProcessFiles;
 use crate::tls::{ClientReading, ServerTls};
 use crate::{connection, limits, publishing, sys};
@@ -91,12 +92,12 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
     files
         .map_or(Ok(()), disk::begin)
-        .map_err(|e| line(format!("cannot start the thread of the cache: {e}")))?;
+        .map_err(|e| line(format!("cannot start the thread of the cache: {e}{}", what_to_do(&e))))?;
     publishing::clean_up(&site, &roots);
     let main = MainThread::new(master, predecessor, site, roots, ledger);
     let mut main = MainThread { tls, clients, challenges, process, maintenance, ..main };
     for sockets in workers {
-        main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}")))?;
+        main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}{}", what_to_do(&e))))?;
     }
     Ok(main)
 }

@@ -29,6 +29,7 @@ pub use sink::OpenSink;
 
 use crate::finding::Unusable;
 use crate::process::privileged_file;
+use crate::process::supervisor::what_to_do;
 use crate::{clock, encoder};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
@@ -170,7 +171,7 @@ pub fn start(
         .name("log".into())
         .stack_size(128 * 1024)
         .spawn(move || write(&receiver, open, on_lost_daemon));
-    spawned.map_err(|e| format!("cannot start the log thread: {e}"))?;
+    spawned.map_err(|e| format!("cannot start the log thread: {e}{}", what_to_do(&e)))?;
     _ = LOGS.set(logs);
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::names::{Resolver, SystemNames};
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
-use crate::process::supervisor::{self, RestartLimit};
+use crate::process::supervisor::{self, RestartLimit, what_to_do};
 use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::{sys, terminal};
@@ -152,7 +152,7 @@ fn open_files(sinks: Vec<Sink>, rotation: &Rotation) -> Result<(Vec<Target>, mps
     std::thread::Builder::new()
         .name("compress".into())
         .spawn(work)
-        .map_err(|error| format!("cannot start a thread: {error}"))?;
+        .map_err(|error| format!("cannot start a thread: {error}{}", what_to_do(&error)))?;
     let paths =
         sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
     let open = |path: PathBuf| {

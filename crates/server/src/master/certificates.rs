@@ -19,7 +19,7 @@ use crate::clock;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Received};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{KillTimer, RestartLimit, text};
+use crate::process::supervisor::{KillTimer, RestartLimit, text, what_to_do};
 use crate::sys::{self, Fork};
 
 /// Requests of the process that are carried out before other events.
@@ -150,7 +150,10 @@ impl Master {
         if let Err(why) = self.start_acme(&site, files) {
             let pause = self.certificates.restart_limit.count(now);
             self.certificates.restart = Some(now + pause);
-            log::error(format_args!("cannot start the process that gets certificates: {why}"));
+            log::error(format_args!(
+                "cannot start the process that gets certificates: {why}{}",
+                what_to_do(&why)
+            ));
         }
     }
 

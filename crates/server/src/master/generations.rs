@@ -22,7 +22,7 @@ use crate::listen::Socket;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, TOO_MANY_IN_FLIGHT};
 use crate::process::privilege;
-use crate::process::supervisor::KillTimer;
+use crate::process::supervisor::{KillTimer, what_to_do};
 use crate::spawner::{self, cgroup};
 use crate::sys::{self, Fork};
 use crate::worker::WorkerSockets;
@@ -73,12 +73,10 @@ impl NotStarted {
             Some(libc::EMFILE) => {
                 "; the master has no descriptor left: raise `ulimit -Hn` (LimitNOFILE)".to_owned()
             }
-            Some(libc::EAGAIN) => {
-                "; its user has too many processes, or its service: raise `ulimit -Hu` (LimitNPROC) or TasksMax"
-                    .to_owned()
+            Some(libc::EFBIG) => {
+                "; raise the limit of the size of files, `ulimit -Hf` (LimitFSIZE)".to_owned()
             }
-            Some(libc::EFBIG) => "; raise the limit of the size of files, `ulimit -Hf` (LimitFSIZE)".to_owned(),
-            _ => String::new(),
+            _ => what_to_do(&error).to_owned(),
         };
         vec![format!("cannot start a serving process: {error}{advice}")]
     }

@@ -18,7 +18,7 @@ use crate::logger::message::LoggerCommand;
 use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
 use crate::process::ipc::{Channel, MasterCommand};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{self, KillTimer};
+use crate::process::supervisor::{self, KillTimer, what_to_do};
 use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
@@ -226,7 +226,10 @@ impl Master {
                 continue;
             }
             if let Err(error) = self.start_logger(&plan, &plans, None) {
-                log::error(format_args!("cannot start the process that writes logs: {error}"));
+                log::error(format_args!(
+                    "cannot start the process that writes logs: {error}{}",
+                    what_to_do(&error)
+                ));
                 self.restart_loggers = Some(Instant::now() + self.logger_limit.count(Instant::now()));
                 self.lost_loggers.push(plan);
                 continue;

@@ -2,7 +2,19 @@
 //! workers. Pure: the time is handed in, and the caller starts, signals and reaps.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
+
+/// Where no process or thread is started because there are too many, or because there is no memory for the stack of a
+/// thread (EAGAIN of fork(2) and pthread_create(3)).
+pub const TOO_MANY: &str = "; its user, its service or its container has too many processes and threads, or too little \
+                            memory: raise `ulimit -Hu` (LimitNPROC), TasksMax, the container's limit of pids, or the \
+                            limits of memory (`ulimit -Hv`, `ulimit -Hd`)";
+
+/// What the kernel's reason for not starting a process or a thread leaves out.
+pub fn what_to_do(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(libc::EAGAIN) { TOO_MANY } else { "" }
+}
 
 /// The pause before the next start: none after the first end, `first` after the second one, and twice as long after
 /// each further one, up to `longest`. Starts are never given up: the cause may pass, and until then some requests are

@@ -18,6 +18,7 @@ use super::statement;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
+use crate::process::supervisor::what_to_do;
 use crate::tls::SigningKeys;
 
 /// Bytes of a thread's stack. RSA needs the most.
@@ -58,7 +59,8 @@ pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<St
     let begun = read().and_then(|keys| {
         give_up(identity, sandbox).map_err(|line| vec![line])?;
         report(&master, &keys).map_err(|error| vec![format!("cannot report the keys: {error}")])?;
-        start(workers, keys).map_err(|error| vec![format!("cannot start a thread: {error}")])
+        start(workers, keys)
+            .map_err(|error| vec![format!("cannot start a thread: {error}{}", what_to_do(&error))])
     });
     match begun {
         Ok(threads) => {

@@ -23,6 +23,7 @@ use site::model::Resources;
 use super::cgroup::Cgroup;
 use super::{SpawnRequest, Streams, message};
 use crate::process::privilege::Credentials;
+use crate::process::supervisor::TOO_MANY;
 use crate::sys::{self, Strings};
 
 /// Units of 16 bytes, for a function that makes a dozen system calls.
@@ -168,6 +169,7 @@ pub fn how_to_start(errno: i32) -> &'static str {
             "; its account may not execute it, or the program that its first line names, or may not enter a folder on the \
              way to them"
         }
+        libc::EAGAIN => TOO_MANY,
         _ => "",
     }
 }

@@ -17,6 +17,7 @@ use super::groups::{self, Settings};
 use crate::process::ipc::Channel;
 use crate::process::privilege::{self, Accounts, Identity};
 use crate::process::sandbox;
+use crate::process::supervisor::what_to_do;
 use crate::{sys, terminal};
 
 /// Signals have numbers up to this.
@@ -122,7 +123,7 @@ fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
         start_thread(number, channel, settings.clone(), allowlist.clone(), own)
     };
     let threads = channels.into_iter().enumerate().map(start).collect::<io::Result<_>>();
-    threads.map_err(|e| format!("cannot start a thread: {e}"))
+    threads.map_err(|e| format!("cannot start a thread: {e}{}", what_to_do(&e)))
 }
 
 fn cannot(what: &'static str) -> impl Fn(Errno) -> String {
