@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use e2e::{
-    Rows, Server, Signal, Site, SmallDisk, TIMEOUT, command, is_root, output_of, run, signal_process,
+    Rows, Server, Signal, Site, SmallDisk, TIMEOUT, command, is_root, output_of, run, runs, signal_process,
     wait_until,
 };
 
@@ -208,6 +208,28 @@ fn a_logger_that_was_killed_is_replaced() {
         lines_with(&server, "one:").len() > 10
     };
     assert!(wait_until(TIMEOUT, arrives), "{}", server.stderr());
+}
+
+#[test]
+fn the_log_says_that_the_process_that_writes_it_has_ended() {
+    let server = rotating("{ size = \"1MiB\" }").config("error = \"logs/error.log\"").start();
+    let log = server.home().join("logs/error.log");
+    assert!(wait_until(TIMEOUT, || log.exists()));
+    signal_process(server.serving_pids()[0], Signal::KILL);
+    let line = "the process that writes logs has ended: killed by SIGKILL; it is replaced at once";
+    let is_logged = || fs::read_to_string(&log).is_ok_and(|text| text.contains(line));
+    assert!(wait_until(TIMEOUT, is_logged), "{:?}", fs::read_to_string(&log));
+    assert!(server.stderr().contains(line), "also where the log is not needed for it: {}", server.stderr());
+}
+
+#[test]
+fn a_command_that_does_not_end_is_ended_with_what_it_has_started() {
+    let mut server = site(r#"access = "|$sleep 1000 & echo pid:$! >&2; wait""#).start();
+    request(&server, 0..1);
+    let pid: u32 = wait_for_lines(&server, "pid:", 1)[0].parse().expect("it is a number");
+    server.signal(Signal::TERM);
+    server.wait(2 * TIMEOUT);
+    assert!(wait_until(TIMEOUT, || !runs(pid)), "it goes on");
 }
 
 /// The log and all its rotated files, decompressed: name and text.

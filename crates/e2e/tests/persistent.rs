@@ -11,7 +11,7 @@ use std::thread;
 
 use e2e::{
     Client, Clients, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site, TIMEOUT,
-    children_of, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
+    children_of, has_open, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/app.py");
@@ -50,6 +50,33 @@ fn site_with(top: &str, words: &str, settings: &str) -> Site {
 
 fn start(settings: &str) -> Server {
     site("", settings).start()
+}
+
+#[test]
+fn a_pool_that_reads_no_commands_gets_the_reopened_log_later() {
+    let site = site_with("[log]\nerror = \"logs/error.log\"\n", "", "").file_beside_root("logs/x", "");
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
+    let server = site.start();
+    pid(&server);
+    let pool = server.serving_pids()[0];
+    let log = server.home().join("logs/error.log");
+    let text = || fs::read_to_string(&log).unwrap_or_default();
+    signal_process(pool, Signal::STOP);
+    // Until its channel is full.
+    let is_reported = || {
+        server.signal(Signal::USR1);
+        text().contains("the process that manages the application \"app\" still writes its messages")
+    };
+    assert!(wait_until(3 * TIMEOUT, is_reported), "{}", text());
+    assert!(text().contains("it reads no commands; it is tried again"), "{}", text());
+    fs::rename(&log, server.home().join("logs/old.log")).expect("it is our folder");
+    assert_eq!(server.run_command(&["reopen"]).status.code(), Some(0));
+    // The client of a command learns it at once.
+    let drained = server.run_command(&["drain", "app", "x"]);
+    let why = String::from_utf8_lossy(&drained.stderr).into_owned();
+    assert!(why.contains("does not take the command") && why.contains("try again"), "{drained:?}");
+    signal_process(pool, Signal::CONT);
+    assert!(wait_until(TIMEOUT, || has_open(pool, &log)), "it has the old one");
 }
 
 /// The number of the process that responds. Panics without a response.

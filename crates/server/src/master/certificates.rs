@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use site::certificates::Certificates;
 use site::model::{Level, Sandbox, Site};
 
 use super::change::Cause;
+use super::process::ErrorLog;
 use super::{GRACE, Master, Phase};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
@@ -40,6 +42,7 @@ struct AcmeProcess {
     circumstances: Circumstances,
     /// `None`: it has to end, and is killed at its time.
     channel: Option<Channel>,
+    log: ErrorLog,
     kill: Option<KillTimer>,
     /// The certificates for TLS-ALPN-01 challenges that are open, by name.
     challenges: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -115,6 +118,24 @@ impl CertificateKeeper {
         }
     }
 
+    /// The error log has been opened again.
+    pub(super) fn on_log(&mut self) {
+        self.processes.iter_mut().for_each(|process| process.log = ErrorLog::Earlier);
+    }
+
+    pub(super) fn awaits_log(&self) -> bool {
+        self.running().is_some_and(|process| process.log != ErrorLog::Current)
+    }
+
+    /// Sends the error log, as it is opened now, to the process that does not have it.
+    pub(super) fn send_log(&mut self, log: &OwnedFd) {
+        for process in self.processes.iter_mut().filter(|process| process.log != ErrorLog::Current) {
+            let Some(channel) = &process.channel else { continue };
+            let sent = log.try_clone().and_then(|log| channel.send(&AcmeCommand::Log(log)));
+            process.log = process.log.after(sent, &"the process that gets certificates");
+        }
+    }
+
     /// How long the processes may take to end.
     pub(super) fn patience(&self) -> Duration {
         self.processes.iter().map(AcmeProcess::patience).max().unwrap_or_default()
@@ -169,6 +190,7 @@ impl Master {
                     files,
                     circumstances: Circumstances { settings, identity, sandbox },
                     channel: Some(ours),
+                    log: ErrorLog::Current,
                     kill: None,
                     challenges: BTreeMap::new(),
                 });
@@ -281,14 +303,6 @@ impl Master {
         let Some(pause) = self.site.as_ref().map(|site| site.certificates.retry) else { return };
         self.certificates.renewed = Some(Instant::now() + pause);
         log::error(format_args!("new certificates are not served yet; it is tried again {}", text(pause)));
-    }
-
-    /// Sends the error log, as it is opened now.
-    pub(super) fn send_log_to_acme(&self) {
-        let Some(channel) = self.certificates.channel() else { return };
-        if let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) {
-            _ = channel.send(&AcmeCommand::Log(log));
-        }
     }
 
     /// Sends another level of the error log.

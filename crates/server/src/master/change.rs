@@ -282,8 +282,7 @@ impl Master {
         self.schedule_file_check(Instant::now());
         self.release_pools();
         self.loggers_in_use = loggers;
-        self.send_log_to_pools();
-        self.send_log_to_acme();
+        self.send_log_to_children();
         self.release_loggers();
         self.resend_challenges();
         if let Some(starter) = &mut self.starter {

@@ -340,6 +340,7 @@ impl Master {
             self.restart_loggers
                 .filter(|_| self.phase == Phase::Serving)
                 .map(|at| (at, Timer::RestartLoggers)),
+            self.next_log.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::SendLogs)),
             self.wait.and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
@@ -391,6 +392,7 @@ impl Master {
             // `on_timers` looks after them.
             Timer::Pool | Timer::Logger | Timer::Acme => {}
             Timer::RestartLoggers => self.replace_loggers(),
+            Timer::SendLogs => self.send_awaited_logs(),
             Timer::StartTimeout => {
                 if let Some(change) = &mut self.change
                     && change.kill.expires(now)

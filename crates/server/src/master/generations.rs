@@ -224,6 +224,7 @@ impl Master {
             lost_loggers: _,
             logger_limit: _,
             restart_loggers: _,
+            next_log: _,
             cgroups: _,
             acts: _,
             purge_number: _,

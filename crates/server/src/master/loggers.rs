@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,6 +12,7 @@ use site::endpoint::Resolution;
 use site::model::{Level, NewPrivileges, Sink, Site};
 
 use super::change::Preparation;
+use super::process::{ErrorLog, PoolProcess};
 use super::{Master, Phase};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
@@ -23,6 +24,8 @@ use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
 const PIPE: usize = 256 * 1024;
+/// How often the error log is sent to a child that could not receive it.
+const SEND_LOGS_EVERY: Duration = Duration::from_millis(500);
 /// Bytes of a block of lines.
 const BLOCK: usize = 32 * 1024;
 
@@ -207,12 +210,17 @@ impl Master {
         }
         let now = Instant::now();
         let pause = self.logger_limit.count(now);
-        self.lost_loggers.push(logger.plan);
-        self.restart_loggers = Some(now + pause);
-        log::error(format_args!(
+        let line = format!(
             "the process that writes logs has ended: {end}; it is replaced {}",
             supervisor::text(pause)
-        ));
+        );
+        let errors = self.site.as_ref().map(|site| &site.log.error);
+        if errors.is_some_and(|errors| logger.plan.index(errors).is_some()) {
+            self.write_to_stderr();
+        }
+        log::error(format_args!("{line}"));
+        self.lost_loggers.push((logger.plan, line));
+        self.restart_loggers = Some(now + pause);
         true
     }
 
@@ -221,7 +229,8 @@ impl Master {
         self.restart_loggers = None;
         let mut plans = self.loggers_in_use.clone();
         plans.extend(self.change.iter().flat_map(|change| change.new.loggers.clone()));
-        for plan in std::mem::take(&mut self.lost_loggers) {
+        let mut lines = Vec::new();
+        for (plan, line) in std::mem::take(&mut self.lost_loggers) {
             if !plans.contains(&plan) {
                 continue;
             }
@@ -231,7 +240,7 @@ impl Master {
                     what_to_do(&error)
                 ));
                 self.restart_loggers = Some(Instant::now() + self.logger_limit.count(Instant::now()));
-                self.lost_loggers.push(plan);
+                self.lost_loggers.push((plan, line));
                 continue;
             }
             for generation in &self.generations {
@@ -243,10 +252,23 @@ impl Master {
                     }
                 }
             }
+            lines.push((plan, line));
         }
+        let is_back = |errors: &Sink| lines.iter().any(|(plan, _)| plan.index(errors).is_some());
+        let has_error_log = self.site.as_ref().is_some_and(|site| is_back(&site.log.error));
         self.take_error_log();
-        self.send_log_to_pools();
-        self.send_log_to_acme();
+        self.send_log_to_children();
+        for (_, line) in lines.iter().filter(|_| has_error_log) {
+            log::error(format_args!("{line}"));
+        }
+    }
+
+    /// The master's own messages go to standard error, because its log is not written.
+    fn write_to_stderr(&self) {
+        let level = self.site.as_ref().map(|site| site.log.level);
+        if let (Some(level), Ok(stderr)) = (level, OpenSink::open(&Sink::Stderr)) {
+            log::write_to(stderr, level);
+        }
     }
 
     /// The master's own messages go to the error log as it is opened now.
@@ -255,6 +277,29 @@ impl Master {
         if let (Some(level), Ok(errors)) = (level, self.open_error_log()) {
             log::write_to(errors, level);
         }
+    }
+
+    /// Sends the error log, as it is opened now, to the children that are no generation.
+    pub(super) fn send_log_to_children(&mut self) {
+        self.pools.iter_mut().for_each(|pool| pool.log = ErrorLog::Earlier);
+        self.certificates.on_log();
+        self.send_awaited_logs();
+    }
+
+    /// Sends it to those that have not received it. What a child cannot receive now, it gets later: it would otherwise
+    /// write to a file that was rotated and perhaps removed, or to a logger that has ended.
+    pub(super) fn send_awaited_logs(&mut self) {
+        let awaits_log = |pool: &PoolProcess| pool.channel.is_some() && pool.log != ErrorLog::Current;
+        self.next_log = None;
+        if !self.certificates.awaits_log() && !self.pools.iter().any(awaits_log) {
+            return;
+        }
+        // A log that cannot be opened is reported elsewhere. Standard error stays what it is.
+        let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) else { return };
+        self.certificates.send_log(&log);
+        self.send_log_to_pools(&log);
+        let is_awaited = self.certificates.awaits_log() || self.pools.iter().any(awaits_log);
+        self.next_log = is_awaited.then(|| Instant::now() + SEND_LOGS_EVERY);
     }
 
     /// Ends the loggers when every other child has ended and there will be no other.

@@ -159,10 +159,12 @@ struct Master {
     loggers: Vec<LoggerProcess>,
     /// Of the site that is served.
     loggers_in_use: Vec<LoggerPlan>,
-    /// They have crashed, and are replaced at `restart_loggers`.
-    lost_loggers: Vec<LoggerPlan>,
+    /// They have crashed, and are replaced at `restart_loggers`: each with how it ended, for the log that it wrote.
+    lost_loggers: Vec<(LoggerPlan, String)>,
     logger_limit: RestartLimit,
     restart_loggers: Option<Instant>,
+    /// When the error log is sent again to the children that have not received it.
+    next_log: Option<Instant>,
     /// Folders in which scripts have had control groups.
     cgroups: BTreeSet<PathBuf>,
     /// The change whose generation is starting.
@@ -237,6 +239,7 @@ enum Timer {
     Pool,
     Logger,
     RestartLoggers,
+    SendLogs,
     Acme,
     StartTimeout,
     UpgradeTimeout,
@@ -321,6 +324,7 @@ impl Master {
             lost_loggers: Vec::new(),
             logger_limit: RestartLimit::of_servers(),
             restart_loggers: None,
+            next_log: None,
             cgroups: BTreeSet::new(),
             change: None,
             queued_reload: None,
@@ -597,14 +601,13 @@ impl Master {
         problems.sort_unstable();
         problems.dedup();
         problems.iter().for_each(|why| log::error(format_args!("{why}")));
-        if self.site.as_ref().is_some_and(|site| is_own(&site.log.error)) {
+        let is_served = self.site.as_ref().is_some_and(|site| is_own(&site.log.error));
+        let is_next = self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error));
+        if is_served {
             self.take_error_log();
-            self.send_log_to_pools();
-            self.send_log_to_acme();
+            self.send_log_to_children();
         }
-        if self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error))
-            && let Some(change) = &mut self.change
-        {
+        if is_next && let Some(change) = &mut self.change {
             change.new.errors = OpenSink::open(&change.site.log.error).ok();
         }
         problems

@@ -2,6 +2,7 @@
 //! clients. A pool outlives a configuration if the next one has the same application.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use site::upstream::Upstream;
 use super::change::Preparation;
 use super::lifecycle::State;
 use super::loggers::LoggerPlan;
-use super::process::{Circumstances, PoolProcess, Service};
+use super::process::{Circumstances, ErrorLog, PoolProcess, Service};
 use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
@@ -97,7 +98,14 @@ impl Master {
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let channel = Some(ours);
-                self.pools.push(PoolProcess { pid, service, circumstances, channel, kill: None });
+                self.pools.push(PoolProcess {
+                    pid,
+                    service,
+                    circumstances,
+                    channel,
+                    log: ErrorLog::Current,
+                    kill: None,
+                });
                 Ok(pid)
             }
             Fork::Child => {
@@ -133,16 +141,12 @@ impl Master {
         }
     }
 
-    /// Sends the error log, as it is opened now, to the pools.
-    pub(super) fn send_log_to_pools(&self) {
-        if self.pools.is_empty() {
-            return;
-        }
-        let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) else { return };
-        for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
-            if let Ok(log) = log.try_clone() {
-                _ = channel.send(&PoolCommand::Log(log));
-            }
+    /// Sends the error log, as it is opened now, to the pools that do not have it.
+    pub(super) fn send_log_to_pools(&mut self, log: &OwnedFd) {
+        for pool in self.pools.iter_mut().filter(|pool| pool.log != ErrorLog::Current) {
+            let Some(channel) = &pool.channel else { continue };
+            let sent = log.try_clone().and_then(|log| channel.send(&PoolCommand::Log(log)));
+            pool.log = pool.log.after(sent, &format_args!("the process that manages the {}", pool.service));
         }
     }
 
@@ -160,9 +164,15 @@ impl Master {
         let pool = self.pools.iter().rev().find(is_named);
         match pool.and_then(|pool| pool.channel.as_ref()) {
             None => client.failed([&*format!("there is no application \"{}\"", application.escape_debug())]),
-            // Fails only if the pool has ended, or the name is too long; then the client gets no response.
             Some(channel) => {
-                _ = channel.send(&PoolCommand::Drain { change, endpoint, to: client.into_socket() });
+                let command = PoolCommand::Drain { change, endpoint, to: client.into_socket() };
+                let sent = channel.send(&command);
+                if let (Err(error), PoolCommand::Drain { to, .. }) = (sent, command) {
+                    let line = format!(
+                        "the process that manages the application does not take the command: {error}; try again"
+                    );
+                    Client::of(to).failed([&*line]);
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use super::unsent::{Progress, Unsent};
 use crate::control::Client;
 use crate::file_stamps::FileStamps;
 use crate::log;
-use crate::process::ipc::{Channel, MasterCommand, TOO_MANY_IN_FLIGHT};
+use crate::process::ipc::{self, Channel, MasterCommand, TOO_MANY_IN_FLIGHT};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::KillTimer;
 use crate::signer::SignerProcess;
@@ -51,8 +51,42 @@ pub(super) struct PoolProcess {
     pub(super) circumstances: Circumstances,
     /// `None`: the process ends when the last generation leaves it.
     pub(super) channel: Option<Channel>,
+    pub(super) log: ErrorLog,
     /// When it is killed, if it has not ended.
     pub(super) kill: Option<KillTimer>,
+}
+
+/// Whether a child writes its messages to the error log as it is opened now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorLog {
+    Current,
+    /// It writes to the one before, until the new one can be sent.
+    Earlier,
+    /// As `Earlier`, and an administrator has been told.
+    Missed,
+}
+
+impl ErrorLog {
+    /// What is true after an attempt to send the log to the child `what`.
+    pub(super) fn after(self, sent: io::Result<()>, what: &dyn fmt::Display) -> ErrorLog {
+        match sent {
+            Ok(()) => ErrorLog::Current,
+            // It has ended, which `reap` finds out.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ErrorLog::Current,
+            Err(_) if self == ErrorLog::Missed => self,
+            Err(error) => {
+                let why = match ipc::has_too_many_in_flight(&error) {
+                    true => TOO_MANY_IN_FLIGHT.to_owned(),
+                    false if error.kind() == io::ErrorKind::WouldBlock => "it reads no commands".to_owned(),
+                    false => error.to_string(),
+                };
+                log::warn(format_args!(
+                    "{what} still writes its messages to the error log as it was opened before: {why}; it is tried again"
+                ));
+                ErrorLog::Missed
+            }
+        }
+    }
 }
 
 /// What a process connects to.

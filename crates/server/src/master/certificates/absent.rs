@@ -1,5 +1,6 @@
 //! A build without ACME: no process gets certificates.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -22,6 +23,14 @@ impl CertificateKeeper {
     pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
         std::iter::empty()
     }
+
+    pub(super) fn on_log(&mut self) {}
+
+    pub(super) fn awaits_log(&self) -> bool {
+        false
+    }
+
+    pub(super) fn send_log(&mut self, _log: &OwnedFd) {}
 
     pub(super) fn patience(&self) -> Duration {
         Duration::ZERO
@@ -52,8 +61,6 @@ impl Master {
     pub(super) fn serve_renewed(&mut self) {}
 
     pub(super) fn serve_renewed_later(&mut self) {}
-
-    pub(super) fn send_log_to_acme(&self) {}
 
     pub(super) fn send_level_to_acme(&self, _level: Level, _time: Duration) {}
 
