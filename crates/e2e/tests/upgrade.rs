@@ -349,9 +349,12 @@ fn a_new_program_with_few_descriptors_delays_no_client_whose_connection_it_canno
 #[test]
 fn a_new_program_with_few_descriptors_keeps_some_for_the_files_of_its_connections() {
     let (fixture, mut clients) = taken_over(100, 96);
-    // Also while it takes over connections.
+    // Also while it takes over connections, some of which are closed for others.
     for _ in 0..20 {
-        assert_eq!(fixture.server.get("/a.txt").status, 200, "{}", fixture.server.stderr());
+        let mut client = fixture.server.connect();
+        _ = client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        let outcome = client.outcome();
+        assert!(!outcome.starts_with("503"), "{}", fixture.server.stderr());
     }
     let served = clients.iter_mut().filter_map(|client| {
         client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
