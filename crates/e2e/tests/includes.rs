@@ -342,6 +342,25 @@ fn edge_side_includes_assemble_the_responses_of_upstreams() {
 }
 
 #[test]
+fn explain_runs_no_script_of_a_page() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nrun'\n";
+    let site = Site::new()
+        .file("a.shtml", "<!--#include virtual=\"/a.cgi\" -->")
+        .file("b.shtml", "<esi:include src=\"/a.cgi\"/>")
+        .script("a.cgi", script)
+        .config("includes = [\"ssi\", \"esi\"]\n[[route]]\npath = \"*.cgi\"\ncgi = true\n");
+    let config = site.write_config();
+    for page in ["/a.shtml", "/b.shtml"] {
+        let output = run(["explain", "GET", page, "-c", config.to_str().expect("it is text")]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let expected =
+            "response  the page, with the output of what it includes, which explain does not run\n";
+        assert!(text.ends_with(expected), "{page}: {text}");
+        assert!(output.stderr.is_empty(), "{page}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn explain_and_check_know_pages() {
     let site = pages(&[("a.shtml", "<!--#echo var=\"DOCUMENT_URI\" -->"), ("b.html", "b")]);
     let config = site.write_config();

@@ -169,7 +169,7 @@ impl Explanation<'_> {
         };
         let request = Request { head, connection, interim: None };
         let response = self.responder.respond(request, RequestBody::None, None).await;
-        let is_withheld = self.responder.withheld.as_ref().is_some_and(Cell::get);
+        let is_withheld = self.responder.has_withheld();
         if is_withheld && self.print_publishing() {
             return;
         }
@@ -179,6 +179,12 @@ impl Explanation<'_> {
             }
             Responding::Application if is_withheld => {
                 row("response", format_args!("that of the application, which explain does not call"));
+            }
+            Responding::Server | Responding::Nothing if is_withheld => {
+                row(
+                    "response",
+                    format_args!("the page, with the output of what it includes, which explain does not run"),
+                );
             }
             // Rules or passwords may precede what would respond.
             Responding::Script | Responding::Application => print_response(&response),

@@ -70,6 +70,11 @@ impl Responder {
         Responder::new(services, roots, None, Vec::new(), None)
     }
 
+    /// Whether a request would have run a script, called an application or changed a file.
+    pub fn has_withheld(&self) -> bool {
+        self.withheld.as_ref().is_some_and(Cell::get)
+    }
+
     /// With a spawner for scripts, pools for applications, and a forward proxy, as far as the site has them.
     pub fn new(
         services: Rc<Services>,

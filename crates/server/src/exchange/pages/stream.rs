@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use ssi::evaluate::{Evaluator, Inclusion as Wanted, OnFailure, Step};
 use ssi::reference::Reference;
 use ssi::scan::{Languages, Node, Scanner};
+use taipan_http::status::Status;
 
 use super::assembly::{Audience, Facts, Inclusion, Problem};
 use super::file_stream::FileStream;
@@ -349,7 +350,12 @@ impl PageStream {
 
     /// Something is not included. Errors: the content cannot be completed without it.
     fn on_problem(&mut self, wanted: Wanted, problem: Problem, out: &mut Vec<u8>) -> io::Result<()> {
-        self.log(format_args!("\"{}\" is not included: {problem}", wanted.reference.text().escape_debug()));
+        let is_withheld = matches!(problem, Problem::Status(Status::SERVICE_UNAVAILABLE))
+            && self.inclusion.assembly.responder().has_withheld();
+        if !is_withheld {
+            let what = wanted.reference.text().escape_debug();
+            self.log(format_args!("\"{what}\" is not included: {problem}"));
+        }
         let Wanted { alternative, on_failure, .. } = wanted;
         match (alternative, on_failure) {
             (Some(reference), _) => {
