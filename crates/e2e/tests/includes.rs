@@ -341,6 +341,50 @@ fn edge_side_includes_assemble_the_responses_of_upstreams() {
     }
 }
 
+/// The tag and the time of the stored response are not those of what the client gets.
+#[test]
+fn conditions_and_ranges_of_a_stored_page_are_not_those_of_its_template() {
+    let upstream = upstream(|mut stream, head| {
+        let (content_type, body) = match head.starts_with("GET /page") {
+            true => ("text/html", "<p><esi:include src=\"/fragment\"/></p>"),
+            false => ("text/plain", "fragment"),
+        };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nETag: \"x\"\r\n\
+             Last-Modified: Mon, 05 Jan 1970 00:00:00 GMT\r\nCache-Control: max-age=600\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes())
+    });
+    let route = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"{upstream}\"\nincludes = [\"esi\"]\nresponse_cache = true\n"
+    );
+    let server = Site::new().config_without_root(&route).start();
+    let mut rows = Rows::new();
+    // The first of each is stored while it is sent.
+    for (number, fields) in [
+        "If-None-Match: \"x\"\r\n",
+        "If-None-Match: *\r\n",
+        "If-Modified-Since: Fri, 27 Nov 2026 00:00:00 GMT\r\n",
+        "Range: bytes=0-1\r\n",
+        "Range: bytes=0-1\r\nIf-Range: \"x\"\r\n",
+        "Range: bytes=900-\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for turn in 0..3 {
+            let page = server.connect().get_with(&format!("/page?{number}"), fields);
+            let name = format!("{turn} {fields}");
+            rows.check(&name, (page.status, page.text().as_str()), (200, "<p>fragment</p>"));
+            rows.check(&name, page.field("etag"), None);
+        }
+    }
+    let plain = server.connect().get_with("/fragment", "If-None-Match: \"x\"\r\n");
+    rows.check("no page", plain.status, 304);
+}
+
 #[test]
 fn explain_runs_no_script_of_a_page() {
     let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nrun'\n";

@@ -141,18 +141,10 @@ impl Exchange<'_> {
     /// The response of a script or an upstream, if it is a page; or as it is.
     pub(super) fn assemble_response(&self, route: &Route, response: Response) -> Response {
         let includes = &route.files.includes;
-        let field = |wanted: &str| {
-            let mut fields = response.head.fields();
-            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
-        };
-        let status = response.status();
-        let is_page = field("content-type").is_some_and(|value| includes.cover_type(value))
-            && status.allows_body()
-            && status != Status::PARTIAL_CONTENT;
-        if !is_page {
+        if !has_page_type(route, response.status(), response.head.fields()) {
             return response;
         }
-        if field("content-encoding").is_some() {
+        if is_encoded(response.head.fields()) {
             if let Some(omitted) = self.responder.mistakes.admit(self.now) {
                 let path = self.head.raw_target.escape_debug();
                 log::warn(format_args!(
@@ -198,6 +190,34 @@ impl Exchange<'_> {
             }
         }
     }
+}
+
+/// Whether the directives of a response with these fields are carried out. Then its validators and its length are not
+/// those of what the client gets, and its parts are not parts of that.
+pub(super) fn is_page<'f, F: Iterator<Item = (&'f str, &'f [u8])>>(
+    route: &Route,
+    status: Status,
+    fields: impl Fn() -> F,
+) -> bool {
+    has_page_type(route, status, fields()) && !is_encoded(fields())
+}
+
+fn has_page_type<'f>(
+    route: &Route,
+    status: Status,
+    mut fields: impl Iterator<Item = (&'f str, &'f [u8])>,
+) -> bool {
+    let includes = &route.files.includes;
+    includes.cover_responses()
+        && status.allows_body()
+        && status != Status::PARTIAL_CONTENT
+        && fields
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+            .is_some_and(|(_, value)| includes.cover_type(value))
+}
+
+fn is_encoded<'f>(mut fields: impl Iterator<Item = (&'f str, &'f [u8])>) -> bool {
+    fields.any(|(name, _)| name.eq_ignore_ascii_case("content-encoding"))
 }
 
 fn document(path: &SafePath<'_>, entry: &Entry, name: &str) -> Document {

@@ -21,6 +21,7 @@ use super::fetch::{Fetched, Unstored, may_serve_if_error};
 use crate::cache::{self, CachedResponse, Found, Placement, Recording};
 use crate::content::{compress, fixed};
 use crate::exchange::Exchange;
+use crate::exchange::pages::is_page;
 use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
 use crate::stats::Count;
@@ -38,10 +39,12 @@ impl Exchange<'_> {
         status: CacheStatus,
         write_key: impl FnOnce(&mut Vec<u8>),
     ) -> Response {
-        let response = entry.respond(self.services, route, self.head, status);
-        let Some(route) = route else { return response };
+        let Some(route) = route else { return entry.respond(self.services, None, self.head, status) };
+        if is_page(route, entry.stored.status, || stored_fields(&entry.stored)) {
+            return self.processed(route, entry.full(self.services, Some(route), status));
+        }
+        let response = entry.respond(self.services, Some(route), self.head, status);
         let rules = &route.files.compress;
-        // A page is assembled for each request.
         if !rules.scripts || route.files.includes.cover_responses() {
             return self.processed(route, response);
         }
@@ -72,8 +75,7 @@ impl Exchange<'_> {
         response: Response,
     ) -> Response {
         let rules = &route.files.compress;
-        let fields = stored.fields.iter().map(|field| (&*field.name, &*field.value));
-        match rules.scripts && compress::may_gain(rules, fields, size) {
+        match rules.scripts && compress::may_gain(rules, stored_fields(stored), size) {
             true => compress::without_whole(self.head, response),
             false => response,
         }
@@ -133,7 +135,13 @@ impl Exchange<'_> {
             }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
-                let response = entry.respond(self.services, resource.route, self.head, status);
+                let is_page = resource.route.is_some_and(|route| {
+                    is_page(route, entry.stored.status, || stored_fields(&entry.stored))
+                });
+                let response = match is_page {
+                    true => entry.full(self.services, resource.route, status),
+                    false => entry.respond(self.services, resource.route, self.head, status),
+                };
                 let response = with_unstored(response, &unstored);
                 match resource.route {
                     Some(route) if response.status() != entry.stored.status => {
@@ -216,7 +224,9 @@ impl Exchange<'_> {
         // What is asked of the whole can be answered before its content is there.
         let unsent = cache::StoredBody::Bytes(Rc::default());
         let entry = CachedResponse::new(stored, policy, settings.clone(), unsent, Placement::NOWHERE);
-        if entry.is_unmodified_for(self.head, self.services.clock.now()) {
+        let is_page =
+            route.is_some_and(|route| is_page(route, entry.stored.status, || stored_fields(&entry.stored)));
+        if !is_page && entry.is_unmodified_for(self.head, self.services.clock.now()) {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });
             let response = entry.not_modified(self.services, *route, status);
@@ -242,7 +252,9 @@ impl Exchange<'_> {
     /// A response that is not stored. The upstream has not seen the condition of the client.
     fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
         let Unrendered { status, mut fields, content } = response;
-        let (status, content) = match self.is_unmodified(status, &fields) {
+        let of_fields = || fields.iter().map(|field| (&*field.name, &*field.value));
+        let is_page = resource.route.is_some_and(|route| is_page(route, status, of_fields));
+        let (status, content) = match !is_page && self.is_unmodified(status, &fields) {
             true => {
                 fields.retain(|field| cache::is_of_not_modified(&field.name));
                 self.discard(resource, content);
@@ -279,6 +291,10 @@ impl Exchange<'_> {
         let discarded = Recording::new(stream, length, reserved, drop, || {});
         spawn_local(async move { discarded.read_to_the_end(&services).await });
     }
+}
+
+fn stored_fields(stored: &Stored) -> impl Iterator<Item = (&str, &[u8])> {
+    stored.fields.iter().map(|field| (&*field.name, &*field.value))
 }
 
 /// A response that is no stored one, with what the cache did.
