@@ -512,6 +512,24 @@ fn sends_no_file_with_a_status_that_has_no_content() {
     assert!(server.get("/200.cgi").text().ends_with("evil"));
 }
 
+/// RFC 9110 §15.3.6.
+#[test]
+fn a_reset_content_has_no_content() {
+    let server = Site::new()
+        .every_protocol()
+        .script("a.cgi", "#!/bin/sh\nprintf 'Status: 205\\nX-A: b\\n\\nHTTP/1.1 200 OK'\n")
+        .script("length.cgi", "#!/bin/sh\nprintf 'Status: 205\\nContent-Length: 5\\nX-A: b\\n\\nhello'\n")
+        .config(EVERY_CGI)
+        .start();
+    let mut client = server.connect();
+    for path in ["/a.cgi", "/length.cgi"] {
+        let response = client.get(path);
+        assert_eq!((response.status, response.text().as_str()), (205, ""), "{path}");
+        assert_eq!(response.field("content-length"), Some("0"), "{path}");
+        assert!(response.has("x-a"), "{path}");
+    }
+}
+
 #[test]
 fn stops_after_ten_internal_redirects() {
     let server = Site::new()

@@ -75,6 +75,12 @@ fn parses_upstream_responses_as_rfc_9112_says() {
         stays(ok("Content-Length: 0\r\n\r\n"), "200 "),
         stays("HTTP/1.1 204 No Content\r\n\r\n", "204"),
         stays("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", "304"),
+        stays("HTTP/1.1 205 Reset Content\r\nContent-Length: 5\r\n\r\nhello", "205"),
+        stays(
+            "HTTP/1.1 205 Reset Content\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "205",
+        ),
+        closes("HTTP/1.1 205 Reset Content\r\n\r\nhello", "205"),
         stays("HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", "404"),
         // An ordinary field, which only a script may not send.
         stays(ok("Status: 404\r\nContent-Length: 5\r\n\r\nhello"), "200 hello"),

@@ -36,6 +36,7 @@ statuses! {
     201 CREATED "Created"
     202 ACCEPTED "Accepted"
     204 NO_CONTENT "No Content"
+    205 RESET_CONTENT "Reset Content"
     206 PARTIAL_CONTENT "Partial Content"
     207 MULTI_STATUS "Multi-Status"
     300 MULTIPLE_CHOICES "Multiple Choices"

@@ -26,6 +26,7 @@ use site::upstream::{Protocol, Upstream};
 use slab::Slab;
 use taipan_http::client::lines::FieldSection;
 use taipan_http::head::{Head, Method, Persistence};
+use taipan_http::status::Status;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -325,7 +326,8 @@ impl Outstanding {
         };
         let (route, upstream) = (self.route(services), self.upstream(services)?);
         let has_failed = upstream.health.failure_status.contains(head.status);
-        if has_failed || leads_elsewhere(&head) {
+        let has_other_content = head.status == Status::RESET_CONTENT && !content.is_empty();
+        if has_failed || has_other_content || leads_elsewhere(&head) {
             return None;
         }
         let forwarding = &route.script.as_ref()?.forwarding;

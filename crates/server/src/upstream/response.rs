@@ -79,13 +79,7 @@ pub async fn of(
     if let Some(path) = sendfile(&head).filter(|_| head.status.allows_body()) {
         let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
         let fields = lines(&head).map(|line| field(line.field())).collect();
-        match head.excess {
-            Excess::Ignored => exchange.drain(),
-            Excess::Malformed => {
-                exchange.keep_body();
-                discard(exchange, wanted, &head, received);
-            }
-        }
+        leave_content(exchange, wanted, &head, received);
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
     of_client(exchange, handler, wanted, head, received).await
@@ -186,6 +180,11 @@ pub(super) async fn content(
         }
         return Ok(Content::None(length));
     }
+    // RFC 9110 §15.3.6: a 205 has no content, but a length.
+    if head.status == Status::RESET_CONTENT {
+        leave_content(exchange, wanted, head, received);
+        return Ok(Content::Whole(Vec::new()));
+    }
     let mut body = received;
     Ok(match head.framing {
         Framing::Sized(length) if body.len() as u64 >= length => {
@@ -284,6 +283,17 @@ fn switched(
         false => Box::new(tunnel),
     });
     Outcome::Response(Response { body, ..Response::from_head(writer.finish()) })
+}
+
+/// The client gets no content of the upstream.
+fn leave_content(exchange: UpstreamExchange, wanted: Wanted, head: &UpstreamHead, received: Vec<u8>) {
+    match head.excess {
+        Excess::Ignored => exchange.drain(),
+        Excess::Malformed => {
+            exchange.keep_body();
+            discard(exchange, wanted, head, received);
+        }
+    }
 }
 
 /// Reads the body in the background, so that the connection can have another request.
