@@ -512,6 +512,75 @@ fn sends_no_file_with_a_status_that_has_no_content() {
     assert!(server.get("/200.cgi").text().ends_with("evil"));
 }
 
+#[test]
+fn the_file_of_a_script_has_ranges_and_conditions() {
+    let naming = |fields: &str| {
+        let fields = format!("Content-Type: text/x\\n{fields}X-Sendfile: %s\\n\\n");
+        format!("#!/bin/sh\nprintf '{fields}' \"${{DOCUMENT_ROOT%/www}}/private/a\"\n")
+    };
+    let server = Site::new()
+        .script("a.cgi", naming(""))
+        .script("own.cgi", naming("ETag: \"own\"\\nContent-MD5: x\\nCache-Control: no-cache\\n"))
+        .script("none.cgi", naming("Accept-Ranges: none\\n"))
+        .script("part.cgi", naming("Status: 206\\nContent-Range: bytes 0-3/9999\\n"))
+        .script("unsatisfiable.cgi", naming("Status: 416\\nContent-Range: bytes */9999\\n"))
+        .script("missing.cgi", naming("Status: 404\\n"))
+        .file_beside_root("private/a", "0123456789")
+        .modified("../private/a", 86_400)
+        .config(&format!("{EVERY_CGI}[scripts]\nsendfile = [\"private\"]\n"))
+        .start();
+    let mut client = server.connect();
+    let whole = client.get("/a.cgi");
+    assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
+    assert_eq!(whole.field("accept-ranges"), Some("bytes"));
+    assert_eq!(whole.field("last-modified"), Some("Fri, 02 Jan 1970 00:00:00 GMT"));
+    let tag = whole.field("etag").expect("that of the file").to_owned();
+    let mut rows = Rows::new();
+    let part = "Range: bytes=2-4\r\n";
+    for (path, fields, status, text, range) in [
+        ("/a.cgi", part, 206, "234", Some("bytes 2-4/10")),
+        ("/a.cgi", "Range: bytes=-2\r\n", 206, "89", Some("bytes 8-9/10")),
+        ("/a.cgi", "Range: bytes=0-1,5-6\r\n", 200, "0123456789", None),
+        ("/a.cgi", &format!("{part}If-Range: {tag}\r\n"), 206, "234", Some("bytes 2-4/10")),
+        ("/a.cgi", &format!("{part}If-Range: \"b\"\r\n"), 200, "0123456789", None),
+        (
+            "/a.cgi",
+            &format!("{part}If-Range: Fri, 02 Jan 1970 00:00:00 GMT\r\n"),
+            206,
+            "234",
+            Some("bytes 2-4/10"),
+        ),
+        ("/a.cgi", &format!("If-None-Match: {tag}\r\n"), 304, "", None),
+        ("/a.cgi", "If-None-Match: \"b\"\r\n", 200, "0123456789", None),
+        ("/a.cgi", "If-Modified-Since: Fri, 02 Jan 1970 00:00:00 GMT\r\n", 304, "", None),
+        ("/own.cgi", "If-None-Match: \"own\"\r\n", 304, "", None),
+        ("/own.cgi", &format!("If-None-Match: {tag}\r\n"), 200, "0123456789", None),
+        ("/own.cgi", "If-Modified-Since: Fri, 02 Jan 1970 00:00:00 GMT\r\n", 200, "0123456789", None),
+        ("/own.cgi", part, 206, "234", Some("bytes 2-4/10")),
+        ("/none.cgi", part, 200, "0123456789", None),
+        // All of the file is sent, whatever the script says of a part.
+        ("/part.cgi", "", 200, "0123456789", None),
+        ("/part.cgi", part, 206, "234", Some("bytes 2-4/10")),
+        ("/unsatisfiable.cgi", "", 416, "0123456789", Some("bytes */9999")),
+        ("/missing.cgi", part, 404, "0123456789", None),
+    ] {
+        let response = client.get_with(path, fields);
+        let name = format!("{path} {fields}");
+        rows.check(&name, (response.status, response.text().as_str()), (status, text));
+        rows.check(&name, response.field("content-range"), range);
+        let length = (status != 304).then(|| text.len().to_string());
+        rows.check(&name, response.field("content-length"), length.as_deref());
+        let has_digest = path == "/own.cgi" && status == 200;
+        rows.check(&name, response.has("content-md5"), has_digest);
+        rows.check(&name, response.has("cache-control"), path == "/own.cgi");
+    }
+    let beyond = client.get_with("/a.cgi", "Range: bytes=10-\r\n");
+    assert_eq!((beyond.status, beyond.field("content-range")), (416, Some("bytes */10")));
+    assert_eq!(client.get_with("/a.cgi", "If-Match: \"b\"\r\n").status, 412);
+    client.send(format!("POST /a.cgi HTTP/1.1\r\nHost: a\r\n{part}Content-Length: 0\r\n\r\n"));
+    assert_eq!(client.read_response().text(), "0123456789", "ranges are for GET");
+}
+
 /// RFC 9110 §15.3.6.
 #[test]
 fn a_reset_content_has_no_content() {

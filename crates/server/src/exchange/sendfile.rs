@@ -1,24 +1,33 @@
 //! A file that a script or an application sends in place of a body (X-Sendfile, X-Accel-Redirect).
 
 use std::borrow::Cow;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use site::model::{Route, Suffixes};
+use site::model::{EtagFrom, Route, Suffixes};
+use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::date;
+use taipan_http::etag::is_entity_tag;
+use taipan_http::head::Method;
+use taipan_http::range::{self, ByteRange, Selection};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
+use super::pages::is_page;
+use crate::cache::is_of_not_modified;
+use crate::content::fixed;
 use crate::disk::Work;
 use crate::files::beneath::{OpenError, Root, Wait};
 use crate::files::lookup::{Lookup, Query};
-use crate::files::open::OpenFile;
+use crate::files::open::{OpenFile, Stamp};
 use crate::files::roots::Roots;
+use crate::files::stat_etag;
 use crate::log;
 use crate::response::{Body, FilePart, Response};
 use crate::response_head::HeadWriter;
-use crate::services::Services;
 use crate::upstream::Sendfile;
 
 impl Exchange<'_> {
@@ -50,7 +59,7 @@ impl Exchange<'_> {
             result => result,
         };
         let lookup = result.map_err(|_| Status::INTERNAL_SERVER_ERROR)?;
-        response(services, route, sendfile, lookup)
+        self.with_file(route, sendfile, lookup)
     }
 
     /// The deepest folder of the setting `sendfile` that `path` is beneath, and the path beneath it. `None`: the script
@@ -71,27 +80,121 @@ fn query(root: Root, below: SafePath<'static>, route: &Route) -> Query<'static> 
     Query { index, suffixes, precompressed, gunzip: false, alternates, meta: None, ..query }.into_owned()
 }
 
-fn response(
-    services: &Services,
-    route: &Route,
-    sendfile: &Sendfile,
-    lookup: Lookup,
-) -> Result<Response, Status> {
-    let variant = match lookup {
-        Lookup::Files(mut files) => {
-            files.pop().and_then(|mut found| found.variants.pop()).ok_or(Status::NOT_FOUND)?
+/// What the file is sent as.
+struct Source {
+    fd: Option<OwnedFd>,
+    stamp: Stamp,
+}
+
+impl Exchange<'_> {
+    /// The response with the file. To GET and HEAD, it is a 304 or a part if the request asks for that, as that of a
+    /// file without a script.
+    fn with_file(&self, route: &Route, sendfile: &Sendfile, lookup: Lookup) -> Result<Response, Status> {
+        let source = match lookup {
+            Lookup::Files(mut files) => {
+                let variant =
+                    files.pop().and_then(|mut found| found.variants.pop()).ok_or(Status::NOT_FOUND)?;
+                Source { fd: variant.fd, stamp: variant.stamp }
+            }
+            Lookup::Missing => return Err(Status::NOT_FOUND),
+            Lookup::Folder(_) | Lookup::Denied => return Err(Status::FORBIDDEN),
+        };
+        // The script has not made a part: all of the file is there.
+        let status = match sendfile.status {
+            Status::PARTIAL_CONTENT => Status::OK,
+            status => status,
+        };
+        let fields = || sendfile.fields.iter().map(|(name, value)| (&**name, &**value));
+        if status != Status::OK || !self.is_get_or_head() || is_page(route, status, fields) {
+            let range = ByteRange { from: 0, len: source.stamp.size };
+            let head = self.sendfile_head(route, sendfile, status, |_| true);
+            return Ok(self.with_range(head, source, range));
         }
-        Lookup::Missing => return Err(Status::NOT_FOUND),
-        Lookup::Folder(_) | Lookup::Denied => return Err(Status::FORBIDDEN),
-    };
-    let mut head = HeadWriter::new(services, Some(route), sendfile.status);
-    for (name, value) in &sendfile.fields {
-        head = head.field(name, value);
+        self.selected(route, sendfile, source)
     }
-    let left = variant.stamp.size;
-    let response = Response::from_head(head.length(left).finish());
-    // An empty file has no descriptor.
-    let Some(fd) = variant.fd else { return Ok(response) };
-    let file = Rc::new(OpenFile::new(fd, variant.stamp, services.disk.clone()));
-    Ok(Response { body: Body::File(FilePart { file, at: 0, left }), ..response })
+
+    /// What the request asks for: the whole, a part, or to know whether the file has changed.
+    fn selected(&self, route: &Route, sendfile: &Sendfile, source: Source) -> Result<Response, Status> {
+        let own = |wanted: &str| {
+            let mut fields = sendfile.fields.iter();
+            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_slice())
+        };
+        let (own_tag, own_time) = (own("etag"), own("last-modified"));
+        // Those of the script count, because it may know better what the file stands for.
+        let is_described = own_tag.is_some() || own_time.is_some();
+        let tag = (!is_described && route.files.etag != EtagFrom::Off).then(|| stat_etag(&source.stamp, ""));
+        let etag = own_tag.filter(|tag| is_entity_tag(tag)).or(tag.as_deref());
+        let modified = match is_described {
+            true => own_time.and_then(|value| date::parse(value, self.now)),
+            false => Some(self.services.past(source.stamp.modified_seconds())),
+        };
+        let validators = Validators { etag, modified };
+        // Those of the file are added.
+        let (added_tag, added_time) = match is_described {
+            true => (None, None),
+            false => (etag, modified.map(date::format)),
+        };
+        match conditional::evaluate(self.head, Some(&validators), self.now) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => {
+                let head = self.sendfile_head(route, sendfile, Status::NOT_MODIFIED, is_of_not_modified);
+                let head = head.optional("ETag", added_tag).optional("Last-Modified", added_time);
+                return Ok(Response::from_head(head.finish()));
+            }
+            Verdict::PreconditionFailed => return Err(Status::PRECONDITION_FAILED),
+        }
+        let size = source.stamp.size;
+        let whole = ByteRange { from: 0, len: size };
+        let takes_ranges = own("accept-ranges").is_none_or(|unit| !unit.eq_ignore_ascii_case(b"none"));
+        let wanted = self.head.only("range").filter(|_| takes_ranges && self.head.method == Method::Get);
+        let wanted = wanted.filter(|_| conditional::range_applies(self.head, &validators, self.now));
+        let (status, range) = match wanted.map(|wanted| range::select(wanted, size)) {
+            None | Some(Selection::Whole | Selection::Many(_)) => (Status::OK, whole),
+            Some(Selection::One(range)) => (Status::PARTIAL_CONTENT, range),
+            Some(Selection::Unsatisfiable) => {
+                return Ok(fixed::unsatisfiable(self.services, Some(route), size));
+            }
+        };
+        let is_kept = |name: &str| status == Status::OK || !is_of_content(name);
+        let head = self.sendfile_head(route, sendfile, status, is_kept);
+        let head = head.optional("ETag", added_tag).optional("Last-Modified", added_time);
+        let head = match (status, own("accept-ranges")) {
+            (Status::PARTIAL_CONTENT, _) => head.field("Content-Range", range::content_range(range, size)),
+            (_, None) => head.field("Accept-Ranges", "bytes"),
+            (_, Some(_)) => head,
+        };
+        Ok(self.with_range(head, source, range))
+    }
+
+    /// The head with those fields of the script that `keep` selects. None of them says which part it is: that is decided
+    /// here, but for a script that rejects a range.
+    fn sendfile_head<'r>(
+        &self,
+        route: &'r Route,
+        sendfile: &Sendfile,
+        status: Status,
+        keep: impl Fn(&str) -> bool,
+    ) -> HeadWriter<'r> {
+        let is_range = |name: &str| name.eq_ignore_ascii_case("content-range");
+        let mut head = HeadWriter::new(self.services, Some(route), status);
+        for (name, value) in &sendfile.fields {
+            if keep(name) && (!is_range(name) || status == Status::RANGE_NOT_SATISFIABLE) {
+                head = head.field(name, value);
+            }
+        }
+        head
+    }
+
+    fn with_range(&self, head: HeadWriter<'_>, source: Source, range: ByteRange) -> Response {
+        let response = Response::from_head(head.length(range.len).finish());
+        // An empty file has no descriptor.
+        let Some(fd) = source.fd else { return response };
+        let file = Rc::new(OpenFile::new(fd, source.stamp, self.services.disk.clone()));
+        Response { body: Body::File(FilePart { file, at: range.from, left: range.len }), ..response }
+    }
+}
+
+/// Whether a field describes the bytes that are sent, and not the whole that they are a part of.
+fn is_of_content(name: &str) -> bool {
+    ["content-digest", "content-md5"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }
