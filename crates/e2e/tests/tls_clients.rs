@@ -80,7 +80,7 @@ fn the_log_says_what_a_handshake_has_established() {
 #[test]
 fn requests_in_early_data_must_be_safe() {
     let log = "[log]\naccess = \"./access.log\"\nformat = \"json\"\n[tls]\nearly_data = true\n";
-    let cgi = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let cgi = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[[route]]\npath = \"/ws\"\nproxy = \"http://127.0.0.1:1\"\n";
     let script = "#!/bin/sh\necho 'X-A: b'\necho\necho $HTTP_EARLY_DATA\n";
     let server = site().script("a.cgi", script).config(&format!("{TLS}workers = 1\n{cgi}{log}")).start();
     let secure = address(&server, 0);
@@ -125,8 +125,24 @@ fn requests_in_early_data_must_be_safe() {
         let again = http2.request(&Http2Request::new(method, path, &[])).expect("it responds");
         rows.check(&name, again.status, 200);
     }
-    let early = logged(&server, 18).iter().filter(|line| line["tls"]["early"] == true).count();
-    rows.check("logged as early", early, 8);
+    // What another protocol does, is not known.
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    let tls = Tls::version(&TLS13).early();
+    Client::tls(secure, &tls).request(GET);
+    let mut client = Client::tls(secure, &tls);
+    let response = client.request(format!("GET /ws HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n"));
+    rows.check("an upgrade", (response.status, client.tls_state().is_early_data_accepted()), (425, true));
+    let tls = Tls::version(&TLS13).early().protocols(&["h2"]);
+    Http2::over(Client::tls(secure, &tls)).expect("it accepts").get("/a.txt");
+    let mut connect = Http2Request::new("CONNECT", "/ws", &[]);
+    connect.fields.insert(1, (b":protocol".to_vec(), b"websocket".to_vec()));
+    // With a body, so that HEADERS does not end the stream.
+    connect.body = vec![0];
+    let (mut http2, response) = Http2::first(Client::tls(secure, &tls), &connect).expect("it responds");
+    let early = http2.client().tls_state().is_early_data_accepted();
+    rows.check("an extended CONNECT", (response.status, early), (425, true));
+    let early = logged(&server, 22).iter().filter(|line| line["tls"]["early"] == true).count();
+    rows.check("logged as early", early, 10);
 }
 
 /// What a forward proxy passes on can be repeated as well.

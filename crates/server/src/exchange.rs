@@ -52,7 +52,7 @@ use site::model::{Host, Listing, Route};
 use site::monitor::Monitor;
 use site::plan::{Cause, FallbackPlan, FilesPlan, Plan, PlannedAction, RedirectPlan, plan};
 use site::route::RouteId;
-use taipan_http::head::{Head, Method};
+use taipan_http::head::{Head, Method, Names};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, Scheme};
@@ -691,10 +691,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether the request may be a repeated one that changes something (RFC 8470 §5.2).
+    /// Whether the request may be a repeated one that changes something (RFC 8470 §5.2). What another protocol does is
+    /// not known.
     #[inline]
     fn is_too_early(&self) -> bool {
-        self.head.is_early && !self.head.method.is_safe()
+        self.head.is_early && (!self.head.method.is_safe() || self.head.names.contains(Names::UPGRADE))
     }
 
     fn is_get_or_head(&self) -> bool {

@@ -43,8 +43,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Value("false"),
             example: "true",
             text: "Whether a client that returns may send a request with its first bytes (0-RTT). An attacker can repeat \
-                   such a request, so only safe methods are accepted, and scripts have the field `Early-Data: 1` (RFC \
-                   8470).",
+                   such a request, so only safe methods are accepted, without an `Upgrade`, and scripts have the field \
+                   `Early-Data: 1` (RFC 8470).",
         },
         Key {
             name: "watch",
