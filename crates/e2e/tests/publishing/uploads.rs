@@ -137,3 +137,52 @@ fn uploads_can_be_resumed() {
     assert_eq!(content(&server, "/up"), whole);
     assert!(own_files(&server, "uploads").is_empty());
 }
+
+/// A client that continues at one time by two requests has success with one of them.
+#[test]
+fn one_of_two_requests_for_the_same_part_goes_on() {
+    let server = server();
+    let whole = "0123456789".repeat(10_000);
+    let begin = |path: &str| {
+        let mut client = server.connect();
+        client.send(request("PUT", path, "Upload-Complete: ?0\r\n", &whole[..20_000]));
+        assert_eq!(client.read_response().status, 104);
+        let begun = client.read_response();
+        begun.field("location").expect("the upload").to_owned()
+    };
+    let head = |url: &str, from: usize, fields: &str| {
+        format!(
+            "PATCH {url} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\
+             Content-Type: application/partial-upload\r\nUpload-Offset: {from}\r\nUpload-Complete: ?1\r\n\r\n",
+            whole.len() - from
+        )
+    };
+    // The first one has received nothing: the second one takes its place.
+    let url = begin("/a");
+    let mut first = server.connect();
+    first.send(head(&url, 20_000, "Expect: 100-continue\r\n"));
+    assert_eq!(first.read_response().status, 100);
+    let mut second = server.connect();
+    second.send(head(&url, 20_000, "")).send(&whole[20_000..]);
+    assert_eq!(second.read_response().status, 201);
+    assert_eq!(first.read_response().status, 409);
+    assert_eq!(content(&server, "/a"), whole);
+    // The first one has received more: the second one cannot go on, and so the first one does.
+    let url = begin("/b");
+    let mut first = server.connect();
+    first.send(head(&url, 20_000, "")).send(&whole[20_000..80_000]);
+    let uploads = server.root().join(".taipan-publish/uploads");
+    let length = || {
+        let entries = fs::read_dir(&uploads).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).max()
+    };
+    assert!(wait_until(TIMEOUT, || length().is_some_and(|length| length > 20_000)), "{:?}", length());
+    let mut second = server.connect();
+    second.send(head(&url, 20_000, "")).send(&whole[20_000..]);
+    let refused = second.read_response();
+    let offset: usize = refused.field("upload-offset").expect("the bytes so far").parse().unwrap();
+    assert!(refused.status == 409 && (20_001..=80_000).contains(&offset), "{refused}");
+    first.send(&whole[80_000..]);
+    assert_eq!(first.read_response().status, 201);
+    assert_eq!(content(&server, "/b"), whole);
+}

@@ -34,14 +34,19 @@ pub fn begin(store: &Store, token: &str, upload: &Upload, now: i64) -> Result<Ne
 
 /// Opens an upload. Errors: `Missing`; `Busy` if another request changes it.
 pub fn open(store: &Store, token: &str, now: i64) -> Result<(Upload, Option<NewFile>), Failure> {
-    let folder = store.state_folder(UPLOADS)?;
-    let text = read_text(&folder, &[token, TEXT].concat())?.ok_or(Failure::Missing)?;
-    let upload = Upload::parse(&text).filter(|upload| upload.expires > now).ok_or(Failure::Missing)?;
+    let upload = find(store, token, now)?;
     let file = match upload.state {
         State::Complete(_) => None,
         State::Incomplete => Some(NewFile::open_upload(store, token)?),
     };
     Ok((upload, file))
+}
+
+/// What is known of an upload, which another request may change. Errors: `Missing`.
+pub fn find(store: &Store, token: &str, now: i64) -> Result<Upload, Failure> {
+    let folder = store.state_folder(UPLOADS)?;
+    let text = read_text(&folder, &[token, TEXT].concat())?.ok_or(Failure::Missing)?;
+    Upload::parse(&text).filter(|upload| upload.expires > now).ok_or(Failure::Missing)
 }
 
 pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> {

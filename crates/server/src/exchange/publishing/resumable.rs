@@ -39,29 +39,59 @@ const PAUSE: Duration = Duration::from_millis(25);
 const COMPLETE_SECONDS: i64 = 3600;
 
 /// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one:
-/// its client has given it up.
-static RUNNING: Mutex<Option<HashMap<String, Arc<Notify>>>> = Mutex::new(None);
+/// its client has given it up. A later one that would begin at bytes which the earlier one has received does not.
+static RUNNING: Mutex<Option<HashMap<String, Arc<Receipt>>>> = Mutex::new(None);
 
 /// A request that receives a part of an upload.
 struct Running {
     token: String,
-    ended: Arc<Notify>,
+    receipt: Arc<Receipt>,
+}
+
+/// How far a request has received its part.
+struct Receipt {
+    progress: Mutex<Progress>,
+    ended: Notify,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// So many bytes are received of the whole, or are being written.
+    At(u64),
+    /// A later request goes on.
+    Ended,
 }
 
 impl Running {
-    fn begin(token: &str) -> Running {
-        let ended = Arc::new(Notify::new());
+    fn begin(token: &str, at: u64) -> Running {
+        let receipt = Arc::new(Receipt { progress: Mutex::new(Progress::At(at)), ended: Notify::new() });
         let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get_or_insert_default().insert(token.to_owned(), ended.clone());
-        Running { token: token.to_owned(), ended }
+        all.get_or_insert_default().insert(token.to_owned(), receipt.clone());
+        Running { token: token.to_owned(), receipt }
     }
 
-    /// Ends the request that receives a part of the upload now.
-    fn end(token: &str) {
+    /// Ends the request that receives a part of the upload now, for one that begins at `from`. `None`: it only asks.
+    /// Errors: the other one is beyond that, with so many bytes, and goes on.
+    fn end(token: &str, from: Option<u64>) -> Result<(), u64> {
         let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ended) = all.as_ref().and_then(|all| all.get(token)) {
-            ended.notify_one();
+        let Some(receipt) = all.as_ref().and_then(|all| all.get(token)) else { return Ok(()) };
+        let mut progress = receipt.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        match (*progress, from) {
+            (Progress::At(bytes), Some(from)) if from < bytes => return Err(bytes),
+            _ => *progress = Progress::Ended,
         }
+        receipt.ended.notify_one();
+        Ok(())
+    }
+
+    /// The request goes on to write, so that the upload has `bytes`. `false`: a later one goes on.
+    fn go_on_to(&self, bytes: u64) -> bool {
+        let mut progress = self.receipt.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if *progress == Progress::Ended {
+            return false;
+        }
+        *progress = Progress::At(bytes);
+        true
     }
 }
 
@@ -69,7 +99,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(all) = all.as_mut() else { return };
-        if all.get(&self.token).is_some_and(|own| Arc::ptr_eq(own, &self.ended)) {
+        if all.get(&self.token).is_some_and(|own| Arc::ptr_eq(own, &self.receipt)) {
             all.remove(&self.token);
         }
     }
@@ -142,7 +172,7 @@ impl<'a> Exchange<'a> {
             let fields = [field("Location", location.as_bytes()), field("Upload-Limit", limit.as_bytes())];
             client.send_interim(Status::UPLOAD_RESUMPTION_SUPPORTED, &fields);
         }
-        let running = Running::begin(&token);
+        let running = Running::begin(&token, new.length);
         let new = self.append(target, &upload, new, reservation, &running).await?;
         if part == Part::Last {
             return self.complete(target, terms, &token, upload, new).await;
@@ -188,7 +218,11 @@ impl<'a> Exchange<'a> {
             let head = HeadWriter::new(self.services, Some(route), Status::METHOD_NOT_ALLOWED);
             return Ok(Response::from_head(head.field("Allow", "HEAD, PATCH, DELETE").length(0).finish()));
         }
-        let (upload, file) = match self.take_over(&place, &token).await {
+        let provided = match self.head.method {
+            Method::Patch => self.head.only("upload-offset").and_then(integer),
+            _ => None,
+        };
+        let (upload, hold) = match self.take_over(&place, &token, provided).await {
             Ok(taken) => taken,
             Err(Problem::Failure(Failure::Missing)) => return Err(Status::NOT_FOUND),
             Err(problem) => return Ok(self.respond_to_problem(&place, problem).await),
@@ -209,10 +243,10 @@ impl<'a> Exchange<'a> {
         }
         let target = self.target(&own)?;
         let done = match method {
-            DavMethod::Delete => self.cancel(&target, token, file).await,
-            DavMethod::Patch => self.patch(request, &target, token, upload, file).await,
+            DavMethod::Delete => self.cancel(&target, token, hold).await,
+            DavMethod::Patch => self.patch(request, &target, token, upload, hold).await,
             _ => {
-                let offset = offset(&upload, file.as_ref());
+                let offset = hold.offset();
                 let about = About { status: Status::NO_CONTENT, upload: &upload, offset, problem: None };
                 Ok(self.about(&target, about))
             }
@@ -223,27 +257,34 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Opens an upload. A request that receives a part of it ends: its client has given it up.
-    async fn take_over(&self, place: &Target<'a>, token: &str) -> Result<(Upload, Option<NewFile>), Problem> {
+    /// Opens an upload, for a request that begins at `from`, or only asks. A request that receives a part of it ends: its
+    /// client has given it up. It goes on if this one can have no success.
+    async fn take_over(
+        &self,
+        place: &Target<'a>,
+        token: &str,
+        from: Option<u64>,
+    ) -> Result<(Upload, Hold), Problem> {
         for _ in 1..ATTEMPTS {
-            Running::end(token);
+            let ended = Running::end(token, from);
             let (token, now) = (token.to_owned(), self.now);
-            match self.on_disk(&place.store, move |store| uploads::open(store, &token, now)).await {
+            let open = move |store: &Store| match ended {
+                Ok(()) => {
+                    uploads::open(store, &token, now).map(|(upload, file)| (Hold::of(&upload, file), upload))
+                }
+                Err(bytes) => uploads::find(store, &token, now).map(|upload| (Hold::Other(bytes), upload)),
+            };
+            match self.on_disk(&place.store, open).await {
                 Err(Problem::Failure(Failure::Busy)) => tokio::time::sleep(PAUSE).await,
-                done => return done,
+                done => return done.map(|(hold, upload)| (upload, hold)),
             }
         }
         Err(Problem::Failure(Failure::Busy))
     }
 
-    async fn cancel(
-        &self,
-        target: &Target<'a>,
-        token: String,
-        file: Option<NewFile>,
-    ) -> Result<Response, Problem> {
+    async fn cancel(&self, target: &Target<'a>, token: String, hold: Hold) -> Result<Response, Problem> {
         let remove = move |store: &Store| {
-            drop(file);
+            drop(hold);
             uploads::remove(store, &token)
         };
         self.on_disk(&target.store, remove).await?;
@@ -256,7 +297,7 @@ impl<'a> Exchange<'a> {
         target: &Target<'a>,
         token: String,
         mut upload: Upload,
-        file: Option<NewFile>,
+        hold: Hold,
     ) -> Result<Response, Problem> {
         let media_type = self.head.value("content-type").unwrap_or_default();
         let essence = trim_ows(media_type.split(|byte| *byte == b';').next().unwrap_or_default());
@@ -266,22 +307,23 @@ impl<'a> Exchange<'a> {
         }
         let provided = self.head.only("upload-offset").and_then(integer).ok_or(Status::BAD_REQUEST)?;
         let part = self.upload_part().ok_or(Status::BAD_REQUEST)?;
-        let offset = offset(&upload, file.as_ref());
-        let Some(new) = file else {
-            let (status, problem) = (Status::BAD_REQUEST, Some(COMPLETED.to_owned()));
-            return Ok(self.about(target, About { status, upload: &upload, offset, problem }));
+        let offset = hold.offset();
+        let new = match hold {
+            Hold::Own(new) if new.length == provided => new,
+            Hold::Own(_) | Hold::Other(_) => {
+                let (status, problem) = (Status::CONFLICT, Some(mismatching_offset(offset, provided)));
+                return Ok(self.about(target, About { status, upload: &upload, offset, problem }));
+            }
+            Hold::Complete(_) => {
+                let (status, problem) = (Status::BAD_REQUEST, Some(COMPLETED.to_owned()));
+                return Ok(self.about(target, About { status, upload: &upload, offset, problem }));
+            }
         };
-        if provided != offset {
-            let problem = Some(mismatching_offset(offset, provided));
-            return Ok(
-                self.about(target, About { status: Status::CONFLICT, upload: &upload, offset, problem })
-            );
-        }
         self.learn_length(target, &mut upload, offset, part)?;
         let (text, name) = (upload.clone(), token.clone());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         let reservation = self.reserve(target, 0).await?;
-        let running = Running::begin(&token);
+        let running = Running::begin(&token, new.length);
         let new = match self.append(target, &upload, new, reservation, &running).await {
             Err(Problem::Failure(Failure::Precondition)) => {
                 // It has more bytes than the client has said.
@@ -387,7 +429,7 @@ impl<'a> Exchange<'a> {
             while bytes.len() < WRITE_SIZE && !is_whole {
                 let read = tokio::select! {
                     biased;
-                    () = running.ended.notified() => return Err(Failure::Busy.into()),
+                    () = running.receipt.ended.notified() => return Err(Failure::Busy.into()),
                     read = self.body.read(target.route.max_body) => read,
                 };
                 match read.map_err(|(status, _)| Problem::Status(status))? {
@@ -404,6 +446,9 @@ impl<'a> Exchange<'a> {
             }
             if !reservation.grow_to(bytes.len() as u64) {
                 return Err(Failure::NoSpace.into());
+            }
+            if !running.go_on_to(length) {
+                return Err(Failure::Busy.into());
             }
             let written = bytes.len() as u64;
             let write = move |store: &Store| new.write(store, &bytes).map(|()| new);
@@ -444,10 +489,30 @@ impl<'a> Exchange<'a> {
     }
 }
 
-fn offset(upload: &Upload, file: Option<&NewFile>) -> u64 {
-    match (upload.state, file) {
-        (State::Complete(bytes), _) => bytes,
-        (State::Incomplete, file) => file.map_or(0, |file| file.length),
+/// What a request has of an upload.
+enum Hold {
+    /// The file, which it alone may write.
+    Own(NewFile),
+    /// Another request receives it, and has so many bytes.
+    Other(u64),
+    /// It is complete, with so many bytes.
+    Complete(u64),
+}
+
+impl Hold {
+    fn of(upload: &Upload, file: Option<NewFile>) -> Hold {
+        match (upload.state, file) {
+            (State::Complete(bytes), _) => Hold::Complete(bytes),
+            (State::Incomplete, Some(file)) => Hold::Own(file),
+            (State::Incomplete, None) => Hold::Other(0),
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            Hold::Own(file) => file.length,
+            Hold::Other(bytes) | Hold::Complete(bytes) => *bytes,
+        }
     }
 }
 
