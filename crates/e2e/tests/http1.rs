@@ -115,7 +115,7 @@ fn answers_405_and_501_to_methods_that_are_not_allowed_or_unknown() {
         ("DELETE", "/a.txt", "405 open", allow),
         ("PATCH", "/a.txt", "405 open", allow),
         ("TRACE", "/a.txt", "405 open", allow),
-        ("CONNECT", "localhost:80", "405 open", allow),
+        ("CONNECT", "localhost:80", "405 closed", allow),
         ("POST", "/dir/", "405 open", allow),
         ("BREW", "/a.txt", "501 open", None),
         ("get", "/a.txt", "501 open", None),

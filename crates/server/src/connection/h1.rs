@@ -352,6 +352,8 @@ impl Http1 {
             || reading == Reading::Unread
             || response.broken_rule.is_some()
             || connections.closes_connections()
+            // What follows a rejected CONNECT may be meant for its destination, and no request (RFC 9931).
+            || head.method == Method::Connect
             || (self.scheme == Scheme::Https && connections.is_leaving())
             || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
