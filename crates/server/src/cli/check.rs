@@ -1,5 +1,7 @@
 //! `taipan check`: is a configuration valid, would a start succeed, and what do its limits add up to?
 
+mod resources;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::File;
@@ -11,8 +13,8 @@ use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{Configuration, Places};
 use site::listener::Listener;
-use site::memory::{self, Use};
-use site::model::{Account, Action, CacheFiles, Interpreter, Sandbox, Script, Scripts, Sink, Site};
+use site::memory;
+use site::model::{Account, Action, Interpreter, Sandbox, Script, Sink, Site};
 use site::published::Expiry;
 use site::upstream::Upstream;
 
@@ -92,30 +94,12 @@ pub fn check(source: &SiteSource) -> ExitCode {
         .iter()
         .flat_map(|material| material.lines(clock::wall()))
         .for_each(|line| terminal::out(format_args!("{line}")));
-    print_resources(&site);
+    resources::print(&site);
     terminal::out(format_args!("\nSandbox: {}", sandbox::available()));
     if let Some(tracing) = &site.tracing {
         terminal::out(format_args!("\nTraces: {tracing}"));
     }
     ExitCode::SUCCESS
-}
-
-/// What the limits add up to.
-fn print_resources(site: &Site) {
-    let workers = start::workers(site).get();
-    terminal::out(format_args!("\nMemory typically, without scripts and applications (workers: {workers}):"));
-    for line in memory::typical(site, workers) {
-        terminal::out(format_args!("  {:>10}  {}", bytes(line.bytes), line.when));
-    }
-    terminal::out(format_args!(
-        "\nMemory at worst, if every connection does the most expensive thing at once:"
-    ));
-    print_uses(&memory::worst_case(site, workers), bytes);
-    let descriptors = memory::descriptors(site, workers);
-    terminal::out(format_args!("\nDescriptors at worst:"));
-    print_uses(&descriptors, |n| n.to_string());
-    print_descriptor_limit(site, workers, memory::total(&descriptors));
-    print_disk(site);
 }
 
 /// The problems that a start would meet, and the roots whose disks hang.
@@ -482,77 +466,4 @@ fn with_the_account_of_the_server(site: &Site) -> Vec<String> {
     let mut named = BTreeSet::new();
     // Several hosts may have routes of one name.
     scripts.chain(processes).filter(|program| named.insert(program.clone())).collect()
-}
-
-/// Prints the limit of descriptors, and the lowered limits of the site if it is too low.
-fn print_descriptor_limit(site: &Site, workers: usize, needed: u64) {
-    let allowed = start::raise_descriptor_limit();
-    if needed <= allowed {
-        terminal::out(format_args!("  {allowed:>10}  allowed to this process"));
-        return;
-    }
-    let mut fitted = site.clone();
-    memory::fit(&mut fitted, workers, allowed);
-    terminal::out(format_args!(
-        "\nDescriptors with lowered limits, because this process may have only {allowed}:"
-    ));
-    print_uses(&memory::descriptors(&fitted, workers), |n| n.to_string());
-    terminal::out(format_args!(
-        "  Raise `ulimit -Hn` (LimitNOFILE in a unit), or lower `connections` in [limits]."
-    ));
-}
-
-/// Prints the disk space that bodies of requests, and stored responses, may take.
-fn print_disk(site: &Site) {
-    if !site.has_scripts() && site.cache_files.is_none() {
-        return;
-    }
-    terminal::out(format_args!("\nDisk at worst:"));
-    if let Some(CacheFiles { folder, bytes: most, .. }) = &site.cache_files {
-        terminal::out(format_args!(
-            "  {:>10}  stored responses, in {} (`bytes`)",
-            bytes(*most),
-            folder.display()
-        ));
-    }
-    if site.has_scripts() {
-        print_spool(site);
-    }
-}
-
-fn print_spool(site: &Site) {
-    let Scripts { spool, spool_bytes, .. } = &site.scripts;
-    let (most, folder) = (bytes(*spool_bytes), spool.display());
-    terminal::out(format_args!(
-        "  {most:>10}  request bodies of unknown length, in {folder} (`spool_bytes`)"
-    ));
-    let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
-    for route in routes.filter(|route| route.script.is_some() && route.max_body > *spool_bytes) {
-        let (name, body) = (route.name(), bytes(route.max_body));
-        terminal::out(format_args!(
-            "  but the route {name} accepts bodies of {body}: those of unknown length are rejected beyond {most}"
-        ));
-    }
-}
-
-fn print_uses(uses: &[Use], text: impl Fn(u64) -> String) {
-    for line in uses.iter().filter(|line| line.sum() > 0) {
-        terminal::out(format_args!(
-            "  {:>10}  = {:>7} x {:>10}  {}",
-            text(line.sum()),
-            line.count,
-            text(line.each),
-            line.what
-        ));
-    }
-    terminal::out(format_args!("  {:>10}  in all", text(memory::total(uses))));
-}
-
-/// In the largest unit in which the number is at least 1.
-fn bytes(n: u64) -> String {
-    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.iter().find(|(_, size)| n >= *size) {
-        Some((unit, size)) => format!("{:.1} {unit}", n as f64 / *size as f64),
-        None => format!("{n} B"),
-    }
 }
