@@ -4,6 +4,7 @@
 mod folders;
 mod locking;
 mod moving;
+mod problem;
 mod properties;
 mod put;
 mod resumable;
@@ -25,12 +26,12 @@ use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
 
+use self::problem::Problem;
 use super::access::Refused;
 use super::{Exchange, on_heap};
 use crate::disk::Work;
 use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
-use crate::log;
 use crate::publishing::failure::Failure;
 use crate::publishing::removal::Emptying;
 use crate::publishing::store::{Below, Expected, Found, Guard, Store, Terms, check_length};
@@ -485,74 +486,6 @@ impl<'a> Exchange<'a> {
             .field("Content-Type", multistatus::CONTENT_TYPE)
             .length(body.len() as u64);
         Response::from_head(head.finish_with(body.as_bytes()))
-    }
-
-    async fn respond_to_problem(&self, target: &Target<'a>, problem: Problem) -> Response {
-        let (route, failure) = match problem {
-            Problem::Status(Status::INSUFFICIENT_STORAGE) => (target.route, Failure::NoSpace),
-            Problem::Status(status) => return self.status(target.route, status).await,
-            Problem::Precondition(status, name) => {
-                return self.xml(target.route, status, &multistatus::error(name, None));
-            }
-            Problem::Failure(failure) => (target.route, failure),
-            Problem::Response(response) => return *response,
-        };
-        let path = target.path.as_str();
-        match &failure {
-            Failure::Locked(lock) => {
-                let body =
-                    multistatus::error("lock-token-submitted", Some(&target.href(&lock.path, Kind::File)));
-                return self.xml(route, Status::LOCKED, &body);
-            }
-            Failure::Permission(errno) => {
-                let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
-                log::error(format_args!(
-                    "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it",
-                    target.store.root.path.display()
-                ));
-            }
-            Failure::NoSpace => {
-                self.services.counts.add(Count::PublicationsWithoutSpace, 1);
-                log::warn(format_args!(
-                    "/{path} cannot be stored: no space in {}, or \"publish_quota\" or \"publish_min_free\" does not allow it",
-                    target.store.root.path.display()
-                ));
-            }
-            Failure::TooMany => log::warn(format_args!(
-                "/{path}: more members, locks, properties or uploads than one request may have; see \"listing_entries\""
-            )),
-            Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
-            _ => {}
-        }
-        self.status(route, failure.status()).await
-    }
-}
-
-/// Why a request gets no success.
-enum Problem {
-    Status(Status),
-    /// A precondition of RFC 4918 §16.
-    Precondition(Status, &'static str),
-    Failure(Failure),
-    /// A check rejects the request with this response.
-    Response(Box<Response>),
-}
-
-impl From<Response> for Problem {
-    fn from(response: Response) -> Problem {
-        Problem::Response(Box::new(response))
-    }
-}
-
-impl From<Status> for Problem {
-    fn from(status: Status) -> Problem {
-        Problem::Status(status)
-    }
-}
-
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Problem {
-        Problem::Failure(failure)
     }
 }
 
