@@ -131,6 +131,7 @@ pub fn parse_changes(body: &[u8]) -> Result<Vec<Change>, BodyError> {
 }
 
 impl LockInfo {
+    /// The `lockinfo` element of a new lock (RFC 4918 §14.11). A request without a body refreshes a lock.
     pub fn parse(body: &[u8]) -> Result<LockInfo, BodyError> {
         let root = root(body, "lockinfo")?;
         let scope = root.first(DAV, "lockscope").ok_or(BodyError::Meaningless)?;

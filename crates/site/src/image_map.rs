@@ -103,6 +103,7 @@ impl fmt::Display for Problem {
 }
 
 impl ImageMap {
+    /// A file in the format of either server. Errors: the first line that cannot be read.
     pub fn parse(file: &[u8]) -> Result<ImageMap, Mistake> {
         let mut map = ImageMap { areas: Vec::new(), default: None };
         let mut base = None;

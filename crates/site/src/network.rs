@@ -91,6 +91,7 @@ fn search<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> bool {
 }
 
 impl Network {
+    /// An address, a network such as `192.0.2.0/24`, whose address has no bits behind the prefix, or `unix`.
     pub fn parse(text: &str) -> Result<Network, NetworkError> {
         if text == UNIX {
             return Ok(Network::Unix);

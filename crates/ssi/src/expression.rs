@@ -20,8 +20,8 @@ pub enum Expression {
     Text(Template),
     /// False also for `0`, `off`, `false` and `no`.
     Truth(Template),
-    /// The order of bytes.
-    Text2(Template, Comparison, Template),
+    /// In the order of their bytes.
+    Texts(Template, Comparison, Template),
     Numbers(Template, Comparison, Template),
     Matches(Template, Box<Regex>),
     Not(Box<Expression>),
@@ -64,6 +64,7 @@ pub trait Values {
 }
 
 impl Expression {
+    /// The whole of `text`, as in the `expr` of a directive.
     pub fn parse(text: &str) -> Result<Expression, Mistake> {
         let mut reader = Reader { rest: text, depth: 0 };
         let expression = reader.any()?;
@@ -81,7 +82,7 @@ impl Expression {
                 let text = expand(text, values)?;
                 !["", "0", "off", "false", "no"].iter().any(|no| text.eq_ignore_ascii_case(no))
             }
-            Expression::Text2(one, comparison, other) => {
+            Expression::Texts(one, comparison, other) => {
                 comparison.holds(&expand(one, values)?, &expand(other, values)?)
             }
             Expression::Numbers(one, comparison, other) => {
@@ -126,7 +127,7 @@ impl Expression {
             Expression::Text(text) | Expression::Truth(text) | Expression::Matches(text, _) => {
                 text.names().for_each(each);
             }
-            Expression::Text2(one, _, other) | Expression::Numbers(one, _, other) => {
+            Expression::Texts(one, _, other) | Expression::Numbers(one, _, other) => {
                 one.names().chain(other.names()).for_each(each);
             }
             Expression::Not(inner) => inner.each_name(each),
@@ -142,7 +143,7 @@ impl Expression {
             + match self {
                 Expression::Text(text) | Expression::Truth(text) => text.cost(),
                 Expression::Matches(text, regex) => text.cost() + MAX_REGEX + regex.as_str().len(),
-                Expression::Text2(one, _, other) | Expression::Numbers(one, _, other) => {
+                Expression::Texts(one, _, other) | Expression::Numbers(one, _, other) => {
                     one.cost() + other.cost()
                 }
                 Expression::Not(inner) => inner.cost(),
@@ -299,7 +300,7 @@ impl<'t> Reader<'t> {
                 negated(Expression::Matches(one, Box::new(regex)))
             }
             (_, Some(regex)) => Expression::Matches(one, Box::new(regex)),
-            (Operator::Compare(comparison), None) => Expression::Text2(one, comparison, self.texts()?),
+            (Operator::Compare(comparison), None) => Expression::Texts(one, comparison, self.texts()?),
             (Operator::Match | Operator::MatchNot, None) => {
                 return Err(Mistake::Expression("a regular expression is missing"));
             }

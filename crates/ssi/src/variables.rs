@@ -36,6 +36,7 @@ impl Variables {
         self.values.get(name).map(String::as_str)
     }
 
+    /// Errors: the value is too long, or all variables together are.
     pub fn set(&mut self, name: &str, value: String) -> Result<(), Mistake> {
         if value.len() > MAX_VALUE {
             return Err(Mistake::TooLong(MAX_VALUE));
