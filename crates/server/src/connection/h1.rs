@@ -230,7 +230,7 @@ impl Http1 {
         let mut output = Output::default();
         if let Some(batch) = self.incomplete(connections, input, status, &mut output) {
             let (out, records) = batch.cancel();
-            connections.services.access.write(&connections.services.counts, &records, 0, None, Some(why));
+            connections.services.access.write_unsent(&connections.services.counts, &records, why);
             connections.services.scratch.borrow_mut().take_back((out, records));
         }
     }

@@ -19,6 +19,6 @@ impl Drop for PanicGuard<'_> {
         let response = error_response(self.services, Method::Unknown, Status::INTERNAL_SERVER_ERROR, None);
         let mut records = Records::default();
         self.services.access.record(&mut records, &self.request, response.logged(0));
-        self.services.access.write(&self.services.counts, &records, 0, None, Some(EndReason::dropped()));
+        self.services.access.write_unsent(&self.services.counts, &records, EndReason::dropped());
     }
 }

@@ -185,6 +185,11 @@ impl AccessLogs {
         }
     }
 
+    /// As `write`, for responses of which nothing was sent.
+    pub fn write_unsent(&self, counts: &Counts, records: &Records, why: EndReason) {
+        self.write(counts, records, 0, None, Some(why));
+    }
+
     fn write_kept(
         &self,
         counts: &Counts,

@@ -54,7 +54,7 @@ impl<'a> Gathered<'a> {
 impl Drop for Gathered<'_> {
     /// Writes the log lines of responses that are not sent because the next one panics.
     fn drop(&mut self) {
-        self.services.access.write(&self.services.counts, &self.records, 0, None, Some(EndReason::dropped()));
+        self.services.access.write_unsent(&self.services.counts, &self.records, EndReason::dropped());
     }
 }
 

@@ -46,7 +46,7 @@ impl Http2 {
         let (mut records, why) = (Records::default(), EndReason::TooManyStreams);
         self.record(connections, request, response, 0, &mut records);
         records.end_early(why);
-        self.services.access.write(&self.services.counts, &records, 0, None, Some(why));
+        self.services.access.write_unsent(&self.services.counts, &records, why);
     }
 
     /// Writes the log line of a request whose stream ended before it had a task.
@@ -124,5 +124,5 @@ pub fn log_unanswered(
     };
     services.access.record(&mut records, &request, response);
     records.end_early(why);
-    services.access.write(&services.counts, &records, 0, None, Some(why));
+    services.access.write_unsent(&services.counts, &records, why);
 }
