@@ -53,6 +53,30 @@ fn start(settings: &str) -> Server {
 }
 
 #[test]
+fn a_pool_that_a_reload_keeps_writes_to_the_error_log_of_the_new_configuration() {
+    const FILE: &str = "[log]\nerror = \"logs/error.log\"\n";
+    let site = site("", "").file_beside_root("logs/x", "");
+    fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
+    let server = site.start();
+    let log = server.home().join("logs/error.log");
+    let text = || fs::read_to_string(&log).unwrap_or_default();
+    let pool = server.serving_pids()[0];
+    let end = || {
+        let ended = pid(&server);
+        signal_process(ended, Signal::KILL);
+        format!("process {ended} has ended")
+    };
+    server.configure(&config(server.home(), "", FILE, ""));
+    server.reload();
+    let line = end();
+    assert!(wait_until(TIMEOUT, || text().contains(&line)), "{}", server.stderr());
+    server.configure(&config(server.home(), "", "", ""));
+    server.reload();
+    server.wait_for_line(&end(), TIMEOUT);
+    assert!(server.serving_pids().contains(&pool), "it is the same one");
+}
+
+#[test]
 fn a_pool_that_reads_no_commands_gets_the_reopened_log_later() {
     let site = site_with("[log]\nerror = \"logs/error.log\"\n", "", "").file_beside_root("logs/x", "");
     fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");

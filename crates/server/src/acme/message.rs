@@ -1,7 +1,6 @@
 //! Messages between the master and the process that gets certificates. The process names a certificate by its number,
 //! so that the master alone knows names of files.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use site::model::Level;
@@ -9,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::schedule::Time;
 use super::storage::MAX_FILE;
+use crate::log::SharedLog;
 use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// From the process to the master, which answers each with a reply of the same number.
@@ -48,7 +48,7 @@ pub enum AcmeCommand {
         reply: Reply,
     },
     /// Write messages to this log from now on.
-    Log(OwnedFd),
+    Log(SharedLog),
     /// Have this level of the error log for a time.
     Level(Level, Duration),
 }
@@ -108,7 +108,8 @@ impl Message<'_> for AcmeCommand {
 
     fn encode(&self) -> Encoder<'_> {
         match self {
-            AcmeCommand::Log(file) => Encoder::new(b'L').fd(file),
+            AcmeCommand::Log(SharedLog::File(file)) => Encoder::new(b'L').fd(file),
+            AcmeCommand::Log(SharedLog::Daemon(socket)) => Encoder::new(b'S').fd(socket),
             AcmeCommand::Level(level, time) => Encoder::new(b'E').level(*level, *time),
             AcmeCommand::Reply { number, reply: Reply::Done } => Encoder::new(b'D').u32(*number),
             AcmeCommand::Reply { number, reply: Reply::Busy(until) } => {
@@ -125,7 +126,8 @@ impl Message<'_> for AcmeCommand {
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<AcmeCommand> {
         match kind {
-            b'L' => return Some(AcmeCommand::Log(fields.fd()?)),
+            b'L' => return Some(AcmeCommand::Log(SharedLog::File(fields.fd()?))),
+            b'S' => return Some(AcmeCommand::Log(SharedLog::Daemon(fields.fd()?))),
             b'E' => {
                 let (level, time) = fields.level()?;
                 return Some(AcmeCommand::Level(level, time));
@@ -169,6 +171,7 @@ mod tests {
             [Reply::Done, Reply::Busy(77), Reply::Content(b"pem".to_vec()), Reply::Failed("why".to_owned())];
         check_codec(replies.map(|reply| AcmeCommand::Reply { number: 7, reply }));
         check_codec([AcmeCommand::Level(Level::Debug, Duration::from_secs(600))]);
-        check_codec([AcmeCommand::Log(File::open("/dev/null").unwrap().into())]);
+        let fd = || File::open("/dev/null").unwrap().into();
+        check_codec([SharedLog::File(fd()), SharedLog::Daemon(fd())].map(AcmeCommand::Log));
     }
 }

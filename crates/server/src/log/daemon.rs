@@ -26,6 +26,11 @@ impl Daemon {
         Daemon(Connection::open().ok())
     }
 
+    /// By a socket that another process has connected.
+    pub fn of(socket: OwnedFd) -> Daemon {
+        Daemon(Some(Connection::of(socket)))
+    }
+
     pub fn is_reached(&self) -> bool {
         self.0.is_some()
     }

@@ -25,7 +25,7 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
-pub use sink::OpenSink;
+pub use sink::{OpenSink, SharedLog};
 
 use crate::finding::Unusable;
 use crate::process::privileged_file;
@@ -261,6 +261,13 @@ pub fn replace(sink: usize, to: OwnedFd) {
                 sink.replace(to);
             }
         }
+    }
+}
+
+/// Has a process without a log thread write to this error log from now on.
+pub fn move_to(log: SharedLog) {
+    if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
+        sink.move_to(log);
     }
 }
 

@@ -31,6 +31,23 @@ enum To {
     Daemon(Daemon),
 }
 
+/// What another process can write to in the place of this one.
+pub enum SharedLog {
+    /// A file, a standard stream, or a pipe to the logger.
+    File(OwnedFd),
+    /// A socket of the log daemon.
+    Daemon(OwnedFd),
+}
+
+impl SharedLog {
+    pub fn try_clone(&self) -> io::Result<SharedLog> {
+        Ok(match self {
+            SharedLog::File(file) => SharedLog::File(file.try_clone()?),
+            SharedLog::Daemon(socket) => SharedLog::Daemon(socket.try_clone()?),
+        })
+    }
+}
+
 impl OpenSink {
     pub fn open(sink: &Sink) -> Result<OpenSink, String> {
         let to = match sink {
@@ -67,7 +84,26 @@ impl OpenSink {
         }
     }
 
-    /// What another process can write to in the place of this one.
+    /// Writes there from now on, whatever it was before.
+    pub fn move_to(&mut self, log: SharedLog) {
+        self.to = match log {
+            SharedLog::File(file) => To::Given(Some(file.into())),
+            SharedLog::Daemon(socket) => To::Daemon(Daemon::of(socket)),
+        };
+    }
+
+    /// For a process that may have had another log. `None`: there is nothing to write to, such as no daemon.
+    pub fn share(self) -> Option<SharedLog> {
+        match self.to {
+            To::Stdout => io::stdout().as_fd().try_clone_to_owned().ok().map(SharedLog::File),
+            To::Stderr => io::stderr().as_fd().try_clone_to_owned().ok().map(SharedLog::File),
+            To::File(file) => Some(SharedLog::File(file.into())),
+            To::Given(file) => file.map(OwnedFd::from).map(SharedLog::File),
+            To::Daemon(daemon) => daemon.into_socket().map(SharedLog::Daemon),
+        }
+    }
+
+    /// The descriptor of a log, for a process that has the same one.
     pub fn into_fd(self) -> Option<OwnedFd> {
         match self.to {
             To::File(file) => Some(file.into()),

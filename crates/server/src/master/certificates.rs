@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
 use crate::clock;
-use crate::log::{self, OpenSink};
+use crate::log::{self, OpenSink, SharedLog};
 use crate::process::ipc::{Channel, MasterCommand, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::{KillTimer, RestartLimit, text, what_to_do};
@@ -128,7 +127,7 @@ impl CertificateKeeper {
     }
 
     /// Sends the error log, as it is opened now, to the process that does not have it.
-    pub(super) fn send_log(&mut self, log: &OwnedFd) {
+    pub(super) fn send_log(&mut self, log: &SharedLog) {
         for process in self.processes.iter_mut().filter(|process| process.log != ErrorLog::Current) {
             let Some(channel) = &process.channel else { continue };
             let sent = log.try_clone().and_then(|log| channel.send(&AcmeCommand::Log(log)));

@@ -294,8 +294,8 @@ impl Master {
         if !self.certificates.awaits_log() && !self.pools.iter().any(awaits_log) {
             return;
         }
-        // A log that cannot be opened is reported elsewhere. Standard error stays what it is.
-        let Ok(Some(log)) = self.open_error_log().map(OpenSink::into_fd) else { return };
+        // A log that cannot be opened is reported elsewhere.
+        let Ok(Some(log)) = self.open_error_log().map(OpenSink::share) else { return };
         self.certificates.send_log(&log);
         self.send_log_to_pools(&log);
         let is_awaited = self.certificates.awaits_log() || self.pools.iter().any(awaits_log);

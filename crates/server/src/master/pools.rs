@@ -2,7 +2,6 @@
 //! clients. A pool outlives a configuration if the next one has the same application.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
@@ -19,7 +18,7 @@ use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
 use crate::forward_proxy::process as forward_proxy;
-use crate::log::{self, OpenSink};
+use crate::log::{self, OpenSink, SharedLog};
 use crate::name_lookup;
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
@@ -142,7 +141,7 @@ impl Master {
     }
 
     /// Sends the error log, as it is opened now, to the pools that do not have it.
-    pub(super) fn send_log_to_pools(&mut self, log: &OwnedFd) {
+    pub(super) fn send_log_to_pools(&mut self, log: &SharedLog) {
         for pool in self.pools.iter_mut().filter(|pool| pool.log != ErrorLog::Current) {
             let Some(channel) = &pool.channel else { continue };
             let sent = log.try_clone().and_then(|log| channel.send(&PoolCommand::Log(log)));

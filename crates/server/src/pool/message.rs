@@ -10,6 +10,7 @@ use site::model::Level;
 
 use super::selection::Choice;
 use crate::control::DrainChange;
+use crate::log::SharedLog;
 use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
@@ -158,7 +159,7 @@ pub enum PoolCommand {
     /// The pool's end of a channel to a new worker.
     AddWorker(OwnedFd),
     /// The error log from now on.
-    Log(OwnedFd),
+    Log(SharedLog),
     /// Have this level of the error log for a time.
     Level { level: Level, time: Duration },
     /// Take an endpoint out of service, or put it back, and write the response of the control socket.
@@ -341,7 +342,8 @@ impl Message<'_> for PoolCommand {
     fn encode(&self) -> Encoder<'_> {
         match self {
             PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
-            PoolCommand::Log(fd) => Encoder::new(b'O').fd(fd),
+            PoolCommand::Log(SharedLog::File(file)) => Encoder::new(b'O').fd(file),
+            PoolCommand::Log(SharedLog::Daemon(socket)) => Encoder::new(b'S').fd(socket),
             PoolCommand::Level { level, time } => Encoder::new(b'E').level(*level, *time),
             PoolCommand::Drain { change, endpoint, to } => {
                 let kind = match change {
@@ -356,7 +358,8 @@ impl Message<'_> for PoolCommand {
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolCommand> {
         Some(match kind {
             b'J' => PoolCommand::AddWorker(fields.fd()?),
-            b'O' => PoolCommand::Log(fields.fd()?),
+            b'O' => PoolCommand::Log(SharedLog::File(fields.fd()?)),
+            b'S' => PoolCommand::Log(SharedLog::Daemon(fields.fd()?)),
             b'E' => {
                 let (level, time) = fields.level()?;
                 PoolCommand::Level { level, time }
@@ -432,7 +435,8 @@ mod tests {
                 reason: "Connection refused".to_owned(),
             })
         }));
-        check_codec([PoolCommand::AddWorker(fd()), PoolCommand::Log(fd())]);
+        check_codec([PoolCommand::AddWorker(fd())]);
+        check_codec([SharedLog::File(fd()), SharedLog::Daemon(fd())].map(PoolCommand::Log));
         check_codec([PoolCommand::Level { level: Level::Info, time: Duration::from_secs(600) }]);
         let drain = |change| PoolCommand::Drain { change, endpoint: "10.0.0.1:80".to_owned(), to: fd() };
         check_codec([drain(DrainChange::Drain), drain(DrainChange::Undrain)]);

@@ -1,12 +1,12 @@
 //! A build without ACME: no process gets certificates.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use site::model::Level;
 
 use super::Master;
+use crate::log::SharedLog;
 use crate::process::ipc::Channel;
 
 pub(super) struct CertificateKeeper;
@@ -30,7 +30,7 @@ impl CertificateKeeper {
         false
     }
 
-    pub(super) fn send_log(&mut self, _log: &OwnedFd) {}
+    pub(super) fn send_log(&mut self, _log: &SharedLog) {}
 
     pub(super) fn patience(&self) -> Duration {
         Duration::ZERO
