@@ -331,6 +331,7 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
                 Err(_) => return,
             },
         };
+        let mut flushed = None;
         match message {
             Message::Block(block) => {
                 let sink = &mut sinks[block.sink];
@@ -344,7 +345,7 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
                 }
             }
             Message::Wake => {}
-            Message::Flush(done) => _ = done.send(()),
+            Message::Flush(done) => flushed = Some(done),
         }
         let Some(logs) = LOGS.get() else { continue };
         for (sink, to) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -355,11 +356,15 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
         let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
         has_unreported = dropped + lost > 0;
-        if has_unreported && reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+        // Behind a flush, the process may end.
+        let is_due = flushed.is_some() || reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        if has_unreported && is_due {
             reported = Some(Instant::now());
             report(&mut sinks, dropped, lost);
             has_unreported = false;
         }
+        // The caller may have given up.
+        _ = flushed.map(|done| done.send(()));
     }
 }
 
