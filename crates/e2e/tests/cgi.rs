@@ -496,6 +496,7 @@ fn sends_no_file_with_a_status_that_has_no_content() {
     };
     let server = Site::new()
         .script("204.cgi", script("204"))
+        .script("205.cgi", script("205"))
         .script("304.cgi", script("304"))
         .script("200.cgi", script("200"))
         .file_beside_root("private/a", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -509,6 +510,8 @@ fn sends_no_file_with_a_status_that_has_no_content() {
         let next = client.get("/missing");
         assert_eq!(next.status, 404, "the response to the next request on the connection: {next}");
     }
+    let reset = server.get("/205.cgi");
+    assert_eq!((reset.status, reset.text(), reset.has("x-sendfile")), (205, String::new(), false));
     assert!(server.get("/200.cgi").text().ends_with("evil"));
 }
 

@@ -76,7 +76,8 @@ pub async fn of(
         return Outcome::InternalRedirect(target.to_owned());
     }
     // A client would take the file for its next response where the status allows no content.
-    if let Some(path) = sendfile(&head).filter(|_| head.status.allows_body()) {
+    let allows_content = head.status.allows_body() && head.status != Status::RESET_CONTENT;
+    if let Some(path) = sendfile(&head).filter(|_| allows_content) {
         let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
         let fields = lines(&head).map(|line| field(line.field())).collect();
         leave_content(exchange, wanted, &head, received);
