@@ -165,6 +165,25 @@ fn each_copy_has_its_own_tag() {
     }
 }
 
+/// Where files are compressed while they are sent, whatever their size.
+#[test]
+fn an_empty_file_is_sent_as_it_is() {
+    let server = Site::new()
+        .every_protocol()
+        .file("empty.html", "")
+        .file("a.html", "a")
+        .config("compress_kept = \"off\"\ncompress_from = 0")
+        .start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let response = request(&mut client, "GET", "/empty.html", "gzip", "");
+        assert_eq!((response.status, response.field("content-length")), (200, Some("0")), "{response}");
+        assert!(!response.has("content-encoding"), "{response}");
+        let response = request(&mut client, "GET", "/a.html", "gzip", "");
+        assert_eq!(decode(response.field("content-encoding"), &response.body), b"a");
+    }
+}
+
 #[test]
 fn what_does_not_gain_is_not_compressed() {
     let noise = Random::new(3).bytes(30_000);

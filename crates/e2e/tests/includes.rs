@@ -623,3 +623,34 @@ fn pages_with_parts_for_one_client_are_private() {
     rows.check("an upstream", server.get("/fresh").field("cache-control"), Some("private, max-age=1000"));
     rows.check("without freshness", server.get("/page").field("cache-control"), None);
 }
+
+/// As a redirect of an application is.
+#[test]
+fn a_response_without_content_ends_with_its_head() {
+    let upstream = upstream(|mut stream, head| {
+        let status = if head.contains("/redirect") { "302 Found\r\nLocation: /" } else { "200 OK" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes())
+    });
+    let route =
+        |path: &str, keys: &str| format!("[[route]]\npath = \"{path}\"\nproxy = \"{upstream}\"\n{keys}\n");
+    let routes = [
+        route("/page/", "includes = [\"esi\"]"),
+        route("/compressed/", "compress_scripts = true\ncompress_from = 0"),
+        route("/both/", "includes = [\"esi\"]\ncompress_scripts = true\ncompress_from = 0"),
+        route("/stored/", "response_cache = true\nresponse_cache_lifetime = \"1m\"\nincludes = [\"esi\"]"),
+    ];
+    let server = Site::new().config_without_root(&routes.concat()).start();
+    let mut client = server.connect();
+    for folder in ["page", "compressed", "both", "stored", "stored"] {
+        for (path, status) in [("", 200), ("redirect", 302)] {
+            let path = format!("/{folder}/{path}");
+            let response = client.get_with(&path, "Accept-Encoding: gzip\r\n");
+            assert_eq!((response.status, response.text()), (status, String::new()), "{path}");
+            assert_eq!(response.field("content-length"), Some("0"), "{path}");
+            assert!(!response.has("content-encoding"), "{path}");
+        }
+    }
+}

@@ -181,12 +181,12 @@ impl Default for CompressRules {
 }
 
 impl CompressRules {
-    /// Whether content of this type gains. `size`: bytes, if it is known.
+    /// Whether content of this type gains, which no content never does. `size`: bytes, if it is known.
     pub fn gains(&self, content_type: &[u8], size: Option<u64>) -> bool {
         let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
         let media_type = content_type[..end].trim_ascii_end();
         !self.codings.is_empty()
-            && size.is_none_or(|size| size >= self.min)
+            && size.is_none_or(|size| size > 0 && size >= self.min)
             && self.types.iter().any(|pattern| pattern.matches(media_type))
     }
 }
@@ -266,7 +266,10 @@ mod tests {
         }
         assert!(rules.gains(b"text/html", Some(1024)));
         assert!(!rules.gains(b"text/html", Some(1023)));
-        let off = CompressRules { codings: Codings::default(), ..rules };
+        let all = CompressRules { min: 0, ..rules };
+        assert!(all.gains(b"text/html", Some(1)));
+        assert!(!all.gains(b"text/html", Some(0)));
+        let off = CompressRules { codings: Codings::default(), ..all };
         assert!(!off.gains(b"text/html", None));
     }
 

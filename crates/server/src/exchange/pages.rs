@@ -158,9 +158,12 @@ impl Exchange<'_> {
         let head = rewritten(&response.head);
         let content = response.bytes()[response.head.head_len()..].to_vec();
         let inner: Box<dyn BodyStream> = match response.body {
-            // The response to HEAD.
             Body::Nothing if content.is_empty() => {
-                return Response { cache: response.cache, ..Response::from_head(head) };
+                let head = match self.head.method {
+                    Method::Head => head,
+                    _ => head.number("Content-Length", 0),
+                };
+                return Response { cache: response.cache, ..Response::from_head(head.finish()) };
             }
             Body::Nothing => Box::new(Whole(Some(content))),
             Body::Stream(inner) | Body::Sized(inner, _) => inner,
@@ -170,7 +173,7 @@ impl Exchange<'_> {
         let stream = PageStream::new(inclusion, Source::scanned(inner, includes.languages));
         let body = Body::Stream(Box::new(stream));
         let Response { broken_rule, cache, .. } = response;
-        Response { body, broken_rule, cache, ..Response::from_head(head) }
+        Response { body, broken_rule, cache, ..Response::from_head(head.finish()) }
     }
 
     /// What the pages of this response share, and the place of this one, whose encoded path is `base`. `document`: of
@@ -237,7 +240,7 @@ fn caching(cache_control: &str, audience: Audience) -> String {
 }
 
 /// The head, without the fields of its content. Its parts are not known yet: they may be for one client.
-fn rewritten(head: &ResponseHead) -> ResponseHead {
+fn rewritten(head: &ResponseHead) -> Builder {
     let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
     let date = date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN]);
     let mut builder = Builder::new(head.status(), &date);
@@ -254,7 +257,7 @@ fn rewritten(head: &ResponseHead) -> ResponseHead {
     if may_be_stored || !cache_control.is_empty() {
         builder = builder.field("Cache-Control", private(&cache_control.join(", ")));
     }
-    builder.finish()
+    builder
 }
 
 /// Content that is there already.
