@@ -47,7 +47,7 @@ fn respond(mut stream: TcpStream, head: String) -> io::Result<()> {
         if lower.contains("transfer-encoding: chunked") { read_chunked(&mut stream)? } else { String::new() };
     let mut response = "HTTP/1.1 200 OK\r\nConnection: close\r\n".to_owned();
     let trailers = match path.rsplit('/').next() {
-        Some("trailers") => lines(),
+        Some("trailers" | "page") => lines(),
         Some("many") => "a: b\r\n".repeat(65),
         Some("none") => String::new(),
         _ => {
@@ -57,6 +57,9 @@ fn respond(mut stream: TcpStream, head: String) -> io::Result<()> {
         }
     };
     let is_asked = lower.contains("\r\nte: trailers\r\n") && lower.contains("te\r\n");
+    if path.ends_with("/page") {
+        response += "Content-Type: text/html\r\nCache-Control: max-age=60\r\n";
+    }
     response += &format!("X-Asked: {is_asked}\r\nTrailer: X-Sum, Content-Length, ETag\r\n");
     response += "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n";
     stream.write_all((response + &trailers + "\r\n").as_bytes())
@@ -156,6 +159,9 @@ fn start() -> Server {
         route("/h1/buffered/", "request_buffering = true"),
         route("/h1/responses/", "request_buffering = false\nproxy_trailers = \"responses\""),
         route("/h1/off/", "request_buffering = false\nproxy_trailers = \"none\""),
+        route("/h1/compressed/", "compress_scripts = true\ncompress_from = 0"),
+        route("/h1/stored/", "response_cache = true"),
+        route("/h1/assembled/", "includes = [\"esi\"]"),
         route("/h2/", ""),
         route("/h2/off/", "proxy_trailers = \"none\""),
     ];
@@ -276,5 +282,26 @@ fn passes_the_trailers_of_requests() {
         ));
         let status = client.read_response().status;
         rows.holds(format!("{}: {status}", e2e::shown(&trailers)), "rejected", matches!(status, 400 | 431));
+    }
+}
+
+/// Where other bytes are sent than the upstream has, nothing follows them.
+#[test]
+fn announces_no_trailers_that_do_not_follow() {
+    let server = start();
+    let mut rows = Rows::new();
+    let fields = [("te", "trailers"), ("accept-encoding", "gzip")];
+    for path in ["/h1/compressed/page", "/h1/stored/page", "/h1/stored/page", "/h1/assembled/page"] {
+        let mut http1 = server.connect();
+        let lines = "Connection: TE\r\nTE: trailers\r\nAccept-Encoding: gzip\r\n";
+        http1.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        let mut http2 = Http2::over(server.connect()).expect("it speaks HTTP/2");
+        let by_http2 = http2.request(&Http2Request::new("GET", path, &fields)).expect("it responds");
+        for response in [http1.read_response(), by_http2] {
+            rows.check(path, (response.status, response.field("trailer")), (200, None));
+            rows.check(path, response.trailers.len(), 0);
+            let is_compressed = response.field("content-encoding") == Some("gzip");
+            rows.check(path, is_compressed, path.contains("compressed"));
+        }
     }
 }

@@ -32,8 +32,8 @@ const FILE_SLICE: u64 = 256 * 1024;
 /// From so many bytes on, what is encoded is sent. Less is sent when there is no more input for now.
 const ENOUGH: usize = 16 * 1024;
 
-/// Fields that describe the bytes before they are encoded.
-const OTHER: [&str; 4] = ["date", "content-length", "accept-ranges", "etag"];
+/// Fields that describe the bytes before they are encoded, or what follows them.
+const OTHER: [&str; 5] = ["date", "content-length", "accept-ranges", "etag", "trailer"];
 /// A response with one of these is left alone: it is encoded, or a digest would not match (RFC 9530).
 const FINAL: [&str; 6] =
     ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];

@@ -34,8 +34,8 @@ use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 
-/// Fields that describe the bytes before directives were carried out, or that are for this server.
-const OTHER: [&str; 12] = [
+/// Fields that describe the bytes before directives were carried out, or what follows them, or that are for this server.
+const OTHER: [&str; 13] = [
     "accept-ranges",
     "cdn-cache-control",
     "content-digest",
@@ -48,6 +48,7 @@ const OTHER: [&str; 12] = [
     "last-modified",
     "repr-digest",
     "surrogate-control",
+    "trailer",
 ];
 
 impl Exchange<'_> {
