@@ -229,7 +229,12 @@ impl Reading<'_> {
         if !words.is_empty() {
             top.set(given.iter().find_map(|(line, _)| *line), "language_fallback", words);
         }
-        top.explained(None, "dotfiles", "deny", "Boa sends files whose name begins with a dot.");
+        top.explained(
+            None,
+            "dotfiles",
+            "deny",
+            "Boa sends files whose name begins with a dot. \"deny\" is safer.",
+        );
         top.explained(None, "symlinks", "follow", "Boa follows every link. \"beneath\" is safer.");
         let charset = self.directives.text("DefaultCharset");
         match charset {

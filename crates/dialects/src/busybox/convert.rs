@@ -312,7 +312,12 @@ impl Reading<'_> {
         let index = self.lines.index.as_ref();
         let name = index.map_or("index.html", |(name, _)| name.as_str());
         top.set(index.and_then(|(_, line)| *line), "index", vec![name.to_owned()]);
-        top.explained(None, "dotfiles", "deny", "busybox sends files whose name begins with a dot.");
+        top.explained(
+            None,
+            "dotfiles",
+            "deny",
+            "busybox sends files whose name begins with a dot. \"deny\" is safer.",
+        );
         top.explained(None, "symlinks", "follow", "busybox follows every link. \"beneath\" is safer.");
         top.explained(None, "charset", false, "busybox names no charset.");
         top.set(None, "env", Value::Table(vec![("PATH".to_owned(), SCRIPT_PATH.into())]));

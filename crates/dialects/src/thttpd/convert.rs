@@ -154,7 +154,12 @@ impl Reading<'_> {
         top.set(line, "root", root);
         top.set(None, "index", INDEX.map(str::to_owned).to_vec());
         top.set(None, "listing", true);
-        top.explained(None, "dotfiles", "deny", "thttpd sends files whose name begins with a dot.");
+        top.explained(
+            None,
+            "dotfiles",
+            "deny",
+            "thttpd sends files whose name begins with a dot. \"deny\" is safer.",
+        );
         // thttpd does not look at links in a chroot, because they lead nowhere else.
         let checks =
             self.options.is_on("symlinkcheck").unwrap_or(true) && self.options.is_on("chroot") != Some(true);

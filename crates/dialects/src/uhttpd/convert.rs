@@ -257,7 +257,12 @@ impl<'r> Reading<'r> {
         let top = &mut self.document.top;
         top.set(line, "index", index);
         top.set(line_of_listing, "listing", listing);
-        top.explained(None, "dotfiles", "deny", "uhttpd sends files whose name begins with a dot.");
+        top.explained(
+            None,
+            "dotfiles",
+            "deny",
+            "uhttpd sends files whose name begins with a dot. \"deny\" is safer.",
+        );
         match self.given.iter().rev().find(|given| given.letter == 'S') {
             Some(given) => top.set(given.line, "symlinks", "beneath"),
             None => {
