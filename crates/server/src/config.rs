@@ -162,7 +162,7 @@ pub fn file_id(path: &Path) -> Option<FileId> {
     Some((rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()), found.ino()))
 }
 
-struct Disk;
+pub struct Disk;
 
 impl Source for Disk {
     fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {

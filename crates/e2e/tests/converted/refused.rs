@@ -75,3 +75,23 @@ fn names_the_line_and_the_column_of_another_encoding() {
     rows.check("included", succeeds, false);
     rows.holds("included", &said, said.contains(&expected));
 }
+
+#[test]
+fn prints_nothing_for_a_file_that_cannot_be_read() {
+    let home = Folder::new();
+    for server in ["boa", "thttpd", "busybox", "uhttpd", "nginx", "apache", "lighttpd", "caddy"] {
+        let output = command()
+            .args(["convert", "missing", "--from", server])
+            .current_dir(home.path())
+            .output()
+            .expect("it starts");
+        assert_eq!(output.status.code(), Some(1), "{server}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{server}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.lines().count(), 1, "{server}: {stderr}");
+        assert!(
+            stderr.contains("missing: ") && stderr.contains("cannot be read: No such file"),
+            "{server}: {stderr}"
+        );
+    }
+}
