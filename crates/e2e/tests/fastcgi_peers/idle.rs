@@ -175,7 +175,7 @@ fn a_get_by_an_idle_connection_times_out_and_is_aborted() {
     );
     assert_eq!(get(&server, "hello"), "200 hello");
     assert_eq!(get(&server, "silent"), "504");
-    assert!(logs(&server, "silent", "it has taken too long"));
+    assert!(logs(&server, "silent", "it has taken too long (`first_byte`)"));
     let next = || reports.recv_timeout(TIMEOUT).expect("the peer reports");
     assert_eq!([next(), next()], ["begun", "aborted"]);
 

@@ -21,7 +21,7 @@ use super::Outcome;
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::interim::Interims;
 use super::request::{RequestTrailers, UpstreamRequest};
-use super::transport::{ReadError, Retry, Transport};
+use super::transport::{Limit, ReadError, Retry, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::{AttemptLog, StepLog};
@@ -291,7 +291,7 @@ impl UpstreamExchange {
     pub async fn receive_head(&self, interims: &Interims<'_>) -> Result<(UpstreamHead, Vec<u8>), Failure> {
         let mut parser = self.transport.head_parser();
         loop {
-            let mut bytes = match self.read(self.began, self.timeouts.first_byte).await {
+            let mut bytes = match self.read(self.began, Limit::FirstByte).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Err(self.no_head(parser).await),
                 Err(error) => return Err(self.on_failed_read(&error)),
@@ -323,7 +323,7 @@ impl UpstreamExchange {
 
     /// The next bytes of the body, never none; `None` at the end.
     pub async fn read_body(&self) -> Result<Option<Vec<u8>>, ReadError> {
-        let read = self.read(Instant::now(), self.timeouts.idle).await;
+        let read = self.read(Instant::now(), Limit::Idle).await;
         self.count_received(&read);
         read
     }
@@ -405,17 +405,17 @@ impl UpstreamExchange {
 
     /// Reads the rest of the response in the background: a script may go on, and a connection may be reused.
     pub fn drain(self) {
-        let idle = match self.kind {
+        let limit = match self.kind {
             Kind::Script => {
                 self.finish(Persistence::Close);
-                Duration::MAX
+                Limit::Total
             }
-            Kind::Application => self.timeouts.idle,
+            Kind::Application => Limit::Idle,
         };
         self.keep_body();
         spawn_local(async move {
             let mut left = DRAIN_LIMIT;
-            while let Ok(Some(bytes)) = self.read_within(Instant::now(), idle).await {
+            while let Ok(Some(bytes)) = self.read_within(Instant::now(), limit).await {
                 left = left.saturating_sub(bytes.len());
                 if left == 0 && self.kind == Kind::Application {
                     return;
@@ -433,15 +433,20 @@ impl UpstreamExchange {
         }
     }
 
-    async fn read(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
-        let read = self.read_within(from, timeout).await;
-        if read == Err(ReadError::Timeout) {
+    async fn read(&self, from: Instant, limit: Limit) -> Result<Option<Vec<u8>>, ReadError> {
+        let read = self.read_within(from, limit).await;
+        if matches!(read, Err(ReadError::Timeout(_))) {
             self.services.counts.add(Count::ScriptsTimeout, 1);
         }
         read
     }
 
-    async fn read_within(&self, from: Instant, timeout: Duration) -> Result<Option<Vec<u8>>, ReadError> {
+    async fn read_within(&self, from: Instant, limit: Limit) -> Result<Option<Vec<u8>>, ReadError> {
+        let timeout = match limit {
+            Limit::FirstByte => self.timeouts.first_byte,
+            Limit::Idle => self.timeouts.idle,
+            Limit::Total => self.timeouts.total,
+        };
         let mut timer = pin!(sleep_until(self.deadline(from, timeout)));
         poll_fn(|cx| {
             if let Poll::Ready(read) = self.transport.poll_read(cx) {
@@ -457,7 +462,9 @@ impl UpstreamExchange {
             while timer.as_mut().poll(cx).is_ready() {
                 let deadline = self.deadline(from, timeout);
                 if deadline <= Instant::now() {
-                    return Poll::Ready(Err(ReadError::Timeout));
+                    let end = self.began.checked_add(self.timeouts.total);
+                    let is_over = end.is_some_and(|end| end <= Instant::now());
+                    return Poll::Ready(Err(ReadError::Timeout(if is_over { Limit::Total } else { limit })));
                 }
                 timer.as_mut().reset(deadline);
             }
@@ -522,10 +529,10 @@ impl UpstreamExchange {
                 self.no_response(Status::BAD_GATEWAY, error.to_string())
             }
             // Another endpoint might take as long.
-            ReadError::Timeout if !self.transport.is_connected() => {
+            ReadError::Timeout(_) if !self.transport.is_connected() => {
                 self.no_response(Status::GATEWAY_TIMEOUT, NOT_CONNECTED.to_owned())
             }
-            ReadError::Timeout | ReadError::Expired => {
+            ReadError::Timeout(_) | ReadError::Expired => {
                 self.transport.report_failure(&error.to_string());
                 let UpstreamExchange { label, upstream_name, .. } = self;
                 log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));

@@ -91,12 +91,30 @@ pub trait Transport {
 /// Why the response cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
-    Timeout,
+    Timeout(Limit),
     /// The script has run for as long as it may. Its monitor has reported that.
     Expired,
     Failed(io::ErrorKind),
     /// The end of a sentence whose subject is the upstream.
     Broken(Rc<str>),
+}
+
+/// A limit of time, by the key that sets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    FirstByte,
+    Idle,
+    Total,
+}
+
+impl Limit {
+    fn key(self) -> &'static str {
+        match self {
+            Limit::FirstByte => "first_byte",
+            Limit::Idle => "idle",
+            Limit::Total => "total",
+        }
+    }
 }
 
 /// Where a request without a response can be repeated.
@@ -122,7 +140,8 @@ pub enum Sent {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Timeout | ReadError::Expired => f.write_str("it has taken too long"),
+            ReadError::Timeout(limit) => write!(f, "it has taken too long (`{}`)", limit.key()),
+            ReadError::Expired => write!(f, "it has taken too long (`{}`)", Limit::Total.key()),
             ReadError::Failed(kind) => write!(f, "its output cannot be read: {kind}"),
             ReadError::Broken(why) => f.write_str(why),
         }
