@@ -52,6 +52,7 @@ fn check_warns_of_what_is_hardly_meant() {
     home.file("www/admin/users.txt", "ann");
     home.file("www/index.php", "<?php");
     home.file("www/app/front.php", "<?php");
+    home.file("www/lost.en.html", "lost");
     let php = "[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/sh\"\n";
     let of_folder = "is for the path /admin alone, and not for what is in the folder";
     let mut rows = Rows::new();
@@ -79,6 +80,39 @@ fn check_warns_of_what_is_hardly_meant() {
             "[[route]]\npath = \"/app/\"\nfallback = \"/app/front.php\"",
             Some("www/app/front.php, which is the fallback of /app/"),
         ),
+        (
+            "a missing fallback",
+            "fallback = \"/app.html\"",
+            Some("site.toml:3: warning: the fallback is missing"),
+        ),
+        (
+            "a missing fallback script",
+            &format!("fallback = \"/other.php\"\n{php}"),
+            Some("the fallback is missing"),
+        ),
+        (
+            "a fallback to an application",
+            "fallback = \"/x/\"\n[[route]]\npath = \"/x/\"\nproxy = \"http://127.0.0.1:1\"",
+            None,
+        ),
+        (
+            "an application without a route",
+            "[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
+            Some("site.toml:4: warning: no route leads to the application \"app\""),
+        ),
+        (
+            "an authorizer",
+            "authorizer = \"app\"\n[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
+            None,
+        ),
+        (
+            "a missing error page",
+            "error_pages = { 404 = \"/404.html\" }",
+            Some(
+                "site.toml:3: warning: the error page for 404 is missing, so that clients get the built-in page",
+            ),
+        ),
+        ("an error page in a language", "languages = [\"en\"]\nerror_pages = { 404 = \"/lost.html\" }", None),
         (
             "a fallback to a script",
             &format!("{php}[[route]]\npath = \"/app/\"\nfallback = \"/app/front.php\""),

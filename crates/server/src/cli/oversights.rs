@@ -1,5 +1,6 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
-//! scripts whose source is sent, and redirects that lead back to themselves. Looks for files and changes nothing.
+//! scripts whose source is sent, error pages and fallbacks that are missing, applications without a route, and redirects
+//! that lead back to themselves. Looks for files and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use site::access::{Condition, Rule};
 use site::model::{Action, Host, Route, Site};
 use site::plan::{PlannedAction, PlannedRoot, plan, planned_route};
 use site::route::Pattern;
+use site::upstream::{Upstream, UpstreamId};
+use site::walk::{Step, StepRoot};
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::finding::Finding;
@@ -18,18 +21,22 @@ const SCRIPTS: [&str; 6] = ["cgi", "lua", "php", "pl", "py", "rb"];
 /// Redirects that a client follows: browsers give up after about twenty.
 const MAX_REDIRECTS: usize = 20;
 
+/// Names in a folder that are looked through for another form of a file.
+const MAX_NAMES: usize = 10_000;
+
 /// A root, and what is found in it.
 type Found = (PathBuf, String);
 
 /// `silent`: the roots that do not respond.
 pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
-    let (mut all, mut endless) = (BTreeSet::new(), BTreeSet::new());
+    let (mut all, mut missing, mut endless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for host in site.hosts.iter() {
         // Routes share most of their rules.
         let mut rules: BTreeMap<&str, &Rule> = BTreeMap::new();
         for route in host.routes.iter() {
             all.extend(folder_beside_route(host, route, silent));
             all.extend(sources(host, route, silent));
+            missing.extend(missing_pages(host, route, silent));
             endless.extend(endless_redirect(host, route));
             rules.extend(
                 route.access.iter().flat_map(|list| list.iter()).map(|rule| (rule.place.as_str(), &**rule)),
@@ -38,8 +45,24 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
         all.extend(rules.into_values().flat_map(|rule| folders_beside_rule(host, rule, silent)));
     }
     let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
-    let redirects = endless.into_iter().map(|text| Finding::warning(&[], "", text));
-    all.into_iter().map(finding).chain(redirects).collect()
+    let of_page = |(path, text): Found| Finding::warning(&["error_pages", "fallback"], path, text);
+    let redirects = endless.into_iter().map(|text| Finding::warning(&[], "", text)).chain(idle(site));
+    all.into_iter().map(finding).chain(missing.into_iter().map(of_page)).chain(redirects).collect()
+}
+
+/// The applications that get no request.
+fn idle(site: &Site) -> Vec<Finding> {
+    let routes = || site.hosts.iter().flat_map(|host| host.routes.iter());
+    let of_authorizers = routes().flat_map(|route| &route.authorizers).map(|authorizer| authorizer.upstream);
+    let used: BTreeSet<UpstreamId> = routes().filter_map(Route::upstream).chain(of_authorizers).collect();
+    let finding = |upstream: &Upstream| {
+        let name = &upstream.name;
+        let text =
+            format!("no route leads to the application \"{name}\"; name it in a [[route]], or remove it");
+        Finding::warning(&["name"], name, text)
+    };
+    let idle = site.upstreams.iter().enumerate().filter(|(id, _)| !used.contains(id));
+    idle.map(|(_, upstream)| finding(upstream)).collect()
 }
 
 /// The folder of a path for which there is a route of files or scripts. Another route is for what is in it.
@@ -108,6 +131,40 @@ fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
     paths.into_iter().filter_map(found).collect()
 }
 
+/// The fallback and the error pages of a route, if they are files that are missing, by their paths. Routes share most
+/// of them.
+fn missing_pages(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
+    let pages = route.error_pages.iter().map(|(status, path)| {
+        (path, format!("the error page for {}", status.code()), "clients get the built-in page")
+    });
+    let fallback = route.fallback.as_ref().map(|fallback| &fallback.path);
+    let fallback = fallback.map(|path| (path, "the fallback".to_owned(), "clients get 404 in its place"));
+    let found = |(path, what, result): (&SafePath<'static>, String, &str)| {
+        let (root, found) = on_disk(host, path.borrowed(), silent)
+            .or_else(|| script_on_disk(host, path.borrowed(), silent))?;
+        let is_missing = root.is_dir() && !is_there(&found);
+        let text = || {
+            let shown = found.display();
+            format!("{what} is missing, so that {result}: there is no {shown}; make it, or name another")
+        };
+        is_missing.then(|| (PathBuf::from(path.to_string()), text()))
+    };
+    pages.chain(fallback).filter_map(found).collect()
+}
+
+/// Whether a file is there, perhaps in a language or compressed.
+fn is_there(file: &Path) -> bool {
+    // A script in front of more path is no folder, and a file that cannot be seen for another reason may be there.
+    if !file.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return true;
+    }
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (stem, extension) = name.rsplit_once('.').map_or((name, ""), |(stem, _)| (stem, &name[stem.len()..]));
+    let is_form = |name: &str| name.strip_prefix(stem).is_some_and(|rest| rest.contains(extension));
+    let Some(Ok(names)) = file.parent().map(Path::read_dir) else { return false };
+    names.take(MAX_NAMES).flatten().any(|entry| entry.file_name().to_str().is_some_and(is_form))
+}
+
 /// `None`: it is the root, or has a slash at its end already.
 fn folder_at(path: &str) -> Option<SafePath<'static>> {
     let is_file = !path.is_empty() && !path.ends_with('/');
@@ -125,6 +182,18 @@ fn on_disk(host: &Host, path: SafePath<'_>, silent: &[PathBuf]) -> Option<(PathB
         },
         _ => None,
     }
+}
+
+/// As `on_disk`, for a path that is one of scripts alone: the place of the script, or else the first that it may have.
+fn script_on_disk(host: &Host, path: SafePath<'_>, silent: &[PathBuf]) -> Option<(PathBuf, PathBuf)> {
+    let walk = plan(host, path, None).walk?;
+    let place = |step: &Step| match &step.root {
+        StepRoot::Path(root) if !silent.contains(root) => Some((root.clone(), step.below.beneath(root))),
+        StepRoot::Path(_) | StepRoot::OfHost => None,
+    };
+    let mut places: Vec<(PathBuf, PathBuf)> = walk.steps.iter().filter_map(place).collect();
+    let found = places.iter().position(|(_, file)| is_there(file)).unwrap_or(0);
+    (found < places.len()).then(|| places.swap_remove(found))
 }
 
 /// A redirect that leads to a redirect again and again, for an example of its paths.

@@ -109,7 +109,10 @@ fn fallback(section: &Section, pattern: &Pattern, inherited: Option<&Fallback>) 
         Err(error) => reject(error.to_string()),
         Ok((path, query)) => match query.as_ref().map_or(Ok(()), |query| query.check(pattern)) {
             Err(what_to_do) => reject(what_to_do),
-            Ok(()) => Some(Fallback { path, query, base: pattern.clone() }),
+            Ok(()) => {
+                section.errors.mark("fallback", path.to_string(), given.place);
+                Some(Fallback { path, query, base: pattern.clone() })
+            }
         },
     }
 }
@@ -147,6 +150,9 @@ fn page(section: &Section, entry: &Entry, path: &str) -> Option<SafePath<'static
             what,
             "expected the path of a file in this host, with a slash in front",
         );
+    }
+    if let Some(page) = &page {
+        section.errors.mark("error_pages", page.to_string(), &entry.place);
     }
     page
 }
