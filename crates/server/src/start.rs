@@ -197,7 +197,12 @@ pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let root = folder.canonicalize().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => match folder.to_str().and_then(flags::advice) {
             Some(advice) => format!("there is no folder {shown}, and no such command; {advice}"),
-            None => format!("there is no folder {shown}; create it, or name another"),
+            None => match folder.to_str().and_then(|name| name.trim_start_matches(':').parse::<u16>().ok()) {
+                Some(port) => {
+                    format!("there is no folder {shown}; for a port, write --listen 127.0.0.1:{port}")
+                }
+                None => format!("there is no folder {shown}; create it, or name another"),
+            },
         },
         io::ErrorKind::PermissionDenied => {
             format!("no permission to reach {shown}; run as a user who may read it")

@@ -3,7 +3,7 @@
 //! Resolves no names and opens no socket.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a Unix socket's path: `sun_path` (unix(7)) without its last NUL.
@@ -89,7 +89,7 @@ impl fmt::Display for Address {
 }
 
 /// What to write in place of a text that is not an address.
-fn suggestion(text: &str) -> String {
+pub fn suggestion(text: &str) -> String {
     if text.starts_with('/') {
         return format!("write \"unix:{}\" for a Unix socket", text.escape_debug());
     }
@@ -102,10 +102,20 @@ fn suggestion(text: &str) -> String {
             }
         };
     }
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    // An IPv6 address and a port without brackets, such as ::1:8080, may be an address, too.
+    if let (Ok(ip), Ok(port @ 10..)) = (host.parse::<Ipv6Addr>(), port.parse::<u16>()) {
+        return format!(
+            "an IPv6 address has brackets in front of a port: \"{}\"",
+            SocketAddr::new(ip.into(), port)
+        );
+    }
     if let Ok(ip) = without_brackets(text).parse::<IpAddr>() {
         return format!("add a port: \"{}\"", SocketAddr::new(ip, 8080));
     }
-    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    if port.parse::<u16>().is_err() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("the port {port} is none; ports are numbers up to 65535");
+    }
     let port = port.parse::<u16>().map_or("PORT".to_owned(), |port| port.to_string());
     match host {
         "" | "*" if text.parse::<u16>().is_ok() || text.contains(':') => format!(
@@ -142,7 +152,12 @@ mod tests {
             ("http://localhost:9000", "leave out the scheme"),
             ("/run/x.sock", "write \"unix:/run/x.sock\""),
             ("[::ffff:1.2.3.4]:80", "as an IPv4 address: \"1.2.3.4:80\""),
-            ("1.2.3.4:70000", "write an IP address and a port"),
+            ("1.2.3.4:70000", "the port 70000 is none; ports are numbers up to 65535"),
+            ("1.2.3.4:8o", "write an IP address and a port"),
+            ("::1:8080", "has brackets in front of a port: \"[::1]:8080\""),
+            (":::8080", "has brackets in front of a port: \"[::]:8080\""),
+            ("2001:db8::7:443", "has brackets in front of a port: \"[2001:db8::7]:443\""),
+            ("2001:db8::7", "add a port: \"[2001:db8::7]:8080\""),
         ] {
             let error = Address::parse(bad, folder).expect_err(bad);
             assert!(error.contains(written), "{bad}: {error}");

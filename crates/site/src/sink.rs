@@ -69,7 +69,9 @@ impl Sink {
                     Ok(address) => Sink::Tcp(address),
                 }
             }
-            path if path.contains('/') && !path.ends_with('/') => Sink::File(folder.join(path)),
+            path if path.contains('/') && !path.ends_with('/') && !path.contains("://") => {
+                Sink::File(folder.join(path))
+            }
             _ => return None,
         })
     }

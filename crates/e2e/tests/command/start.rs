@@ -200,3 +200,14 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     child.stdin.take().unwrap().write_all(&[3]).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn a_port_in_place_of_a_folder_is_one_for_listen() {
+    let home = Folder::new();
+    for name in ["8080", ":8080"] {
+        let output = output_of(command().arg(name).current_dir(home.path()));
+        let expected =
+            format!("taipan: there is no folder {name}; for a port, write --listen 127.0.0.1:8080\n");
+        assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(2), &*expected));
+    }
+}

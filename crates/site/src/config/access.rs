@@ -156,6 +156,11 @@ fn select<T>(
 ) -> Selection<T> {
     let mut selection = Selection { include: Vec::new(), except: Vec::new() };
     for Given { place, value } in given {
+        if matches!(name, "user_agent" | "referer") && value.trim_start_matches(EXCEPT).starts_with('~') {
+            let what =
+                format!("\"{name}\" has the entry \"{}\", in which ~ is a letter", value.escape_debug());
+            section.errors.warn(place, what, "write it with wildcards, such as \"*bot*\"");
+        }
         let (entry, list) = match value.strip_prefix(EXCEPT) {
             Some(entry) => (entry, &mut selection.except),
             None => (*value, &mut selection.include),

@@ -96,10 +96,20 @@ fn alias(section: &Section, pattern: &Pattern) -> Option<Action> {
 }
 
 fn return_status(section: &Section) -> Option<Action> {
+    let place = section.place_of("return");
+    let instead = match section.table.get("return").and_then(|entry| integer(&entry.node)) {
+        Some(code @ 300..400) => format!("write redirect = \"/…\" and status = {code}"),
+        Some(100..300) => "write respond = \"…\" for a text".to_owned(),
+        _ => String::new(),
+    };
+    if !instead.is_empty() {
+        section.errors.add(place, "\"return\" is for errors, from 400 to 599", instead);
+        return None;
+    }
     let code = section.count("return")?;
     if INCOMPLETE.contains(&code) {
         let what = format!("\"return\" cannot be {code}, which needs a field of its own");
-        section.errors.add(section.place_of("return"), what, "use 403 or 404");
+        section.errors.add(place, what, "use 403 or 404");
         return None;
     }
     u16::try_from(code).ok().and_then(Status::new).map(Action::Return)

@@ -15,6 +15,7 @@ use super::access::reject_entry;
 use super::error::{Errors, Place, shown};
 use super::keys::Scope;
 use super::section::{Given, Section, text};
+use super::toml::{Entry, Value};
 use crate::access::{Action, Rules};
 use crate::authentication::{Authentication, FolderPasswords, Require, Satisfy, Scheme};
 use crate::model::{Route, Site};
@@ -134,7 +135,11 @@ fn check(section: &Section, own: &Authentication) {
         let what = "password files of folders are for Basic";
         section.errors.add(place, what, "remove \"folder_passwords\", or use auth = \"basic\"");
     }
-    if own.is_on() && !own.has_users() && own.folder == FolderPasswords::Off {
+    // A user who is not valid has a message already.
+    let is_empty =
+        |entry: &Entry| matches!(&entry.node.value, Value::Table(users) if users.entries.is_empty());
+    let has_rejected = section.table.get("users").is_some_and(|users| !is_empty(users));
+    if own.is_on() && !own.has_users() && own.folder == FolderPasswords::Off && !has_rejected {
         let what = "there are no users who could authenticate";
         section.errors.add(place, what, "add \"user_files\", \"users\" or \"folder_passwords\"");
     }

@@ -126,6 +126,12 @@ impl Errors {
         self.places.borrow().of(keys, value).cloned()
     }
 
+    /// Whether an error of this line was added.
+    pub fn is_reported(&self, place: &Place) -> bool {
+        let of_line = |error: &ConfigError| *error.file == *place.file && error.line == place.line;
+        self.errors.borrow().iter().any(of_line)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.errors.borrow().is_empty()
     }

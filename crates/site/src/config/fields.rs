@@ -5,6 +5,7 @@ use taipan_http::fields::{is_token, text_len};
 use super::section::{Section, text};
 use super::tls::{hsts, is_hsts};
 use super::toml::{Entry, Value};
+use super::value::duration;
 use crate::compress::TypePattern;
 use crate::model::{HeaderRule, Selector};
 use crate::route::Pattern;
@@ -153,6 +154,11 @@ fn directive(section: &Section, entry: &Entry, selector: Selector) -> Option<(Se
         let what = format!("\"{}\" is not a value of Cache-Control", value.escape_debug());
         section.errors.add(&entry.place, what, "expected directives such as \"max-age=3600\"");
         return None;
+    }
+    // A time alone, as other servers take it.
+    if let Some(time) = duration(value) {
+        let what = format!("\"{}\" is a time, and no directive of Cache-Control", value.escape_debug());
+        section.errors.warn(&entry.place, what, format!("write \"max-age={}\"", time.as_secs()));
     }
     Some((selector, value.to_owned()))
 }

@@ -172,6 +172,13 @@ fn index(section: &Section) -> Option<Vec<String>> {
             let what = format!("\"{}\" is not a file name", name.value.escape_debug());
             section.errors.add(name.place, what, "write a name without slashes, e.g. \"index.html\"");
         }
+        // As other servers separate them.
+        if name.value.contains(' ') && name.value.split(' ').all(|name| name.contains('.')) {
+            let what =
+                format!("\"index\" has one name with a space in it, \"{}\"", name.value.escape_debug());
+            let names: Vec<String> = name.value.split(' ').map(|name| format!("{name:?}")).collect();
+            section.errors.warn(name.place, what, format!("for several names, write [{}]", names.join(", ")));
+        }
     }
     Some(names.into_iter().map(|name| name.value.to_owned()).collect())
 }

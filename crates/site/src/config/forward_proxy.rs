@@ -30,6 +30,11 @@ pub fn forward_proxy(top: &Section) -> Option<ForwardProxy> {
             Destination::Network(network) => networks.push(network),
         }
     }
+    let is_everyone = |network: &Network| matches!(network, Network::Ip(_, 0));
+    if clients.iter().any(is_everyone) && names.iter().any(|name| name.matches(b"any.example.org")) {
+        let what = "this is an open proxy: every client can reach every server by it";
+        section.errors.warn(section.place_of("clients"), what, "name the networks of your clients");
+    }
     Some(ForwardProxy {
         clients: Networks::new(clients),
         names,

@@ -56,8 +56,9 @@ pub fn hosts(
     }
     let default = default_section(&sections).map(|default| hosts.len() + default);
     for section in &sections {
-        if !serves(section) {
-            let what_to_do = "give it a root, routes, redirects or rewrites; a root is not inherited";
+        if SERVES.iter().all(|name| section.lacks(name)) {
+            let what_to_do =
+                "give it a root, redirects, rewrites, or routes by [[host.route]]; a root is not inherited";
             section.errors.add(section.place(), "this host has nothing to serve", what_to_do);
         }
         hosts.push((host(section, &inherited.by_section(section, &users), log, &mut names), section));
@@ -99,7 +100,7 @@ fn check_logs(top: &Section, log: &HostLogs, hosts: usize) {
 fn check_top(top: &Section, hosts: &[Section]) {
     let serves = serves(top);
     if hosts.is_empty() {
-        if !serves {
+        if SERVES.iter().all(|name| top.lacks(name)) {
             let what_to_do = "add root = \"/srv/www\" before the first section";
             top.errors.add(top.place(), "nothing to serve", what_to_do);
         }
@@ -145,7 +146,7 @@ fn check_acme(host: &mut Host, section: &Section, certificates: &Certificates) {
 
 /// `section`: of another host than the default one.
 fn reject_unreachable(section: &Section) {
-    if !section.has("names") && !section.has("addresses") {
+    if section.lacks("names") && section.lacks("addresses") {
         let what = "this host has no names, so that no request can reach it";
         let what_to_do = "give it names, or make it the default with default = true in its [[host]]";
         section.errors.add(section.place_of("root"), what, what_to_do);

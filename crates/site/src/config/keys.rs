@@ -303,6 +303,11 @@ pub fn suggest(scope: Scope, name: &str, value: &toml::Value) -> String {
     if let Some(plural) = nearest.filter(|key| key.name.strip_suffix('s') == Some(name)) {
         return format!("did you mean \"{}\"?", plural.name);
     }
+    // Where keys are looked for by their names in other servers: `key` in `[tls]`.
+    let above = EQUIVALENTS.iter().find(|(other, key, _)| *other == name && find(Scope::Top, key).is_some());
+    if let (Scope::Tls, Some((_, key, how))) = (scope, above) {
+        return format!("use \"{key}\"{how}, at the top level or in [[host]]");
+    }
     let elsewhere: Vec<&str> =
         Scope::ALL.into_iter().filter(|scope| find(*scope, name).is_some()).map(Scope::name).collect();
     if !elsewhere.is_empty() {
@@ -396,15 +401,15 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("upstream", "application", ": one [[application]] for each"),
     ("try_files", "fallback", ", the path that responds where a file does not exist"),
     ("fallback_resource", "fallback", ""),
-    ("error_log", "log", ": its error"),
+    ("error_log", "log", ": error = \"…\" in a section [log]"),
     ("tracing", "trace", ""),
     ("otel_trace", "trace", ": a section [trace]"),
     ("otel_exporter", "trace", ": its export"),
     ("endpoint", "export", ""),
     ("otlp", "export", ""),
     ("samplerate", "sample", ": one in so many"),
-    ("access_log", "log", ": its access"),
-    ("log_format", "log", ": its format"),
+    ("access_log", "log", ": access = \"…\" in a section [log]"),
+    ("log_format", "log", ": format or fields in a section [log]"),
     ("set_real_ip_from", "trusted_proxies", ""),
     ("real_ip_header", "trusted_proxies", ", whose X-Forwarded-For and Forwarded are read"),
     ("ssl_certificate", "certificate", ""),
@@ -419,6 +424,7 @@ const EQUIVALENTS: &[(&str, &str, &str)] = &[
     ("ssl_crl", "client_crl", ""),
     ("ssl_verify_client", "client_certificates", ""),
     ("ssl_protocols", "tls", ": its versions"),
+    ("min_version", "versions", ", such as [\"1.2\", \"1.3\"]"),
     ("ssl_reject_handshake", "tls", ": its unknown_name"),
     ("ssl", "tls", ", and an address of \"listen\" with \" tls\" at its end"),
     ("https", "tls", ", and an address of \"listen\" with \" tls\" at its end"),

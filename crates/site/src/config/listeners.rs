@@ -2,7 +2,8 @@
 
 use super::error::Place;
 use super::section::{Given, Section};
-use crate::address::Address;
+use super::toml::{Entry, Value};
+use crate::address::{Address, suggestion};
 use crate::listener::Listener;
 use crate::network::Network;
 use crate::proxies::{MAX_PROXIES, Proxies};
@@ -11,8 +12,15 @@ use crate::proxies::{MAX_PROXIES, Proxies};
 const MAX_LISTENERS: usize = 64;
 
 pub fn listeners(top: &Section) -> Vec<Listener> {
+    if let Some(Entry { place, node, .. }) = top.table.get("listen")
+        && let Value::Integer(port) = &node.value
+    {
+        let what = format!("\"listen\" cannot be the number {port}");
+        top.errors.add(place, what, suggestion(&port.to_string()));
+        return Vec::new();
+    }
     let Some(addresses) = top.texts("listen") else {
-        if !top.has("listen") {
+        if top.lacks("listen") {
             let what_to_do = "add listen = [\"127.0.0.1:8080\"] before the first section";
             top.errors.add(top.place(), "no address to listen on", what_to_do);
         }

@@ -109,7 +109,9 @@ fn fields(section: &Section) -> Option<LogFormat> {
     match log_fields::parse(given.value) {
         Ok(parts) => Some(LogFormat::Fields(parts)),
         Err(why) => {
-            section.reject("fields", given.place, &why);
+            let (what, to_do) =
+                why.split_once("; ").unwrap_or((&why, "write the names of fields, such as $status"));
+            section.errors.add(given.place, format!("\"fields\" {what}"), to_do);
             None
         }
     }

@@ -17,7 +17,7 @@ use super::scripts;
 use super::section::{Section, text};
 use super::settings::{restrict, route_settings};
 use super::tls;
-use super::toml::Entry;
+use super::toml::{Entry, Node, Value};
 use crate::folder::UserFolders;
 use crate::model::{Account, Action, Interpreter, NamedRoot, Route, Script};
 use crate::monitor::{self, Monitor};
@@ -267,8 +267,12 @@ fn route<'s, 'c>(
     inherited: &Inherited<'_>,
     prefixes: &[&str],
 ) -> Option<PlacedRoute<'s, 'c>> {
+    if let Some(Entry { place, node: Node { value: Value::Array(_), .. }, .. }) = section.table.get("path") {
+        section.errors.add(place, "a route has one \"path\"", "write one [[route]] for each pattern");
+        return None;
+    }
     let Some(path) = section.text("path") else {
-        if !section.has("path") {
+        if section.lacks("path") {
             section.errors.add(section.place(), "a route has no path", "add path = \"/…\"");
         }
         return None;

@@ -53,6 +53,16 @@ impl<'c> Section<'c> {
         self.table.get(name).is_some()
     }
 
+    /// Whether a key is absent, and no unknown key is reported in its place: one mistake has one message.
+    pub fn lacks(&self, name: &str) -> bool {
+        let quoted = format!("\"{name}\"");
+        let stands_for_it = |entry: &Entry| {
+            keys::find(self.scope, &entry.key).is_none()
+                && keys::suggest(self.scope, &entry.key, &entry.node.value).contains(&quoted)
+        };
+        !self.has(name) && !self.table.entries.iter().any(stands_for_it)
+    }
+
     /// The table `[name]`.
     pub fn section(&self, name: &str, scope: Scope) -> Option<Section<'c>> {
         let table = self.read(name, |_, node| table(node))?;
@@ -255,6 +265,12 @@ impl<'c> Section<'c> {
 
     /// `Some(None)`: `false`, where the key takes it.
     pub fn sink(&self, name: &str) -> Option<Option<Sink>> {
+        if let Some(Entry { place, node, .. }) = self.table.get(name)
+            && let Some(value) = text(node).filter(|path| is_of_home(path))
+        {
+            self.reject_home(name, &Given { place, value });
+            return None;
+        }
         let given = self.read(name, |kind, node| match node.value {
             Value::Flag(false) if kind == Kind::SinkOrFalse => Some(None),
             _ => Sink::parse(text(node)?, node.place.folder()).map(Some),
@@ -301,7 +317,24 @@ impl<'c> Section<'c> {
             let what = format!("\"{}\" is not a path pattern", text.escape_debug());
             self.errors.add(place, what, error.to_string());
         };
-        Pattern::parse(text).map_err(reject).ok()
+        let pattern = Pattern::parse(text).map_err(reject).ok()?;
+        self.warn_of_pattern(text, place);
+        Some(pattern)
+    }
+
+    /// Warns of what a pattern can have, and hardly means: a query, or characters that are percent-encoded.
+    fn warn_of_pattern(&self, text: &str, place: &Place) {
+        let shown = text.escape_debug();
+        let decoded = percent_decoded(text);
+        if decoded != text {
+            let what =
+                format!("the pattern \"{shown}\" has a percent-encoding, and paths are compared decoded");
+            self.errors.warn(place, what, format!("write \"{}\"", decoded.escape_debug()));
+        }
+        if text.split_once('?').is_some_and(|(_, query)| query.contains('=')) {
+            let what = format!("the pattern \"{shown}\" is for a path, in which ? stands for one character");
+            self.errors.warn(place, what, "write the query to \"query\" of a [[rule]], or leave it out");
+        }
     }
 
     /// The text of an entry of a table with any keys. `None`: after an error, which says what is expected.
@@ -315,12 +348,33 @@ impl<'c> Section<'c> {
     }
 }
 
-/// `cannot be …`, with the value if it is short.
+/// A pattern without its percent-encodings of visible ASCII and spaces.
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !b"%/*?".contains(byte);
+        match byte.filter(|byte| is_plain(byte) && !part.starts_with('+')) {
+            Some(byte) => {
+                decoded.push(byte.into());
+                decoded.push_str(&part[2..]);
+            }
+            None => {
+                decoded.push('%');
+                decoded.push_str(part);
+            }
+        }
+    }
+    decoded
+}
+
 /// Whether a path begins as that of a home folder in a shell.
 fn is_of_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
+/// `cannot be …`, with the value if it is short.
 fn found(node: &Node) -> String {
     match &node.value {
         Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),

@@ -406,6 +406,129 @@ fn suggests_the_nearest_key_for_an_unknown_one() {
 }
 
 #[test]
+fn reports_one_mistake_once() {
+    check(
+        "lisen = \"127.0.0.1:80\"\nroot = \"a\"",
+        &["site.toml:1: unknown key \"lisen\"; did you mean \"listen\"?"],
+    );
+    check(
+        "listen = \"127.0.0.1:80\"\ndocroot = \"a\"",
+        &["site.toml:2: unknown key \"docroot\"; use \"root\""],
+    );
+    check_after(
+        "[[host]]\nname = \"a\"\nroot = \"/a\"",
+        &["site.toml:4: unknown key \"name\"; did you mean \"names\"?"],
+    );
+    check_after("[[route]]\npathh = \"/a\"", &["site.toml:4: unknown key \"pathh\"; did you mean \"path\"?"]);
+    check_after(
+        "auth = \"basic\"\nusers = { ann = 1 }",
+        &[
+            "site.toml:4: the user \"ann\" needs the hash of a password; write what taipan passwd -n prints behind the colon",
+        ],
+    );
+    check_after(
+        "auth = \"basic\"\nusers = {}",
+        &[
+            "site.toml:3: there are no users who could authenticate; add \"user_files\", \"users\" or \"folder_passwords\"",
+        ],
+    );
+    check(
+        "listen = \"0.0.0.0:443 tls\"\nroot = \"a\"\nacme = true",
+        &["site.toml:3: a certificate needs names; add names = [\"example.org\"]"],
+    );
+}
+
+#[test]
+fn reports_a_port_in_place_of_an_address() {
+    check(
+        "listen = 8080\nroot = \"a\"",
+        &[
+            "site.toml:1: \"listen\" cannot be the number 8080; write \"127.0.0.1:8080\" for this machine only, \
+             \"0.0.0.0:8080\" for all of IPv4, or \"[::]:8080\" for all of IPv6",
+        ],
+    );
+}
+
+/// Checks the warnings of a configuration that is valid.
+fn check_warnings(lines: &str, expected: &[&str]) {
+    let text = format!("listen = \"127.0.0.1:80\"\nroot = \"a\"\n{lines}");
+    let read = read(Path::new("site.toml"), &Files(&[("site.toml", &text)]));
+    let warnings = read.map(|read| read.warnings).unwrap_or_else(|errors| panic!("{lines}\n{errors:#?}"));
+    assert_eq!(warnings.iter().map(ConfigError::to_string).collect::<Vec<_>>(), expected, "{lines}");
+}
+
+#[test]
+fn warns_of_values_that_are_hardly_meant() {
+    check_warnings(
+        "index = \"index.html index.htm\"",
+        &[
+            "site.toml:3: \"index\" has one name with a space in it, \"index.html index.htm\"; for several names, write \
+             [\"index.html\", \"index.htm\"]",
+        ],
+    );
+    check_warnings("index = [\"index.html\", \"the index.html\"]", &[]);
+    check_warnings(
+        "cache_control = { \"*.css\" = \"1d\" }",
+        &["site.toml:3: \"1d\" is a time, and no directive of Cache-Control; write \"max-age=86400\""],
+    );
+    check_warnings("cache_control = \"max-age=60, immutable\"", &[]);
+    check_warnings(
+        "[[route]]\npath = \"/a%20b%2Fc/\"\nreturn = 403",
+        &[
+            "site.toml:4: the pattern \"/a%20b%2Fc/\" has a percent-encoding, and paths are compared decoded; write \
+             \"/a b%2Fc/\"",
+        ],
+    );
+    check_warnings("[[route]]\npath = \"/100%/\"\nreturn = 403", &[]);
+    check_warnings(
+        "[[route]]\npath = \"/x?y=1\"\nreturn = 403",
+        &[
+            "site.toml:4: the pattern \"/x?y=1\" is for a path, in which ? stands for one character; write the query to \
+             \"query\" of a [[rule]], or leave it out",
+        ],
+    );
+    check_warnings(
+        "[[rule]]\nuser_agent = \"~*bot\"\nthen = \"deny\"",
+        &[
+            "site.toml:4: \"user_agent\" has the entry \"~*bot\", in which ~ is a letter; write it with wildcards, such as \
+             \"*bot*\"",
+        ],
+    );
+    check_warnings(
+        "[forward_proxy]\nclients = [\"::/0\", \"0.0.0.0/0\"]\ndestinations = \"*\"",
+        &[
+            "site.toml:4: this is an open proxy: every client can reach every server by it; name the networks of your clients",
+        ],
+    );
+    check_warnings("[forward_proxy]\nclients = \"0.0.0.0/0\"\ndestinations = \"*.example.net\"", &[]);
+}
+
+#[test]
+fn says_what_to_write_for_a_value_of_another_server() {
+    check_after(
+        "[[route]]\npath = [\"*.jpg\", \"*.png\"]\nreturn = 403",
+        &["site.toml:4: a route has one \"path\"; write one [[route]] for each pattern"],
+    );
+    for (names, expected) in [
+        ("*", "for all other names, write default = true in place of names"),
+        ("_", "for all other names, write default = true in place of names"),
+        ("a.org b.org", "write each name by itself: [\"example.org\", \"example.net\"]"),
+    ] {
+        check_after(
+            &format!("[[host]]\nnames = \"{names}\"\nroot = \"/\""),
+            &[&format!("site.toml:4: \"{names}\" is not a host name; {expected}")],
+        );
+    }
+    check_after(
+        "[log]\nerror = \"~/error.log\"",
+        &[
+            "site.toml:4: \"error\" has \"~/error.log\", and a ~ is not expanded; write the whole path, such as \
+             \"/home/ann/www\", or \"./~/error.log\" for a folder of that name",
+        ],
+    );
+}
+
+#[test]
 fn suggests_the_equivalent_of_a_key_of_another_server() {
     for (name, scope, expected) in [
         ("ssl", Scope::Top, "use \"tls\", and an address of \"listen\" with \" tls\" at its end"),
@@ -421,7 +544,9 @@ fn suggests_the_equivalent_of_a_key_of_another_server() {
         ("fastcgi_pass", Scope::Route, "use \"application\": an [[application]] with an address"),
         ("try_files", Scope::Route, "use \"fallback\", the path that responds"),
         ("set_real_ip_from", Scope::Top, "use \"trusted_proxies\""),
-        ("access_log", Scope::Top, "use \"log\": its access"),
+        ("access_log", Scope::Top, "use \"log\": access = \"…\" in a section [log]"),
+        ("cert", Scope::Tls, "use \"certificate\", at the top level or in [[host]]"),
+        ("key", Scope::Tls, "use \"certificate_key\", at the top level or in [[host]]"),
         ("worker_processes", Scope::Top, "use \"workers\""),
         ("limit_req", Scope::Route, "use \"limit\": a [[limit]] with requests"),
         ("throttle", Scope::Top, "use \"limit\": a [[limit]] with download = RATE, or \"throttle_file\""),
@@ -637,13 +762,21 @@ fn reports_invalid_toml_with_its_line() {
     );
     check(
         "a = \"x\n",
-        &["site.toml:1: not valid TOML: invalid basic string, expected `\"`; see https://toml.io"],
+        &[
+            "site.toml:1: not valid TOML: a text has no quotation mark at its end; write one there, of the kind that the text \
+             begins with",
+        ],
     );
     check(
         "a = 1\r\nb = \r\n",
         &["site.toml:2: not valid TOML: the key has no value; write one behind the equals sign"],
     );
-    check("a", &["site.toml:1: not valid TOML: key with no value, expected `=`; see https://toml.io"]);
+    check(
+        "a",
+        &[
+            "site.toml:1: not valid TOML: a has no equals sign behind it; write key = \"value\", [section], or # in front of a comment",
+        ],
+    );
     for path in ["~", "~/www"] {
         check(
             &format!("listen = [\"127.0.0.1:80\"]\nroot = \"{path}\"\n"),
@@ -661,7 +794,10 @@ fn reports_invalid_toml_with_its_line() {
     for (text, line, expected) in [
         ("listen: 80\nhosts:\n  - name: a\n    root: /srv\n", 1, COLON),
         ("root = \"www\"\nlisten: \"127.0.0.1:80\"\n", 2, COLON),
+        ("{\n  \"listen\": \"127.0.0.1:80\"\n}\n", 1, COLON),
+        ("{\"listen\": \"127.0.0.1:80\", \"root\": \"www\"}\n", 1, COLON),
         ("server {\n    listen 80;\n    location / {\n    }\n}\n", 1, SERVER),
+        ("server { listen 80; root /srv/www; }\n", 1, SERVER),
         ("worker_processes auto;\nevents { }\n", 1, SERVER),
         ("<VirtualHost *:80>\n  DocumentRoot /srv\n</VirtualHost>\n", 1, SERVER),
         ("# a\nexample.com {\n\troot * /srv\n}\n", 2, SERVER),
@@ -670,11 +806,10 @@ fn reports_invalid_toml_with_its_line() {
         check(text, &[&format!("site.toml:{line}: {expected}")]);
     }
     check(
-        "{\n  \"listen\": \"127.0.0.1:80\"\n}\n",
+        "a = 1\nlisting\n",
         &[
-            "site.toml:1: not valid TOML: invalid key-value pair, expected key; see https://toml.io",
-            &format!("site.toml:2: {COLON}"),
-            "site.toml:3: not valid TOML: invalid key-value pair, expected key; see https://toml.io",
+            "site.toml:2: not valid TOML: listing has no equals sign behind it; write key = \"value\", [section], or # in front \
+             of a comment",
         ],
     );
     check(

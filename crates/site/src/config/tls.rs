@@ -244,7 +244,11 @@ pub fn check_listeners(top: &Section, listeners: &[Listener], hosts: Option<&Hos
     let has_certificates = hosts.iter().any(|host| host.tls.acme || !host.tls.certificates.is_empty());
     let is_redirected = hosts.iter().any(|host| host.tls.plain == PlainRequests::Redirected);
     let place = top.place_of("listen");
-    if let Some(listener) = with_tls.filter(|_| !has_certificates) {
+    // With `acme`, there would be one but for another mistake.
+    let is_explained = ["acme", "certificate"]
+        .into_iter()
+        .any(|name| top.has(name) && top.errors.is_reported(top.place_of(name)));
+    if let Some(listener) = with_tls.filter(|_| !has_certificates && !is_explained) {
         let what = format!("\"{listener}\" needs a certificate, and no host has one");
         let what_to_do = "add certificate = \"/etc/letsencrypt/live/NAME/fullchain.pem\", or acme = true, or remove the word tls";
         top.errors.add(place, what, what_to_do);

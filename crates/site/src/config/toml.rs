@@ -120,6 +120,8 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
         if last.replace(place.line) != Some(place.line) {
             let of_line = Form::of(lines.line(text, &place));
             match of_line {
+                // The end of JSON.
+                None if form == Some(Form::Colon) && lines.line(text, &place).trim() == "}" => continue,
                 None => {}
                 // The whole file has it.
                 Some(_) if form == of_line => continue,
@@ -167,8 +169,11 @@ impl Form {
             // One with an equals sign is TOML with a mistake.
             _ if line.contains('=') && !line.ends_with(['{', ';']) => None,
             _ if line.ends_with(['{', ';']) && line.len() > 1 => Some(Form::Server),
+            _ if line.ends_with('}') && line.contains('{') && line.contains(';') => Some(Form::Server),
             _ if line.starts_with('<') && line.ends_with('>') => Some(Form::Server),
-            Some((key, value)) if is_key(key.trim_start_matches("- ")) => {
+            // JSON in several lines begins so.
+            _ if line == "{" => Some(Form::Colon),
+            Some((key, value)) if is_key(key.trim_start_matches(['-', '{', ' '])) => {
                 (value.is_empty() || value.starts_with(char::is_whitespace)).then_some(Form::Colon)
             }
             _ => None,
@@ -204,6 +209,9 @@ const NOT_QUOTED: [&str; 6] = [
     "unexpected leading zero",
 ];
 
+/// What the parser says about a text that does not end in its line.
+const UNCLOSED: [&str; 2] = ["invalid basic string, expected `\"`", "invalid literal string, expected `'`"];
+
 /// What is wrong about the `word` of which the parser says `message`, and what to do.
 fn explained(message: &str, word: &str) -> (String, String) {
     if NOT_QUOTED.iter().any(|begin| message.starts_with(begin)) {
@@ -218,6 +226,14 @@ fn explained(message: &str, word: &str) -> (String, String) {
         };
         let what = format!("{} is neither quoted nor a number", word.escape_debug());
         return (what, format!("write {value}"));
+    }
+    if message == "key with no value, expected `=`" {
+        let what = format!("{} has no equals sign behind it", word.escape_debug());
+        return (what, "write key = \"value\", [section], or # in front of a comment".to_owned());
+    }
+    if UNCLOSED.contains(&message) {
+        let what = "a text has no quotation mark at its end".to_owned();
+        return (what, "write one there, of the kind that the text begins with".to_owned());
     }
     let to_do = match message.contains("escaped value") || message.contains("unicode value") {
         true => "write \\\\ for a backslash, or put the text between single quotation marks",

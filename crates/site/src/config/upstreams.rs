@@ -254,7 +254,7 @@ fn weights(section: &Section, addresses: usize) -> Vec<u16> {
 
 fn name(section: &Section) -> Option<String> {
     let Some(given) = section.text("name") else {
-        if !section.has("name") {
+        if section.lacks("name") {
             section.errors.add(section.place(), "an application has no name", "add name = \"…\"");
         }
         return None;

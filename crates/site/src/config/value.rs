@@ -118,6 +118,10 @@ pub fn check_host_name(name: &str) -> Result<(), &'static str> {
         "" => Err("write a name, e.g. \"example.org\""),
         _ if plain.len() > MAX_NAME => Err("a name has at most 253 bytes"),
         _ if !plain.is_ascii() => Err("write it as it is in a URL, in Punycode: \"xn--…\""),
+        "*" | "_" => Err("for all other names, write default = true in place of names"),
+        _ if plain.contains([' ', ',']) => {
+            Err("write each name by itself: [\"example.org\", \"example.net\"]")
+        }
         _ if plain.contains('*') => Err("write a wildcard as \"*.\" in front: \"*.example.org\""),
         _ if plain.contains("://") || plain.contains('/') => {
             Err("write the name alone, without \"http://\" or a path")

@@ -376,7 +376,7 @@ pub fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         Ok(_) => Err(format!("{shown} is larger than 1 MiB; name a file of PEM")),
         Err(e) => {
             let e: io::Error = e;
-            Err(format!("cannot read {shown}: {e}"))
+            Err(format!("cannot read {shown}: {e}; check its path and its permissions"))
         }
     }
 }

@@ -85,7 +85,7 @@ fn rejects_a_host_without_names_or_content() {
     check_after(
         "[[host]]\nnames = \"a\"\n",
         &[
-            "site.toml:3: this host has nothing to serve; give it a root, routes, redirects or rewrites; a root is not inherited",
+            "site.toml:3: this host has nothing to serve; give it a root, redirects, rewrites, or routes by [[host.route]]; a root is not inherited",
         ],
     );
     check_after(

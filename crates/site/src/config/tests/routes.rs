@@ -216,7 +216,15 @@ fn rejects_a_route_that_cannot_work() {
     );
     check_route(
         "path = \"/a\"\nreturn = 200",
-        &["site.toml:5: \"return\" cannot be 200; expected an integer from 400 to 599"],
+        &["site.toml:5: \"return\" is for errors, from 400 to 599; write respond = \"…\" for a text"],
+    );
+    check_route(
+        "path = \"/a\"\nreturn = 301",
+        &["site.toml:5: \"return\" is for errors, from 400 to 599; write redirect = \"/…\" and status = 301"],
+    );
+    check_route(
+        "path = \"/a\"\nreturn = 999",
+        &["site.toml:5: \"return\" cannot be 999; expected an integer from 400 to 599"],
     );
     check_route(
         "path = \"/a\"\nredirect = \"/b/$rest\"",
