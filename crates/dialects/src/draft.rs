@@ -13,6 +13,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
+use crate::regex::Wider;
 use crate::scripts::ALLOWED;
 use crate::tree::Place;
 use crate::words;
@@ -559,6 +560,23 @@ impl Draft {
         for (line, what) in reported {
             self.findings.error(line, what, "give each host names of its own");
         }
+    }
+}
+
+/// Reports that `text` denies paths by patterns that find more of them. Where it excepts paths, these have to be named.
+pub fn denied_more(text: &str, wider: &Wider, place: &Place, draft: &mut Draft) {
+    let paths = wider.patterns.join(" ");
+    match wider.excepts {
+        true => draft.error(
+            place,
+            format!("{text}: what it excepts is denied, too: {paths}"),
+            "write routes in front of these for the paths that it excepts, or leave them denied",
+        ),
+        false => draft.warn(
+            place,
+            format!("{text} denies more paths: {paths}"),
+            "write patterns of its paths alone, if the others are needed",
+        ),
     }
 }
 

@@ -17,13 +17,50 @@ const MAX_CLASS: usize = 8;
 const ONE_OR_MORE: char = '\u{1}';
 /// Groups within groups.
 const MAX_DEPTH: usize = 8;
+/// Characters besides slashes that a pattern must have that finds more than its expression. With fewer it would find
+/// nearly everything.
+const MIN_LITERALS: usize = 3;
 
 /// What stands for the end of a script's name, with or without more of the path behind it.
 const SCRIPT_ENDS: [&str; 6] = ["(/|$)", "($|/)", "(?:/|$)", "(?:$|/)", "(/.*)?$", "(?:/.*)?$"];
 
 /// The patterns of the paths that an expression finds. `None`: patterns cannot say it.
 pub fn patterns(expression: &str) -> Option<Vec<String>> {
-    let all: Option<Vec<Vec<String>>> = branches(&unnamed(expression)).into_iter().map(branch).collect();
+    read(expression, Reading::Exact)
+}
+
+/// Patterns of all paths that an expression finds, and of more: for what denies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wider {
+    pub patterns: Vec<String>,
+    /// They find what the expression excepts, too.
+    pub excepts: bool,
+}
+
+/// `None`: the patterns would find nearly everything.
+pub fn wider_patterns(expression: &str) -> Option<Wider> {
+    const EXCEPTIONS: [&str; 2] = ["(?!", "(?<!"];
+    let is_usable = |pattern: &String| {
+        let literals = pattern.chars().filter(|c| !matches!(c, '*' | '?' | '/'));
+        literals.count() >= MIN_LITERALS
+    };
+    let patterns = read(expression, Reading::Wider).filter(|all| all.iter().all(is_usable))?;
+    let excepts = EXCEPTIONS.iter().any(|begin| expression.contains(begin));
+    (!patterns.is_empty()).then_some(Wider { patterns, excepts })
+}
+
+/// What an expression is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// The paths that it finds.
+    Exact,
+    /// These, and perhaps more.
+    Wider,
+}
+
+fn read(expression: &str, reading: Reading) -> Option<Vec<String>> {
+    let all: Option<Vec<Vec<String>>> =
+        branches(&unnamed(expression)).into_iter().map(|one| branch(one, reading)).collect();
     let mut all = all?.concat();
     let mut seen = BTreeSet::new();
     all.retain(|pattern| seen.insert(pattern.clone()));
@@ -132,7 +169,7 @@ fn value(expression: &str) -> Option<Vec<String>> {
     if body.contains("[^/") || body.contains(".+") {
         return None;
     }
-    let mut parser = Parser { text: body.chars().collect(), at: 0 };
+    let mut parser = Parser { text: body.chars().collect(), at: 0, reading: Reading::Exact };
     let all = parser.alternatives(0)?;
     let is_whole = parser.at == parser.text.len();
     let all =
@@ -140,7 +177,7 @@ fn value(expression: &str) -> Option<Vec<String>> {
     is_whole.then(|| all.collect())
 }
 
-fn branch(expression: &str) -> Option<Vec<String>> {
+fn branch(expression: &str, reading: Reading) -> Option<Vec<String>> {
     let mut text = expression.to_owned();
     let mut may_go_on = false;
     for end in SCRIPT_ENDS {
@@ -152,7 +189,7 @@ fn branch(expression: &str) -> Option<Vec<String>> {
     let (is_begun, rest) = text.strip_prefix('^').map_or((false, text.as_str()), |rest| (true, rest));
     let ends = rest.ends_with('$') && !rest.ends_with("\\$");
     let body = if ends { &rest[..rest.len() - 1] } else { rest };
-    let mut parser = Parser { text: body.chars().collect(), at: 0 };
+    let mut parser = Parser { text: body.chars().collect(), at: 0, reading };
     let alternatives = parser.alternatives(0)?;
     if parser.at < parser.text.len() {
         return None;
@@ -180,6 +217,10 @@ fn branch(expression: &str) -> Option<Vec<String>> {
             .map_or(pattern.clone(), |rest| format!("{rest}/"))
     });
     let mut all: Vec<String> = all.collect();
+    if reading == Reading::Wider {
+        // No path has an empty segment.
+        all.retain(|pattern| !pattern.contains("//"));
+    }
     if may_go_on {
         let folders: Vec<String> =
             all.iter().filter(|path| !is_of_ends(path)).map(|path| below_of(path)).collect();
@@ -595,6 +636,7 @@ fn is_usable(pattern: &str) -> bool {
 struct Parser {
     text: Vec<char>,
     at: usize,
+    reading: Reading,
 }
 
 impl Parser {
@@ -634,6 +676,36 @@ impl Parser {
 
     /// The characters behind `[`.
     fn class(&mut self) -> Option<Vec<String>> {
+        let begin = self.at;
+        let listed = self.listed_class();
+        if listed.is_some() || self.reading == Reading::Exact {
+            return listed;
+        }
+        self.at = begin;
+        let is_negated = self.takes("^");
+        let mut may_be_slash = is_negated;
+        let mut is_first = true;
+        loop {
+            let c = self.peek()?;
+            self.at += 1;
+            match c {
+                ']' if !is_first => return Some(any_character(may_be_slash)),
+                '\\' => {
+                    let escaped = self.peek()?;
+                    self.at += 1;
+                    may_be_slash |= !matches!(escaped, 'd' | 'w' | 's' | '-' | '_' | '.' | '[' | ']');
+                }
+                // A range may begin before the slash, and a class of POSIX may have it.
+                '[' | ' '..='/' if c != '-' && self.peek() == Some('-') || matches!(c, '[' | '/') => {
+                    may_be_slash = true;
+                }
+                _ => {}
+            }
+            is_first = false;
+        }
+    }
+
+    fn listed_class(&mut self) -> Option<Vec<String>> {
         let mut all = Vec::new();
         loop {
             let mut c = self.peek()?;
@@ -670,6 +742,11 @@ impl Parser {
         self.at += 1;
         let one = match c {
             '[' => self.class()?,
+            '(' if self.reading == Reading::Wider && self.takes_assertion() => {
+                let rest: String = self.text[self.at..].iter().collect();
+                self.at += group(&rest)?.chars().count() + 1;
+                return Some(vec![String::new()]);
+            }
             '(' => {
                 if depth == MAX_DEPTH || (self.peek() == Some('?') && !self.takes("?:")) {
                     return None;
@@ -681,23 +758,75 @@ impl Parser {
                 all
             }
             '\\' => {
-                let c = self.peek().filter(|c| c.is_ascii_punctuation())?;
+                let c = self.peek()?;
                 self.at += 1;
-                vec![c.to_string()]
+                self.escaped(c)?
             }
+            // They find no character.
+            '^' | '$' if self.reading == Reading::Wider => return Some(vec![String::new()]),
+            '.' if self.reading == Reading::Wider => any_character(true),
             '.' | '*' | '+' | '?' | ')' | ']' | '{' | '}' | '^' | '$' => return None,
             c => vec![c.to_string()],
         };
         match self.peek() {
-            Some('*' | '+' | '{') => None,
+            Some('*' | '+' | '{') => self.repeated(&one),
             Some('?') => {
                 self.at += 1;
+                if self.reading == Reading::Wider {
+                    _ = self.takes("?") || self.takes("+");
+                }
                 Some(std::iter::once(String::new()).chain(one).collect())
             }
-            _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\') => None,
+            _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\')
+                && self.reading == Reading::Exact =>
+            {
+                None
+            }
             _ => Some(one),
         }
     }
+
+    /// What stands in front of or behind a place, and is no part of what is found.
+    fn takes_assertion(&mut self) -> bool {
+        ["?!", "?=", "?<!", "?<="].iter().any(|begin| self.takes(begin))
+    }
+
+    /// The character behind a backslash, or what it stands for.
+    fn escaped(&self, c: char) -> Option<Vec<String>> {
+        match (c, self.reading) {
+            // A pattern has no other way to say these.
+            ('*' | '?', Reading::Wider) => Some(vec!["?".to_owned()]),
+            (c, _) if c.is_ascii_punctuation() => Some(vec![c.to_string()]),
+            ('d' | 'w' | 's', Reading::Wider) => Some(any_character(false)),
+            ('D' | 'W' | 'S', Reading::Wider) => Some(any_character(true)),
+            ('b' | 'B' | 'A' | 'z' | 'Z', Reading::Wider) => Some(vec![String::new()]),
+            _ => None,
+        }
+    }
+
+    /// A part that is there several times.
+    fn repeated(&mut self, one: &[String]) -> Option<Vec<String>> {
+        if self.reading == Reading::Exact {
+            return None;
+        }
+        let is_once = self.takes("+");
+        if !is_once && !self.takes("*") {
+            let length = self.text[self.at..].iter().position(|c| *c == '}')?;
+            self.at += length + 1;
+        }
+        _ = self.takes("?") || self.takes("+");
+        let has_slash = one.iter().any(|part| part.contains('/') || part.contains("**"));
+        let any = if has_slash { "**" } else { "*" };
+        Some(match is_once {
+            true => one.iter().map(|part| format!("{part}{any}")).collect(),
+            false => vec![any.to_owned()],
+        })
+    }
+}
+
+/// Any character, with or without the slash, which `?` does not find.
+fn any_character(may_be_slash: bool) -> Vec<String> {
+    if may_be_slash { vec!["?".to_owned(), "/".to_owned()] } else { vec!["?".to_owned()] }
 }
 
 #[cfg(test)]
@@ -916,6 +1045,38 @@ mod tests {
             ("/a/", "/b/", &[]),
         ] {
             assert_eq!(all_beginning(text, pattern), expected, "{text} {pattern}");
+        }
+    }
+
+    #[test]
+    fn finds_at_least_what_an_expression_finds() {
+        for (expression, expected) in [
+            ("^/secret[0-9]+/", &["/secret?*/**"][..]),
+            ("^/(backup|dump)-\\d{4}$", &["/backup-*", "/dump-*"]),
+            ("/priv[a-z]*$", &["/**/priv*"]),
+            ("\\.(?:sql|bak)[~.\\d]*$", &["*.sql*", "*.bak*"]),
+            ("^/a/[^x]secret$", &["/a/?secret"]),
+            ("/(inc|(?<!ext/)phpbb(?!\\w+))", &["/**/inc**", "/**/phpbb**"]),
+            ("^/setup/(?!pub/).", &["/setup/?**"]),
+            ("(^|/)vendor($|/)", &["*vendor", "/**/vendor", "/**/*vendor/**", "/**/vendor/**"]),
+            ("^/data\\*", &["/data?**"]),
+            ("^/data(/x){2}y", &["/data**y**"]),
+            ("^/data[^a]+y", &["/data?**y**", "/data/**y**"]),
+            ("^/data[+-9]y$", &["/data?y", "/data/y"]),
+            ("^/data.{3}\\bz$", &["/data**z"]),
+        ] {
+            let found = wider_patterns(expression).map(|wider| wider.patterns).unwrap_or_default();
+            assert_eq!(found, expected, "{expression}");
+        }
+        for expression in
+            ["^/x{3}$", "/\\.(?!well-known)", "^/(.*)$", "[0-9]", "^/abc(", "\\1secret", "^/a{secret"]
+        {
+            assert_eq!(wider_patterns(expression), None, "{expression}");
+        }
+        for (expression, excepts) in
+            [("^/secret(?!/x)", true), ("(?<!a)secret", true), ("^/secret(?=/)", false)]
+        {
+            assert_eq!(wider_patterns(expression).map(|wider| wider.excepts), Some(excepts), "{expression}");
         }
     }
 }

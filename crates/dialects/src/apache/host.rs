@@ -306,7 +306,10 @@ impl<'s> Site<'s> {
         };
         match (path, words.get(1), status) {
             (_, None, 400..=599) if is_match => {
-                match words.first().and_then(|text| paths::expression(text)) {
+                let found = words.first().and_then(|text| {
+                    paths::expression(text).or_else(|| paths::wider(text, directive, draft))
+                });
+                match found {
                     Some(patterns) => {
                         for pattern in patterns {
                             self.host.route(&pattern, place).set(place, "return", status);
@@ -315,7 +318,7 @@ impl<'s> Site<'s> {
                             }
                         }
                     }
-                    None => draft.error(place, unconverted(directive), "write paths, or patterns with *"),
+                    None => paths::left_open(directive, unconverted(directive), draft),
                 }
             }
             (Some(path), None, 400..=599) => {

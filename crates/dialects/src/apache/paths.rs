@@ -1,6 +1,8 @@
 //! Paths of folders and of URLs, and the patterns of sections.
 
+use crate::draft::{Draft, denied_more};
 use crate::regex;
+use crate::tree::Directive;
 
 /// A folder without a slash at its end.
 pub fn folder(text: &str) -> &str {
@@ -78,6 +80,20 @@ fn named(name: &str) -> String {
 pub fn expression(text: &str) -> Option<Vec<String>> {
     let text = text.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
     exact(&text).map(|path| vec![path]).or_else(|| regex::patterns(&text))
+}
+
+/// As `expression`, with more paths than it finds, for a directive that denies them. It is reported.
+pub fn wider(text: &str, directive: &Directive, draft: &mut Draft) -> Option<Vec<String>> {
+    let wider = regex::wider_patterns(&text.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1))?;
+    denied_more(&directive.text(), &wider, &directive.place, draft);
+    Some(wider.patterns)
+}
+
+/// Reports what denies paths that no pattern can say.
+pub fn left_open(directive: &Directive, what: String, draft: &mut Draft) {
+    let what = format!("{what}, and what it denies would be open");
+    let what_to_do = "before you remove this, deny its paths by a [[host.rule]]; see [[rule]]";
+    draft.error(&directive.place, what, what_to_do);
 }
 
 /// The pattern of the path that an expression finds alone.

@@ -1,7 +1,7 @@
 //! The paths that `RewriteRule` finds, and those that it rejects.
 
 use crate::document::Value;
-use crate::draft::{Host, Scope};
+use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
@@ -29,6 +29,31 @@ pub fn reject(rule: &Directive, status: i64, base: Option<&str>, host: &mut Host
         let route = host.route(&pattern, place);
         if !route.responds() {
             route.set(place, "return", status);
+        }
+    }
+    Some(())
+}
+
+/// Rejects what an expression finds that no patterns can say, and more.
+pub fn reject_more(
+    rule: &Directive,
+    status: i64,
+    base: Option<&str>,
+    host: &mut Host,
+    draft: &mut Draft,
+) -> Option<()> {
+    let text = anchored(rule.argument(0), base);
+    if text.starts_with('!') || base.is_some_and(|base| base != "/" && !text.starts_with('^')) {
+        return None;
+    }
+    let mut found = paths::wider(&text, rule, draft)?;
+    if Flags::of(rule).has("NC", "nocase") {
+        found = found.iter().map(|pattern| regex::ignoring_case(pattern)).collect::<Option<_>>()?;
+    }
+    for pattern in found {
+        let route = host.route(&pattern, &rule.place);
+        if !route.responds() {
+            route.set(&rule.place, "return", status);
         }
     }
     Some(())
@@ -182,8 +207,11 @@ fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option
         }
     }
     if any_case {
-        let cases: Option<Vec<Vec<String>>> =
-            patterns.iter().map(|pattern| regex::any_case(pattern)).collect();
+        let in_any_case = |pattern: &String| {
+            let all = regex::any_case(pattern);
+            all.or_else(|| regex::ignoring_case(pattern).map(|pattern| vec![pattern]))
+        };
+        let cases: Option<Vec<Vec<String>>> = patterns.iter().map(in_any_case).collect();
         patterns = cases?.concat();
     }
     Some(patterns)

@@ -16,7 +16,7 @@ use super::extensions::Extension;
 use super::flags::Flags;
 use super::paths;
 use super::rejections::{
-    anchored, conditional, denials, excepts, is_everything, reject, rejection, unslashed,
+    anchored, conditional, denials, excepts, is_everything, reject, reject_more, rejection, unslashed,
 };
 
 /// The rules of a section, in order.
@@ -99,7 +99,11 @@ impl Rewrites {
             };
             match denials(conditions, rule, status, base) {
                 Some(rules) => all.extend(rules),
-                None if conditions.is_empty() => _ = reject(rule, status, base, host),
+                None if conditions.is_empty() => {
+                    // What is said about it comes with the others.
+                    let more = |host| reject_more(rule, status, base, host, &mut Draft::default());
+                    _ = reject(rule, status, base, host).or_else(|| more(host));
+                }
                 None => {}
             }
         }
@@ -139,14 +143,18 @@ impl Rewrites {
                 Some(status) if !conditions.is_empty() || excepts(rule.argument(0)) => {
                     denials(conditions, rule, status, base).map(|_| ())
                 }
-                Some(status) => reject(rule, status, base, host),
+                Some(status) => {
+                    reject(rule, status, base, host).or_else(|| reject_more(rule, status, base, host, draft))
+                }
                 None if redirections(conditions, rule, base, host).is_some() => Some(()),
                 None if is_missing && conditions.is_empty() => {
                     apply(rule, &Conditions::Missing(Vec::new(), None), base, host, draft)
                 }
                 None => apply(rule, &meaning(conditions), base, host, draft),
             };
-            if is_done.is_none() {
+            if is_done.is_none() && rejection(rule).is_some() {
+                paths::left_open(rule, own.unconverted(), draft);
+            } else if is_done.is_none() {
                 let what_to_do = "see rewrites, redirects, fallback and [[rule]]";
                 draft.error(&rule.place, own.unconverted(), what_to_do);
             }

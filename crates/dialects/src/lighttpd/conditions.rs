@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::draft::{Draft, Host, Scope};
+use crate::draft::{Draft, Host, Scope, denied_more};
 use crate::regex;
 use crate::tree::Place;
 
@@ -105,9 +105,17 @@ fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &m
             return host.scope.set(place, "https_redirect", true);
         }
         ("$HTTP[\"url\"]", "==" | "=^" | "=$" | "=~") => {
-            match url_patterns(operator, operand).and_then(|own| narrowed(paths, &own)) {
+            let found = url_patterns(operator, operand).and_then(|own| narrowed(paths, &own));
+            match found.or_else(|| wider(statement, paths, draft)) {
                 Some(own) if own.is_empty() => return,
                 Some(own) => return apply_all(block, &own, host, draft),
+                None if protects(block) => {
+                    let condition = unconverted(&format!("{field} {operator} \"{operand}\""));
+                    let what = format!("{condition}, and what it protects would be open");
+                    let what_to_do =
+                        "before you remove this, deny its paths by a [[host.rule]]; see [[rule]]";
+                    return draft.error(place, what, what_to_do);
+                }
                 None => "write prefixes, or patterns with *",
             }
         }
@@ -148,6 +156,23 @@ fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &m
         _ => "see [[rule]], [[host]] and [[route]]",
     };
     draft.error(place, unconverted(&format!("{field} {operator} \"{operand}\"")), what_to_do);
+}
+
+/// Patterns of more paths than an expression finds, for a block that denies them. It is reported.
+fn wider(statement: &Statement, paths: &[String], draft: &mut Draft) -> Option<Vec<String>> {
+    let Statement::When { field, operator, operand, block, place, .. } = statement else { return None };
+    let wider = (operator == "=~" && denies_all(block)).then(|| regex::wider_patterns(operand)).flatten()?;
+    let own = narrowed(paths, &wider.patterns)?;
+    denied_more(&format!("{field} {operator} \"{operand}\""), &wider, place, draft);
+    Some(own)
+}
+
+/// Whether a block denies something, or asks for passwords.
+fn protects(block: &[Statement]) -> bool {
+    block.iter().any(|inner| match inner {
+        Statement::Set { name, .. } => matches!(name.as_str(), "url.access-deny" | "auth.require"),
+        Statement::When { block, .. } => protects(block),
+    })
 }
 
 /// Rules of a condition for what a block denies. `None`: it does something else.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::draft::{Draft, Host, Scope};
+use crate::draft::{Draft, Host, Scope, denied_more};
 use crate::regex;
 use crate::tree::{Directive, Place};
 
@@ -39,10 +39,11 @@ fn sets_only(child: &Directive) -> bool {
 pub fn denies_only(child: &Directive) -> bool {
     let denies = |inner: &Directive| match inner.name.as_str() {
         "deny" => inner.arguments == ["all"],
-        "return" => matches!(inner.argument(0), "403" | "404") && inner.arguments.len() == 1,
+        "return" => matches!(inner.argument(0), "403" | "404" | "410" | "444") && inner.arguments.len() == 1,
         _ => false,
     };
-    let is_needless = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
+    let is_needless =
+        |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found" | "internal");
     child.children().iter().any(denies)
         && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
 }
@@ -92,6 +93,12 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
                 is_enough.then(|| regex::patterns(&text)).flatten()
             };
             let found = regex::patterns(&text).or_else(loosely).or_else(denied);
+            let wider = || {
+                let wider = denies_only(child).then(|| regex::wider_patterns(&text)).flatten()?;
+                denied_more(&child.text(), &wider, place, draft);
+                Some(wider.patterns)
+            };
+            let found = found.or_else(wider);
             let found = match denies_only(child) && regex::goes_on(&text) {
                 true => found.map(with_below),
                 false => found,
@@ -110,18 +117,37 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
                     let what = format!("{} became {}", child.text(), all.join(" "));
                     draft.note(place, what, "patterns precede prefixes");
                 }
-                None => draft.error(place, unconverted(child), "write prefixes, or patterns with *"),
+                None => not_found(child, draft),
             }
             found
         }
         _ => {
-            draft.error(
-                place,
-                unconverted(child),
-                "write a prefix that begins with a slash, without * ? [ ] { }",
-            );
+            not_found(child, draft);
             None
         }
+    }
+}
+
+/// A location whose paths no pattern can say. What it protects has the settings of its server without it.
+fn not_found(child: &Directive, draft: &mut Draft) {
+    let protects = |inner: &Directive| match inner.name.as_str() {
+        "return" => matches!(inner.argument(0).parse(), Ok(400..=599)),
+        "auth_basic" | "auth_request" => inner.argument(0) != "off",
+        "allow" | "deny" | "internal" | "limit_req" | "limit_conn" => true,
+        _ => false,
+    };
+    let how = match child.argument(0) {
+        "~" | "~*" => "write prefixes, or patterns with *",
+        _ => "write a prefix that begins with a slash, without * ? [ ] { }",
+    };
+    match child.children().iter().any(protects) {
+        true => {
+            let what = format!("{}, and what it protects would be open", unconverted(child));
+            let what_to_do =
+                format!("before you remove this, write a [[host.route]] or a [[host.rule]] for it: {how}");
+            draft.error(&child.place, what, &what_to_do);
+        }
+        false => draft.error(&child.place, unconverted(child), how),
     }
 }
 
@@ -218,7 +244,9 @@ pub fn location(
         if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
             Order::Within(prefix).set(&mut scope, &child.place);
         }
-        if outer.scope.get("alias").is_some() && !scope.responds() && scope.get("interpreter").is_none() {
+        let is_closed = scope.rules.first().is_some_and(Scope::denies_all);
+        let has_files = !scope.responds() && !is_closed && scope.get("interpreter").is_none();
+        if outer.scope.get("alias").is_some() && has_files {
             draft.error(
                 &child.place,
                 "a location within one with an alias cannot be converted",

@@ -500,3 +500,23 @@ fn excluded_files_beneath_a_rewrite_of_lighttpd_have_no_fallback() {
                 url.rewrite-if-not-file = ( \"^/_export/([^/]+)/(.*)\" => \"/doku.php?do=export_$1&id=$2\" )\n";
     check(Web::Lighttpd, &[(text, &["path = \"/_export/**.pl\"", "return = 403"])]);
 }
+
+#[test]
+fn what_lighttpd_denies_stays_denied_where_patterns_find_more() {
+    let site = |expression: &str, inner: &str| {
+        format!("server.document-root = \"/srv\"\n$HTTP[\"url\"] =~ \"{expression}\" {{\n{inner}\n}}\n")
+    };
+    let deny = "url.access-deny = ( \"\" )";
+    for (expression, path) in [("\\.(bak|conf)[0-9]*$", "*.bak*"), ("^/secret[0-9]+/", "/secret?*/**")] {
+        let path = format!("path = \"{path}\"");
+        check(Web::Lighttpd, &[(&site(expression, deny), &[&path, "return = 403"])]);
+    }
+    let auth = "auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) )";
+    for (expression, inner) in [("^/[a-z]$", deny), ("^/secret[0-9]+/", auth)] {
+        refuse(Web::Lighttpd, &[(&site(expression, inner), 2, "would be open")]);
+    }
+    refuse(
+        Web::Lighttpd,
+        &[(&site("^/a[0-9]", "dir-listing.activate = \"enable\""), 2, "cannot be converted")],
+    );
+}

@@ -1295,6 +1295,48 @@ fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
 }
 
 #[test]
+fn what_nginx_denies_stays_denied_where_patterns_find_more() {
+    let conversion = |location: &str| {
+        let text = format!("server {{ root /srv;\n{location}\nlocation / {{ try_files $uri =404; }} }}");
+        converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)])
+    };
+    for (location, path) in [
+        ("location ~ ^/secret[0-9]+/ { deny all; }", "/secret?*/**"),
+        ("location ~* \"^/dump-\\d{4}\" { return 404; }", "(?i)/dump-**"),
+        ("location ~ ^/secret[0-9]+/ { deny all; internal; }", "/secret?*/**"),
+    ] {
+        let found = conversion(location);
+        assert!(!found.is_refused(), "{location} {:?}", found.findings);
+        assert!(found.text.contains(&format!("[[host.route]]\npath = \"{path}\"\n")), "{}", found.text);
+        let says = |part: &str| found.findings.iter().any(|one| one.what.contains(part));
+        assert!(says("denies more paths"), "{:?}", found.findings);
+    }
+    // It is refused, and nothing is open if the entry is removed.
+    let found = conversion("location ~ ^/setup/(?!pub/). { deny all; }");
+    assert!(found.is_refused());
+    let rule = "path = \"/setup/?**\"\n\n[[host.route.rule]]\nthen = \"deny\"\n";
+    assert!(found.text.contains(rule), "{}", found.text);
+    for location in [
+        "location ~ \"^/x{3}$\" { deny all; }",
+        "location ~ ^/app[0-9]/ { auth_basic x; auth_basic_user_file /p; }",
+        "location ~ ^/app[0-9]/ { allow 10.0.0.0/8; deny all; }",
+    ] {
+        let found = conversion(location);
+        let entry = "cannot be converted, and what it protects would be open\",\n";
+        assert!(found.text.contains(entry), "{}", found.text);
+    }
+    let found = conversion("location ~ ^/app[0-9]/ { expires 1d; }");
+    assert!(found.is_refused() && !found.text.contains("would be open"), "{}", found.text);
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location /pub { location ~ ^/pub/a/ { deny all; } alias /other; } }",
+            &["path = \"/pub/a/\"", "then = \"deny\""],
+        )],
+    );
+}
+
+#[test]
 fn hidden_files_of_nginx_but_those_of_well_known_are_never_sent() {
     for expression in ["/\\.(?!well-known).*", "/\\.(?!well-known)"] {
         let server = |other: &str| {
