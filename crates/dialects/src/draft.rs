@@ -384,14 +384,27 @@ impl Draft {
     }
 
     /// The name of an upstream with these keys, which is `wanted` or begins with it.
-    pub fn application(&mut self, wanted: &str, mut keys: Scope) -> String {
+    pub fn application(&mut self, wanted: &str, keys: Scope) -> String {
         let same = |old: &&Scope| {
             UPSTREAM.iter().all(|name| old.get(name) == keys.get(name))
                 && old.text("name").is_some_and(|name| name.starts_with(wanted))
         };
-        if let Some(name) = self.applications.iter().find(same).and_then(|old| old.text("name")) {
-            return name.to_owned();
-        }
+        let known = self.applications.iter().find(same).and_then(|old| old.text("name")).map(str::to_owned);
+        known.unwrap_or_else(|| self.new_application(wanted, keys))
+    }
+
+    /// As `application`, for an upstream that is the same only with all of its keys, such as its timeouts and whether its
+    /// certificate is verified.
+    pub fn application_of_keys(&mut self, wanted: &str, keys: Scope) -> String {
+        let same = |old: &&Scope| {
+            old.differs_from(&keys, &["name"]).is_none()
+                && old.text("name").is_some_and(|name| name.starts_with(wanted))
+        };
+        let known = self.applications.iter().find(same).and_then(|old| old.text("name")).map(str::to_owned);
+        known.unwrap_or_else(|| self.new_application(wanted, keys))
+    }
+
+    fn new_application(&mut self, wanted: &str, mut keys: Scope) -> String {
         let is_taken = |name: &str| self.applications.iter().any(|old| old.text("name") == Some(name));
         let numbered =
             |number: usize| if number == 1 { wanted.to_owned() } else { format!("{wanted}-{number}") };

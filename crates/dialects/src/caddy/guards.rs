@@ -14,6 +14,25 @@ use super::upstreams::upstream;
 /// Statuses that have a page, if there is one.
 const STATUSES: [i64; 11] = [400, 401, 403, 404, 405, 410, 413, 500, 502, 503, 504];
 
+/// What to do where clients have to be led to a login.
+const LOGIN: &str = "let the authorizer redirect by itself; see oauth2-proxy and Authelia in the manual";
+
+/// Whether the field of a request to an authorizer is one that it gets anyway.
+fn is_sent(name: &str) -> bool {
+    const FIELDS: [&str; 9] = [
+        "x-real-ip",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-forwarded-uri",
+        "x-forwarded-method",
+        "x-original-url",
+        "x-original-uri",
+        "x-original-method",
+    ];
+    FIELDS.contains(&name.to_ascii_lowercase().as_str())
+}
+
 impl Site<'_> {
     /// `forward_auth`.
     pub(super) fn authorizer(
@@ -25,6 +44,7 @@ impl Site<'_> {
     ) {
         let place = &child.place;
         let mut own = Scope::new(place.line);
+        self.protect(child, paths, 403);
         for option in child.children() {
             match option.name.as_str() {
                 "uri" if !option.argument(0).contains('{') => {
@@ -41,6 +61,16 @@ impl Site<'_> {
                 "trusted_proxies" => {
                     self.draft.note(&option.place, "trusted_proxies has no effect here", "nothing to do");
                 }
+                "header_up" if is_sent(option.argument(0)) && option.argument(1).contains('{') => {
+                    let what = format!("{} is sent to the authorizer in any case", option.argument(0));
+                    self.draft.note(&option.place, what, "nothing to do");
+                }
+                // What it finds has an effect where a `handle_response` names it.
+                matcher if matcher.starts_with('@') => {}
+                "handle_response" if matches!(option.children(), [only] if only.name == "redir") => {
+                    let what = "clients get the answer of the authorizer, and no redirect in its place";
+                    self.draft.warn(&option.place, what, LOGIN);
+                }
                 _ => self.draft.error(&option.place, unconverted(option), "see authorizer"),
             }
         }
@@ -49,7 +79,7 @@ impl Site<'_> {
                 let mut keys = Scope::new(place.line);
                 keys.set(place, "address", upstream(target).into_iter().collect::<Vec<_>>());
                 keys.set(place, "protocol", if target.starts_with("https://") { "https" } else { "http" });
-                let name = self.draft.application("authorizer", keys);
+                let name = self.draft.application_of_keys("authorizer", keys);
                 own.set(place, "authorizer", name);
                 self.each(paths, place, host, |scope| scope.replace(&own));
             }
@@ -162,7 +192,7 @@ impl Site<'_> {
                 scope.pair(&user.place, "users", &user.name, user.argument(0))
             });
         }
-        self.case(place, paths);
+        self.protect(child, paths, 403);
         self.each(paths, place, host, |scope| scope.set(place, "auth", "basic"));
         if let Some(realm) = realm {
             self.each(paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));

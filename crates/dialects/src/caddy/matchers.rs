@@ -1,25 +1,78 @@
 //! Matchers: the paths that a directive is for, and other conditions, which become those of a rule.
 
+use site::route::Pattern;
+
 use crate::draft::Scope;
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, Place};
 
 use super::convert::unconverted;
 use super::options::networks;
-use super::site::{Site, Way};
+use super::site::{Site, Way, asks};
 
 /// A named matcher.
 pub(super) struct Matcher {
     pub(super) name: String,
     pub(super) paths: Vec<String>,
+    /// The paths that it is not for.
+    except: Vec<String>,
+    /// Whether the path is one of a file.
+    pub(super) file: Option<Presence>,
+    /// They come from an expression, in which the case of letters counts.
+    pub(super) counts_case: bool,
     /// The other conditions, as those of a rule. `None`: they cannot be converted.
     pub(super) rule: Option<Scope>,
 }
 
+/// Whether there has to be a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    There,
+    Missing,
+}
+
+/// What has to be true, besides the path, so that a directive counts.
+pub(super) enum Condition {
+    Always,
+    /// The conditions of a rule, perhaps none, and the paths that it is not for.
+    Rule(Scope, Vec<String>),
+    File(Presence),
+}
+
+impl Matcher {
+    fn new(name: &str, place: &Place) -> Matcher {
+        Matcher {
+            name: name.to_owned(),
+            paths: Vec::new(),
+            except: Vec::new(),
+            file: None,
+            counts_case: false,
+            rule: Some(Scope::new(place.line)),
+        }
+    }
+
+    /// One that finds the paths without a file.
+    pub(super) fn of_missing(name: &str, place: &Place) -> Matcher {
+        Matcher { file: Some(Presence::Missing), ..Matcher::new(name, place) }
+    }
+
+    /// `None`: it has conditions that cannot stand together.
+    fn condition(&self) -> Option<Condition> {
+        const CONDITIONS: [&str; 5] = ["address", "method", "host", "query", "field"];
+        let rule = self.rule.as_ref()?;
+        let has_rule = CONDITIONS.iter().any(|name| rule.get(name).is_some()) || !self.except.is_empty();
+        match (has_rule, self.file) {
+            (false, None) => Some(Condition::Always),
+            (true, None) => Some(Condition::Rule(rule.clone(), self.except.clone())),
+            (false, Some(presence)) => Some(Condition::File(presence)),
+            (true, Some(_)) => None,
+        }
+    }
+}
+
 impl Site<'_> {
     pub(super) fn matcher(&mut self, child: &Directive) -> Matcher {
-        let mut matcher =
-            Matcher { name: child.name.clone(), paths: Vec::new(), rule: Some(Scope::new(child.place.line)) };
+        let mut matcher = Matcher::new(&child.name, &child.place);
         let inline = [Directive {
             name: child.argument(0).to_owned(),
             arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
@@ -41,12 +94,25 @@ impl Site<'_> {
             condition.arguments.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>()
         };
         match condition.name.as_str() {
+            "path" if matcher.counts_case => return None,
             "path" if negation.is_empty() => {
                 for text in &condition.arguments {
                     matcher.paths.push(pattern(text)?);
                 }
             }
+            "path" => {
+                for text in &condition.arguments {
+                    matcher.except.push(pattern(text)?);
+                }
+            }
+            "file" if matcher.file.is_some() || !is_of_path(condition) => return None,
+            "file" => {
+                matcher.file = Some(if negation.is_empty() { Presence::There } else { Presence::Missing });
+            }
+            // Both would have to find the path.
+            "path_regexp" if !matcher.paths.is_empty() => return None,
             "path_regexp" if negation.is_empty() => {
+                matcher.counts_case = true;
                 matcher.paths.extend(regex::patterns(condition.arguments.last()?)?)
             }
             // A second condition of a kind would replace the first.
@@ -81,6 +147,11 @@ impl Site<'_> {
                 };
                 return self.condition(&inner, "!", matcher);
             }
+            // Of several conditions, one would be enough.
+            "not" if negation.is_empty() && condition.arguments.is_empty() => match condition.children() {
+                [only] => return self.condition(only, "!", matcher),
+                _ => return None,
+            },
             _ => return None,
         }
         Some(())
@@ -91,13 +162,13 @@ impl Site<'_> {
         &mut self,
         child: &Directive,
         way: &Way,
-    ) -> Option<(Vec<String>, Option<Scope>, Vec<String>)> {
+    ) -> Option<(Vec<String>, Condition, Vec<String>)> {
         let first = child.argument(0);
         let rest = || child.arguments.get(1..).unwrap_or_default().to_vec();
         let (own, rule, arguments) = match first {
-            "*" => (Vec::new(), None, rest()),
+            "*" => (Vec::new(), Condition::Always, rest()),
             first if first.starts_with('/') => match pattern(first) {
-                Some(pattern) => (vec![pattern], None, rest()),
+                Some(pattern) => (vec![pattern], Condition::Always, rest()),
                 None => {
                     self.draft.error(
                         &child.place,
@@ -116,7 +187,11 @@ impl Site<'_> {
                     );
                     return None;
                 };
-                let Some(rule) = &matcher.rule else {
+                let Some(condition) = matcher.condition() else {
+                    if asks(child) {
+                        self.ask_everywhere(child);
+                        return Some((way.paths.clone(), Condition::Always, rest()));
+                    }
                     self.draft.error(
                         &child.place,
                         format!("{}: its matcher cannot be converted", child.text()),
@@ -124,12 +199,9 @@ impl Site<'_> {
                     );
                     return None;
                 };
-                let has_rule = ["address", "method", "host", "query", "field"]
-                    .iter()
-                    .any(|name| rule.get(name).is_some());
-                (matcher.paths.clone(), has_rule.then(|| rule.clone()), rest())
+                (matcher.paths.clone(), condition, rest())
             }
-            _ => (Vec::new(), None, child.arguments.clone()),
+            _ => (Vec::new(), Condition::Always, child.arguments.clone()),
         };
         let is_within = |path: &String| {
             way.paths.is_empty() || way.paths.iter().any(|outer| path.starts_with(outer.as_str()))
@@ -143,6 +215,18 @@ impl Site<'_> {
             return None;
         }
         Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
+    }
+}
+
+/// Whether `file` looks for the file of the path itself, or of its folder.
+fn is_of_path(condition: &Directive) -> bool {
+    let is_path = |text: &String| matches!(text.as_str(), "{path}" | "{path}/" | "{path}/index.html");
+    match condition.children() {
+        [] => condition.arguments.iter().all(is_path),
+        [only] => {
+            only.name == "try_files" && condition.arguments.is_empty() && only.arguments.iter().all(is_path)
+        }
+        _ => false,
     }
 }
 
@@ -163,17 +247,25 @@ fn parameter(text: &str) -> Option<Vec<String>> {
 
 /// A pattern of a path. `None`: there is no such one.
 pub(super) fn pattern(text: &str) -> Option<String> {
-    match text.strip_suffix("/*") {
-        Some(folder) if folder.starts_with('/') && !folder.contains(['*', '?']) => Some(format!("{folder}/")),
-        Some("") => Some("/".into()),
-        _ if text.starts_with('/') && text.ends_with('*') => Some(format!("{text}*")),
-        _ if text.starts_with('/') && !text.contains(['*', '?']) => Some(regex::alone(text)),
-        _ if text.starts_with("*.") && !text.contains('/') => Some(text.to_owned()),
-        // The end of a path, or a part of it.
-        _ if text.starts_with("*/") && !text[1..].trim_end_matches('*').contains(['*', '?']) => {
-            let more = if text.ends_with('*') { "*" } else { "" };
-            Some(format!("/**{}{more}", &text[1..])).filter(|text| !text.ends_with('/'))
+    let body = text.trim_matches('*');
+    let is_plain = !body.contains(['*', '?', '[', '\\']);
+    match (text.strip_prefix('*'), text.strip_suffix('*')) {
+        _ if text == "/*" => Some("/".into()),
+        // A part of the path, which may have slashes; an end; and a beginning.
+        (Some(_), Some(_)) if is_plain && text.len() == body.len() + 2 => Some(format!("/**{body}**")),
+        (Some(end), None) if is_plain && end == body && !end.is_empty() && !end.ends_with('/') => {
+            Some(if end.contains('/') { format!("/**{end}") } else { text.to_owned() })
         }
-        _ => None,
+        (None, Some(begin)) if is_plain && begin == body && text.starts_with('/') => {
+            Some(if begin.ends_with('/') { begin.to_owned() } else { format!("{begin}**") })
+        }
+        (None, None) if is_plain && text.starts_with('/') => Some(regex::alone(text)),
+        // Otherwise a wildcard finds no slash, and every path begins with one.
+        _ => {
+            let glob = text.strip_prefix('*').filter(|rest| rest.starts_with('/')).unwrap_or(text);
+            let is_usable = glob.starts_with('/') && !glob.contains("**") && !glob.ends_with('/');
+            let is_usable = is_usable && !glob.contains(['[', '\\']);
+            (is_usable && Pattern::parse(glob).is_ok()).then(|| glob.to_owned())
+        }
     }
 }

@@ -7,6 +7,7 @@ mod finish;
 mod guards;
 mod listens;
 mod matchers;
+mod missing;
 mod names;
 mod options;
 mod read;

@@ -70,6 +70,7 @@ pub const KNOWN: [(&str, Known); 10] = [
             "host",
             "header",
             "query",
+            "file",
             "not",
         ]]),
     ),
@@ -117,7 +118,7 @@ pub const KNOWN: [(&str, Known); 10] = [
             "split",
         ]]),
     ),
-    ("forward_auth", Known(&[&["uri", "copy_headers", "trusted_proxies"]])),
+    ("forward_auth", Known(&[&["uri", "copy_headers", "trusted_proxies", "header_up", "handle_response"]])),
     ("log", Known(&[&["output", "format", "level"]])),
     ("request_body", Known(&[&["max_size"]])),
 ];
@@ -140,7 +141,9 @@ fn known(block: Vec<Directive>, context: &str, draft: &mut Draft) -> Vec<Directi
     for mut directive in bounded(block, draft) {
         let name = directive.name.as_str();
         let is_matcher = context == SITE && name.starts_with('@');
-        if !is_matcher && !names.names().any(|known| known == name) {
+        // It is about the answer.
+        let is_of_answer = context == "forward_auth" && name.starts_with('@');
+        if !is_matcher && !is_of_answer && !names.names().any(|known| known == name) {
             let what = format!("\"{}\" cannot be converted", directive.text());
             draft.error(&directive.place, what, &names.what_to_do(name));
             if context == MATCHER {

@@ -44,7 +44,7 @@ impl Site<'_> {
         let place = &child.place;
         match (status(child, arguments), text(child, arguments)) {
             (Some(status @ 400..=599), _) if ![401, 405, 407, 416, 426].contains(&status) => {
-                self.case(place, paths);
+                self.protect(child, paths, status);
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
             (None | Some(200), Some(text)) => self.route(paths, place, host, |scope| {
@@ -55,6 +55,7 @@ impl Site<'_> {
             }),
             _ => {
                 self.draft.error(place, unconverted(child), "see respond, or put a file there");
+                self.protect(child, paths, 404);
                 self.route(paths, place, host, |scope| scope.set(place, "return", 404));
             }
         }

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, WAYS};
+use crate::regex;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
 use super::convert::unconverted;
 use super::finish::hoist;
 use super::listens::address_of;
-use super::matchers::{Matcher, pattern};
+use super::matchers::{Condition, Matcher, pattern};
 use super::options::log;
 use super::responses::{redirected, status};
 
@@ -23,6 +24,8 @@ pub(super) struct Way {
     pub(super) block: Option<usize>,
     /// Blocks with paths of their own stand beside its directives.
     pub(super) has_blocks: bool,
+    /// It is a `route`, whose directives count in their order.
+    pub(super) is_in_order: bool,
 }
 
 /// The block of a `handle` without a path, which is for what the blocks beside it are not for.
@@ -46,6 +49,8 @@ pub(super) struct Site<'s> {
     pub(super) hidden: Vec<(Vec<String>, Directive)>,
     /// Each `handle_errors`.
     pub(super) errors: Vec<Directive>,
+    /// Denials of what is protected, for its paths in other cases of letters.
+    pub(super) other_cases: Vec<Scope>,
     pub(super) folder: &'s Path,
     pub(super) draft: &'s mut Draft,
 }
@@ -68,6 +73,7 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
         given: Vec::new(),
         hidden: Vec::new(),
         errors: Vec::new(),
+        other_cases: Vec::new(),
         folder,
         draft,
     };
@@ -76,6 +82,7 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
     site.finish(&mut host, disk);
     site.error_pages(&mut host, disk);
     hoist(&mut host);
+    host.scope.rules.append(&mut site.other_cases);
     if host.routes.is_empty() && host.scope.get("root").is_none() {
         site.draft.error(place, format!("{} has nothing to serve", directive.text()), "give it a root");
     }
@@ -88,6 +95,8 @@ impl Site<'_> {
             let matcher = self.matcher(child);
             self.matchers.push(matcher);
         }
+        let together = self.with_files_first(children, way.is_in_order);
+        let children = together.as_deref().unwrap_or(children);
         let has_paths = |child: &Directive| {
             matches!(child.name.as_str(), "handle" | "handle_path") && !child.argument(0).is_empty()
         };
@@ -118,12 +127,19 @@ impl Site<'_> {
         // The first argument of `root` is a folder if it is the only one.
         let single = child.name == "root" && child.arguments.len() == 1;
         let found = match single {
-            true => Some((way.paths.clone(), None, child.arguments.clone())),
+            true => Some((way.paths.clone(), Condition::Always, child.arguments.clone())),
             false => self.matched(child, way),
         };
-        let Some((paths, rule, arguments)) = found else { return };
-        if let Some(rule) = rule {
-            return self.conditional(child, rule, &paths, &arguments, host);
+        let Some((paths, condition, arguments)) = found else { return };
+        match condition {
+            Condition::Always => {}
+            Condition::Rule(..) | Condition::File(_) if asks(child) => self.ask_everywhere(child),
+            Condition::Rule(rule, except) => {
+                return self.conditional(child, rule, &except, (&paths, &arguments), way, host);
+            }
+            Condition::File(presence) => {
+                return self.by_file(child, presence, (&paths, &arguments), way, host);
+            }
         }
         let first = arguments.first().map_or("", String::as_str);
         match child.name.as_str() {
@@ -205,10 +221,11 @@ impl Site<'_> {
         }
         let is_rest = child.name == "handle" && paths.is_empty() && way.has_blocks;
         let block = if is_rest { Some(REST) } else { block };
-        let inner = Way { paths, strips: strips || way.strips, block, has_blocks: false };
+        let is_in_order = child.name == "route";
+        let inner = Way { paths, strips: strips || way.strips, block, has_blocks: false, is_in_order };
         let before = is_rest.then(|| host.scope.clone());
-        let asks = |scope: &Scope| scope.get("authorizer").is_some();
-        let is_asked = asks(&host.scope) || host.routes.iter().any(asks);
+        let has_authorizer = |scope: &Scope| scope.get("authorizer").is_some();
+        let is_asked = has_authorizer(&host.scope) || host.routes.iter().any(has_authorizer);
         self.block(child.children(), &inner, host, depth + 1);
         if child.name == "route" && !is_asked {
             before_authorizer(child, host);
@@ -227,49 +244,101 @@ impl Site<'_> {
         &mut self,
         child: &Directive,
         mut rule: Scope,
-        paths: &[String],
-        arguments: &[String],
+        except: &[String],
+        (paths, arguments): (&[String], &[String]),
+        way: &Way,
         host: &mut Host,
     ) {
         // A block that only rejects is a rejection.
-        let (child, arguments) = match child.children() {
+        let (only, own) = match child.children() {
             [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
             _ => (child, arguments),
         };
-        let redirect = (child.name == "redir").then(|| redirected(arguments)).flatten();
-        let denied = status(child, arguments).filter(|status| (400..=599).contains(status));
+        let redirect = (only.name == "redir").then(|| redirected(own)).flatten();
+        let denied = status(only, own).filter(|status| (400..=599).contains(status));
+        let place = &only.place;
         if redirect.is_none() && denied.is_none() {
+            if paths.is_empty() && rule.is_empty() && child.name == "reverse_proxy" {
+                return self.proxy_but(child, except, arguments, way, host);
+            }
             let what = format!("{}: routes have no conditions", child.text());
             let what_to_do = match rule.get("host").is_some() {
                 true => "write a site for each name",
                 false => "only a rejection or a redirect can have one; see [[rule]]",
             };
-            return self.draft.error(&child.place, what, what_to_do);
+            return self.draft.error(place, what, what_to_do);
         }
-        if !paths.is_empty() {
-            rule.set(&child.place, "path", paths.to_vec());
+        let is_any_case = denied.is_some() && !self.counts_case(child);
+        let mut all = Vec::new();
+        for path in paths {
+            let any_case = is_any_case.then(|| self.in_any_case(path, place)).flatten();
+            all.push(any_case.unwrap_or_else(|| path.clone()));
+        }
+        all.extend(except.iter().map(|path| format!("!{path}")));
+        if !all.is_empty() {
+            rule.set(place, "path", all);
         }
         match redirect {
             Some((to, status)) => {
-                rule.set(&child.place, "then", "redirect");
-                rule.set(&child.place, "to", to);
-                rule.set(&child.place, "status", status);
+                rule.set(place, "then", "redirect");
+                rule.set(place, "to", to);
+                rule.set(place, "status", status);
             }
             None => {
-                self.case(&child.place, paths);
-                rule.set(&child.place, "then", "deny");
-                rule.set(&child.place, "status", denied.unwrap_or(403));
+                rule.set(place, "then", "deny");
+                rule.set(place, "status", denied.unwrap_or(403));
             }
         }
         host.scope.rules.push(rule);
     }
 
-    /// What is protected in Caddy whatever the case of its path.
-    pub(super) fn case(&mut self, place: &Place, paths: &[String]) {
-        if paths.iter().any(|path| path.chars().any(char::is_alphabetic)) {
-            let what = format!("{} is protected in this case only", paths.join(" "));
+    /// What asks who a client is does so for more than its matcher finds, if that cannot be converted.
+    pub(super) fn ask_everywhere(&mut self, child: &Directive) {
+        let what = format!("{}: its matcher is left out, so that more is protected", child.text());
+        let what_to_do = "write a handle for the paths that need no login, and another handle for the rest";
+        self.draft.error(&child.place, what, what_to_do);
+    }
+
+    /// Caddy finds paths in any case of letters, and here case counts. So what is protected is denied in other cases,
+    /// which an upstream might take for the same.
+    pub(super) fn protect(&mut self, child: &Directive, paths: &[String], status: i64) {
+        if self.counts_case(child) {
+            return;
+        }
+        let place = &child.place;
+        let mut denied = Vec::new();
+        for path in paths {
+            let Some(any_case) = self.in_any_case(path, place).filter(|any_case| any_case != path) else {
+                continue;
+            };
+            denied.extend([any_case, format!("!{}", without_dot(path))]);
+        }
+        if denied.is_empty() {
+            return;
+        }
+        let mut rule = Scope::new(place.line);
+        rule.set(place, "path", denied);
+        rule.set(place, "then", "deny");
+        rule.set(place, "status", status);
+        if !self.other_cases.iter().any(|other| other.differs_from(&rule, &[]).is_none()) {
+            self.other_cases.push(rule);
+        }
+    }
+
+    /// Whether the matcher of a directive is an expression, in which case counts.
+    fn counts_case(&self, child: &Directive) -> bool {
+        let own = self.matchers.iter().find(|matcher| matcher.name == child.argument(0));
+        own.is_some_and(|matcher| matcher.counts_case)
+    }
+
+    /// A pattern in any case of its letters. `None`: no pattern can say it, which is reported.
+    fn in_any_case(&mut self, path: &str, place: &Place) -> Option<String> {
+        let all = regex::ignoring_case(without_dot(path)).filter(|_| path.is_ascii());
+        if all.is_none() {
+            let what = format!("{path} is protected in this case only");
             self.draft.warn(place, what, "write it in other cases, too, if an upstream ignores case");
         }
+        all
     }
 
     /// For the host, or for the routes of these paths.
@@ -308,6 +377,11 @@ impl Site<'_> {
     }
 }
 
+/// The path of a folder alone, in which a pattern of any case cannot end.
+fn without_dot(path: &str) -> &str {
+    path.strip_suffix("/.").filter(|path| !path.is_empty()).unwrap_or(path)
+}
+
 /// A `route` keeps the order of its directives: what responds for a path in front of `forward_auth` asks no authorizer.
 fn before_authorizer(block: &Directive, host: &mut Host) {
     let end = block.children().iter().position(|child| child.name == "forward_auth").unwrap_or_default();
@@ -317,6 +391,11 @@ fn before_authorizer(block: &Directive, host: &mut Host) {
             route.set(&route.place(), "authorizer", false);
         }
     }
+}
+
+/// Whether a directive asks who a client is.
+pub(super) fn asks(directive: &Directive) -> bool {
+    matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth")
 }
 
 /// Whether a block removes the prefix that it is for.

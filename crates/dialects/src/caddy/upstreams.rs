@@ -82,7 +82,7 @@ impl Site<'_> {
         if !health.is_empty() {
             application.set(place, "health", Value::Table(health));
         }
-        let name = self.draft.application("proxy", application);
+        let name = self.draft.application_of_keys("proxy", application);
         match (is_fastcgi, way.strips) {
             (true, true) => {
                 return self.draft.error(place, unconverted(child), "write the whole path, with handle");
@@ -192,7 +192,7 @@ impl Site<'_> {
         let mut keys = Scope::new(place.line);
         keys.set(place, "address", vec![address]);
         keys.set(place, "protocol", "fastcgi");
-        let name = self.draft.application("php", keys);
+        let name = self.draft.application_of_keys("php", keys);
         if paths.is_empty() {
             if let Some(fallback) = fallback {
                 host.scope.set(place, "fallback", fallback);

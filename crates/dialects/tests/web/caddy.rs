@@ -54,7 +54,7 @@ fn converts_caddy() {
                 &[
                     "[[host.rule]]",
                     "address = [\"!10.0.0.0/8\"]",
-                    "path = [\"/a/\"]",
+                    "path = [\"(?i)/a/**\"]",
                     "then = \"deny\"",
                     "path = \"/b/\"",
                     "auth = \"basic\"",
@@ -240,5 +240,176 @@ fn a_route_of_caddy_asks_no_authorizer_for_what_stands_in_front() {
     let asked = text.replace("route {", "forward_auth http://10.0.0.9:9000 {\nuri /a\n}\nroute {");
     for text in [&sorted, &asked] {
         lacks(Web::Caddy, &[(text, &["authorizer = false"])]);
+    }
+}
+
+#[test]
+fn what_caddy_protects_is_closed_in_other_cases_of_its_path() {
+    let closed = |paths: &str, status: &str| {
+        vec![
+            "[[host.rule]]".to_owned(),
+            format!("path = [{paths}]"),
+            "then = \"deny\"".to_owned(),
+            format!("status = {status}"),
+        ]
+    };
+    let users = "{\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}";
+    for (directive, expected) in [
+        ("respond /admin/* 403".to_owned(), closed("\"(?i)/admin/**\", \"!/admin/\"", "403")),
+        ("error /a.txt 404".to_owned(), closed("\"(?i)/a.txt\", \"!/a.txt\"", "404")),
+        ("handle /a/* {\nabort\n}".to_owned(), closed("\"(?i)/a/**\", \"!/a/\"", "403")),
+        ("respond /a/ 410".to_owned(), closed("\"(?i)/a\", \"!/a\"", "410")),
+        (format!("basic_auth /a/* {users}"), closed("\"(?i)/a/**\", \"!/a/\"", "403")),
+        ("forward_auth /a/* auth:81 {\nuri /x\n}".to_owned(), closed("\"(?i)/a/**\", \"!/a/\"", "403")),
+        (
+            "@own {\npath /a/*\nnot remote_ip 10.0.0.0/8\n}\nrespond @own 403".to_owned(),
+            vec!["address = [\"!10.0.0.0/8\"]".to_owned(), "path = [\"(?i)/a/**\"]".to_owned()],
+        ),
+    ] {
+        let text = format!("http://a {{\n{directive}\nreverse_proxy b:81\n}}\n");
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check(Web::Caddy, &[(&text, &expected)]);
+    }
+    // Case counts in expressions, and letters alone have one.
+    for directive in ["@own path_regexp ^/Own/\nrespond @own 403", "respond /1/* 403"] {
+        let text = format!("http://a {{\n{directive}\nreverse_proxy b:81\n}}\n");
+        lacks(Web::Caddy, &[(&text, &["[[host.rule]]"])]);
+    }
+}
+
+#[test]
+fn paths_of_caddy_have_wildcards_where_it_reads_them() {
+    for (path, expected) in [
+        ("/uploads/*.php", "path = \"/uploads/*.php\""),
+        ("*.php*", "path = \"/**.php**\""),
+        ("*/.git/*", "path = \"/**/.git/**\""),
+        ("*.bak", "path = \"*.bak\""),
+        ("*/a.txt", "path = \"/**/a.txt\""),
+        ("/a*", "path = \"/a**\""),
+        ("/*/x/*.php", "path = \"/*/x/*.php\""),
+    ] {
+        let text = format!("http://a {{\nroot * /srv\nrespond {path} 403\nfile_server\n}}\n");
+        let matcher = format!("http://a {{\nroot * /srv\n@own path {path}\nrespond @own 403\n}}\n");
+        if path.starts_with('/') {
+            check(Web::Caddy, &[(&text, &[expected, "return = 403"])]);
+        }
+        check(Web::Caddy, &[(&matcher, &[expected, "return = 403"])]);
+    }
+    for path in ["/a[b]", "a*b", "/a**b", "*"] {
+        let text = format!("http://a {{\nroot * /srv\n@own path {path}\nrespond @own 403\n}}\n");
+        refuse(Web::Caddy, &[(&text, 4, "cannot be converted")]);
+    }
+    // Both have to find the path.
+    let text = "http://a {\n@own {\npath /a/*\npath_regexp b$\n}\nrespond @own 403\n}\n";
+    refuse(Web::Caddy, &[(text, 6, "cannot be converted")]);
+}
+
+#[test]
+fn applications_of_caddy_may_respond_for_what_is_missing() {
+    let site = |rest: &str| format!("http://a {{\nroot * /srv\n{rest}\n}}\n");
+    let missing = [
+        "fallback = \"/@missing\"",
+        "fallback_for = \"all\"",
+        "path = \"/@missing\"",
+        "proxy = \"http://proxy\"",
+    ];
+    for rest in [
+        "@own not file\nreverse_proxy @own b:81\nfile_server",
+        "@own not file {path} {path}/\nreverse_proxy @own b:81\nfile_server",
+        "@own {\nnot {\nfile {\ntry_files {path}\n}\n}\n}\nhandle @own {\nreverse_proxy b:81\n}\nfile_server",
+        "@own file\nhandle @own {\nfile_server\n}\nhandle {\nreverse_proxy b:81\n}",
+        "route {\n@own file\nfile_server @own\nreverse_proxy b:81\n}",
+    ] {
+        check(Web::Caddy, &[(&site(rest), &missing)]);
+    }
+    let rest = "@own not file\nrewrite @own /index.html\nfile_server";
+    check(Web::Caddy, &[(&site(rest), &["fallback = \"/index.html\""])]);
+    let rest = "@own {\npath /a/*\nnot file\n}\nreverse_proxy @own b:81\nfile_server";
+    check(
+        Web::Caddy,
+        &[(&site(rest), &["path = \"/a/\"", "fallback = \"/a/@missing\"", "path = \"/a/@missing\""])],
+    );
+    for rest in [
+        "@own not file {path}.html\nreverse_proxy @own b:81",
+        "@own not file\nrespond @own 403",
+        "@own file\nreverse_proxy @own b:81",
+        "@own {\nnot file\nmethod GET\n}\nreverse_proxy @own b:81",
+    ] {
+        let line = site(rest).lines().position(|line| line.contains(" @own ")).unwrap_or_default();
+        refuse(Web::Caddy, &[(&site(rest), line as u32 + 1, "@own")]);
+    }
+}
+
+#[test]
+fn paths_that_a_matcher_of_caddy_excepts_have_files() {
+    let site =
+        |rest: &str| format!("http://a {{\nroot * /srv\n@own not path /static/* /media/*\n{rest}\n}}\n");
+    let expected = ["path = \"/\"", "proxy = \"http://proxy\"", "path = \"/static/\"", "path = \"/media/\""];
+    let rest = "reverse_proxy @own b:81\nfile_server";
+    check(Web::Caddy, &[(&site(rest), &expected)]);
+    let text = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &site(rest))]).text;
+    assert!(text.ends_with("path = \"/static/\"\n\n[[host.route]]\npath = \"/media/\"\n"), "{text}");
+    let rule = ["path = [\"!/static/\", \"!/media/\"]", "then = \"deny\""];
+    check(Web::Caddy, &[(&site("respond @own 403"), &rule)]);
+    // More asks for a password, and nothing is open if the entry is removed.
+    let users = "basic_auth @own {\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}";
+    for matcher in ["not path /static/* /media/*", "expression true", "method POST"] {
+        let text = site(users).replace("not path /static/* /media/*", matcher);
+        refuse(Web::Caddy, &[(&text, 4, "basic_auth @own: its matcher is left out")]);
+        let text = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &text)]).text;
+        assert!(text.contains("\nauth = \"basic\"\n") && !text.contains("[[host.route]]"), "{text}");
+    }
+    refuse(Web::Caddy, &[(&site("handle /b/* {\nreverse_proxy @own b:81\n}"), 5, "reverse_proxy @own")]);
+}
+
+#[test]
+fn an_upstream_of_caddy_has_its_own_settings() {
+    let passed = |path: &str, options: &str| {
+        format!("reverse_proxy {path} https://b {{\ntransport http {{\n{options}\n}}\n}}\n")
+    };
+    let parts =
+        [passed("/a/*", "tls_insecure_skip_verify"), passed("/b/*", "dial_timeout 3s"), passed("/c/*", "")];
+    let text = format!("http://a {{\n{}\n}}\n", parts.concat());
+    let expected = [
+        "tls_verify = false",
+        "name = \"proxy\"",
+        "connect = \"3s\"",
+        "name = \"proxy-2\"",
+        "name = \"proxy-3\"",
+        "proxy = \"https://proxy\"",
+        "proxy = \"https://proxy-2\"",
+        "proxy = \"https://proxy-3\"",
+    ];
+    check(Web::Caddy, &[(&text, &expected)]);
+}
+
+#[test]
+fn an_authorizer_of_caddy_may_lead_to_a_login() {
+    let site = |options: &str| {
+        format!(
+            "http://a {{\nforward_auth b:81 {{\nuri /oauth2/auth\n{options}\n}}\nreverse_proxy c:81\n}}\n"
+        )
+    };
+    let login =
+        "@error status 401\nhandle_response @error {\nredir * /oauth2/sign_in?rd={scheme}://{host}{uri}\n}";
+    for options in
+        ["header_up X-Real-IP {remote_host}", "header_up X-Original-URL \"https://{host}{uri}\"", login]
+    {
+        check(
+            Web::Caddy,
+            &[(&site(options), &["authorizer_path = \"/oauth2/auth\"", "authorizer = \"authorizer\""])],
+        );
+    }
+    let found = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &site(login))]).findings;
+    assert!(
+        found.iter().any(|one| one.what.contains("clients get the answer of the authorizer")),
+        "{found:?}"
+    );
+    for (options, line, part) in [
+        ("header_up X-Own yes", 4, "header_up X-Own"),
+        ("@good status 2xx\nhandle_response @good {\nrequest_header A b\n}", 5, "handle_response @good"),
+        ("handle_response {\n}", 4, "handle_response"),
+    ] {
+        refuse(Web::Caddy, &[(&site(options), line, part)]);
     }
 }

@@ -41,6 +41,7 @@ const CADDY: Table = Table {
                    @near {\n path_regexp \\.two$\n client_ip 127.0.0.1\n }\n respond @near 403\n\
                    @from {\n path /a.own\n remote_ip 127.0.0.1\n }\n respond @from 403\n\
                    @query {\n path /plain\n query p=12\n }\n redir @query /new 308\n\
+                   @lost {\n path /lost/*\n not file\n }\n reverse_proxy @lost UPSTREAM\n\
                    handle_path /up/* {\n reverse_proxy UPSTREAM {\n header_up X-Own yes\n header_down -X-Secret\n transport http {\n dial_timeout 3s\n\
                    response_header_timeout 4s\n }\n }\n }\n\
                    file_server\n}\n",
@@ -78,6 +79,9 @@ const CADDY: Table = Table {
                 ("matcher remote_ip", Get("/a.own"), "403"),
                 ("matcher path_regexp", Get("/a.two"), "403"),
                 ("matcher client_ip", Get("/a.two"), "403"),
+                ("matcher file", Part("/lost/x?y"), "GET /lost/x?y HTTP/1.1"),
+                ("site respond", Get("/GONE"), "410"),
+                ("site basic_auth", Get("/PRIVATE/x"), "403"),
                 ("matcher query", Get("/plain?p=12"), "308 /new"),
                 ("site reverse_proxy", Part("/up/a"), "GET /a HTTP/1.1"),
                 ("reverse_proxy header_up", Told("/up/a"), "x-own: yes"),
@@ -107,7 +111,7 @@ const CADDY: Table = Table {
         Case {
             flags: &[],
             conf: "http://:0 {\n bind 127.0.0.1\n root * HOME/www\n handle_errors {\n rewrite * /missing.html\n file_server\n }\n\
-                   forward_auth /near/* 127.0.0.1:9 {\n uri /verify\n copy_headers Remote-User\n trusted_proxies private_ranges\n }\n\
+                   forward_auth /near/* 127.0.0.1:9 {\n uri /verify\n copy_headers Remote-User\n trusted_proxies private_ranges\n header_up X-Real-IP {remote_host}\n @error status 401\n handle_response @error {\n redir * /login\n }\n }\n\
                    handle /up/* {\n uri strip_prefix /up\n reverse_proxy UPSTREAM\n }\n file_server {\n hide *.own\n }\n}\n",
             rows: &[
                 ("site handle_errors", Get("/none"), "404 not here"),
@@ -115,6 +119,8 @@ const CADDY: Table = Table {
                 ("forward_auth uri", Line, "authorizer_path = \"/verify\""),
                 ("forward_auth copy_headers", Line, "authorizer_fields = [\"Remote-User\"]"),
                 ("forward_auth trusted_proxies", Says, "note: trusted_proxies has no effect here"),
+                ("forward_auth header_up", Says, "note: X-Real-IP is sent to the authorizer in any case"),
+                ("forward_auth handle_response", Says, "warning: clients get the answer of the authorizer"),
                 ("site uri", Part("/up/a"), "GET /a HTTP/1.1"),
                 ("file_server hide", Get("/a.own"), "404 not here"),
             ],
