@@ -11,6 +11,7 @@ use crate::disk::Disk;
 use crate::draft::{Draft, Listen};
 use crate::tree::{Directive, Place};
 
+use super::choices;
 use super::context::unconverted;
 use super::host::{Site, World, log_target};
 use super::names::{KNOWN, OF_TOP};
@@ -28,6 +29,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         Ok(bytes) => {
             let mut reader = Reader::new(disk, &folder);
             let tree = reader.read(&bytes, &Place::at, 0, &mut draft);
+            let tree = choices::resolved(tree, &mut draft);
             let mut tree = KNOWN.kept(tree, &[], &mut draft);
             if file.file_name().is_some_and(|name| name == ".htaccess") {
                 tree = around(tree, &folder);

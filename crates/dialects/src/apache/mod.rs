@@ -12,6 +12,7 @@ mod context;
 
 mod rejections;
 
+mod choices;
 mod conditions;
 mod expressions;
 

@@ -1094,3 +1094,110 @@ fn a_section_of_apache_may_lead_to_https() {
     let secure = format!("{}SSLEngine on\nSSLCertificateFile /c\nSSLCertificateKeyFile /k\n", text);
     check(Web::Apache, &[(&secure, &["https_redirect = true"])]);
 }
+
+#[test]
+fn what_apache_rejects_stays_closed_where_patterns_find_more() {
+    let site = |line: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine on\n{line}\n");
+    for (line, path, status) in [
+        ("RedirectMatch 404 ^/secret[0-9]+", "/secret?**", 404),
+        ("RewriteRule ^/secret[0-9]+ - [F]", "/secret?**", 403),
+        ("RewriteRule \\.backup\\d*$ - [F,NC]", "(?i)*.backup*", 403),
+        // In more ways to write them than there are patterns.
+        ("RewriteRule \\.configuration$ - [F,NC]", "(?i)*.configuration", 403),
+    ] {
+        let (path, status) = (format!("path = \"{path}\""), format!("return = {status}"));
+        check(Web::Apache, &[(&site(line), &[&path, &status])]);
+    }
+    let open = "would be open";
+    refuse(
+        Web::Apache,
+        &[
+            (&site("RedirectMatch 404 ^/[a-z]$"), 4, open),
+            (&site("RewriteRule ^/[a-z]$ - [F]"), 4, open),
+            (&site("RewriteRule ^/secret(?!/x)[0-9] - [F]"), 4, open),
+        ],
+    );
+}
+
+#[test]
+fn the_source_of_scripts_is_never_sent_where_nothing_runs_them() {
+    let rules = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . /index.php [L]\n";
+    let denied = "path = [\"*.php\", \"*.phtml\", \"*.phar\"]\nthen = \"deny\"\n";
+    let of = |conf: &str, files: &[(&str, &str)]| {
+        let all = [&[("/srv/.htaccess", conf)], files].concat();
+        converted(Web::Apache, "/srv/.htaccess", &all)
+    };
+    // A front controller, an index file, and files of the folder.
+    for (conf, files) in [
+        (rules, &[][..]),
+        ("DirectoryIndex index.php\n", &[]),
+        ("Options -Indexes\n", &[("/srv/a.php", "<?php")]),
+    ] {
+        let found = of(conf, files);
+        assert!(found.text.contains(denied), "{}", found.text);
+        assert!(
+            found.findings.iter().any(|one| one.what.contains("runs scripts of PHP")),
+            "{:?}",
+            found.findings
+        );
+    }
+    let all = "RewriteEngine On\nRewriteRule ^(.*)$ /index.php [L]\n";
+    let found = of(all, &[]);
+    assert!(
+        found.is_refused() || found.text.contains("path = [\"*.php\", \"*.phtml\", \"*.phar\""),
+        "{}",
+        found.text
+    );
+    // What grants stands behind it.
+    let found = of(rules, &[]).text;
+    assert!(found.find(denied) < found.find("then = \"allow\""), "{found}");
+    assert!(!of("Options -Indexes\n", &[("/srv/a.html", "")]).text.contains(denied));
+    let site = |rest: &str| format!("Listen 80\nDocumentRoot /srv\nDirectoryIndex index.php\n{rest}\n");
+    let run =
+        "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>";
+    for rest in [run, "ProxyPass / http://127.0.0.1:81/"] {
+        let text = site(rest);
+        let found = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]).text;
+        assert!(!found.contains("\"*.phar\""), "{found}");
+    }
+    // An application has its paths.
+    let except = "path = [\"*.php\", \"*.phtml\", \"*.phar\", \"!/app/\"]";
+    check(Web::Apache, &[(&site("ProxyPass /app/ http://127.0.0.1:81/"), &[except])]);
+}
+
+#[test]
+fn sections_of_apache_that_set_fields_are_for_names_or_left_out() {
+    let login = "<If \"%{REQUEST_URI} =~ m#/login$#\">\nHeader always set X-A in\n</If>\n";
+    let other = "<Else>\nHeader always set X-A out\n</Else>\n";
+    let query = "<FilesMatch \"\\.css$\">\n<If \"%{QUERY_STRING} =~ /(^|&)v=/\">\nHeader set Cache-Control a\n</If>\n\
+                 <Else>\nHeader set Cache-Control max-age=9\n</Else>\n</FilesMatch>\n";
+    let of = |text: &str| converted(Web::Apache, "/srv/.htaccess", &[("/srv/.htaccess", text)]);
+    let found = of(&format!("{login}{other}{query}"));
+    assert!(!found.is_refused(), "{:?}", found.findings);
+    for part in [
+        "headers = { X-A = \"out\" }\n",
+        "path = \"/**/login\"\nheaders = { X-A = \"in\" }\n",
+        "path = \"*.css\"\n",
+    ] {
+        assert!(found.text.contains(part), "{part}\n{}", found.text);
+    }
+    assert!(
+        found.text.contains("max-age=9") && !found.text.contains("Cache-Control = \"a\""),
+        "{}",
+        found.text
+    );
+    assert!(
+        found.findings.iter().any(|one| one.what.contains("do not know the query")),
+        "{:?}",
+        found.findings
+    );
+    for text in [
+        login.replace("/login$", "/login"),
+        login.replace("/login$", "/log.n$"),
+        format!("{}{other}", login.replace("REQUEST_URI", "HTTP_X")),
+        login.replace("Header always set X-A in", "Require all denied\nHeader set X-A in"),
+    ] {
+        assert!(of(&text).is_refused(), "{text}");
+    }
+}

@@ -33,6 +33,12 @@ impl Disk for Files {
         first.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
+    fn names(&self, path: &Path) -> Vec<String> {
+        let below = self.0.keys().filter_map(|file| file.strip_prefix(path).ok()?.components().next());
+        let names = below.map(|first| first.as_os_str().to_string_lossy().into_owned());
+        names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
     fn is_folder(&self, path: &Path) -> bool {
         self.0.keys().any(|file| file.parent() == Some(path))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{Site, is_redirect};
+use crate::apache::choices;
 use crate::apache::context::{Context, Reading};
 use crate::apache::names::KNOWN;
 use crate::apache::options::Overrides;
@@ -38,6 +39,7 @@ impl Site<'_> {
                 if !overrides.is_none() && read.insert(folder.clone()) {
                     let found = self.world.reader.borrow_mut().htaccess(&path, &place, draft);
                     if let Some(directives) = found {
+                        let directives = choices::resolved(directives, draft);
                         let directives = KNOWN.kept(directives, &[], draft);
                         let redirects = |directive: &&Directive| is_redirect(directive);
                         let directives =

@@ -1,6 +1,7 @@
 //! The routes of a host: what is said about a prefix, merged in Apache's order.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::{Paths, Single, Site, Tree};
 use crate::apache::context::{Context, Handler, unconverted};
@@ -75,8 +76,45 @@ impl Site<'_> {
         share_proxy_headers(&mut self.host);
         leave_out_needless_fields(&mut self.host);
         leave_out_needless_files(&mut self.host);
+        denials.splice(0..0, self.scripts_without_program(draft));
         self.put_first(&denials, draft);
         self.host
+    }
+
+    /// A rule that denies scripts of PHP where nothing runs them: what does in Apache stands elsewhere, such as beside an
+    /// `.htaccess` file, and their source would be sent.
+    fn scripts_without_program(&self, draft: &mut Draft) -> Option<Scope> {
+        const SCRIPTS: [&str; 3] = ["*.php", "*.phtml", "*.phar"];
+        let is_script = |name: &str| name.split(['?', '/']).any(|part| part.ends_with(".php"));
+        let root = self.host.scope.text("root")?;
+        let leads = |scope: &Scope| {
+            let keys = ["fallback", "rewrite"].into_iter().filter_map(|name| scope.text(name));
+            let index = scope.get("index").map(Value::texts).unwrap_or_default();
+            keys.chain(index.iter().map(String::as_str)).any(is_script)
+        };
+        let has_scripts = || self.world.disk.names(Path::new(root)).iter().any(|name| is_script(name));
+        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let is_decided = |route: &Scope| {
+            let path = path(route);
+            let is_denied = route.responds() || route.rules.first().is_some_and(Scope::denies_all);
+            let is_of_scripts = path.contains(".ph") && (route.runs() || path.contains('*') && is_denied);
+            is_of_scripts || path == "/" && (route.runs() || passes_on(route))
+        };
+        let is_used = leads(&self.host.scope) || self.host.routes.iter().any(leads) || has_scripts();
+        if !is_used || self.host.routes.iter().any(is_decided) {
+            return None;
+        }
+        let place = self.host.scope.place();
+        let what = "nothing here runs scripts of PHP, so that a rule denies them: their source would be sent";
+        let what_to_do =
+            "give *.php an interpreter, such as PHP-FPM, and remove the rule; see Applications in the manual";
+        draft.warn(&place, what, what_to_do);
+        let mut rule = Scope::new(place.line);
+        let others = self.host.routes.iter().filter(|route| route.runs() || passes_on(route));
+        let others = others.map(|route| format!("!{}", path(route)));
+        rule.set(&place, "path", SCRIPTS.map(str::to_owned).into_iter().chain(others).collect::<Vec<_>>());
+        rule.set(&place, "then", "deny");
+        Some(rule)
     }
 
     /// The prefixes of paths that a section speaks of.
