@@ -145,6 +145,16 @@ fn mistakes_are_refused_with_their_lines() {
     }
 }
 
+#[test]
+fn what_asks_for_a_password_of_boa_is_denied_when_its_entry_is_removed() {
+    let path = Path::new(CORPUS).join("boa/refused-passwords.conf");
+    let text = converted(Dialect::Boa, &path).text;
+    for pattern in ["/admin**", "/"] {
+        let rule = format!("[[rule]]\npath = [\"{pattern}\"]\nthen = \"deny\"\n");
+        assert!(text.contains(&rule), "{rule}\n{text}");
+    }
+}
+
 /// Flags alone are enough for uhttpd.
 #[test]
 fn messages_name_no_file_that_there_is_not() {

@@ -429,6 +429,12 @@ impl Reading<'_> {
 
     /// The rules of `Allow` and `Deny` for the files of one host, and for those of the aliases and of users.
     fn rules(&mut self, header: &str, root: Option<&str>, folder: Option<&str>) {
+        for (line, path) in self.directives.protected() {
+            let mut keys = Keys::default();
+            keys.set(Some(line), "path", vec![path]);
+            keys.set(Some(line), "then", "deny");
+            self.document.section(Some(line), header, keys);
+        }
         let of_users = self.directives.text("UserDir");
         if let Some(keys) = of_users.and_then(|given| users::denied_scripts(given.at(), &self.types)) {
             self.document.section(of_users.and_then(|given| given.at()), header, keys);

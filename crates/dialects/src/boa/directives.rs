@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use site::route::Pattern;
+
 use crate::finding::Findings;
 use crate::words;
 
@@ -103,7 +105,12 @@ pub struct Directives<'t> {
     numbers: BTreeMap<&'static str, Given<'t, i64>>,
     /// Those of which each counts, in their order.
     all: Vec<Text<'t>>,
+    /// The beginnings of paths that ask for a password in the Boa of some devices, with their lines.
+    passwords: Vec<(u32, &'t str)>,
 }
+
+/// Of the Boa of some devices: a beginning of paths, and a file of passwords that only it can read.
+const OF_PASSWORDS: [&str; 2] = ["Auth", "Digest"];
 
 impl<'t> Directives<'t> {
     pub fn read(bytes: &'t [u8], findings: &mut Findings) -> Directives<'t> {
@@ -123,6 +130,17 @@ impl<'t> Directives<'t> {
 
     fn add(&mut self, line: u32, text: &'t str, findings: &mut Findings) {
         let (word, rest) = words::split(text);
+        if OF_PASSWORDS.iter().any(|name| name.eq_ignore_ascii_case(word)) {
+            let path = words::unquoted(words::split(rest).0);
+            self.passwords.push((line, path));
+            let what = format!(
+                "{word} {}: its passwords cannot be read, so that a rule denies it",
+                path.escape_debug()
+            );
+            let what_to_do =
+                "write a [[route]] with auth and user_files in the place of the rule; see taipan passwd";
+            return findings.error(Some(line), what, what_to_do);
+        }
         let Some((name, arguments)) = find(word) else {
             let what_to_do = match words::nearest(word, names()) {
                 Some(nearest) => format!("did you mean {nearest}?"),
@@ -178,6 +196,15 @@ impl<'t> Directives<'t> {
     /// The line of a directive that turns something on.
     pub fn flag(&self, name: &str) -> Option<u32> {
         self.last.get(name).map(|given| given.line)
+    }
+
+    /// The lines and patterns of what asks for a password.
+    pub fn protected(&self) -> impl Iterator<Item = (u32, String)> + '_ {
+        self.passwords.iter().map(|(line, path)| {
+            let is_plain = path.starts_with('/') && Pattern::parse(&format!("{path}**")).is_ok();
+            let is_plain = is_plain && !path.contains(['*', '?']);
+            (*line, if *path == "/" || !is_plain { "/".to_owned() } else { format!("{path}**") })
+        })
     }
 
     /// All of these names, in the order of the file.
