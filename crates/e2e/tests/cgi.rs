@@ -529,14 +529,14 @@ fn the_file_of_a_script_has_ranges_and_conditions() {
         .script("unsatisfiable.cgi", naming("Status: 416\\nContent-Range: bytes */9999\\n"))
         .script("missing.cgi", naming("Status: 404\\n"))
         .file_beside_root("private/a", "0123456789")
-        .modified("../private/a", 86_400)
+        .modified("../private/a", 1_000_000_000)
         .config(&format!("{EVERY_CGI}[scripts]\nsendfile = [\"private\"]\n"))
         .start();
     let mut client = server.connect();
     let whole = client.get("/a.cgi");
     assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
     assert_eq!(whole.field("accept-ranges"), Some("bytes"));
-    assert_eq!(whole.field("last-modified"), Some("Fri, 02 Jan 1970 00:00:00 GMT"));
+    assert_eq!(whole.field("last-modified"), Some("Sun, 09 Sep 2001 01:46:40 GMT"));
     let tag = whole.field("etag").expect("that of the file").to_owned();
     let mut rows = Rows::new();
     let part = "Range: bytes=2-4\r\n";
@@ -548,17 +548,17 @@ fn the_file_of_a_script_has_ranges_and_conditions() {
         ("/a.cgi", &format!("{part}If-Range: \"b\"\r\n"), 200, "0123456789", None),
         (
             "/a.cgi",
-            &format!("{part}If-Range: Fri, 02 Jan 1970 00:00:00 GMT\r\n"),
+            &format!("{part}If-Range: Sun, 09 Sep 2001 01:46:40 GMT\r\n"),
             206,
             "234",
             Some("bytes 2-4/10"),
         ),
         ("/a.cgi", &format!("If-None-Match: {tag}\r\n"), 304, "", None),
         ("/a.cgi", "If-None-Match: \"b\"\r\n", 200, "0123456789", None),
-        ("/a.cgi", "If-Modified-Since: Fri, 02 Jan 1970 00:00:00 GMT\r\n", 304, "", None),
+        ("/a.cgi", "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n", 304, "", None),
         ("/own.cgi", "If-None-Match: \"own\"\r\n", 304, "", None),
         ("/own.cgi", &format!("If-None-Match: {tag}\r\n"), 200, "0123456789", None),
-        ("/own.cgi", "If-Modified-Since: Fri, 02 Jan 1970 00:00:00 GMT\r\n", 200, "0123456789", None),
+        ("/own.cgi", "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n", 200, "0123456789", None),
         ("/own.cgi", part, 206, "234", Some("bytes 2-4/10")),
         ("/none.cgi", part, 200, "0123456789", None),
         // All of the file is sent, whatever the script says of a part.

@@ -9,7 +9,7 @@ use crate::CLIENTS;
 use crate::SECOND;
 use crate::file_system::Call::{self, Getattr, Lookup, Read};
 use crate::file_system::Slowness::Hanging;
-use crate::file_system::{Names, Pages};
+use crate::file_system::{Names, Pages, contents};
 use crate::fixture::{
     Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait,
 };
@@ -102,7 +102,8 @@ fn sigterm_ends_the_server_as_soon_as_the_disk_answers() {
 
 #[test]
 fn files_of_an_image_without_times_have_tags_by_content() {
-    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, LONG_DISK_TIMEOUT);
+    let config = format!("includes = true\n{LONG_DISK_TIMEOUT}");
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
     let get = |name: &str| fixture.server.get(&format!("/slow/undated-{name}"));
     let all = ["a.js", "b.js", "c.js"].map(get);
     let [a, same, other] = all.each_ref().map(|response| response.field("etag").expect("there is one"));
@@ -113,6 +114,9 @@ fn files_of_an_image_without_times_have_tags_by_content() {
     }
     let request = format!("GET /slow/undated-a.js HTTP/1.1\r\nHost: h\r\nIf-None-Match: {a}\r\n\r\n");
     assert_eq!(fixture.server.request(request).status, 304);
-    let large = get("d.bin");
-    assert_eq!((large.status, large.field("etag"), large.field("last-modified")), (200, None, None));
+    for (name, start) in [("d.bin", &contents().large), ("page.shtml", &contents().small)] {
+        let response = get(name);
+        assert_eq!((response.field("etag"), response.field("last-modified")), (None, None), "{name}");
+        assert!(response.status == 200 && response.body.starts_with(start), "{name}");
+    }
 }

@@ -463,6 +463,8 @@ fn tree() -> Tree {
     for (name, content) in [("a.js", small), ("b.js", small), ("c.js", &other), ("d.bin", large)] {
         tree.file(root, &format!("undated-{name}"), content);
     }
+    let page = Arc::new(b"<!--#include file=\"undated-a.js\" -->".to_vec());
+    tree.file(root, "undated-page.shtml", &page);
     for n in 0..NUMBERS {
         tree.file(root, &format!("small-{n}.txt"), small);
         tree.file(root, &format!("small-{n}.txt.gz"), packed);

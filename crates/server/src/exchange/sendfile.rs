@@ -122,11 +122,12 @@ impl Exchange<'_> {
         let (own_tag, own_time) = (own("etag"), own("last-modified"));
         // Those of the script count, because it may know better what the file stands for.
         let is_described = own_tag.is_some() || own_time.is_some();
-        let tag = (!is_described && route.files.etag != EtagFrom::Off).then(|| stat_etag(&source.stamp, ""));
+        let has_tag = !is_described && route.files.etag != EtagFrom::Off && source.stamp.dated().is_some();
+        let tag = has_tag.then(|| stat_etag(&source.stamp, ""));
         let etag = own_tag.filter(|tag| is_entity_tag(tag)).or(tag.as_deref());
         let modified = match is_described {
             true => own_time.and_then(|value| date::parse(value, self.now)),
-            false => Some(self.services.past(source.stamp.modified_seconds())),
+            false => source.stamp.last_modified().map(|time| self.services.past(time)),
         };
         let validators = Validators { etag, modified };
         // Those of the file are added.

@@ -34,20 +34,23 @@ impl Parts {
         (from != EtagFrom::Off).then(hash)
     }
 
-    fn add(&mut self, stamp: &Stamp) {
-        self.modified = self.modified.max(stamp.modified_seconds());
+    /// `None`: another file may have the same stamp in the next image.
+    fn add(&mut self, stamp: &Stamp) -> Option<()> {
+        self.modified = self.modified.max(stamp.last_modified()?);
         self.count += 1;
         for number in [stamp.inode, stamp.size, stamp.modified as u64, stamp.changed as u64] {
             self.stamps.extend_from_slice(&number.to_le_bytes());
         }
+        Some(())
     }
 }
 
 impl Exchange<'_> {
-    /// The parts of the page at `path`. `None`: more than files that the client may have decides its content.
+    /// The parts of the page at `path`. `None`: more than files that the client may have decides its
+    /// content, or not all of them have a time.
     pub(super) async fn parts(&self, path: &SafePath<'_>, entry: &Rc<Entry>) -> Option<Parts> {
         let mut parts = Parts { modified: i64::MIN, audience: Audience::All, stamps: Vec::new(), count: 0 };
-        parts.add(entry.stamp()?);
+        parts.add(entry.stamp()?)?;
         // Pages whose parts have not been looked at.
         let mut pages = vec![(path.clone().into_owned(), entry.clone())];
         while let Some((path, entry)) = pages.pop() {
@@ -58,7 +61,7 @@ impl Exchange<'_> {
                     return None;
                 }
                 let (path, entry) = self.part(&reference, &base).await?;
-                parts.add(entry.stamp()?);
+                parts.add(entry.stamp()?)?;
                 if self.responder.needs.rules && depends_on_client(self.host(), &path) {
                     parts.audience = Audience::Client;
                 }
