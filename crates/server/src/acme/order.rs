@@ -116,6 +116,13 @@ fn is_bad_nonce(error: &Error) -> bool {
     matches!(error, Error::Api(problem) if problem.r#type.as_deref() == Some(BAD_NONCE))
 }
 
+/// Whether this is the error of a validation (RFC 8555 §6.7), and not of a request.
+fn is_of_validation(error: &Error) -> bool {
+    let Error::Api(problem) = error else { return false };
+    let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix("urn:ietf:params:acme:error:"));
+    matches!(name, Some("caa" | "connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized"))
+}
+
 impl Context {
     fn failed(&self, why: String) -> OrderError {
         match self.client.retry_after().take() {
@@ -283,7 +290,12 @@ impl Context {
             if authorization.status == AuthorizationStatus::Pending
                 && let Some(mut offered) = authorization.challenge(kind(challenge))
             {
-                offered.set_ready().await.map_err(|error| self.error(error))?;
+                match offered.set_ready().await {
+                    Ok(()) => {}
+                    // The validation has failed before the response, and the order with it.
+                    Err(error) if is_of_validation(&error) => break,
+                    Err(error) => return Err(self.error(error)),
+                }
             }
         }
         Ok(())
@@ -390,5 +402,15 @@ mod tests {
             server_name("2001:db8::2"),
             "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
         );
+    }
+    #[test]
+    fn a_failed_validation_is_no_failed_request() {
+        for (name, expected) in
+            [("connection", true), ("unauthorized", true), ("rateLimited", false), ("badNonce", false)]
+        {
+            let problem = format!(r#"{{"type":"urn:ietf:params:acme:error:{name}","detail":"d"}}"#);
+            let error = Error::Api(serde_json::from_str(&problem).expect("it is a problem"));
+            assert_eq!(is_of_validation(&error), expected, "{name}");
+        }
     }
 }

@@ -363,8 +363,9 @@ impl CertificateTask {
     async fn order(&mut self, attempt: Attempt) {
         let shared = self.shared.clone();
         // Without a lock: it would end while this task waits.
-        let Ok(_permit) = shared.orders.acquire().await else { return };
+        let Ok(permit) = shared.orders.acquire().await else { return };
         if shared.ending.has_begun.get() {
+            drop(permit);
             return std::future::pending().await;
         }
         match self.request(Wish::Lock(now() + LOCK)).await {
