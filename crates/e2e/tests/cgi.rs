@@ -488,12 +488,14 @@ fn sends_the_file_that_a_script_names_if_allowed() {
     }
 }
 
+/// A script that names the file `private/a` beside the root, behind these lines of fields.
+fn naming_a_file(fields: &str) -> String {
+    format!("#!/bin/sh\nprintf '{fields}X-Sendfile: %s\\n\\n' \"${{DOCUMENT_ROOT%/www}}/private/a\"\n")
+}
+
 #[test]
 fn sends_no_file_with_a_status_that_has_no_content() {
-    let script = |status: &str| {
-        let fields = format!("Status: {status}\\nX-Sendfile: %s\\n\\n");
-        format!("#!/bin/sh\nprintf '{fields}' \"${{DOCUMENT_ROOT%/www}}/private/a\"\n")
-    };
+    let script = |status: &str| naming_a_file(&format!("Status: {status}\\n"));
     let server = Site::new()
         .script("204.cgi", script("204"))
         .script("205.cgi", script("205"))
@@ -517,10 +519,7 @@ fn sends_no_file_with_a_status_that_has_no_content() {
 
 #[test]
 fn the_file_of_a_script_has_ranges_and_conditions() {
-    let naming = |fields: &str| {
-        let fields = format!("Content-Type: text/x\\n{fields}X-Sendfile: %s\\n\\n");
-        format!("#!/bin/sh\nprintf '{fields}' \"${{DOCUMENT_ROOT%/www}}/private/a\"\n")
-    };
+    let naming = |fields: &str| naming_a_file(&format!("Content-Type: text/x\\n{fields}"));
     let server = Site::new()
         .script("a.cgi", naming(""))
         .script("own.cgi", naming("ETag: \"own\"\\nContent-MD5: x\\nCache-Control: no-cache\\n"))
