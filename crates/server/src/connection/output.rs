@@ -23,7 +23,7 @@ use crate::services::Services;
 const SLICE: u64 = 128 * 1024;
 /// The most bytes that one call sends, when as many have been sent: then the kernel has room for more, and a response
 /// takes fewer calls.
-const LARGE_SLICE: u64 = 256 * 1024;
+const LARGE_SLICE: u64 = 1024 * 1024;
 /// What is left of a response is sent in the same turn of the loop, as far as the stream takes it, if it is no more.
 const SHORT: u64 = 1024 * 1024;
 /// Of a longer response, a turn sends no more than one slice from this on. So the clients receive alternately, and what
