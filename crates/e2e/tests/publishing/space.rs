@@ -47,6 +47,22 @@ fn quotas_and_free_space_are_kept() {
 }
 
 #[test]
+fn a_file_that_a_move_replaces_counts_no_more() {
+    let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"100KiB\"\n")).start();
+    let body = "y".repeat(40 * 1024);
+    check(
+        &server,
+        &[
+            ("PUT", "/b", "", &body, 201),
+            ("PUT", "/c", "", &body, 201),
+            ("PUT", "/d", "", &body, 507),
+            ("MOVE", "/c", "Destination: /b\r\n", "", 204),
+            ("PUT", "/d", "", &body, 201),
+        ],
+    );
+}
+
+#[test]
 fn empty_files_and_folders_count_for_a_quota() {
     let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"20KiB\"\n")).start();
     check(

@@ -15,7 +15,7 @@ use crate::publishing::store::{Found, Guard, Store, Terms, check_length};
 use crate::publishing::tree::{
     Copy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
 };
-use crate::publishing::usage::cost;
+use crate::publishing::usage::{self, cost};
 use crate::request::Request;
 use crate::response::Response;
 use crate::sys::calls;
@@ -178,8 +178,12 @@ impl<'a> Exchange<'a> {
                 (Found::File(_), Some(Found::File(_) | Found::Other)) => {
                     let (other, last) = store.folder_of(&target)?;
                     calls::rename_between(&folder, name, &other, last, RenameFlags::empty())?;
+                    if let Some(Found::File(stamp)) = there {
+                        usage::removed(&store.root.path, cost(stamp.size));
+                    }
                     store.sync_folder(&other)?;
                 }
+                // What it replaces counts until it is removed from the trash.
                 _ => put_in_place(store, &folder, name, &target, there)?,
             }
             store.sync_folder(&folder)?;
