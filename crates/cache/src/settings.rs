@@ -1,5 +1,7 @@
 //! What the configuration of a route says about the cache.
 
+use taipan_http::digits::hex_byte;
+
 /// Seconds.
 type Seconds = u64;
 
@@ -147,9 +149,7 @@ fn folded(name: &str) -> impl Iterator<Item = u8> {
     let mut rest = name.as_bytes();
     let decoded = std::iter::from_fn(move || {
         let (&first, behind) = rest.split_first()?;
-        let escaped = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let (byte, behind) = match escaped.filter(|_| first == b'%') {
+        let (byte, behind) = match hex_byte(behind).filter(|_| first == b'%') {
             Some(byte) => (byte, &behind[2..]),
             None => (first, behind),
         };
@@ -197,6 +197,8 @@ mod tests {
             check(some(), &format!("z=1&{part}&y"), part);
         }
         check(some(), "qq=1&xq=2&user=3&userid=4&%=5&%7=6&%zz=7&", "");
+        // A sign is no digit.
+        check(Query::Only(names(&["a__b"])), "z=1&a%+b=2", "a%+b=2");
         check(Query::Only(names(&[])), "%71=1;b&a", "");
         check(
             Query::Without(names(&["utm_*", "b"])),

@@ -1,4 +1,4 @@
-//! Writes numbers and IP addresses. Every response and every CGI environment has some, and `std::fmt` is slower.
+//! Writes numbers and IP addresses, and reads hexadecimal digits. Every response and every CGI environment has some, and `std::fmt` is slower.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -35,6 +35,14 @@ pub fn with_commas(number: u64) -> String {
 pub fn write_hex(number: u64, out: &mut Vec<u8>) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
     out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]));
+}
+
+/// The byte of the two hexadecimal digits that `text` begins with, as behind `%`. `None`: it begins with others.
+#[inline]
+pub fn hex_byte(text: &[u8]) -> Option<u8> {
+    let [high, low] = *text.first_chunk()?;
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
 /// The longest text of an address has 39 characters (RFC 5952).
