@@ -6,6 +6,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::digits::hex_byte;
 use crate::fields::{host_and_port, is_authority, port_number, segment_len, target_len, target_path_len};
 use crate::method::Method;
 use crate::path_text;
@@ -396,7 +397,7 @@ pub fn has_dots_with_parameters(path: &str) -> bool {
 /// slash, after the rules have seen two bytes.
 pub fn has_overlong_escapes(path: &str) -> bool {
     path.as_bytes().windows(6).any(|pair| match *pair {
-        [b'%', a, b, b'%', c, d] => match (escaped(Some(a), Some(b)), escaped(Some(c), Some(d))) {
+        [b'%', a, b, b'%', c, d] => match (hex_byte(&[a, b]), hex_byte(&[c, d])) {
             (Some(first), Some(second)) => path_text::begins_overlong(first, second),
             _ => false,
         },
@@ -579,15 +580,19 @@ fn dots(mut segment: &str) -> Option<usize> {
 /// Decodes each escape once. All slashes of the result were raw slashes.
 fn decode(path: &str) -> Result<String, PathError> {
     let mut decoded = Vec::with_capacity(path.len());
-    let mut bytes = path.bytes();
-    while let Some(byte) = bytes.next() {
+    let mut rest = path.as_bytes();
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
         decoded.push(match byte {
-            b'%' => match escaped(bytes.next(), bytes.next()).ok_or(PathError::Escape)? {
+            b'%' => match hex_byte(behind).ok_or(PathError::Escape)? {
                 b'/' => return Err(PathError::EncodedSlash),
-                byte => byte,
+                byte => {
+                    rest = &behind[2..];
+                    byte
+                }
             },
             0x80.. => return Err(PathError::NotAscii),
-            byte => byte,
+            byte => *byte,
         });
     }
     let decoded = path_text::of_vec(decoded);
@@ -595,11 +600,6 @@ fn decode(path: &str) -> Result<String, PathError> {
         Some(error) => Err(error),
         None => Ok(decoded),
     }
-}
-
-fn escaped(high: Option<u8>, low: Option<u8>) -> Option<u8> {
-    let nibble = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-    Some(nibble(high?)? << 4 | nibble(low?)?)
 }
 
 /// Characters that no name may have: some program takes them for a separator, an end or a command.

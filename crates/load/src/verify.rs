@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use ring::digest;
+use taipan_http::digits::hex_byte;
 use twox_hash::XxHash3_128;
 
 use crate::plan::{Check, GoodStatuses, Plan, Reference, Request};
@@ -174,8 +175,7 @@ fn manifest(text: &str) -> Result<HashMap<&str, [u8; 32]>, (usize, &'static str)
 fn sum_of(digits: &str) -> Option<[u8; 32]> {
     let mut sum = [0; 32];
     for (byte, pair) in sum.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+        *byte = hex_byte(pair)?;
     }
     Some(sum)
 }
@@ -222,10 +222,8 @@ fn decoded(path: &str) -> Option<PathBuf> {
             bytes.push(*first);
             continue;
         }
-        let (digits, after) = after.split_at_checked(2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
-        rest = after;
+        bytes.push(hex_byte(after)?);
+        rest = &after[2..];
     }
     let path = PathBuf::from(String::from_utf8(bytes).ok()?);
     path.components().all(|part| matches!(part, Component::Normal(_))).then_some(path)

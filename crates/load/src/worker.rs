@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use taipan_http::digits::hex_byte;
 
 use crate::engine;
 use crate::flags::{RunArguments, Worker};
@@ -278,8 +279,5 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    text.as_bytes().chunks(2).map(hex_byte).collect()
 }

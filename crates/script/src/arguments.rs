@@ -2,6 +2,8 @@
 //! controls the command line, which let it pass options to php-cgi (CVE-2012-1823). So a query with an argument that
 //! looks like an option has no arguments.
 
+use taipan_http::digits::hex_byte;
+
 /// A query with more arguments has none.
 pub const MAX_ARGUMENTS: usize = 128;
 
@@ -18,10 +20,8 @@ fn word(raw: &str) -> Option<Vec<u8>> {
     let mut pieces = raw.split('%');
     let mut word = pieces.next()?.as_bytes().to_vec();
     for piece in pieces {
-        let (digits, rest) = piece.as_bytes().split_at_checked(2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-        word.push(digit(digits[0])? << 4 | digit(digits[1])?);
-        word.extend_from_slice(rest);
+        word.push(hex_byte(piece.as_bytes())?);
+        word.extend_from_slice(&piece.as_bytes()[2..]);
     }
     (!word.starts_with(b"-") && !word.contains(&0)).then_some(word)
 }

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use taipan_http::digits::hex_byte;
 use taipan_http::fields::is_name;
 use taipan_http::head::Head;
 use taipan_http::negotiate::Coding;
@@ -324,15 +325,18 @@ fn decoded(query: &[u8]) -> Option<Vec<u8>> {
     if !query.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return None;
     }
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let mut decoded = Vec::with_capacity(query.len());
     let mut rest = query;
     while let [first, behind @ ..] = rest {
-        (rest, _) = match (first, digit(behind.first()), digit(behind.get(1))) {
-            (b'%', Some(high), Some(low)) => (&behind[2..], decoded.push((high << 4 | low) as u8)),
-            (b'+', ..) => (behind, decoded.push(b' ')),
-            (byte, ..) => (behind, decoded.push(*byte)),
-        };
+        rest = behind;
+        decoded.push(match (first, hex_byte(behind)) {
+            (b'%', Some(byte)) => {
+                rest = &behind[2..];
+                byte
+            }
+            (b'+', _) => b' ',
+            (byte, _) => *byte,
+        });
     }
     Some(decoded)
 }

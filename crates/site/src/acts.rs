@@ -1,5 +1,7 @@
 //! The form by which users with credentials change the running server: its page, and what its fields ask for.
 
+use taipan_http::digits::hex_byte;
+
 use crate::text;
 
 const PAGE: &str = include_str!("monitor/acts.html");
@@ -65,13 +67,14 @@ pub fn asked(form: &[u8]) -> Option<ActForm> {
 /// `None`: it is no text, or has control characters.
 fn decoded(bytes: &[u8]) -> Option<String> {
     let mut out = Vec::new();
-    let mut rest = bytes.iter();
-    while let Some(byte) = rest.next() {
+    let mut rest = bytes;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
         out.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let digit = |byte: &u8| char::from(*byte).to_digit(16);
-                ((digit(rest.next()?)? << 4) | digit(rest.next()?)?) as u8
+                rest = behind.get(2..)?;
+                hex_byte(behind)?
             }
             byte => *byte,
         });

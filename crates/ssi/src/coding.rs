@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use taipan_http::digits::hex_byte;
 use taipan_http::path_text::{bytes, of_vec, shown};
 use taipan_http::target::percent_encode;
 
@@ -91,10 +92,9 @@ pub fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let digit = |at: usize| char::from(*behind.get(at)?).to_digit(16);
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
+        match (first, hex_byte(behind)) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
                 rest = &behind[2..];
             }
             _ => {

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use taipan_http::digits::hex_byte;
+
 use super::error::{Errors, Place};
 use super::keys::{self, Kind, Scope};
 use super::toml::{Entry, Node, Table, Value};
@@ -353,9 +355,8 @@ fn percent_decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !b"%/*?".contains(byte);
-        match byte.filter(|byte| is_plain(byte) && !part.starts_with('+')) {
+        match hex_byte(part.as_bytes()).filter(is_plain) {
             Some(byte) => {
                 decoded.push(byte.into());
                 decoded.push_str(&part[2..]);
