@@ -6,7 +6,8 @@ pub const LEN: usize = 29;
 
 const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS: [&str; 12] =
+/// As dates and logs name them.
+pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// A time of the proleptic Gregorian calendar, in UTC.

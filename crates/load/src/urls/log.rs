@@ -1,6 +1,8 @@
 //! Parses access logs in common and combined format. Lines that cannot be repeated (another protocol, a method
 //! whose body is not in the log) are counted.
 
+use taipan_http::date::{MONTHS, midnight};
+
 use super::Entry;
 
 /// The requests of a log, and how many lines were skipped.
@@ -76,19 +78,15 @@ fn seconds(time: &str) -> Option<i64> {
     parts.next();
     let (year, hour, minute, second) =
         (number(parts.next())?, number(parts.next())?, number(parts.next())?, number(parts.next())?);
-    let in_range = (1..=31).contains(&day)
-        && (1970..=9999).contains(&year)
+    let in_range = (1970..=9999).contains(&year)
         && (0..24).contains(&hour)
         && (0..60).contains(&minute)
         && (0..=60).contains(&second);
     if !in_range || parts.next().is_some() {
         return None;
     }
-    Some(days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset(zone)?)
+    Some(midnight(year, month, day)? + hour * 3600 + minute * 60 + second - offset(zone)?)
 }
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// `-0700`, in seconds east of Greenwich.
 fn offset(zone: &str) -> Option<i64> {
@@ -99,14 +97,6 @@ fn offset(zone: &str) -> Option<i64> {
     };
     let number: i64 = (digits.len() == 4).then(|| digits.parse().ok())??;
     Some(sign * (number / 100 * 3600 + number % 100 * 60))
-}
-
-/// Days since 1970 of a Gregorian date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    // The year begins in March here, so that the leap day is its last day.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
 }
 
 #[cfg(test)]
@@ -148,6 +138,7 @@ mod tests {
             r#"a - - [10/Oct/2000:13:55:36 -0700] "GET /a b HTTP/1.1" 200 0"#,
             r#"a - - [10/Okt/2000:13:55:36 -0700] "GET /x HTTP/1.1" 200 0"#,
             r#"a - - [10/Oct/2000:13:55:36] "GET /x HTTP/1.1" 200 0"#,
+            r#"a - - [31/Feb/2000:13:55:36 +0000] "GET /x HTTP/1.1" 200 0"#,
             r#"a - - [10/Oct/2000:25:55:36 -0700] "GET /x HTTP/1.1" 200 0"#,
             r#"a - - [10/Oct/2000:13:55:36 -0700] "GET /x HTTP/1.1"#,
         ] {

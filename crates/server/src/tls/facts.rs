@@ -9,8 +9,6 @@ use x509_parser::prelude::FromDer;
 use super::names::distinguished;
 use crate::handshake::{ClientFacts, TlsFacts};
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /// Base64 characters in a line of PEM (RFC 7468 §2).
 const LINE: usize = 64;
 
@@ -62,7 +60,7 @@ fn cipher_name(suite: CipherSuite) -> &'static str {
 /// `Nov  2 10:04:05 2026 GMT`, as OpenSSL prints the time of a certificate.
 fn time(seconds: i64) -> String {
     let civil = date::civil(seconds);
-    let month = MONTHS[usize::from(civil.month).clamp(1, 12) - 1];
+    let month = civil.month_name();
     let (day, hour, minute, second, year) = (civil.day, civil.hour, civil.minute, civil.second, civil.year);
     format!("{month} {day:>2} {hour:02}:{minute:02}:{second:02} {year} GMT")
 }
