@@ -9,7 +9,7 @@ use crate::regex;
 use crate::tree::Directive;
 use crate::within::{covers, is_glob};
 
-use super::inherit::NEVER_EXPIRES;
+use super::cache_control::NEVER_EXPIRES;
 use super::upstreams::{duration, unconverted};
 
 const ADVICE: &str = "see cache_control, which has types of media and patterns of paths";

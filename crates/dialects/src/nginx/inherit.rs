@@ -6,8 +6,7 @@
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, WAYS};
 
-/// A key of a location that has `expires off`. It is no key of a route.
-pub const NEVER_EXPIRES: &str = "expires off";
+use super::cache_control;
 
 /// Applies the inheritance of nginx to the routes of a host.
 pub fn settle(host: &mut Host, draft: &mut Draft) {
@@ -26,7 +25,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     one_response(host, draft);
     folders_alone(host, draft);
     without_root(host, draft);
-    cache_control(host, draft);
+    cache_control::settle(host, draft);
     passed_indexes(host, draft);
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     let server = [&host.scope, &draft.top].map(Scope::clone);
@@ -128,11 +127,11 @@ fn has_wildcards(route: &Scope) -> bool {
     path(route).contains(['*', '?'])
 }
 
-fn path(route: &Scope) -> &str {
+pub fn path(route: &Scope) -> &str {
     route.text("path").unwrap_or_default()
 }
 
-fn is_prefix(route: &Scope) -> bool {
+pub fn is_prefix(route: &Scope) -> bool {
     path(route).ends_with('/')
 }
 
@@ -140,7 +139,7 @@ pub fn has_any(route: &Scope, names: &[&str]) -> bool {
     names.iter().any(|name| route.get(name).is_some())
 }
 
-fn is_upstream(route: &Scope) -> bool {
+pub fn is_upstream(route: &Scope) -> bool {
     has_any(route, &["proxy", "application", "interpreter"])
 }
 
@@ -386,110 +385,6 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
                 format!("{} has {name} of location /, too", path(route)),
                 "write it in the server",
             );
-        }
-    }
-}
-
-const FIELD_REPLACES: &str =
-    "the Cache-Control of add_header replaces that of expires, and is not added to it";
-
-/// nginx sends the Cache-Control of `expires` and that of `add_header` both. Here a field of `headers` replaces that of
-/// `cache_control`.
-fn cache_control(host: &mut Host, draft: &mut Draft) {
-    let field = |scope: &Scope| {
-        let pairs = scope.pairs("headers");
-        pairs
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("cache-control"))
-            .map(|(_, value)| value.clone())
-    };
-    let expires = |scope: &Scope| scope.text("cache_control").map(str::to_owned);
-    let table =
-        |scope: &Scope| scope.get("cache_control").filter(|value| matches!(value, Value::Table(_))).cloned();
-    let outer_expires = expires(&host.scope).or_else(|| expires(&draft.top));
-    let outer_table =
-        table(&host.scope).or_else(|| table(&draft.top).filter(|_| expires(&host.scope).is_none()));
-    let outer_field = field(&host.scope).or_else(|| field(&draft.top));
-    let root = host.routes.iter().find(|route| path(route) == "/").cloned();
-    let both = |expires: &str, field: Option<&Value>| match field {
-        Some(Value::Text(field)) => format!("{expires}, {field}"),
-        _ => expires.to_owned(),
-    };
-    let has_upstreams = host.routes.iter().any(is_upstream);
-    // A field of the host that stays precedes `cache_control` of a route.
-    let keeps_field =
-        outer_field.is_some() && (has_upstreams || outer_expires.is_none() || field(&host.scope).is_none());
-    for route in &mut host.routes {
-        let place = route.place();
-        let never = route.get(NEVER_EXPIRES).is_some();
-        route.remove(NEVER_EXPIRES);
-        let own_expires = expires(route);
-        let own_field = field(route);
-        let has_own = own_expires.is_some() || own_field.is_some();
-        // A pattern would have that of the location of all paths.
-        let of_root = root.as_ref().filter(|_| !is_prefix(route));
-        let leaks = of_root.is_some_and(|root| root.get("cache_control").is_some() || field(root).is_some());
-        if never {
-            let has_outer = outer_expires.is_some() || outer_table.is_some();
-            if own_field.is_none() && !is_upstream(route) && (has_outer || leaks) {
-                route.pair(&place, "headers", "Cache-Control", outer_field.clone().unwrap_or(false.into()));
-            }
-            continue;
-        }
-        if table(route).is_some() {
-            if own_field.is_some() || outer_field.is_some() {
-                draft.warn(&place, FIELD_REPLACES, "write the whole field in cache_control");
-            }
-            continue;
-        }
-        let Some(time) = own_expires.clone().or_else(|| outer_expires.clone()) else {
-            if leaks && own_field.is_none() && !is_upstream(route) {
-                match outer_table.clone() {
-                    Some(table) => route.set(&place, "cache_control", table),
-                    None => {
-                        let value = outer_field.clone().unwrap_or(false.into());
-                        route.pair(&place, "headers", "Cache-Control", value);
-                    }
-                }
-            }
-            continue;
-        };
-        if is_upstream(route) && own_expires.is_none() && outer_field.is_none() {
-            let what = format!("expires of the server is not added to responses of {}", path(route));
-            draft.note(&place, what, "let the upstream send Cache-Control");
-        }
-        if !has_own && !leaks {
-            continue;
-        }
-        let whole = both(&time, own_field.as_ref().or(outer_field.as_ref()));
-        let is_upstream = is_upstream(route);
-        if is_upstream && own_expires.is_none() {
-            continue;
-        }
-        if is_upstream {
-            let what = format!("the Cache-Control of {} is added to error responses, too", path(route));
-            draft.warn(&place, what, "let the upstream send it");
-        }
-        if is_upstream || keeps_field {
-            route.remove("cache_control");
-            route.pair(&place, "headers", "Cache-Control", whole);
-        } else {
-            route.unpair("headers", "Cache-Control");
-            route.set(&place, "cache_control", whole);
-        }
-    }
-    host.scope.remove(NEVER_EXPIRES);
-    if table(&host.scope).is_some() && outer_field.is_some() {
-        draft.warn(&host.scope.place(), FIELD_REPLACES, "write the whole field in cache_control");
-    }
-    if let (Some(time), Some(value)) = (outer_expires, field(&host.scope)) {
-        let (place, whole) = (host.scope.place(), both(&time, Some(&value)));
-        if has_upstreams {
-            host.scope.remove("cache_control");
-            host.scope.pair(&place, "headers", "Cache-Control", whole);
-        } else {
-            host.scope.unpair("headers", "Cache-Control");
-            host.scope.set(&place, "cache_control", whole);
         }
     }
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod around;
 mod cache;
+mod cache_control;
 mod caching;
 mod constants;
 mod convert;
