@@ -3,7 +3,7 @@
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, Place};
 
 use super::returns::{redirected, status, targets};
 use super::settings::{Context, template};
@@ -56,6 +56,38 @@ impl Then {
             _ => None,
         }
     }
+
+    /// Says in a rule what is done.
+    fn set(self, rule: &mut Scope, place: &Place, draft: &mut Draft) {
+        match self {
+            Then::Deny(status) => {
+                rule.set(place, "then", "deny");
+                match status {
+                    403 => {}
+                    404 | 410 | 429 | 503 => rule.set(place, "status", status),
+                    _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
+                }
+            }
+            Then::Redirect { path, to, status } => {
+                if let Some(path) = path {
+                    rule.set(place, "path", vec![path]);
+                }
+                rule.set(place, "then", "redirect");
+                rule.set(place, "to", to);
+                rule.set(place, "status", status);
+            }
+        }
+    }
+
+    /// Whether it is the way to HTTPS of the host of this name.
+    fn is_to_https(&self, name: &str) -> bool {
+        match self {
+            Then::Redirect { to, .. } => {
+                to.starts_with("https://$host") || to.starts_with(&format!("https://{name}"))
+            }
+            Then::Deny(_) => false,
+        }
+    }
 }
 
 /// The rule that an `if` becomes. `None`: it is for something else.
@@ -89,22 +121,18 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
             let methods = methods?.into_iter().map(|method| format!("{but}{method}"));
             rule.set(place, "method", methods.collect::<Vec<_>>());
         }
-        // A rule knows no case, so that it denies more than `~` does.
+        // A rule knows no case, so that it denies more than `~` does. So it is with queries.
         ("$http_user_agent", "~" | "~*") => {
             rule.set(place, "user_agent", regex::values(unquoted(value))?);
         }
         ("$host" | "$http_host", "=" | "!=") => {
             let name = plain_query(unquoted(value)).filter(|name| !name.contains(['$', ':']))?;
-            // To the same name it is the way to HTTPS.
-            let is_own =
-                |to: &str| to.starts_with("https://$host") || to.starts_with(&format!("https://{name}"));
-            if matches!(&then, Then::Redirect { to, .. } if operator == "=" && is_own(to)) {
+            if operator == "=" && then.is_to_https(&name) {
                 return None;
             }
             let sign = if operator == "!=" { "!" } else { "" };
             rule.set(place, "host", vec![format!("{sign}{name}")]);
         }
-        // nor does it for queries.
         ("$query_string" | "$args", "~" | "~*" | "!~" | "!~*" | "=" | "!=") => {
             let found = match operator.contains('~') {
                 true => regex::values(unquoted(value))?,
@@ -119,24 +147,7 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
         }
         _ => return None,
     }
-    match then {
-        Then::Deny(status) => {
-            rule.set(place, "then", "deny");
-            match status {
-                403 => {}
-                404 | 410 | 429 | 503 => rule.set(place, "status", status),
-                _ => draft.warn(place, format!("the status is 403, and not {status}"), "nothing to do"),
-            }
-        }
-        Then::Redirect { path, to, status } => {
-            if let Some(path) = path {
-                rule.set(place, "path", vec![path]);
-            }
-            rule.set(place, "then", "redirect");
-            rule.set(place, "to", to);
-            rule.set(place, "status", status);
-        }
-    }
+    then.set(&mut rule, place, draft);
     Some(rule)
 }
 
