@@ -177,7 +177,6 @@ pub fn location(
     child: &Directive,
     host: &mut Host,
     context: &Context,
-    named: &[&Directive],
     outer: Option<&Outer>,
     draft: &mut Draft,
 ) {
@@ -195,33 +194,13 @@ pub fn location(
     let mut scope = Scope::new(child.place.line);
     let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
     let Apart { locations, rewrites, rules, is_internal } =
-        apply(child, &directives, &patterns, &mut scope, context, named, draft);
+        apply(child, &directives, &patterns, &mut scope, context, draft);
     if named::passes(child) {
         cache::settings(&directives, context.caches, &mut scope, draft);
     }
-    let of_both = |name: &str| scope.get(name).or(host.scope.get(name));
-    if of_both("satisfy") == Some(&"any".into())
-        && of_both("authorizer").is_some_and(|own| *own != false.into())
-    {
-        let what = "satisfy any: the authorizer and the rules both have to allow a request";
-        draft.warn(&child.place, what, "give what needs no login a location with auth_request off");
-    }
-    let mut allowed = None;
-    for inner in rewrites {
-        if scope.get("interpreter").is_some()
-            && let Some(scripts) = allowed_scripts(inner, &patterns)
-        {
-            let what = format!("\"{}\": scripts that it leaves out are not run", inner.text());
-            draft.warn(&inner.place, what, "the response is 404, in place of that of the script it leads to");
-            allowed = Some(scripts);
-            continue;
-        }
-        match scope.responds() || scope.get("interpreter").is_some() {
-            true => rewritten_url(inner, &patterns, &mut scope, draft),
-            false => rewrite(inner, Some(&patterns), host, context, draft),
-        }
-    }
-    missing::rewrites(&directives, &patterns, &mut scope, host, (named, context), draft);
+    warn_of_authorizer(child, &scope, host, draft);
+    let allowed = rewrite_all(&rewrites, &patterns, &mut scope, host, context, draft);
+    missing::rewrites(&directives, &patterns, &mut scope, host, context, draft);
     if is_internal {
         internal(child, &patterns, &mut scope, host, context, draft);
     }
@@ -240,19 +219,7 @@ pub fn location(
     }
     let rules: Vec<Scope> = rules.into_iter().map(|(rule, _)| rule).collect();
     if let Some(outer) = outer {
-        inherit(&mut scope, outer.scope);
-        if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
-            Order::Within(prefix).set(&mut scope, &child.place);
-        }
-        let is_closed = scope.rules.first().is_some_and(Scope::denies_all);
-        let has_files = !scope.responds() && !is_closed && scope.get("interpreter").is_none();
-        if outer.scope.get("alias").is_some() && has_files {
-            draft.error(
-                &child.place,
-                "a location within one with an alias cannot be converted",
-                "write its whole path",
-            );
-        }
+        nest(child, outer, &mut scope, draft);
     }
     if child.argument(0) == "~*" {
         let is_script = scope.get("interpreter").is_some();
@@ -278,7 +245,7 @@ pub fn location(
     };
     for inner in locations {
         let outer = Outer { prefix: prefix_of(child), scope: &scope };
-        location(inner, host, &within, named, Some(&outer), draft);
+        location(inner, host, &within, Some(&outer), draft);
     }
     if let Some(allowed) = allowed {
         finish(&allowed, scope.clone(), &rules, host, draft);
@@ -286,6 +253,57 @@ pub fn location(
         scope.remove("env");
     }
     finish(&patterns, scope, &rules, host, draft);
+}
+
+fn warn_of_authorizer(child: &Directive, scope: &Scope, host: &Host, draft: &mut Draft) {
+    let of_both = |name: &str| scope.get(name).or(host.scope.get(name));
+    if of_both("satisfy") == Some(&"any".into())
+        && of_both("authorizer").is_some_and(|own| *own != false.into())
+    {
+        let what = "satisfy any: the authorizer and the rules both have to allow a request";
+        draft.warn(&child.place, what, "give what needs no login a location with auth_request off");
+    }
+}
+
+/// The rewrites of a location. Returns the patterns of the only scripts that are run, if one of them says so.
+fn rewrite_all(
+    rewrites: &[&Directive],
+    patterns: &[String],
+    scope: &mut Scope,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) -> Option<Vec<String>> {
+    let mut allowed = None;
+    for inner in rewrites {
+        if scope.get("interpreter").is_some()
+            && let Some(scripts) = allowed_scripts(inner, patterns)
+        {
+            let what = format!("\"{}\": scripts that it leaves out are not run", inner.text());
+            draft.warn(&inner.place, what, "the response is 404, in place of that of the script it leads to");
+            allowed = Some(scripts);
+            continue;
+        }
+        match scope.responds() || scope.get("interpreter").is_some() {
+            true => rewritten_url(inner, patterns, scope, draft),
+            false => rewrite(inner, Some(patterns), host, context, draft),
+        }
+    }
+    allowed
+}
+
+/// A location within another one.
+fn nest(child: &Directive, outer: &Outer, scope: &mut Scope, draft: &mut Draft) {
+    inherit(scope, outer.scope);
+    if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
+        Order::Within(prefix).set(scope, &child.place);
+    }
+    let is_closed = scope.rules.first().is_some_and(Scope::denies_all);
+    let has_files = !scope.responds() && !is_closed && scope.get("interpreter").is_none();
+    if outer.scope.get("alias").is_some() && has_files {
+        let what = "a location within one with an alias cannot be converted";
+        draft.error(&child.place, what, "write its whole path");
+    }
 }
 
 /// The scripts that `rewrite ^/(?!index|cron) /index.php$request_uri` leaves as they are, in a location of scripts.
@@ -341,6 +359,28 @@ struct Apart<'d> {
     is_internal: bool,
 }
 
+const WITHOUT_EFFECT: [&str; 11] = [
+    "proxy_redirect",
+    "proxy_cookie_path",
+    "proxy_cookie_domain",
+    "proxy_pass_header",
+    "proxy_intercept_errors",
+    "proxy_cookie_flags",
+    "proxy_next_upstream",
+    "proxy_next_upstream_tries",
+    "proxy_ignore_headers",
+    "fastcgi_ignore_headers",
+    "fastcgi_intercept_errors",
+];
+const UPSTREAM_TIMEOUTS: [&str; 6] = [
+    "proxy_connect_timeout",
+    "proxy_read_timeout",
+    "proxy_send_timeout",
+    "fastcgi_read_timeout",
+    "fastcgi_send_timeout",
+    "fastcgi_connect_timeout",
+];
+
 /// The settings of a location.
 fn apply<'d>(
     child: &Directive,
@@ -348,7 +388,6 @@ fn apply<'d>(
     patterns: &[String],
     scope: &mut Scope,
     context: &Context,
-    named: &[&Directive],
     draft: &mut Draft,
 ) -> Apart<'d> {
     let mut apart = Apart::default();
@@ -358,16 +397,10 @@ fn apply<'d>(
         let first = inner.argument(0);
         match inner.name.as_str() {
             "location" => apart.locations.push(inner),
-            "alias" => match alias(first, child, patterns) {
-                Some(folder) => scope.set(place, "alias", (context.path)(folder)),
-                None => {
-                    draft.error(place, unconverted(inner), "write a folder without variables");
-                    scope.set(place, "return", 404);
-                }
-            },
-            "try_files" => try_files(inner, child, scope, named, draft),
+            "alias" => set_alias(inner, child, patterns, scope, context, draft),
+            "try_files" => try_files(inner, child, scope, context, draft),
             "error_page" if named::leads_to(inner).is_some() => {
-                missing(inner, child, scope, named, draft);
+                missing(inner, child, scope, context, draft);
             }
             "if" if is_condition(inner) || is_missing_script(inner) => {}
             "return" => respond(inner, scope, context, draft),
@@ -400,31 +433,13 @@ fn apply<'d>(
             "proxy_hide_header" | "fastcgi_hide_header" => hide(inner, scope, draft),
             // A redirect of the upstream to itself leads to the path here.
             "proxy_redirect" if inner.arguments == ["default"] => {}
-            "proxy_redirect"
-            | "proxy_cookie_path"
-            | "proxy_cookie_domain"
-            | "proxy_pass_header"
-            | "proxy_intercept_errors"
-            | "proxy_cookie_flags"
-            | "proxy_next_upstream"
-            | "proxy_next_upstream_tries"
-            | "proxy_ignore_headers"
-            | "fastcgi_ignore_headers"
-            | "fastcgi_intercept_errors" => {
+            name if WITHOUT_EFFECT.contains(&name) => {
                 draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
             }
-            "proxy_connect_timeout"
-            | "proxy_read_timeout"
-            | "proxy_send_timeout"
-            | "fastcgi_read_timeout"
-            | "fastcgi_send_timeout"
-            | "fastcgi_connect_timeout" => upstream_timeout(inner, scope, draft),
+            name if UPSTREAM_TIMEOUTS.contains(&name) => upstream_timeout(inner, scope, draft),
             "access_log" | "error_log" => {
-                draft.warn(
-                    place,
-                    format!("\"{}\" cannot be converted", inner.text()),
-                    "a location has no log of its own",
-                );
+                let what = format!("\"{}\" cannot be converted", inner.text());
+                draft.warn(place, what, "a location has no log of its own");
             }
             _ if cache::part(inner).is_some_and(|part| part != "path") => {}
             _ if setting(inner, scope, context, draft) => {}
@@ -513,6 +528,23 @@ fn show_to_few(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     scope.rules = own;
     let what = "stub_status was open to all clients, and is denied to all but those of the rules";
     draft.warn(&place, what, "add rules for those that read it");
+}
+
+fn set_alias(
+    directive: &Directive,
+    location: &Directive,
+    patterns: &[String],
+    scope: &mut Scope,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    match alias(directive.argument(0), location, patterns) {
+        Some(folder) => scope.set(&directive.place, "alias", (context.path)(folder)),
+        None => {
+            draft.error(&directive.place, unconverted(directive), "write a folder without variables");
+            scope.set(&directive.place, "return", 404);
+        }
+    }
 }
 
 /// The folder of an alias, also that of `/a/$1` for `^/b/(.*)$`. `None`: it has other variables.
@@ -617,6 +649,20 @@ fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, dra
     host.route(pattern, place).inherit(&own);
 }
 
+/// What would respond if no `return` preceded it.
+const BEHIND_RETURN: [&str; 10] = [
+    "monitor",
+    "proxy",
+    "proxy_path",
+    "interpreter",
+    "alias",
+    "root",
+    "fallback",
+    "fallback_for",
+    "try_suffixes",
+    FRONT,
+];
+
 /// Gives the routes of these patterns what their location has.
 fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Host, draft: &mut Draft) {
     let place = scope.place();
@@ -629,20 +675,7 @@ fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Hos
     scope = with_first(&scope, first);
     fields(&mut scope, host, draft);
     if has_any(&scope, &["redirect", "return", "respond"]) {
-        // A return precedes what would respond otherwise.
-        const OTHERS: [&str; 10] = [
-            "monitor",
-            "proxy",
-            "proxy_path",
-            "interpreter",
-            "alias",
-            "root",
-            "fallback",
-            "fallback_for",
-            "try_suffixes",
-            FRONT,
-        ];
-        OTHERS.iter().for_each(|name| scope.remove(name));
+        BEHIND_RETURN.iter().for_each(|name| scope.remove(name));
     }
     let front = scope.text(FRONT).map(str::to_owned);
     let runs_files = scope.get(RUNS_FILES).is_some();
@@ -667,10 +700,8 @@ fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Hos
             draft.error(&place, what, "write a location that is a folder, with a slash at its end");
             continue;
         }
-        let runs = runs_script(path, runs_files);
-        if let Some(name) = own.text("interpreter").filter(|_| !runs).map(str::to_owned) {
-            ["interpreter", "root"].iter().for_each(|name| own.remove(name));
-            own.set(&place, "application", name);
+        if !runs_script(path, runs_files) {
+            run_application(&mut own);
         }
         if own.get("interpreter").is_some() {
             own.remove("fallback");
@@ -688,6 +719,14 @@ fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Hos
         let behind = (is_prefix && is_script_name(path) && own.get("interpreter").is_some())
             .then(|| format!("{path}**"));
         host.route(behind.as_deref().unwrap_or(path), &place).inherit(&own);
+    }
+}
+
+/// Makes an interpreter of scripts the application of a route.
+fn run_application(scope: &mut Scope) {
+    if let Some(name) = scope.text("interpreter").map(str::to_owned) {
+        ["interpreter", "root"].iter().for_each(|name| scope.remove(name));
+        scope.set(&scope.place(), "application", name);
     }
 }
 

@@ -48,7 +48,7 @@ enum Last {
 }
 
 impl Last {
-    fn of(last: &str, location: Option<&&Directive>) -> Last {
+    fn of(last: &str, location: Option<&Directive>) -> Last {
         if let Some(status) = last.strip_prefix('=') {
             return Last::Status(status.to_owned());
         }
@@ -83,12 +83,12 @@ pub fn try_files(
     child: &Directive,
     owner: &Directive,
     scope: &mut Scope,
-    named: &[&Directive],
+    context: &Context,
     draft: &mut Draft,
 ) {
     let place = &child.place;
     let Some((name, before)) = child.arguments.split_last() else { return };
-    let last = Last::of(name, named.iter().find(|location| location.argument(0) == name));
+    let last = Last::of(name, context.named(name));
     if !files(child, owner, before, last.suffix(), scope, draft) {
         return;
     }
@@ -319,12 +319,12 @@ pub fn rewrites(
     patterns: &[String],
     scope: &mut Scope,
     host: &mut Host,
-    (named, context): (&[&Directive], &Context),
+    context: &Context,
     draft: &mut Draft,
 ) {
     for child in directives {
         let name = child.arguments.last().filter(|last| last.starts_with('@') && child.name == "try_files");
-        let location = name.and_then(|name| named.iter().find(|location| location.argument(0) == name));
+        let location = name.and_then(|name| context.named(name));
         let (block, is_named) = match location.filter(|location| !named::passes(location)) {
             Some(location) => (location.children(), true),
             None if is_condition(child) => (child.children(), false),
@@ -385,13 +385,12 @@ pub fn missing(
     child: &Directive,
     owner: &Directive,
     scope: &mut Scope,
-    named: &[&Directive],
+    context: &Context,
     draft: &mut Draft,
 ) {
     let place = &child.place;
     let name = child.arguments.last().map_or("", String::as_str);
-    let location = named.iter().find(|location| location.argument(0) == name);
-    if named::passes(owner) || !location.is_some_and(|location| named::passes(location)) {
+    if named::passes(owner) || !context.named(name).is_some_and(named::passes) {
         return draft.error(place, unconverted(child), "name a file of the host by its path");
     }
     if scope.get("fallback").is_none() {

@@ -4,6 +4,8 @@
 use crate::draft::Draft;
 use crate::tree::Directive;
 
+use super::settings::Context;
+
 /// Paths that the named locations of a server become.
 const MAX_TARGETS: usize = 64;
 
@@ -53,13 +55,8 @@ pub fn leads_to(directive: &Directive) -> Option<&str> {
 
 /// A location of one path for each named one that passes requests on, and each folder that leads to it. `is_closed`:
 /// the server has access of its own, or what is around it.
-pub fn targets(
-    server: &Directive,
-    named: &[&Directive],
-    is_closed: bool,
-    draft: &mut Draft,
-) -> Vec<Directive> {
-    let mut targets = Targets { named, is_closed, all: Vec::new(), draft };
+pub fn targets(server: &Directive, context: &Context, is_closed: bool, draft: &mut Draft) -> Vec<Directive> {
+    let mut targets = Targets { context, is_closed, all: Vec::new(), draft };
     targets.add(server, false);
     let mut all = targets.all;
     if let Some(location) = all.get(MAX_TARGETS) {
@@ -71,7 +68,7 @@ pub fn targets(
 }
 
 struct Targets<'t> {
-    named: &'t [&'t Directive],
+    context: &'t Context<'t>,
     is_closed: bool,
     all: Vec<Directive>,
     draft: &'t mut Draft,
@@ -83,8 +80,9 @@ impl Targets<'_> {
         let is_prefix = !matches!(owner.arguments.as_slice(), [kind, _] if kind != "^~");
         let has_own = owner.name == "location" && (is_within || has_access(owner.children()));
         for name in owner.children().iter().filter_map(leads_to) {
-            let named = self.named.iter().find(|location| location.argument(0) == name);
-            let Some(location) = named.filter(|location| passes(location)) else { continue };
+            let Some(location) = self.context.named(name).filter(|location| passes(location)) else {
+                continue;
+            };
             // nginx asks for the access of both. The path of the fallback has that of its own route.
             let differs = self.is_closed || has_access(location.children()) || (is_within && !is_prefix);
             if has_own && differs {

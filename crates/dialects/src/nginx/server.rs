@@ -32,12 +32,10 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
         server: directive.children(),
         ..*context
     };
-    let named: Vec<&Directive> =
-        directive.children().iter().filter(|child| child.argument(0).starts_with('@')).collect();
-    let mut parts = parts(directive, &named, &mut host, &context, draft);
-    missing_files(directive, &named, &mut parts, &mut host, &context, draft);
+    let mut parts = parts(directive, &mut host, &context, draft);
+    missing_files(directive, &mut parts, &mut host, &context, draft);
     hidden_fields(&mut host.scope);
-    locations(directive, &named, &mut parts, &mut host, &context, draft);
+    locations(directive, &mut parts, &mut host, &context, draft);
     early::apply(&parts.rules, &parts.conditions, &mut host, draft);
     files_of_server(&mut host, &context);
     leave_out_expressions(&parts.locations, &mut host);
@@ -77,13 +75,7 @@ struct Parts<'d> {
 }
 
 /// The settings of a server.
-fn parts<'d>(
-    directive: &'d Directive,
-    named: &[&Directive],
-    host: &mut Host,
-    context: &Context,
-    draft: &mut Draft,
-) -> Parts<'d> {
+fn parts<'d>(directive: &'d Directive, host: &mut Host, context: &Context, draft: &mut Draft) -> Parts<'d> {
     let mut parts = Parts {
         locations: Vec::new(),
         without_location: Scope::new(directive.place.line),
@@ -127,9 +119,9 @@ fn parts<'d>(
                     "see [http2], [log] and [tls]",
                 );
             }
-            "try_files" => try_files(child, directive, &mut parts.without_location, named, draft),
+            "try_files" => try_files(child, directive, &mut parts.without_location, context, draft),
             "error_page" if named::leads_to(child).is_some() => {
-                missing(child, directive, &mut parts.without_location, named, draft);
+                missing(child, directive, &mut parts.without_location, context, draft);
             }
             _ if is_for_locations(child) => {}
             "proxy_hide_header" | "fastcgi_hide_header" => hide(child, &mut host.scope, draft),
@@ -143,7 +135,6 @@ fn parts<'d>(
 /// What a server responds where no file is found.
 fn missing_files(
     directive: &Directive,
-    named: &[&Directive],
     parts: &mut Parts,
     host: &mut Host,
     context: &Context,
@@ -151,17 +142,16 @@ fn missing_files(
 ) {
     let (conditions_of_all, directives): (Vec<&Directive>, Vec<&Directive>) =
         directive.children().iter().partition(|child| is_condition(child));
-    missing::rewrites(&directives, &[], &mut parts.without_location, host, (named, context), draft);
+    missing::rewrites(&directives, &[], &mut parts.without_location, host, context, draft);
     // They precede locations.
     let mut of_all = Scope::new(directive.place.line);
-    missing::rewrites(&conditions_of_all, &[], &mut of_all, host, (named, context), draft);
+    missing::rewrites(&conditions_of_all, &[], &mut of_all, host, context, draft);
     host.scope.inherit(&of_all);
 }
 
 /// The routes of the locations. Those that have become something else are taken out of the parts.
 fn locations(
     directive: &Directive,
-    named: &[&Directive],
     parts: &mut Parts,
     host: &mut Host,
     context: &Context,
@@ -186,11 +176,11 @@ fn locations(
     let hiding: Vec<&Directive> =
         parts.locations.extract_if(.., |child| denies_hidden_files(child)).collect();
     for child in &parts.locations {
-        location(child, host, context, named, None, draft);
+        location(child, host, context, None, draft);
     }
     let is_closed = context.is_closed || named::has_access(directive.children());
-    for target in named::targets(directive, named, is_closed, draft) {
-        location(&target, host, context, named, None, draft);
+    for target in named::targets(directive, context, is_closed, draft) {
+        location(&target, host, context, None, draft);
     }
     for child in hiding {
         if hide_files(child, host, draft) {

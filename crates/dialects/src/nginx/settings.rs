@@ -52,6 +52,13 @@ pub struct Context<'c> {
     pub server: &'c [Directive],
 }
 
+impl<'c> Context<'c> {
+    /// The location of this name, which begins with `@`.
+    pub fn named(&self, name: &str) -> Option<&'c Directive> {
+        self.server.iter().find(|child| child.name == "location" && child.argument(0) == name)
+    }
+}
+
 /// The directive, if it is one of these.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {
     let rooms = [files::setting, access::setting, limits::setting, connections::setting, variable];
