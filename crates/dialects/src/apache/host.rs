@@ -106,18 +106,7 @@ impl<'s> Site<'s> {
                 let name = name.split(':').next().unwrap_or(name).to_lowercase();
                 self.host.names.insert(0, name);
             }
-            "serveralias" => {
-                for name in &directive.arguments {
-                    match name.trim_start_matches("*.").contains(['*', '?']) {
-                        true => draft.error(
-                            place,
-                            format!("the name {name} cannot be converted"),
-                            "write the names",
-                        ),
-                        false => self.host.names.push(name.to_lowercase()),
-                    }
-                }
-            }
+            "serveralias" => self.add_names(directive, draft),
             "serveradmin" => self.server.keys.pair(place, "env", "SERVER_ADMIN", first),
             // An alias of everything precedes it.
             "documentroot" if self.has_root_alias => {}
@@ -127,33 +116,17 @@ impl<'s> Site<'s> {
                 self.trees.push(Tree { url: "/".into(), folder, runs_scripts: false, place: place.clone() });
             }
             "alias" | "scriptalias" | "aliasmatch" | "scriptaliasmatch" => self.alias(directive, draft),
-            "directory" => match first.contains(['*', '?', '[', '~']) {
-                true => self.unknown(directive, &reading, draft),
-                false => {
-                    let children = self.without_redirects(directive.children(), draft);
-                    let context = Context::read(&children, place, &reading, draft);
-                    self.folders.push((paths::folder(&(self.world.path)(first)).to_owned(), context));
-                }
-            },
+            "directory" if first.contains(['*', '?', '[', '~']) => self.unknown(directive, &reading, draft),
+            "directory" => {
+                let children = self.without_redirects(directive.children(), draft);
+                let context = Context::read(&children, place, &reading, draft);
+                self.folders.push((paths::folder(&(self.world.path)(first)).to_owned(), context));
+            }
             "directorymatch" => match paths::expression(first).filter(|_| !first.starts_with('^')) {
                 Some(patterns) => self.patterns(patterns, directive, &reading, draft),
                 None => self.unknown(directive, &reading, draft),
             },
-            "location" if first != "~" && !first.contains(['*', '?', '[']) => {
-                let children = without(directive.children(), is_located);
-                let context = Context::read_without_rewrites(&children, place, &reading, draft);
-                let prefix = Paths::Prefix(paths::folder(first).to_owned());
-                self.locations.push((prefix, context, place.clone()));
-                self.located(directive, first, draft);
-            }
-            "location" | "locationmatch" => {
-                match paths::expression(directive.arguments.last().map_or("", String::as_str)) {
-                    Some(patterns) if first == "~" || directive.name == "locationmatch" => {
-                        self.patterns(patterns, directive, &reading, draft);
-                    }
-                    _ => self.unknown(directive, &reading, draft),
-                }
-            }
+            "location" | "locationmatch" => self.location(directive, &reading, draft),
             // The first one that matches counts.
             "proxypass" | "proxypassmatch" if self.is_hidden(directive) => {
                 draft.warn(place, unconverted(directive), "an earlier ProxyPass is for these paths");
@@ -180,6 +153,35 @@ impl<'s> Site<'s> {
             _ => return self.server.add(directive, &reading, draft),
         }
         true
+    }
+
+    /// `ServerAlias`.
+    fn add_names(&mut self, directive: &Directive, draft: &mut Draft) {
+        for name in &directive.arguments {
+            match name.trim_start_matches("*.").contains(['*', '?']) {
+                true => {
+                    let what = format!("the name {name} cannot be converted");
+                    draft.error(&directive.place, what, "write the names");
+                }
+                false => self.host.names.push(name.to_lowercase()),
+            }
+        }
+    }
+
+    fn location(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
+        let first = directive.argument(0);
+        let matches = directive.name == "locationmatch";
+        if !matches && first != "~" && !first.contains(['*', '?', '[']) {
+            let children = without(directive.children(), is_located);
+            let context = Context::read_without_rewrites(&children, &directive.place, reading, draft);
+            let prefix = Paths::Prefix(paths::folder(first).to_owned());
+            self.locations.push((prefix, context, directive.place.clone()));
+            return self.located(directive, first, draft);
+        }
+        match paths::expression(directive.arguments.last().map_or("", String::as_str)) {
+            Some(patterns) if first == "~" || matches => self.patterns(patterns, directive, reading, draft),
+            _ => self.unknown(directive, reading, draft),
+        }
     }
 
     /// Whether an earlier `ProxyPass` has the paths of this one.

@@ -207,13 +207,7 @@ fn apply(
         return Some(());
     }
     if leads_to_https(rule, conditions, host) {
-        let is_secure = host.listens.iter().any(|listen| listen.tls);
-        match (conditions, is_secure) {
-            (Conditions::None | Conditions::Names(_), true) => return None,
-            (_, true) => host.scope.set(place, "https_redirect", true),
-            (_, false) => host.is_to_https = true,
-        }
-        return Some(());
+        return to_https(conditions, place, host);
     }
     let (is_everything, redirects) = (is_everything(expression), flags.has("R", "redirect"));
     match conditions {
@@ -225,16 +219,7 @@ fn apply(
             Some(())
         }
         Conditions::Missing(excepted, None) if excepted.is_empty() && !redirects => {
-            let all = targets(rule, &whole(target, base), base)?.all;
-            if all.iter().any(|(_, to)| to.split('?').next().is_none_or(|path| path.contains('$'))) {
-                return None;
-            }
-            for (pattern, to) in all {
-                let route = host.route(&pattern, place);
-                route.set(place, "fallback", Query::of(flags).rewritten(to));
-                route.set(place, "fallback_for", "all");
-            }
-            Some(())
+            fallbacks(rule, base, host)
         }
         // `RewriteRule ^index\.php$ - [L]` is in front of every front controller.
         Conditions::None
@@ -263,6 +248,32 @@ fn apply(
         }
         _ => None,
     }
+}
+
+/// A rule for paths where nothing is. `None`: it leads to paths that depend on the request.
+fn fallbacks(rule: &Directive, base: Option<&str>, host: &mut Host) -> Option<()> {
+    let all = targets(rule, &whole(rule.argument(1), base), base)?.all;
+    if all.iter().any(|(_, to)| to.split('?').next().is_none_or(|path| path.contains('$'))) {
+        return None;
+    }
+    let query = Query::of(Flags::of(rule));
+    for (pattern, to) in all {
+        let route = host.route(&pattern, &rule.place);
+        route.set(&rule.place, "fallback", query.rewritten(to));
+        route.set(&rule.place, "fallback_for", "all");
+    }
+    Some(())
+}
+
+/// A rule that `leads_to_https`. `None`: a host with TLS has it for some requests alone.
+fn to_https(conditions: &Conditions, place: &Place, host: &mut Host) -> Option<()> {
+    let is_secure = host.listens.iter().any(|listen| listen.tls);
+    match (conditions, is_secure) {
+        (Conditions::None | Conditions::Names(_), true) => return None,
+        (_, true) => host.scope.set(place, "https_redirect", true),
+        (_, false) => host.is_to_https = true,
+    }
+    Some(())
 }
 
 /// Whether a rule redirects all requests without TLS to the same path with it.

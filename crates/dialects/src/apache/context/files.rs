@@ -14,19 +14,7 @@ impl Context {
         let place = &directive.place;
         let first = directive.argument(0);
         match directive.name.as_str() {
-            "options" => match self.options.add(&directive.arguments) {
-                Some(options) => {
-                    if options.includes {
-                        draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
-                    }
-                    if options.multi_views {
-                        let what = "MultiViews: of the extensions, .html alone is looked for";
-                        draft.warn(place, what, "add others, such as .php, to try_suffixes; see languages");
-                    }
-                    self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
-                }
-                None => draft.error(place, unconverted(directive), "remove it"),
-            },
+            "options" => self.add_options(directive, draft),
             "allowoverride" => self.overrides = Some(Overrides::parse(&directive.arguments)),
             "allowoverridelist" if first.eq_ignore_ascii_case("none") => {}
             "files" | "filesmatch" => self.files(directive, reading, draft),
@@ -71,19 +59,39 @@ impl Context {
                 Err(_) => draft.error(place, unconverted(directive), "write a number"),
             },
             "setoutputfilter" | "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
-                self.keys.set(place, "compress", true);
-                let mut types = match self.keys.get("compress_types") {
-                    Some(Value::Texts(types)) => types.clone(),
-                    _ => Vec::new(),
-                };
-                types.extend(directive.arguments.iter().skip(1).cloned());
-                if !types.is_empty() {
-                    self.keys.set(place, "compress_types", types);
-                }
+                self.compress(directive);
             }
             _ => return false,
         }
         true
+    }
+
+    fn add_options(&mut self, directive: &Directive, draft: &mut Draft) {
+        let place = &directive.place;
+        let Some(options) = self.options.add(&directive.arguments) else {
+            return draft.error(place, unconverted(directive), "remove it");
+        };
+        if options.includes {
+            draft.warn(place, "Includes: pages are sent as they are", "see the manual on SSI");
+        }
+        if options.multi_views {
+            let what = "MultiViews: of the extensions, .html alone is looked for";
+            draft.warn(place, what, "add others, such as .php, to try_suffixes; see languages");
+        }
+        self.forbids_cgi = Options::forbid_cgi(&directive.arguments).unwrap_or(self.forbids_cgi);
+    }
+
+    /// Adds types to those of earlier directives. Without any, all that are compressed by default are.
+    fn compress(&mut self, directive: &Directive) {
+        self.keys.set(&directive.place, "compress", true);
+        let mut types = match self.keys.get("compress_types") {
+            Some(Value::Texts(types)) => types.clone(),
+            _ => Vec::new(),
+        };
+        types.extend(directive.arguments.iter().skip(1).cloned());
+        if !types.is_empty() {
+            self.keys.set(&directive.place, "compress_types", types);
+        }
     }
 
     fn files(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
