@@ -159,25 +159,27 @@ impl Site<'_> {
             "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
             "basic_auth" | "basicauth" | "forward_auth" | "header" | "encode" | "request_body" => {
                 self.precede(child, &paths, &arguments, host);
-                // Once more, for blocks with other paths.
-                let mut alone = Host::default();
-                self.precede(child, &paths, &arguments, &mut alone);
-                for route in alone.routes {
-                    let path = route.text("path");
-                    let same = |given: &&mut (Option<usize>, Scope)| {
-                        given.0 == way.block && given.1.text("path") == path
-                    };
-                    match self.given.iter_mut().find(same) {
-                        Some((_, given)) => given.add(&route),
-                        None => self.given.push((way.block, route)),
-                    }
-                }
+                self.give_to_blocks(child, &paths, &arguments, way);
             }
-            _ => self.draft.error(
-                &child.place,
-                unconverted(child),
-                "remove it, or find its like in the manual",
-            ),
+            _ => {
+                let what_to_do = "remove it, or find its like in the manual";
+                self.draft.error(&child.place, unconverted(child), what_to_do);
+            }
+        }
+    }
+
+    /// Keeps what precedes blocks for those with other paths.
+    fn give_to_blocks(&mut self, child: &Directive, paths: &[String], arguments: &[String], way: &Way) {
+        let mut alone = Host::default();
+        self.precede(child, paths, arguments, &mut alone);
+        for route in alone.routes {
+            let path = route.text("path");
+            let same =
+                |given: &&mut (Option<usize>, Scope)| given.0 == way.block && given.1.text("path") == path;
+            match self.given.iter_mut().find(same) {
+                Some((_, given)) => given.add(&route),
+                None => self.given.push((way.block, route)),
+            }
         }
     }
 
