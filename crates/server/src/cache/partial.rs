@@ -94,7 +94,8 @@ impl PartialResponse {
         }
         let Selection::One(range) = range::select(wanted, self.parts.size()) else { return None };
         let bytes = self.parts.get(range)?;
-        Some(whole.part_of(services, route, range, self.parts.size(), bytes, status))
+        let content_range = range::content_range(range, self.parts.size());
+        Some(whole.part_of(services, route, status, &content_range, bytes))
     }
 
     /// The whole response, if nothing is missing.

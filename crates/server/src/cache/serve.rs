@@ -107,18 +107,17 @@ impl CachedResponse {
         self.with_last_fields(services, writer(services, route, &partial), status)
     }
 
-    /// `bytes` are those of a range of `size` bytes.
+    /// `bytes` are those of the range that `content_range` says.
     pub fn part_of(
         &self,
         services: &Services,
         route: Option<&Route>,
-        range: ByteRange,
-        size: u64,
-        bytes: &[u8],
         status: CacheStatus,
+        content_range: &str,
+        bytes: &[u8],
     ) -> Response {
         let head = self.partial_head(services, route, status);
-        let head = head.field("Content-Range", range::content_range(range, size)).length(range.len);
+        let head = head.field("Content-Range", content_range).length(bytes.len() as u64);
         Response { cache: Some(status), ..Response::from_head(head.finish_with(bytes)) }
     }
 

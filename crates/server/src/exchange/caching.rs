@@ -31,7 +31,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme, normalized};
 
 use self::fetch::{Fetch, Refresh, Unconfirmed, whole, with_more};
-use self::next_hop::NextHop;
+use self::next_hop::{Forward, NextHop};
 use self::respond::{is_stored, reported, with_cookie};
 use super::tunnel::OtherServer;
 use super::{Exchange, on_heap};
@@ -181,10 +181,11 @@ impl<'a> Exchange<'a> {
             return self.purge(&resource, clients, origin).await;
         }
         if !request::is_eligible(self.head) {
-            return self.forward_past_cache(request, NextHop::Upstream(&handler), &resource, origin).await;
+            let forward = Forward { request, to: NextHop::Upstream(&handler) };
+            return self.forward_past_cache(forward, &resource, origin).await;
         }
         let handler = Handler { form: Form::Unrendered, ..handler };
-        self.respond_from_cache(request, NextHop::Upstream(&handler), resource).await
+        self.respond_from_cache(Forward { request, to: NextHop::Upstream(&handler) }, resource).await
     }
 
     /// As `forward_through_cache`, for a URL of another server.
@@ -195,12 +196,12 @@ impl<'a> Exchange<'a> {
         settings: &Arc<Settings>,
     ) -> Response {
         let resource = self.resource(None, settings, OF_URLS);
-        let to = NextHop::Server(server);
+        let forward = Forward { request, to: NextHop::Server(server) };
         // The other server may believe the client.
         let may_claim_url = || self.head.fields.iter().any(|field| forwarded::may_claim_url(field.name));
         match request::is_eligible(self.head) && !may_claim_url() {
-            true => self.respond_from_cache(request, to, resource).await,
-            false => self.forward_past_cache(request, to, &resource, OF_URLS).await,
+            true => self.respond_from_cache(forward, resource).await,
+            false => self.forward_past_cache(forward, &resource, OF_URLS).await,
         }
     }
 
@@ -217,12 +218,7 @@ impl<'a> Exchange<'a> {
         Resource { route, settings: settings.clone(), text }
     }
 
-    async fn respond_from_cache(
-        &mut self,
-        request: Request<'_>,
-        to: NextHop<'_>,
-        resource: Resource<'a>,
-    ) -> Response {
+    async fn respond_from_cache(&mut self, forward: Forward<'_>, resource: Resource<'a>) -> Response {
         let settings = resource.settings.clone();
         let directives = request::directives(self.head);
         let (mut leader, mut has_waited, mut may_wait) = (None, false, true);
@@ -239,7 +235,7 @@ impl<'a> Exchange<'a> {
             let (stale, why) = match self.look_up(&resource, &directives) {
                 CacheLookup::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
                 CacheLookup::Refresh(entry) => {
-                    self.refresh(request, to, &resource, &entry);
+                    self.refresh(forward, &resource, &entry);
                     return self.of_entry(&resource, &entry, CacheStatus::Stale);
                 }
                 CacheLookup::GatewayTimeout => {
@@ -258,7 +254,7 @@ impl<'a> Exchange<'a> {
                     Role::Substitute(own) => match self.responder.cache.refreshes.take() {
                         // It waits for the response with the others.
                         Some(permit) => {
-                            self.fetch_in_background(request, to, &resource, stale, own, permit);
+                            self.fetch_in_background(forward, &resource, stale, own, permit);
                             continue;
                         }
                         None => leader = Some(own),
@@ -274,7 +270,7 @@ impl<'a> Exchange<'a> {
                 }
             }
             drop(lookup);
-            let response = self.fetch(request, to, resource, stale, why, leader).await;
+            let response = self.fetch(forward, resource, stale, why, leader).await;
             if !is_stored(&response) {
                 self.services.counts.add(Count::ResponseMisses, 1);
             }
@@ -339,12 +335,11 @@ impl<'a> Exchange<'a> {
     /// Forwards a request that no stored response answers, and invalidates what it has changed.
     async fn forward_past_cache(
         &mut self,
-        request: Request<'_>,
-        to: NextHop<'_>,
+        forward: Forward<'_>,
         resource: &Resource<'_>,
         origin: Origin<'_>,
     ) -> Response {
-        let response = self.pass_on(request, to).await;
+        let response = self.pass_on(forward).await;
         if invalidation::invalidates(self.head.method, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
             self.invalidate_others(&response, resource, origin);
@@ -388,8 +383,7 @@ impl<'a> Exchange<'a> {
     /// Asks the upstream.
     async fn fetch(
         &mut self,
-        request: Request<'_>,
-        to: NextHop<'_>,
+        forward: Forward<'_>,
         resource: Resource<'a>,
         stale: Option<Rc<CachedResponse>>,
         why: Forwarded,
@@ -404,14 +398,14 @@ impl<'a> Exchange<'a> {
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), rest.as_ref(), capability.as_deref());
-        let fields = self.fields_for_all(request);
+        let fields = self.fields_for_all(forward.request);
         let fields = match is_part {
             true => with_more(fields, &conditions),
             false => whole(fields, &conditions),
         };
         let head = with_fields(self.head, &fields);
-        let forwarded = Request { head: &head, ..request };
-        let outcome = self.ask(forwarded, to).await;
+        let request = Request { head: &head, ..forward.request };
+        let outcome = self.ask(Forward { request, ..forward }).await;
         if !matches!(outcome, Outcome::Unrendered(..)) {
             fetch.settle();
         }
@@ -424,7 +418,7 @@ impl<'a> Exchange<'a> {
                     None => self.on_suspended(&resource, left).await,
                 };
             }
-            outcome => return self.on_other_outcome(request, to, outcome).await,
+            outcome => return self.on_other_outcome(forward, outcome).await,
         };
         let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
         if rest.is_some() && is_rest {
@@ -436,16 +430,14 @@ impl<'a> Exchange<'a> {
                 // It is another one now. What was stored of it is of no use.
                 None => {
                     self.responder.cache.remove_parts(&resource.text);
-                    on_heap(|| self.fetch(request, to, resource, None, why, None)).await
+                    on_heap(|| self.fetch(forward, resource, None, why, None)).await
                 }
             };
         }
         match fetch.take(self.services, self.head, response) {
             Ok(fetched) => with_cookie(self.of_fetched(&resource, fetched, why), cookie),
             // Without the stale response, the request has no conditions. Its own response has the cookie.
-            Err(Unconfirmed(leader)) => {
-                on_heap(|| self.fetch(request, to, resource, None, why, leader)).await
-            }
+            Err(Unconfirmed(leader)) => on_heap(|| self.fetch(forward, resource, None, why, leader)).await,
         }
     }
 
@@ -473,13 +465,7 @@ impl<'a> Exchange<'a> {
 
     /// Asks for a newer response than `entry`, in the background. Does nothing if that is being done, or if the response
     /// would be for this client alone.
-    fn refresh(
-        &self,
-        request: Request<'_>,
-        to: NextHop<'_>,
-        resource: &Resource<'a>,
-        entry: &Rc<CachedResponse>,
-    ) {
+    fn refresh(&self, forward: Forward<'_>, resource: &Resource<'a>, entry: &Rc<CachedResponse>) {
         if request::is_for_one_client(self.head) {
             return;
         }
@@ -489,14 +475,13 @@ impl<'a> Exchange<'a> {
         else {
             return;
         };
-        self.fetch_in_background(request, to, resource, Some(entry.clone()), leader, permit);
+        self.fetch_in_background(forward, resource, Some(entry.clone()), leader, permit);
     }
 
     /// Asks for the response, perhaps in place of `stale`, for all that wait for it.
     fn fetch_in_background(
         &self,
-        request: Request<'_>,
-        to: NextHop<'_>,
+        forward: Forward<'_>,
         resource: &Resource<'a>,
         stale: Option<Rc<CachedResponse>>,
         leader: Leader,
@@ -505,12 +490,12 @@ impl<'a> Exchange<'a> {
         let identity = self.identity();
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), None, capability.as_deref());
-        let fields = whole(self.fields_for_all(request), &conditions);
+        let fields = whole(self.fields_for_all(forward.request), &conditions);
         let head = OwnedHead::from(&as_get(self.head, &fields));
         let refresh = Refresh {
             head,
-            connection: ConnectionInfo { tls: None, ..request.connection },
-            to: to.to_owned(),
+            connection: ConnectionInfo { tls: None, ..forward.request.connection },
+            to: forward.to.to_owned(),
             variables: self.grants.variables.clone(),
             responder: self.responder.clone(),
             fetch: Fetch::new(self.responder, resource, identity, stale, Some(leader)),

@@ -56,12 +56,22 @@ pub enum Fetched {
     Confirmed(Rc<CachedResponse>, Unstored),
     /// It is stored.
     Entry(Rc<CachedResponse>, Unstored),
-    /// It is stored when all of it is there. Perhaps its length is known.
-    Recording(Box<(Stored, Policy)>, Recording, Option<u64>, Unstored),
+    /// It is stored when all of it is there.
+    Recording(Box<BeingStored>),
     /// The upstream has failed, and the stale response may be used.
     Stale(Rc<CachedResponse>),
     /// It is not stored.
     Passed(Unrendered),
+}
+
+/// A response that is stored while it is sent.
+pub struct BeingStored {
+    pub stored: Stored,
+    pub policy: Policy,
+    pub recording: Recording,
+    /// Bytes of the body, if the upstream has announced them.
+    pub length: Option<u64>,
+    pub unstored: Unstored,
 }
 
 /// An upstream has confirmed another response than what was stored, which is gone.
@@ -163,15 +173,10 @@ impl Fetch {
                 let (cache, key) = (self.cache.clone(), self.leader.as_ref().map(Leader::key));
                 let pace = self.leader.as_ref().map(Leader::pace).unwrap_or_default();
                 let refuse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
-                let parts = Box::new((stored, policy));
-                let (stored, policy) = (parts.0.clone(), parts.1.clone());
-                let store = move |body| drop(self.store(stored, policy, body));
-                Fetched::Recording(
-                    parts,
-                    Recording::new(stream, length, reserved, store, refuse).with_pace(pace),
-                    length,
-                    unstored,
-                )
+                let own = (stored.clone(), policy.clone());
+                let store = move |body| drop(self.store(own.0, own.1, body));
+                let recording = Recording::new(stream, length, reserved, store, refuse).with_pace(pace);
+                Fetched::Recording(Box::new(BeingStored { stored, policy, recording, length, unstored }))
             }
         }
     }
@@ -389,8 +394,8 @@ impl Refresh {
         let log = Rc::default();
         let outcome = to.borrowed().ask(&responder, request, &variables, &mut RequestBody::None, &log).await;
         let Outcome::Unrendered(response, _) = outcome else { return };
-        if let Ok(Fetched::Recording(_, recording, ..)) = fetch.take(&services, &head, *response) {
-            recording.read_to_the_end(&services).await;
+        if let Ok(Fetched::Recording(stored)) = fetch.take(&services, &head, *response) {
+            stored.recording.read_to_the_end(&services).await;
         }
     }
 }

@@ -20,6 +20,13 @@ pub enum NextHop<'h> {
     Server(&'h OtherServer),
 }
 
+/// A request, and its next hop.
+#[derive(Clone, Copy)]
+pub struct Forward<'f> {
+    pub request: Request<'f>,
+    pub to: NextHop<'f>,
+}
+
 /// The next hop of a request in the background.
 pub enum OwnedNextHop {
     Upstream(Handler),
@@ -67,7 +74,7 @@ impl OwnedNextHop {
 
 impl Exchange<'_> {
     /// The response to a request that the cache has no part in.
-    pub(super) async fn pass_on(&mut self, request: Request<'_>, to: NextHop<'_>) -> Response {
+    pub(super) async fn pass_on(&mut self, Forward { request, to }: Forward<'_>) -> Response {
         match to {
             NextHop::Upstream(handler) => self.forward_to(request, handler).await,
             NextHop::Server(server) => {
@@ -78,7 +85,7 @@ impl Exchange<'_> {
     }
 
     /// Asks for a response that may be stored.
-    pub(super) async fn ask(&mut self, request: Request<'_>, to: NextHop<'_>) -> Outcome {
+    pub(super) async fn ask(&mut self, Forward { request, to }: Forward<'_>) -> Outcome {
         let log = self.upstream.get_or_insert_default().clone();
         to.ask(self.responder, request, &self.grants.variables, &mut self.body, &log).await
     }
@@ -86,8 +93,7 @@ impl Exchange<'_> {
     /// The response to an outcome that has none to be stored.
     pub(super) async fn on_other_outcome(
         &mut self,
-        request: Request<'_>,
-        to: NextHop<'_>,
+        Forward { request, to }: Forward<'_>,
         outcome: Outcome,
     ) -> Response {
         match to {

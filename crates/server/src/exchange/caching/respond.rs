@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::cache::Field as StoredField;
 use ::cache::directives::RequestDirectives;
 use ::cache::fields::only;
-use ::cache::policy::{Policy, Use};
+use ::cache::policy::Use;
 use ::cache::settings::{Report, Settings};
 use ::cache::status::{CacheStatus, Forwarded, Kept};
 use ::cache::stored::Stored;
@@ -17,7 +17,7 @@ use taipan_http::head::Names;
 use taipan_http::status::Status;
 
 use super::Resource;
-use super::fetch::{Fetched, Unstored, may_serve_if_error};
+use super::fetch::{BeingStored, Fetched, Unstored, may_serve_if_error};
 use crate::cache::{self, CachedResponse, Found, Placement, Recording};
 use crate::content::{compress, fixed};
 use crate::exchange::Exchange;
@@ -151,11 +151,7 @@ impl Exchange<'_> {
                 }
             }
             Fetched::Stale(entry) => self.of_entry(resource, &entry, CacheStatus::StaleIfError),
-            Fetched::Recording(parts, recording, length, unstored) => {
-                let (stored, policy) = *parts;
-                let response = self.of_recording(resource, stored, policy, recording, length, why);
-                with_unstored(response, &unstored)
-            }
+            Fetched::Recording(response) => self.of_recording(resource, *response, why),
             Fetched::Passed(response) => {
                 let response = self.of_passed(resource, response, why);
                 self.by_route(resource, response)
@@ -210,15 +206,8 @@ impl Exchange<'_> {
     }
 
     /// A response that is sent while it is stored.
-    fn of_recording(
-        &self,
-        resource: &Resource<'_>,
-        stored: Stored,
-        policy: Policy,
-        recording: Recording,
-        length: Option<u64>,
-        why: Forwarded,
-    ) -> Response {
+    fn of_recording(&self, resource: &Resource<'_>, response: BeingStored, why: Forwarded) -> Response {
+        let BeingStored { stored, policy, recording, length, unstored } = response;
         let Resource { route, settings, .. } = resource;
         let status = CacheStatus::Forwarded(why);
         // What is asked of the whole can be answered before its content is there.
@@ -230,10 +219,11 @@ impl Exchange<'_> {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });
             let response = entry.not_modified(self.services, *route, status);
-            return match route {
+            let response = match route {
                 Some(route) => self.without_whole(route, &entry.stored, length, response),
                 None => response,
             };
+            return with_unstored(response, &unstored);
         }
         let fields = entry.last_fields(status, self.services.clock.now());
         let writer = cache::writer(self.services, *route, &entry.stored);
@@ -246,7 +236,7 @@ impl Exchange<'_> {
             }
             None => Response { body: Body::Stream(body), ..Response::from_head(writer.finish()) },
         };
-        self.by_route(resource, Response { cache: Some(status), ..response })
+        with_unstored(self.by_route(resource, Response { cache: Some(status), ..response }), &unstored)
     }
 
     /// A response that is not stored. The upstream has not seen the condition of the client.
