@@ -183,9 +183,8 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
     let ForwardedRequest { request, handler, variables, body, log, sent } = forwarded;
     let services = &upstreams.services;
     let body = OutgoingBody::prepare(upstreams, handler, body).await?;
-    let (length, asserted) = (body.length(), &upstreams.asserted);
     let Request { head, connection, interim } = request;
-    let mut request = handler.request(services, head, connection, length, variables, asserted)?;
+    let mut request = handler.request(upstreams, request, body.length(), variables)?;
     request.is_open_ended = body.is_open_ended();
     if let Some(upgrade) = &mut request.upgrade {
         upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {

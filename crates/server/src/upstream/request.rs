@@ -29,12 +29,12 @@ use taipan_http::target::{SafePath, Target, encode_path};
 use self::variables::additions;
 use super::http_head::{Accepts, ConnectionOption, ForwardedHead, subrequest_head};
 use super::http2::Http2Request;
-use super::scgi;
 use super::upgrade::{Upgrade, is_extended_connect};
+use super::{Upstreams, scgi};
 use crate::log;
 use crate::peer::Peer;
 use crate::pool::Sharing;
-use crate::request::ConnectionInfo;
+use crate::request::{ConnectionInfo, Request};
 use crate::services::Services;
 use crate::trace::ParentOf;
 
@@ -242,17 +242,16 @@ impl Handler {
         }
     }
 
-    /// The request of `head`, whose body has `length` bytes, without the client's own fields of the names in
-    /// `asserted`. Errors: the status of the response, as the request has no form for the upstream.
+    /// The request as the upstream gets it, without the fields that only authorizers set. `length`: bytes of its body.
+    /// Errors: the status of the response, as the request has no form for the upstream.
     pub fn request(
         &self,
-        services: &Services,
-        head: &Head<'_>,
-        connection: ConnectionInfo,
+        upstreams: &Upstreams,
+        Request { head, connection, .. }: Request<'_>,
         length: Option<u64>,
         variables: &Additions,
-        asserted: &[String],
     ) -> Result<UpstreamRequest, Status> {
+        let Upstreams { services, asserted, .. } = upstreams;
         let fields = self.fields(services, head, asserted);
         let head = &Head { fields: &fields, ..*head };
         let label: Rc<str> = label(head, connection.client).into();
