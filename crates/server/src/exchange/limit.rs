@@ -73,13 +73,13 @@ impl Exchange<'_> {
     ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
         let mut throttle = self.take(path, applied).map_err(NotAdmitted::Rejected)?;
         for limit in applied {
-            let Some((permits, queue, _)) = limit.concurrency() else { continue };
+            let Some((permits, concurrent)) = limit.concurrency() else { continue };
             match permits.clone().try_acquire_owned() {
                 Ok(permit) => throttle.hold(permit),
                 Err(_) if !limit.state.is_enforced() => self.note_dry_run(limit, Excess::Concurrent),
                 Err(_) => {
                     return_requests(applied);
-                    return Err(match queue {
+                    return Err(match concurrent.queue {
                         0 => NotAdmitted::Rejected(self.reject_excess(path, limit, Excess::Concurrent)),
                         _ => NotAdmitted::MustWait,
                     });
@@ -133,7 +133,7 @@ impl Exchange<'_> {
         throttle: &mut Throttle,
     ) -> Result<(), Response> {
         for limit in applied {
-            let Some((permits, _, wait)) = limit.concurrency() else { continue };
+            let Some((permits, concurrent)) = limit.concurrency() else { continue };
             if let Ok(permit) = permits.clone().try_acquire_owned() {
                 throttle.hold(permit);
                 continue;
@@ -147,7 +147,7 @@ impl Exchange<'_> {
                 Some(_queued) => {
                     self.services.counts.add(Count::LimitQueued, 1);
                     let waiting = Waiting(self.services);
-                    let permit = tokio::time::timeout(wait, permits.clone().acquire_owned()).await;
+                    let permit = tokio::time::timeout(concurrent.wait, permits.clone().acquire_owned()).await;
                     std::mem::forget(waiting);
                     permit.ok().and_then(Result::ok)
                 }

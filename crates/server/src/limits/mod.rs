@@ -19,7 +19,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use site::applying::each_applying;
 use site::limit::bucket::{EPOCH, Nanos};
-use site::limit::{By, ByteRate, Enforcement, Limit, LimitId, MAX_OF_ROUTE};
+use site::limit::{By, ByteRate, Concurrency, Enforcement, Limit, LimitId, MAX_OF_ROUTE};
 use site::model::{Host, Site};
 use site::route::RouteId;
 use smallvec::SmallVec;
@@ -288,16 +288,15 @@ impl Applied {
         }
     }
 
-    /// The permits of requests that are in progress at the same time, and how many may wait for one and how long.
-    pub fn concurrency(&self) -> Option<(&Arc<Semaphore>, usize, Duration)> {
-        let concurrent = self.state.limit.concurrent?;
-        Some((self.bucket.permits()?, concurrent.queue, concurrent.wait))
+    /// The permits of requests that are in progress at the same time, and how others wait for one.
+    pub fn concurrency(&self) -> Option<(&Arc<Semaphore>, Concurrency)> {
+        self.bucket.permits().zip(self.state.limit.concurrent)
     }
 
     /// Takes a place in the queue of those that wait for a permit. `None`: it is full.
     pub fn queue(&self) -> Option<Queued> {
-        let (_, queue, _) = self.concurrency()?;
-        self.bucket.enter_queue(queue).then(|| Queued(self.bucket.clone()))
+        let (_, concurrent) = self.concurrency()?;
+        self.bucket.enter_queue(concurrent.queue).then(|| Queued(self.bucket.clone()))
     }
 }
 

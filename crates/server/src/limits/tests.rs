@@ -141,7 +141,7 @@ fn rates_change_for_responses_in_progress_and_limits_are_lifted() {
 fn a_queue_has_so_many_places() {
     let concurrent = Concurrency { most: 1, queue: 2, wait: Duration::from_secs(1) };
     let applied = applied(state(&Limit { concurrent: Some(concurrent), ..limit(By::All) }));
-    let (permits, ..) = applied.concurrency().expect("it is limited");
+    let (permits, _) = applied.concurrency().expect("it is limited");
     let permit = permits.clone().try_acquire_owned().expect("it is the first");
     assert!(permits.clone().try_acquire_owned().is_err());
     let (one, two) = (applied.queue(), applied.queue());
