@@ -41,17 +41,17 @@ const READS_PER_VISIT: usize = 4;
 /// memory for sockets is short (`tcp(7)`, `tcp_mem`).
 pub const KEPT: u64 = 128 * 1024;
 
-struct IdleConnection {
-    socket: Socket,
-    requests: u32,
+pub struct IdleConnection {
+    pub socket: Socket,
+    pub requests: u32,
     state: State,
     /// When it was accepted, or last sent something.
     since: Ticks,
     /// Bytes of a response that the client had not taken when the deadline passed.
     unsent: Option<NonZeroU32>,
-    client: Client,
+    pub client: Client,
     /// `None`: it speaks HTTP/1, as far as is known.
-    http2: Option<Box<Http2>>,
+    pub http2: Option<Box<Http2>>,
 }
 
 /// The promise of 70 bytes per idle connection, with its part of the table.

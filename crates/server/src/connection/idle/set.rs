@@ -137,13 +137,12 @@ impl IdleSet {
     }
 
     /// Takes out all connections that may have another request. The others are closed.
-    pub fn take_all(&self) -> Vec<(Socket, Client, u32, Option<Box<Http2>>)> {
+    pub fn take_all(&self) -> Vec<IdleConnection> {
         let entries = std::mem::take(&mut *self.entries.borrow_mut());
-        let out = |(_, connection): (usize, IdleConnection)| {
-            self.unregister(&connection.socket);
-            (connection.socket, connection.client, connection.requests, connection.http2)
-        };
-        entries.into_iter().filter(|(_, connection)| connection.state == State::Open).map(out).collect()
+        let all = entries.into_iter().map(|(_, connection)| connection);
+        let open: Vec<IdleConnection> = all.filter(|connection| connection.state == State::Open).collect();
+        open.iter().for_each(|connection| self.unregister(&connection.socket));
+        open
     }
 
     /// Closes connections that have not been used for a moment. One that awaits its first request, or the rest of a
