@@ -8,7 +8,7 @@ from enum import Enum
 
 from . import scripts
 from .machine import MIB
-from .peers import Ability, Cache, Compression, Protocol
+from .peers import Ability, Cache, Protocol
 from .site import CGI, HTML, HTML_SIZE, KIBI, LARGE, MANY, MEDIUM, MIXED, PAGE, SMALL, USERS, WASD, WASD_LARGE
 
 OWN_CLIENT = "taipan-bench"
