@@ -1,5 +1,6 @@
 //! A response, parsed as strictly as RFC 9112 allows: what a lenient client would accept is an error here.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One response, as received.
@@ -52,6 +53,14 @@ impl Response {
     /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The variables that a script has printed, as `env` does.
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        assert_eq!(self.status, 200, "{self}");
+        let text = self.text();
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// All fields but those named, for comparison.

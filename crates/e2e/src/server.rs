@@ -25,7 +25,6 @@ pub struct Server {
     errors: Lines,
     output: Lines,
     home: Option<Folder>,
-    panics_allowed: bool,
     /// The process that has taken over from the first one, after an upgrade.
     successor: Option<u32>,
     /// Repeats requests over other protocols.
@@ -44,22 +43,17 @@ impl Server {
     pub fn folder(folder: impl AsRef<Path>) -> Server {
         let mut command = program::command();
         command.arg(folder.as_ref()).args(["--listen", "127.0.0.1:0"]);
-        Server::start(command, 1, None, false)
+        Server::start(command, 1, None)
     }
 
     /// Starts `command`, and waits until it has printed `listeners` addresses. Its folder is removed when the
     /// server has ended.
-    pub fn start(
-        mut command: Command,
-        listeners: usize,
-        home: Option<Folder>,
-        panics_allowed: bool,
-    ) -> Server {
+    pub fn start(mut command: Command, listeners: usize, home: Option<Folder>) -> Server {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let errors = Lines::of(child.stderr.take().expect("it is a pipe"));
         let output = Lines::of(child.stdout.take().expect("it is a pipe"));
         let (successor, repeater) = (None, None);
-        let server = Server { child, ended: None, errors, output, home, panics_allowed, successor, repeater };
+        let server = Server { child, ended: None, errors, output, home, successor, repeater };
         let enough = |lines: &[String]| (addresses(lines).len() >= listeners).then_some(());
         let started = server.errors.wait_for(TIMEOUT, enough);
         assert!(started.is_some(), "taipan did not start:\n{}", server.stderr());
@@ -92,6 +86,14 @@ impl Server {
             Address::Unix(_) => None,
         });
         tcp.expect("it listens on TCP")
+    }
+
+    /// The TCP address of a listener.
+    pub fn tcp(&self, at: usize) -> SocketAddr {
+        match self.addresses().get(at) {
+            Some(Address::Tcp(address)) => *address,
+            other => panic!("{other:?} has no port"),
+        }
     }
 
     /// All addresses that it has printed, in order.
@@ -164,6 +166,13 @@ impl Server {
     /// As `wait_for_line`, on standard output.
     pub fn wait_for_output(&self, pattern: &str, timeout: Duration) -> String {
         wait_for_line(&self.output, pattern, timeout)
+    }
+
+    /// Waits for so many lines on standard output, and returns all that there are. Panics if they do not come in time.
+    pub fn wait_for_lines(&self, count: usize) -> Vec<String> {
+        let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
+        let found = self.output.wait_for(TIMEOUT, enough);
+        found.unwrap_or_else(|| panic!("no {count} lines:\n{}", self.stdout()))
     }
 
     /// The master process: the one that was started, or its successor.
@@ -283,7 +292,7 @@ impl Drop for Server {
             return;
         }
         assert!(!stuck, "SIGINT did not end taipan:\n{errors}");
-        assert!(self.panics_allowed || !panicked, "taipan panicked:\n{errors}");
+        assert!(!panicked, "taipan panicked:\n{errors}");
     }
 }
 

@@ -29,7 +29,6 @@ pub struct Site {
     has_roots: bool,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    panics_allowed: bool,
     every_protocol: bool,
 }
 
@@ -44,7 +43,6 @@ impl Site {
             has_roots: false,
             args: Vec::new(),
             env: Vec::new(),
-            panics_allowed: false,
             every_protocol: false,
         }
     }
@@ -118,12 +116,6 @@ impl Site {
         self
     }
 
-    /// A panic then does not fail the test.
-    pub fn allow_panics(mut self) -> Site {
-        self.panics_allowed = true;
-        self
-    }
-
     /// Repeats each request of [`Server::get`], [`Server::request`], [`Server::exchange`] and of its clients over
     /// TLS and HTTP/2, and fails the test if a response differs. The site must have no `listen`.
     pub fn every_protocol(self) -> Site {
@@ -164,7 +156,7 @@ impl Site {
     /// Starts the complete command that `command` returns, and waits for so many addresses.
     pub fn start_with(self, listeners: usize, command: impl FnOnce(&Site) -> Command) -> Server {
         let command = command(&self);
-        Server::start(command, listeners, Some(self.home), self.panics_allowed)
+        Server::start(command, listeners, Some(self.home))
     }
 
     /// As `start`, through `command`, to which the arguments are added.
@@ -174,7 +166,7 @@ impl Site {
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let listeners =
             top_level(&self.whole_config(), "listen").map_or(1, |line| line.matches('"').count() / 2);
-        let server = Server::start(command, listeners.max(1), Some(self.home), self.panics_allowed);
+        let server = Server::start(command, listeners.max(1), Some(self.home));
         if self.every_protocol { server.repeating() } else { server }
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,13 @@ pub fn raise_descriptor_limit() -> u64 {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     raised.expect("one's own limit may be reached");
     limit.maximum.unwrap_or(u64::MAX)
+}
+
+/// For a test that needs the whole machine, and as many descriptors as there may be: one of a test program at a time.
+pub fn exclusive() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    raise_descriptor_limit();
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program, with at most so many descriptors.

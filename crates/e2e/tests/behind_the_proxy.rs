@@ -245,7 +245,7 @@ fn one_event_answers_all_requests_that_are_held() {
         let answer: Value = serde_json::from_slice(&own.get("/held").body).ok()?;
         answer["held"].as_u64()
     };
-    let e2e::Address::Tcp(address) = server.addresses()[0] else { panic!("it is TCP") };
+    let address = server.tcp(0);
     let poll = "GET /api/poll HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut clients: Vec<Client> = (0..HELD).map(|_| Client::tcp(address)).collect();
     clients.iter_mut().for_each(|client| _ = client.send(poll));

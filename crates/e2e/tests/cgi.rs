@@ -1,8 +1,6 @@
 //! Scripts by CGI/1.1 (RFC 3875): which files run, their variables and input, and the responses that their
 //! output makes.
 
-use std::collections::BTreeMap;
-
 use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, wait_until};
 
 /// Prints its environment, and its working folder and arguments like variables.
@@ -28,13 +26,6 @@ fn printing(text: &str) -> String {
     format!("#!/bin/sh\nprintf '{text}'\n")
 }
 
-fn variables(response: &Response) -> BTreeMap<String, String> {
-    assert_eq!(response.status, 200, "{response}");
-    let text = response.text();
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
 #[test]
 fn a_body_that_breaks_off_is_no_failure_of_the_script() {
     let server = Site::new().script("echo.cgi", ECHO).config(EVERY_CGI).start();
@@ -57,12 +48,14 @@ fn passes_a_script_its_request_and_nothing_else() {
         .start();
     let port = server.addr().port();
     let root = server.root();
-    let found = variables(&server.request(
-        "GET /a/env.cgi/more%20path/%C3%A4?q=1&r=%20 HTTP/1.1\r\nHost: www.example:81\r\nX-Plain: one\r\n\
+    let found = server
+        .request(
+            "GET /a/env.cgi/more%20path/%C3%A4?q=1&r=%20 HTTP/1.1\r\nHost: www.example:81\r\nX-Plain: one\r\n\
          x-plain: two\r\nX_Under: dropped\r\nX-Under: kept\r\nX-Set: of the client\r\nProxy: http://evil/\r\n\
          Accept: text/html\r\nCookie: a=1\r\nCookie: b=2\r\nAuthorization: Basic YTpi\r\nLD-Preload: x\r\n\
          Content-Type: text/x\r\n\r\n",
-    ));
+        )
+        .variables();
     let mut rows = Rows::new();
     for (name, expected) in [
         ("GATEWAY_INTERFACE", Some("CGI/1.1")),
@@ -121,11 +114,11 @@ fn passes_a_script_no_dot_segments_and_no_proxy_variables() {
         ("/admin/%2e%2e//a/./env.cgi", "/a/env.cgi"),
         ("/a/env.cgi/x/%2E%2E/", "/a/env.cgi/"),
     ] {
-        let found = variables(&server.request(format!(
+        let found = server.request(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\nForwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n\
              X-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\nX-Original-URL: /x\r\nX-Rewrite-URL: /x\r\n\
              X-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nX-Sendfile-Type: X-Sendfile\r\nVia: 1.1 before\r\n\r\n"
-        )));
+        )).variables();
         rows.check(target, found["REQUEST_URI"].as_str(), expected);
         let fields = found.keys().map(String::as_str).filter(|name| name.starts_with("HTTP_"));
         rows.check(target, fields.collect(), vec!["HTTP_HOST", "HTTP_VIA"]);
@@ -431,7 +424,7 @@ fn a_body_that_the_script_does_not_read_does_no_harm() {
 #[test]
 fn passes_the_query_as_arguments_only_when_configured() {
     let arguments = |server: &Server, query: &str| {
-        variables(&server.get(&format!("/env.cgi{query}")))["ARGUMENTS"].clone()
+        server.get(&format!("/env.cgi{query}")).variables()["ARGUMENTS"].clone()
     };
     let site = || Site::new().script("env.cgi", ENVIRONMENT);
     let server = site().config(EVERY_CGI).start();
@@ -449,7 +442,7 @@ fn passes_the_query_as_arguments_only_when_configured() {
 fn passes_authorization_only_when_configured() {
     let passed = |config: &str| {
         let server = Site::new().script("env.cgi", ENVIRONMENT).config(config).start();
-        let found = variables(&server.connect().get_with("/env.cgi", "Authorization: Basic YTpi\r\n"));
+        let found = server.connect().get_with("/env.cgi", "Authorization: Basic YTpi\r\n").variables();
         found.get("HTTP_AUTHORIZATION").cloned()
     };
     assert_eq!(passed(EVERY_CGI), None);
@@ -706,8 +699,8 @@ fn passes_absolute_paths_and_runs_a_script_in_its_own_folder() {
     site.write_config();
     let mut command = e2e::command();
     command.args(["-c", "site.toml"]).current_dir(site.home());
-    let server = Server::start(command, 1, None, false);
-    let found = variables(&server.get("/a/env.cgi"));
+    let server = Server::start(command, 1, None);
+    let found = server.get("/a/env.cgi").variables();
     assert_eq!(found["SCRIPT_FILENAME"], format!("{}/a/env.cgi", root.display()));
     assert_eq!(found["DOCUMENT_ROOT"], root.display().to_string());
     assert_eq!(found["CWD"], format!("{}/a", root.display()));

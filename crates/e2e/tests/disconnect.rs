@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 use std::thread;
 
 use e2e::http2::{Http2, Http2Request, frame};
 use e2e::upstream::upstream;
-use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, runs, wait_until};
+use e2e::{Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, runs, wait_until};
 use serde_json::Value;
 
 const LISTENERS: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\", \"127.0.0.3:0 http2\"]\nworkers = 2\n\
@@ -36,27 +36,20 @@ fn site(more: &str) -> Site {
         .config(&format!("{LISTENERS}{more}"))
 }
 
-fn tcp(server: &Server, at: usize) -> SocketAddr {
-    match &server.addresses()[at] {
-        Address::Tcp(address) => *address,
-        Address::Unix(path) => panic!("{}", path.display()),
-    }
-}
-
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
 fn plain(server: &Server, from: &str) -> Client {
-    Client::tcp_from(ip(from), tcp(server, 0))
+    Client::tcp_from(ip(from), server.tcp(0))
 }
 
 fn secure(server: &Server, from: &str) -> Client {
-    Client::tls_from(ip(from), tcp(server, 1), &Tls::new())
+    Client::tls_from(ip(from), server.tcp(1), &Tls::new())
 }
 
 fn http2(server: &Server, from: &str) -> Http2 {
-    Http2::over(Client::tcp_from(ip(from), tcp(server, 2))).expect("the server accepts")
+    Http2::over(Client::tcp_from(ip(from), server.tcp(2))).expect("the server accepts")
 }
 
 fn begin(mut client: Client, path: &str) -> Client {

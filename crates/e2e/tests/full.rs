@@ -8,14 +8,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, OwnAccount, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
-    command_with_descriptors, is_root, output_of, output_within, program, raise_descriptor_limit,
+    command_with_descriptors, exclusive, is_root, output_of, output_within, program, raise_descriptor_limit,
     signal_process, stop_process, tool, upstream::upstream, wait_until,
 };
 use rustix::net::{
@@ -40,13 +40,6 @@ const IDLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Clients beyond capacity wait in the kernel, and get no 503.
 const PATIENT: &str = "[timeouts]\naccept = \"1m\"";
-
-/// One of these tests at a time: each needs the whole machine.
-fn exclusive() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    raise_descriptor_limit();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The pages of a site with their frequency: mostly small ones, as in real logs.
 fn mixed_site() -> (Site, Vec<Page>) {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use e2e::{Address, Server, Site, output_within, tool};
+use e2e::{Server, Site, output_within, tool};
 
 /// It tries some 150 cases, of which a few wait for seconds.
 const MINUTES: Duration = Duration::from_secs(300);
@@ -15,13 +15,6 @@ const SCRIPT: &str = "#!/bin/sh\ncat >/dev/null\nprintf 'X-A: b\\n\\n'\nhead -c 
 fn site() -> Server {
     let config = "[[route]]\npath = \"*.cgi\"\ncgi = true";
     Site::new().every_protocol().config(config).script("a.cgi", SCRIPT).start()
-}
-
-fn address(server: &Server, number: usize) -> SocketAddr {
-    match server.addresses()[number] {
-        Address::Tcp(address) => address,
-        Address::Unix(_) => panic!("it listens on TCP"),
-    }
 }
 
 /// Runs all cases. Only those of these names may fail.
@@ -44,13 +37,13 @@ fn check(address: SocketAddr, flags: &[&str], exceptions: &[&str]) {
 fn h2spec_passes_over_tcp() {
     let server = site();
     // The listener speaks HTTP/1, too, and rejects with 400 what is neither.
-    check(address(&server, 2), &[], &["Sends invalid connection preface"]);
+    check(server.tcp(2), &[], &["Sends invalid connection preface"]);
     assert_eq!(server.get("/").status, 403);
 }
 
 #[test]
 fn h2spec_passes_over_tls() {
     let server = site();
-    check(address(&server, 1), &["--tls", "--insecure"], &[]);
+    check(server.tcp(1), &["--tls", "--insecure"], &[]);
     assert_eq!(server.get("/").status, 403);
 }

@@ -523,7 +523,7 @@ fn a_host_redirects_to_its_name() {
     }
     let post = server.request("POST /page HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
     rows.check("POST", (post.status, post.field("location")), (308, Some("http://www.a.example/page")));
-    let e2e::Address::Tcp(tls) = server.addresses()[1] else { panic!("it is TCP") };
+    let tls = server.tcp(1);
     let mut client = Client::tls(tls, &Tls::new());
     let response = client.request("GET /page HTTP/1.1\r\nHost: www.localhost\r\n\r\n");
     rows.check("TLS", response.field("location"), Some("https://localhost/page"));

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use e2e::http2::{Frame, Http2, Http2Error, Http2Request, append, flag, frame};
 use e2e::upstream::upstream;
 use e2e::{
-    Address, Client, Random, Rows, Server, Site, TIMEOUT, Tls, output_of, output_within, runs, tool,
-    wait_until,
+    Client, Random, Rows, Server, Site, TIMEOUT, Tls, output_of, output_within, runs, tool, wait_until,
 };
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0 http2\"]\n";
@@ -682,7 +681,7 @@ fn finishes_the_requests_of_a_client_that_has_half_closed() {
         .config(PATIENT)
         .config("[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
         .start();
-    let Address::Tcp(secure) = server.addresses()[1] else { panic!("the second listener is for TLS") };
+    let secure = server.tcp(1);
     let mut rows = Rows::new();
     for (name, client) in
         [("plain", Client::tcp(server.addr())), ("TLS", Client::tls(secure, &Tls::new().protocols(&["h2"])))]

@@ -468,7 +468,7 @@ fn an_empty_folder_says_so() {
     let home = Folder::new();
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "127.0.0.1:0"]);
-    let server = Server::start(serve, 1, None, false);
+    let server = Server::start(serve, 1, None);
     assert!(server.get("/").text().contains("Empty"));
     assert_eq!(listed(&server, "/"), Vec::<String>::new());
 }

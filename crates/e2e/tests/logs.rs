@@ -62,13 +62,6 @@ fn parse(line: &str, combined: bool) -> Option<Line> {
     right.then_some(Line { client, request, status, sent, referer, agent, host, duration, ended })
 }
 
-/// Waits until `count` lines have come on standard output, and a little longer to catch one too many.
-fn lines(server: &Server, count: usize) -> Vec<String> {
-    let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
-    let found = server.output().wait_for(TIMEOUT, enough);
-    found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
-}
-
 /// Ends the server, which completes the log; returns all lines.
 fn all_lines(server: &mut Server) -> Vec<Line> {
     server.signal(Signal::TERM);
@@ -103,7 +96,7 @@ fn every_log_format_has_the_same_facts() {
         let fields = "Host: a.example\r\nUser-Agent: test/1\r\nReferer: http://r.example/\r\n";
         let started = Instant::now();
         assert_eq!(server.request(format!("GET /a.txt?q=1 HTTP/1.1\r\n{fields}\r\n")).status, 200);
-        let line = &lines(&server, 1)[0];
+        let line = &server.wait_for_lines(1)[0];
         let line = match format {
             "json" => {
                 let json: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
@@ -351,7 +344,7 @@ fn a_client_cannot_forge_a_log_line() {
             // A rejected request is the last one of its connection.
             client = server.connect();
         }
-        let found = lines(&server, hostile.len() + 3);
+        let found = server.wait_for_lines(hostile.len() + 3);
         let mut rows = Rows::new();
         for (at, line) in found.iter().enumerate() {
             let printable = line.bytes().all(|byte| (b' '..=b'~').contains(&byte));

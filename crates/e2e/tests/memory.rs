@@ -3,22 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use e2e::{Client, ControlGroup, Server, Site, TIMEOUT, raise_descriptor_limit, run, wait_until};
+use e2e::{Client, ControlGroup, Server, Site, TIMEOUT, exclusive, run, wait_until};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 const CLIENTS: usize = 990;
 /// More than a connection may buffer of its input.
 const INPUT: usize = 200_000;
-
-/// One attack at a time: each uses a good part of the kernel's memory for sockets.
-fn exclusive() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    raise_descriptor_limit();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn site() -> Site {
     let top = "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"10MiB\"";

@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use e2e::http2::{self, flag, frame};
 use e2e::records::{ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE, Raw};
-use e2e::{Address, Client, Random, Server, Site, Tls};
+use e2e::{Client, Random, Server, Site, Tls};
 use taipan_h2::hpack::{self, Indexing};
 
 /// Bytes by which the memory of the server may grow.
@@ -19,13 +18,6 @@ fn site() -> Server {
     let config = "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true";
     let site = Site::new().every_protocol().config(config).script("echo.cgi", script);
     site.file("index.html", "hello\n").file("big.bin", Random::new(1).bytes(300_000)).start()
-}
-
-fn address(server: &Server, number: usize) -> SocketAddr {
-    match server.addresses()[number] {
-        Address::Tcp(address) => address,
-        Address::Unix(_) => panic!("it listens on TCP"),
-    }
 }
 
 /// Tries random numbers for a while. Then the server still serves, and has little more memory than before.
@@ -91,7 +83,7 @@ fn mutated_handshakes_end_their_connection() {
     let server = site();
     let mut number = 0;
     mutate(&server, 1, |random| {
-        let mut raw = Raw::connect(address(&server, 1));
+        let mut raw = Raw::connect(server.tcp(1));
         _ = raw.socket.set_read_timeout(Some(Duration::from_millis(50)));
         let version = if random.below(2) == 0 { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
         // Which flight is changed.
@@ -111,7 +103,7 @@ fn mutated_handshakes_end_their_connection() {
 fn mutated_records_end_their_connection() {
     let server = site();
     mutate(&server, 2, |random| {
-        let mut raw = Raw::connect(address(&server, 1));
+        let mut raw = Raw::connect(server.tcp(1));
         let mut keys = raw.keys(&Tls::version(&rustls::version::TLS13));
         let requests = requests(random);
         let mut rest = &requests[..];
@@ -145,7 +137,7 @@ fn mutated_records_end_their_connection() {
 fn mutated_requests_over_tls_end_their_connection() {
     let server = site();
     mutate(&server, 3, |random| {
-        let mut client = Client::tls(address(&server, 1), &Tls::new());
+        let mut client = Client::tls(server.tcp(1), &Tls::new());
         client.set_timeout(Duration::from_millis(30));
         let mut bytes = requests(random);
         change(&mut bytes, random);
@@ -158,7 +150,7 @@ fn mutated_requests_over_tls_end_their_connection() {
 fn mutated_frames_end_their_connection() {
     let server = site();
     mutate(&server, 4, |random| {
-        let mut raw = Raw::connect(address(&server, 2));
+        let mut raw = Raw::connect(server.tcp(2));
         let mut bytes = frames(random);
         if random.below(4) != 0 {
             change(&mut bytes, random);
@@ -172,7 +164,7 @@ fn mutated_frames_end_their_connection() {
 fn mutated_frames_over_tls_end_their_connection() {
     let server = site();
     mutate(&server, 5, |random| {
-        let mut client = Client::tls(address(&server, 1), &Tls::new().protocols(&["h2"]));
+        let mut client = Client::tls(server.tcp(1), &Tls::new().protocols(&["h2"]));
         client.set_timeout(Duration::from_millis(30));
         let mut bytes = frames(random);
         change(&mut bytes, random);

@@ -90,7 +90,7 @@ fn the_packaged_rotation_rotates_logs() {
     let lines = format!("listen = [\"127.0.0.1:0\"]\n{user}{}", kept.join("\n"));
     let mut serve = command();
     serve.arg("-c").arg(home.file("site.toml", lines));
-    let server = Server::start(serve, 1, None, false);
+    let server = Server::start(serve, 1, None);
     assert_eq!(server.get("/a.txt").status, 200);
     let log = home.path().join("log/access.log");
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());

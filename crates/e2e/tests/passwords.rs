@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Address, Response, Rows, Server, Site, TIMEOUT, program, tool, wait_until};
+use e2e::{Response, Rows, Server, Site, TIMEOUT, program, tool, wait_until};
 
 /// `user:hash` of Debian's htpasswd. `kind` is one of its options.
 fn htpasswd(kind: &str, user: &str, password: &str) -> String {
@@ -281,7 +281,7 @@ fn credentials_of_digest_pass_for_everything_that_a_request_leads_to() {
         ("/cgi-bin/again.cgi", "deep\n"),
     ] {
         for (at, flags) in [(0, &["-s"][..]), (1, &["-sk", "--http1.1"]), (1, &["-sk", "--http2"])] {
-            let Address::Tcp(address) = server.addresses()[at].clone() else { panic!("it has a port") };
+            let address = server.tcp(at);
             let url = format!("{}://{address}{path}", ["http", "https"][at]);
             let login = ["-f", "--digest", "-u", "ann:wonderland", &url];
             let output = tool("curl").args(flags).args(login).output().expect("it runs");

@@ -437,7 +437,7 @@ fn as_root_serves_a_folder_that_the_account_cannot_reach() {
         let mut serve = command();
         serve.current_dir(home.path().join(here));
         serve.args(arguments).args(["--listen", "127.0.0.1:0", "--user", "nobody"]);
-        let mut server = Server::start(serve, 1, None, false);
+        let mut server = Server::start(serve, 1, None);
         serves_all_and_no_more(&server, &mut rows, "at first");
         // The server checks roots again after a second; new files come from the disk.
         let until = Instant::now() + Duration::from_millis(2500);
@@ -549,7 +549,7 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     let serve_folder = |accounts: &str| {
         let mut command = with_accounts(home.path(), accounts);
         command.arg(&www).args(["--listen", "127.0.0.1:0"]);
-        Server::start(command, 1, None, false)
+        Server::start(command, 1, None)
     };
     let server = serve_folder(&own);
     assert_eq!((user(&server), server.get("/a.txt").status), (4321, 200));
@@ -563,15 +563,8 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
     );
     drop(server);
     let mut command = with_accounts(home.path(), &own);
-    let server = Server::start(
-        {
-            command.arg("-c").arg(&config);
-            command
-        },
-        1,
-        None,
-        false,
-    );
+    command.arg("-c").arg(&config);
+    let server = Server::start(command, 1, None);
     assert_eq!((user(&server), server.get("/a.txt").status), (4321, 200));
     drop(server);
     let output = output_of(with_accounts(home.path(), others).arg("-c").arg(&config));
@@ -676,7 +669,7 @@ fn serves_as_the_only_user_of_a_user_namespace_and_says_so_where_it_cannot_have_
     home.file("www/a.txt", "a");
     let www = home.path().join("www");
     command.arg(&www).args(["--listen", "127.0.0.1:0", "--user", "root"]);
-    let server = Server::start(command, 1, None, false);
+    let server = Server::start(command, 1, None);
     assert_eq!(server.get("/a.txt").status, 200);
     drop(server);
     let mut command = in_user_namespace().expect("it is possible");
@@ -697,7 +690,7 @@ fn root_serves_as_root_where_there_are_no_accounts() {
     for user in ["root", "0"] {
         let mut command = with_accounts(home.path(), "");
         command.arg(home.path().join("www")).args(["--listen", "127.0.0.1:0", "--user", user]);
-        let server = Server::start(command, 1, None, false);
+        let server = Server::start(command, 1, None);
         assert_eq!((user_of(server.serving_pid()), server.get("/a.txt").status), (0, 200), "{user}");
     }
 }

@@ -1,7 +1,6 @@
 //! Behind a proxy: the client, scheme and host are those that trusted proxies report, everywhere; other peers
 //! are never believed.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixListener;
@@ -24,13 +23,6 @@ fn from(server: &Server, address: &str) -> Client {
 
 fn request(client: &mut Client, target: &str, fields: &str) -> Response {
     client.request(format!("GET {target} HTTP/1.1\r\nHost: own.example:81\r\n{fields}\r\n"))
-}
-
-fn variables(response: &Response) -> BTreeMap<String, String> {
-    assert_eq!(response.status, 200, "{response}");
-    let text = response.text();
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn site(top: &str, more: &str) -> Site {
@@ -71,7 +63,7 @@ fn scripts_see_the_fields_of_trusted_proxies_only() {
         (STRANGER, &with_host, "127.0.1.1 port - own.example PORT own.example:81"),
         (STRANGER, forwarded, "127.0.1.1 port - own.example PORT own.example:81"),
     ] {
-        let found = variables(&request(&mut from(&server, peer), "/env.cgi", fields));
+        let found = request(&mut from(&server, peer), "/env.cgi", fields).variables();
         let value = |name: &str| found.get(name).cloned().unwrap_or_else(|| "-".to_owned());
         // The port of a connection is arbitrary.
         let remote_port = match (value("REMOTE_PORT"), expected.contains(" port ")) {
@@ -125,7 +117,7 @@ fn host_redirects_and_logs_reflect_the_original_request_of_the_client() {
     let mut client = from(&server, PROXY);
     client.send(format!("POST /away.cgi HTTP/1.1\r\nHost: own.example\r\n{https}Content-Length: 5\r\n\r\n"));
     client.send("hello");
-    let found = variables(&client.read_response());
+    let found = client.read_response().variables();
     rows.check(
         "led elsewhere",
         (found["REMOTE_ADDR"].as_str(), found["HTTPS"].as_str()),
@@ -229,7 +221,7 @@ fn trusts_a_unix_socket_only_when_configured() {
             site(&format!("listen = [\"127.0.0.1:0\", \"unix:www.sock\"]\ntrusted_proxies = {trust}\n"), "")
                 .start();
         let mut client = Client::unix(&server.home().join("www.sock"));
-        let found = variables(&request(&mut client, "/env.cgi", "X-Forwarded-For: 192.0.2.1\r\n"));
+        let found = request(&mut client, "/env.cgi", "X-Forwarded-For: 192.0.2.1\r\n").variables();
         assert_eq!(found["REMOTE_ADDR"], expected, "{trust}");
     }
 }
@@ -281,7 +273,7 @@ fn identifies_a_client_behind_lighttpd_that_forges_its_address() {
             ("Forwarded: for=\"192.0.2.66\r\n", if forwarded.is_empty() { "" } else { "?" }),
         ] {
             let mut client = Client::tcp_from("127.0.3.4".parse().expect("an address"), address);
-            let found = variables(&request(&mut client, "/env.cgi", fields));
+            let found = request(&mut client, "/env.cgi", fields).variables();
             let is = found["REMOTE_ADDR"].as_str();
             let row = format!("{forwarded} {fields}");
             match expected {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use e2e::http2::Http2;
 use e2e::{
-    Address, BackgroundProcess, Client, Response, Rows, Server, Signal, Site, TIMEOUT, Tls, free_port,
-    output_of, tool, wait_until,
+    BackgroundProcess, Client, Response, Rows, Signal, Site, TIMEOUT, Tls, free_port, output_of, tool,
+    wait_until,
 };
 
 /// An address in the network that the tests trust, and one outside.
@@ -27,13 +27,6 @@ fn site(more: &str) -> Site {
     Site::new().script("env.cgi", ENVIRONMENT).file("page.html", "page").certificate().config(&format!(
         "{LISTEN}[[route]]\npath = \"*.cgi\"\ncgi = true\n{more}\n[log]\naccess = \"stdout\"\n"
     ))
-}
-
-fn tcp(server: &Server, at: usize) -> SocketAddr {
-    match &server.addresses()[at] {
-        Address::Tcp(address) => *address,
-        Address::Unix(path) => panic!("{}", path.display()),
-    }
 }
 
 fn from(peer: &str, address: SocketAddr) -> Client {
@@ -71,11 +64,11 @@ fn scripts_see_the_client_that_the_header_names() {
         ("a Unix socket", version_2(0x21, 0x31, &[b'/'; 216]), unknown),
         ("unspecified", version_2(0x21, 0x00, b""), unknown),
     ] {
-        let mut client = from(PROXY, tcp(&server, 0));
+        let mut client = from(PROXY, server.tcp(0));
         client.send([&header, GET.as_bytes()].concat());
         rows.check(what, client.read_response().text().trim_end(), expected);
         rows.check(format!("{what}, again"), client.request(GET).text().trim_end(), expected);
-        let mut client = from(PROXY, tcp(&server, 0));
+        let mut client = from(PROXY, server.tcp(0));
         client.dribble(&header);
         rows.check(format!("{what}, in pieces"), client.request(GET).text().trim_end(), expected);
         let mut client = Client::unix(&server.home().join("proxy.sock"));
@@ -83,12 +76,12 @@ fn scripts_see_the_client_that_the_header_names() {
         rows.check(format!("{what}, from a Unix socket"), client.read_response().text().trim_end(), expected);
     }
     // The proxy's own connection.
-    let mut client = from(PROXY, tcp(&server, 0));
+    let mut client = from(PROXY, server.tcp(0));
     client.send(version_2(0x20, 0x00, b""));
     let own = client.request(GET).text();
     rows.holds("local", &own, own.starts_with("[127.0.0.2] ["));
-    rows.check("an address for everyone", from(STRANGER, tcp(&server, 3)).get("/page.html").status, 200);
-    rows.check("a header to it", from(PROXY, tcp(&server, 3)).request([LINE, GET].concat()).status, 400);
+    rows.check("an address for everyone", from(STRANGER, server.tcp(3)).get("/page.html").status, 200);
+    rows.check("a header to it", from(PROXY, server.tcp(3)).request([LINE, GET].concat()).status, 400);
 }
 
 #[test]
@@ -97,7 +90,7 @@ fn the_header_precedes_tls_and_http2() {
     let mut rows = Rows::new();
     for header in [LINE.as_bytes().to_vec(), ipv4()] {
         for protocol in ["http/1.1", "h2"] {
-            let mut client = Client::tls(tcp(&server, 1), &Tls::new().protocols(&[protocol]));
+            let mut client = Client::tls(server.tcp(1), &Tls::new().protocols(&[protocol]));
             client.send_beneath_tls(&header).expect("the server reads");
             let response = match protocol {
                 "h2" => Http2::over(client).expect("it speaks HTTP/2").get("/env.cgi"),
@@ -105,12 +98,12 @@ fn the_header_precedes_tls_and_http2() {
             };
             rows.check(protocol, response.text().trim_end(), "[192.0.2.1] [4711] [] [on]");
         }
-        let mut client = Client::tcp(tcp(&server, 2));
+        let mut client = Client::tcp(server.tcp(2));
         client.send(&header);
         let response = Http2::over(client).expect("it speaks HTTP/2").get("/env.cgi");
         rows.check("http2", response.text().trim_end(), "[192.0.2.1] [4711] [] [off]");
         // The handshake is received with the header.
-        let mut tls = Client::tls(tcp(&server, 1), &Tls::new());
+        let mut tls = Client::tls(server.tcp(1), &Tls::new());
         tls.send_beneath_tls(&header[..9]).expect("the server reads");
         tls.send_beneath_tls(&header[9..]).expect("the server reads");
         rows.check("a file by TLS", tls.get("/page.html").text().as_str(), "page");
@@ -136,22 +129,22 @@ fn closes_connections_without_a_valid_header() {
         ("bad extension", [&version_2(0x21, 0x00, &[4, 0, 9]), GET.as_bytes()].concat()),
         ("TLS", b"\x16\x03\x01\x02\0\x01\0".to_vec()),
     ] {
-        let mut client = from(PROXY, tcp(&server, 0));
+        let mut client = from(PROXY, server.tcp(0));
         client.try_send(&bytes).expect("it is one packet");
         rows.check(what, client.is_closed(), true);
     }
     rows.holds("the log", "", !server.wait_for_line("PROXY header", TIMEOUT).is_empty());
-    let mut stranger = from(STRANGER, tcp(&server, 0));
+    let mut stranger = from(STRANGER, server.tcp(0));
     _ = stranger.try_send([LINE, GET].concat());
     rows.check("a stranger", stranger.is_closed(), true);
     let line = server.wait_for_line("not one of `trusted_proxies`", TIMEOUT);
     rows.holds("names it", &line, line.contains("127.0.1.1"));
     // Ends at its deadline, or when the proxy closes.
     for part in [&b""[..], b"PROXY TCP4 192.0.2.1", &ipv4()[..20]] {
-        let mut client = from(PROXY, tcp(&server, 0));
+        let mut client = from(PROXY, server.tcp(0));
         client.send(part);
         rows.check(format!("incomplete: {} bytes", part.len()), client.is_closed(), true);
-        let mut client = from(PROXY, tcp(&server, 0));
+        let mut client = from(PROXY, server.tcp(0));
         client.send(part);
         client.half_close();
         rows.check(format!("closed after {} bytes", part.len()), client.is_closed(), true);
@@ -163,7 +156,7 @@ fn closes_connections_without_a_valid_header() {
 fn counts_the_connections_of_each_client_behind_the_proxy() {
     let server = site("[limits]\nconnections_per_client = 2\n").start();
     let open = |client: &str| {
-        let mut proxy = from(PROXY, tcp(&server, 0));
+        let mut proxy = from(PROXY, server.tcp(0));
         proxy.send(format!("PROXY TCP4 {client} 198.51.100.2 4711 80\r\n"));
         let status = proxy.get("/page.html").status;
         (proxy, status)
@@ -178,12 +171,12 @@ fn counts_the_connections_of_each_client_behind_the_proxy() {
 fn a_reload_keeps_the_client_of_an_idle_connection() {
     let server = site("").start();
     let first = server.serving_pid();
-    let mut client = from(PROXY, tcp(&server, 0));
+    let mut client = from(PROXY, server.tcp(0));
     client.send(LINE);
     assert_eq!(client.request(GET).text().trim_end(), "[192.0.2.1] [4711] [] [off]");
-    let mut waiting = from(PROXY, tcp(&server, 0));
+    let mut waiting = from(PROXY, server.tcp(0));
     waiting.send(&LINE[..20]);
-    let mut unknown = from(PROXY, tcp(&server, 0));
+    let mut unknown = from(PROXY, server.tcp(0));
     unknown.send("PROXY UNKNOWN\r\n");
     assert_eq!(unknown.request(GET).text().trim_end(), "[] [] [] [off]");
     server.signal(Signal::HUP);
@@ -215,7 +208,7 @@ fn the_address_that_the_header_names_is_that_of_the_server() {
         false => format!("PROXY TCP4 192.0.2.1 {to} 4711 {port}\r\n"),
     };
     let get = |host: &str| format!("GET /env.cgi HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    let own = tcp(&server, 0);
+    let own = server.tcp(0);
     let mut rows = Rows::new();
     let mut kept = Vec::new();
     for (header, host, expected) in [
@@ -236,7 +229,7 @@ fn the_address_that_the_header_names_is_that_of_the_server() {
     other.send(format!("{}{}", line("198.51.100.4", 80), get("by.example")));
     rows.check("an address without a folder", other.read_response().status, 404);
     let plain = version_2(0x21, 0x11, &[192, 0, 2, 1, 198, 51, 100, 2, 0x12, 0x67, 0x01, 0xbb]);
-    let mut client = from(PROXY, tcp(&server, 2));
+    let mut client = from(PROXY, server.tcp(2));
     client.send(plain);
     let mut client = Http2::over(client).expect("it speaks HTTP/2");
     rows.check("HTTP/2", client.get("/env.cgi").text().as_str(), "198.51.100.2:443 two");
@@ -258,7 +251,7 @@ fn believes_fields_of_the_client_that_the_header_names() {
         (LINE, "[192.0.2.1] [4711] [] [off]"),
         ("PROXY UNKNOWN\r\n", "[] [] [] [off]"),
     ] {
-        for mut client in [from(PROXY, tcp(&server, 0)), Client::unix(&server.home().join("proxy.sock"))] {
+        for mut client in [from(PROXY, server.tcp(0)), Client::unix(&server.home().join("proxy.sock"))] {
             client.send(header);
             let response: Response = client.get_with("/env.cgi", "X-Forwarded-For: 203.0.113.9\r\n");
             rows.check(header, response.text().trim_end(), expected);
@@ -270,7 +263,7 @@ fn believes_fields_of_the_client_that_the_header_names() {
 fn haproxy_and_curl_send_headers_that_are_understood() {
     let server = site("").start();
     let (one, two) = (free_port(), free_port());
-    let (plain, tls) = (tcp(&server, 0), tcp(&server, 1));
+    let (plain, tls) = (server.tcp(0), server.tcp(1));
     let config = server.files().file(
         "haproxy.cfg",
         format!(

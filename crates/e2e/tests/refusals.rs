@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
-use e2e::{Rows, Server, Site, TIMEOUT, path_of};
+use e2e::{Rows, Site, TIMEOUT, path_of};
 use serde_json::Value;
 
 /// With one worker, so that lines come in the order of requests.
@@ -13,13 +13,6 @@ fn site(format: &str) -> Site {
     Site::new().file("a.txt", "hello\n").config(&format!(
         "workers = 1\n[log]\naccess = \"stdout\"\nformat = \"{format}\"\n[limits]\nbody = 1000"
     ))
-}
-
-/// Waits until `count` lines have come.
-fn lines(server: &Server, count: usize) -> Vec<String> {
-    let enough = |lines: &[String]| (lines.len() >= count).then(|| lines.to_vec());
-    let found = server.output().wait_for(TIMEOUT, enough);
-    found.unwrap_or_else(|| panic!("no {count} lines:\n{}", server.stdout()))
 }
 
 #[test]
@@ -85,8 +78,10 @@ fn rejections_name_the_rule_on_the_page_and_in_the_log() {
             rows.holds(input, &format!("{named} is on the page: {page}"), page.contains(&named));
         }
     }
-    let of_json = lines(&json, table.len());
-    for ((at, (input, status, token)), line) in table.iter().enumerate().zip(lines(&combined, table.len())) {
+    let of_json = json.wait_for_lines(table.len());
+    for ((at, (input, status, token)), line) in
+        table.iter().enumerate().zip(combined.wait_for_lines(table.len()))
+    {
         let page = combined.request(input).text();
         let (before, _) = page.split_once(".</p>\n<p><code>").expect("there is a sentence");
         let sentence = before.rsplit_once("<p>").expect("it begins").1;
@@ -105,7 +100,8 @@ fn rejections_name_the_rule_on_the_page_and_in_the_log() {
     }
     // A successful request has broken no rule.
     json.get("/a.txt");
-    let line: Value = serde_json::from_str(&lines(&json, table.len() + 1)[table.len()]).expect("it is JSON");
+    let line: Value =
+        serde_json::from_str(&json.wait_for_lines(table.len() + 1)[table.len()]).expect("it is JSON");
     rows.check("/a.txt", &line["why"], &Value::Null);
 }
 
@@ -142,7 +138,7 @@ fn does_not_pass_an_invalid_body_to_a_script() {
             "the page names the rule",
             response.text().contains(&format!("<code>{token}</code>")),
         );
-        let line: Value = serde_json::from_str(&lines(&server, at + 1)[at]).expect("it is JSON");
+        let line: Value = serde_json::from_str(&server.wait_for_lines(at + 1)[at]).expect("it is JSON");
         let why = line["why"].as_str().unwrap_or_default().to_owned();
         rows.holds(input, &format!("the log names the rule: {why}"), why.starts_with(&format!("{token}: ")));
     }
@@ -234,7 +230,7 @@ fn reads_raw_characters_in_targets_as_if_encoded() {
     rows.check(target, request(target.as_bytes()).status, 200);
     let head = heads.recv_timeout(TIMEOUT).expect("the application gets the request");
     rows.check(target, head.lines().next(), Some("GET /app/%C3%A4?%C3%A4%22%3C%3E HTTP/1.1"));
-    let log = lines(&server, 16);
+    let log = server.wait_for_lines(16);
     rows.holds(
         &log[15],
         "the log has it encoded",

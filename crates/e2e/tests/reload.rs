@@ -239,7 +239,7 @@ fn a_second_program_leaves_the_pid_file_of_the_first_alone() {
     assert_eq!(pid(), first);
     let mut command = e2e::command();
     command.arg("-c").arg(server.home().join("site.toml")).args(["--listen", "127.0.0.1:0"]);
-    let mut second = Server::start(command, 1, None, false);
+    let mut second = Server::start(command, 1, None);
     second.wait_for_line("pid stays that of the taipan that serves this already", TIMEOUT);
     assert_eq!((second.get("/a.txt").status, pid()), (200, first.clone()));
     second.signal(Signal::TERM);

@@ -33,7 +33,7 @@ fn a_program_that_was_started_with_sigchld_ignored_notices_the_end_of_its_proces
     if is_root() {
         serve.args(["--user", "root"]);
     }
-    let mut server = Server::start(serve, 1, None, false);
+    let mut server = Server::start(serve, 1, None);
     server.replace_workers();
     assert_eq!(server.get("/a.txt").text(), "a");
     server.signal(Signal::TERM);
@@ -229,7 +229,7 @@ fn the_port_is_free_at_once_after_every_kind_of_end() {
         let mut serve = command();
         serve.arg(home.path()).args(["--listen", address, "--listen"]);
         serve.arg(format!("unix:{}", home.path().join("t.sock").display()));
-        Server::start(serve, 2, None, false)
+        Server::start(serve, 2, None)
     };
     let address = format!("127.0.0.1:{}", free_port());
     let mut server = serve(&address);

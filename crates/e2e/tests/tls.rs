@@ -11,7 +11,7 @@ use e2e::records::{
     ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE, Incoming, MAX_CONTENT, Raw, Traffic, client_hello,
     fragmented, outgoing, record,
 };
-use e2e::{Address, Client, Random, ReadError, Rows, Server, Site, TIMEOUT, Tls, tool, wait_until};
+use e2e::{Client, Random, ReadError, Rows, Server, Site, TIMEOUT, Tls, tool, wait_until};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ProtocolVersion};
 
@@ -39,10 +39,7 @@ fn site() -> Site {
 
 /// The address of the listener for TLS.
 fn secure(server: &Server) -> SocketAddr {
-    match server.addresses()[..] {
-        [_, Address::Tcp(address)] => address,
-        ref other => panic!("two addresses, not {other:?}"),
-    }
+    server.tcp(1)
 }
 
 fn client(server: &Server) -> Client {

@@ -2,12 +2,11 @@
 //! files change.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::process::Stdio;
 
 use e2e::{
-    Address, Authority, Certificate, Client, Response, Rows, Server, Site, TIMEOUT, Tls, authority,
-    free_port, output_of, tool, wait_until,
+    Authority, Certificate, Client, Response, Rows, Server, Site, TIMEOUT, Tls, authority, free_port,
+    output_of, tool, wait_until,
 };
 
 /// Prints what it knows of TLS.
@@ -23,21 +22,14 @@ fn pair(certificate: &Certificate) -> String {
     format!("{}{}", certificate.certificate, certificate.key)
 }
 
-fn address(server: &Server, at: usize) -> SocketAddr {
-    match &server.addresses()[at] {
-        Address::Tcp(address) => *address,
-        Address::Unix(path) => panic!("{path:?}"),
-    }
-}
-
 fn get(server: &Server, tls: &Tls, host: &str, path: &str) -> Response {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    Client::tls(address(server, 0), tls).request(request)
+    Client::tls(server.tcp(0), tls).request(request)
 }
 
 /// The certificate that a client gets. `None`: the handshake fails.
 fn try_served(server: &Server) -> Option<Vec<u8>> {
-    let mut client = Client::tls(address(server, 0), &Tls::new());
+    let mut client = Client::tls(server.tcp(0), &Tls::new());
     client.handshake().ok()?;
     Some(client.tls_state().peer_certificates()?.first()?.to_vec())
 }
@@ -49,7 +41,7 @@ fn served(server: &Server) -> Vec<u8> {
 /// What OpenSSL says of a handshake for this name.
 fn s_client(server: &Server, name: &str) -> String {
     let mut command = tool("openssl");
-    let address = address(server, 0).to_string();
+    let address = server.tcp(0).to_string();
     command.args(["s_client", "-connect", &address, "-servername", name, "-verify_hostname", name]);
     command.args(["-CAfile", "ca.pem"]).current_dir(server.home()).stdin(Stdio::null());
     let output = output_of(&mut command);
@@ -95,14 +87,7 @@ fn openssl_gets_an_rsa_certificate_if_it_can_use_no_other() {
         ("ECDHE-ECDSA-AES128-GCM-SHA256", "Peer signature type: ECDSA"),
     ] {
         let mut command = tool("openssl");
-        command.args([
-            "s_client",
-            "-connect",
-            &address(&server, 0).to_string(),
-            "-tls1_2",
-            "-cipher",
-            cipher,
-        ]);
+        command.args(["s_client", "-connect", &server.tcp(0).to_string(), "-tls1_2", "-cipher", cipher]);
         let output = output_of(command.stdin(Stdio::null()));
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(expected), "{cipher}: {said}");
@@ -119,7 +104,7 @@ fn a_reload_takes_a_new_certificate_while_a_download_runs() {
         .config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = \"a.pem\"\n")
         .start();
     let first = served(&server);
-    let mut download = Client::tls(address(&server, 0), &Tls::new());
+    let mut download = Client::tls(server.tcp(0), &Tls::new());
     download.set_receive_buffer(16 * 1024);
     download.send("GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(!download.read_some().expect("the response begins").is_empty());
@@ -180,7 +165,7 @@ fn a_host_serves_the_clients_that_its_rules_allow() {
     let stranger = Tls::with_certificate(&Authority::new("another").client("Mallory"));
     assert_eq!(get(&server, &good.clone().server("needed"), "needed", "/").text(), "needed");
     for (tls, name) in [(Tls::new(), "needed"), (stranger.clone(), "needed"), (stranger, "wanted")] {
-        let mut client = Client::tls(address(&server, 0), &tls.server(name));
+        let mut client = Client::tls(server.tcp(0), &tls.server(name));
         // In TLS 1.3, the client learns of it after its own last message.
         let refused = client.handshake().is_err()
             || client.try_send(format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n")).is_err()
@@ -198,7 +183,7 @@ fn a_host_serves_the_clients_that_its_rules_allow() {
         assert_eq!(get(&server, &tls, host, "/").status, expected, "{host}");
     }
     // Without TLS, the host that needs a certificate redirects.
-    let plain = |request: &str| Client::tcp(address(&server, 1)).request(request);
+    let plain = |request: &str| Client::tcp(server.tcp(1)).request(request);
     let response = plain("GET /a%20b?c HTTP/1.1\r\nHost: needed\r\n\r\n");
     assert_eq!(response.status, 301);
     assert!(
@@ -234,7 +219,7 @@ fn scripts_know_what_the_handshake_has_established() {
     assert!(said.contains("SSL_CLIENT_VERIFY=NONE") && !said.contains("SSL_CLIENT_S_DN"), "{said}");
     // The fields of a request cannot pretend.
     let request = "GET /a.cgi HTTP/1.1\r\nHost: wanted\r\nSSL_CLIENT_VERIFY: SUCCESS\r\nSSL-CLIENT-VERIFY: SUCCESS\r\n\r\n";
-    let said = Client::tcp(address(&server, 1)).request(request).text();
+    let said = Client::tcp(server.tcp(1)).request(request).text();
     assert!(!said.contains("SSL_") && !said.contains("HTTPS"), "{said}");
 }
 
@@ -255,7 +240,7 @@ fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
     assert_eq!((secure.status, secure.field("strict-transport-security")), (200, Some("max-age=31536000")));
     let plain = |method: &str, path: &str| {
         let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost:1\r\nContent-Length: 0\r\n\r\n");
-        Client::tcp(address(&server, 1)).request(request)
+        Client::tcp(server.tcp(1)).request(request)
     };
     for (method, path, status) in [("GET", "/a?b", 301), ("HEAD", "/a?b", 301), ("POST", "/a?b", 308)] {
         let response = plain(method, path);

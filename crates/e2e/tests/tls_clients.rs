@@ -2,26 +2,17 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::process::Output;
 
 use e2e::http2::{Http2, Http2Request};
-use e2e::{
-    Address, Authority, Certificate, Client, Rows, Server, Site, TIMEOUT, Tls, authority, tool, wait_until,
-};
+use e2e::{Authority, Certificate, Client, Rows, Server, Site, TIMEOUT, Tls, authority, tool, wait_until};
 use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
 
 const TLS: &str = "listen = [\"127.0.0.1:0 tls\", \"127.0.0.2:0\"]\n\
                    certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
 const GET: &str = "GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-fn address(server: &Server, at: usize) -> SocketAddr {
-    match server.addresses()[at] {
-        Address::Tcp(address) => address,
-        ref other => panic!("{other:?} has no port"),
-    }
-}
 
 fn site() -> Site {
     Site::new().certificate().file("a.txt", "a").file_beside_root("clients.pem", authority().pem())
@@ -40,9 +31,9 @@ fn the_log_says_what_a_handshake_has_established() {
     let log = "[log]\naccess = \"./access.log\"\nformat = \"json\"\n";
     let clients = "client_certificates = \"optional\"\nclient_ca = \"clients.pem\"\n";
     let server = site().config(&format!("{TLS}workers = 1\n{clients}{log}")).start();
-    let secure = address(&server, 0);
+    let secure = server.tcp(0);
     let certificate = authority().client("Alice");
-    Client::tcp(address(&server, 1)).request(GET);
+    Client::tcp(server.tcp(1)).request(GET);
     Client::tls(secure, &Tls::version(&TLS12)).request(GET);
     Client::tls(secure, &Tls::with_certificate(&certificate).server("example.org")).request(GET);
     // A client that connects to an address asks for no name.
@@ -83,7 +74,7 @@ fn requests_in_early_data_must_be_safe() {
     let cgi = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[[route]]\npath = \"/ws\"\nproxy = \"http://127.0.0.1:1\"\n";
     let script = "#!/bin/sh\necho 'X-A: b'\necho\necho $HTTP_EARLY_DATA\n";
     let server = site().script("a.cgi", script).config(&format!("{TLS}workers = 1\n{cgi}{log}")).start();
-    let secure = address(&server, 0);
+    let secure = server.tcp(0);
     let mut rows = Rows::new();
     let tls = Tls::version(&TLS13).early();
     // A session is used once, and each connection brings others.
@@ -153,7 +144,7 @@ fn requests_in_early_data_for_other_servers_must_be_safe() {
     let proxy = "[forward_proxy]\nclients = \"127.0.0.1\"\ndestinations = \"127.0.0.1\"\nhttp = true\n";
     let config = format!("{TLS}workers = 1\n[tls]\nearly_data = true\n{proxy}ports = [{port}]\n");
     let server = site().config(&config).start();
-    let secure = address(&server, 0);
+    let secure = server.tcp(0);
     let mut rows = Rows::new();
     let tls = Tls::version(&TLS13).early();
     Client::tls(secure, &tls).request(GET);
@@ -185,7 +176,7 @@ fn requests_in_early_data_follow_the_rules_of_the_host() {
              [[host.route]]\npath = \"*.cgi\"\ncgi = true\n"
         ))
         .start();
-    let secure = address(&server, 0);
+    let secure = server.tcp(0);
     let mut rows = Rows::new();
     let request = |host: &str| format!("GET /a.cgi HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let alice = Tls::with_certificate(&authority().client("Alice")).server("closed");
@@ -216,7 +207,7 @@ fn curl(server: &Server, version: &str, protocol: &str, certificate: Option<&str
     if let Some(name) = certificate {
         curl.args(["--cert", &format!("{name}.pem"), "--key", &format!("{name}.key")]);
     }
-    curl.arg(format!("https://localhost:{}/a.cgi", address(server, 0).port())).output().expect("curl starts")
+    curl.arg(format!("https://localhost:{}/a.cgi", server.tcp(0).port())).output().expect("curl starts")
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::records::{ALERT, DATA, HANDSHAKE, Incoming, Raw};
-use e2e::{Address, Client, Random, Rows, Server, Site, TIMEOUT, Tls, run};
+use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, Tls, run};
 use rustls::version::TLS12;
 
 const CONTENT: &str = "hello\n";
@@ -26,10 +26,7 @@ fn site() -> Site {
 }
 
 fn secure(server: &Server) -> SocketAddr {
-    match server.addresses()[..] {
-        [_, Address::Tcp(address)] => address,
-        ref other => panic!("two addresses, not {other:?}"),
-    }
+    server.tcp(1)
 }
 
 fn kernel_has_tls() -> bool {

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, is_root, signal_process,
-    stop_process, tool, wait_until,
+    Client, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, is_root, signal_process, stop_process, tool,
+    wait_until,
 };
 
 const TLS: &str = "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
@@ -186,7 +186,7 @@ fn wait_for_waiting_handshake(server: &Server) {
 fn a_stopped_signer_delays_neither_plain_requests_nor_resumed_sessions() {
     let (server, signer) = with_signer();
     let sessions = VERSIONS.map(|version| Session::new(&server, version));
-    let Address::Tcp(plain) = server.addresses()[1] else { panic!("it is a TCP address") };
+    let plain = server.tcp(1);
     stop_process(signer);
     let (address, tls) = (server.addr(), Tls::new());
     let waiting = thread::spawn(move || Client::tls(address, &tls).handshake());

@@ -1,12 +1,11 @@
 //! Limits of speed and of requests: what they slow and reject, in every protocol, and what they leave alone.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::http2::{Http2, Http2Request, flag, frame};
-use e2e::{Address, Client, Response, Rows, Server, Site, TIMEOUT, Tls, wait_until};
+use e2e::{Client, Response, Rows, Server, Site, TIMEOUT, Tls, wait_until};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\", \"127.0.0.3:0 http2\"]\n\
                       certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n";
@@ -27,13 +26,6 @@ fn site(config: &str) -> Site {
     Site::new().certificate().config(&format!("{LISTEN}{config}"))
 }
 
-fn address(server: &Server, at: usize) -> SocketAddr {
-    match server.addresses()[at] {
-        Address::Tcp(address) => address,
-        Address::Unix(_) => panic!("the test listens on TCP"),
-    }
-}
-
 /// One request on a connection of its own, without a response after a long time.
 fn request(
     server: &Server,
@@ -44,10 +36,10 @@ fn request(
     body: &[u8],
 ) -> Response {
     let (mut client, is_http2) = match protocol {
-        Protocol::Http1 => (Client::tcp(address(server, 0)), false),
-        Protocol::Http1OverTls => (Client::tls(address(server, 1), &Tls::new()), false),
-        Protocol::Http2 => (Client::tcp(address(server, 2)), true),
-        Protocol::Http2OverTls => (Client::tls(address(server, 1), &Tls::new().protocols(&["h2"])), true),
+        Protocol::Http1 => (Client::tcp(server.tcp(0)), false),
+        Protocol::Http1OverTls => (Client::tls(server.tcp(1), &Tls::new()), false),
+        Protocol::Http2 => (Client::tcp(server.tcp(2)), true),
+        Protocol::Http2OverTls => (Client::tls(server.tcp(1), &Tls::new().protocols(&["h2"])), true),
     };
     if is_http2 {
         let mut request = Http2Request::new(method, path, fields);
@@ -345,9 +337,7 @@ fn a_throttled_stream_leaves_its_siblings_alone() {
         .file("slow.bin", vec![b'x'; 1_000_000])
         .file("fast.bin", vec![b'x'; 3_000_000])
         .start();
-    for client in
-        [Client::tcp(address(&server, 2)), Client::tls(address(&server, 1), &Tls::new().protocols(&["h2"]))]
-    {
+    for client in [Client::tcp(server.tcp(2)), Client::tls(server.tcp(1), &Tls::new().protocols(&["h2"]))] {
         let mut http2 = Http2::over(client).expect("it speaks HTTP/2");
         http2.open(&Http2Request::get("/slow.bin")).expect("the stream opens");
         let fast = http2.open(&Http2Request::get("/fast.bin")).expect("the stream opens");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::upstream::{echo, upstream};
-use e2e::{Address, Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, wait_until};
+use e2e::{Client, Random, Rows, Server, Signal, Site, TIMEOUT, Tls, wait_until};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
@@ -47,10 +47,7 @@ fn switched(mut client: Client) -> Client {
 }
 
 fn secure(server: &Server) -> Client {
-    match server.addresses()[..] {
-        [_, Address::Tcp(address)] => Client::tls(address, &Tls::new()),
-        ref other => panic!("two addresses, not {other:?}"),
-    }
+    Client::tls(server.tcp(1), &Tls::new())
 }
 
 #[test]

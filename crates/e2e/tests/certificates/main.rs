@@ -480,7 +480,7 @@ fn local(home: &Folder) -> Server {
     if is_root() {
         serve.args(["--user", "root"]);
     }
-    Server::start(serve, 1, None, false)
+    Server::start(serve, 1, None)
 }
 
 #[test]

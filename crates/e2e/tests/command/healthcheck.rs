@@ -25,7 +25,7 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
         .config("listen = [\"127.0.0.1:0\", \"[::1]:0\", \"unix:taipan.sock\"]\n[[route]]\npath = \"/sick\"\nreturn = 503")
         .start();
     let socket = format!("unix:{}", server.home().join("taipan.sock").display());
-    let Address::Tcp(v6) = server.addresses()[1] else { panic!("the second one is IPv6") };
+    let v6 = server.tcp(1);
     let refused = format!("http://127.0.0.1:{}/", free_port());
     let no_http = listener_with(|stream| _ = stream.write_all(b"220 mail.example ESMTP\r\n"));
     let closing = listener_with(|_| ());

@@ -119,7 +119,7 @@ fn a_second_start_suggests_a_reload() {
         start.arg("-c").arg(&config);
         start
     };
-    let server = Server::start(start(), 1, None, false);
+    let server = Server::start(start(), 1, None);
     let mut rows = Rows::new();
     let advice = format!("taipan reload -c {}", config.display());
     check_refused(&mut rows, "a configuration", &output_of(&mut start()), &[&address, "in use", &advice]);

@@ -15,7 +15,7 @@ fn serves_a_folder_with_the_name_of_a_misspelt_command() {
     home.file("chek/a.txt", "here");
     let mut serve = command();
     serve.current_dir(home.path()).args(["chek", "--listen", "127.0.0.1:0"]);
-    assert_eq!(Server::start(serve, 1, None, false).get("/a.txt").body, b"here");
+    assert_eq!(Server::start(serve, 1, None).get("/a.txt").body, b"here");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn serves_every_given_address() {
         "unix:t.sock",
     ]);
     serve.args(["--listen", "127.0.0.1:0"]);
-    let mut server = Server::start(serve, 4, None, false);
+    let mut server = Server::start(serve, 4, None);
     let addresses = server.addresses();
     assert_eq!(addresses[2], Address::Unix("t.sock".into()));
     for address in &addresses {
@@ -56,7 +56,7 @@ fn prints_one_url_per_interface() {
     let home = Folder::new();
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "0.0.0.0:0"]);
-    let server = Server::start(serve, 1, None, false);
+    let server = Server::start(serve, 1, None);
     let stderr = server.stderr();
     assert!(stderr.contains("http://127.0.0.1:") && !stderr.contains("0.0.0.0"), "{stderr}");
     assert_eq!(server.get("/").status, 200);
@@ -76,7 +76,7 @@ fn serves_the_current_folder_on_loopback_port_8080_by_default() {
     drop(taken);
     let mut serve = command();
     serve.current_dir(home.path());
-    let server = Server::start(serve, 1, None, false);
+    let server = Server::start(serve, 1, None);
     assert_eq!(server.addr(), "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.get("/here.txt").body, b"here");
     assert!(server.get("/").text().contains("here.txt"), "with a listing");
@@ -94,7 +94,7 @@ fn replaces_a_stale_socket_but_not_one_in_use() {
         serve.current_dir(home.path()).args([".", "--listen", "unix:t.sock"]);
         serve
     };
-    let server = Server::start(serve(), 1, None, false);
+    let server = Server::start(serve(), 1, None);
     assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here");
     check_refused(&mut Rows::new(), "a second server", &output_of(&mut serve()), &["unix:t.sock", "in use"]);
     assert_eq!(Client::unix(&socket).get("/a.txt").body, b"here", "the first one still serves");
@@ -108,7 +108,7 @@ fn two_workers_serve_together() {
     home.file("a.txt", "here");
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "127.0.0.1:0", "--workers", "2"]);
-    let server = Server::start(serve, 1, None, false);
+    let server = Server::start(serve, 1, None);
     let mut clients: Vec<Client> = (0..32).map(|_| server.connect()).collect();
     for _ in 0..3 {
         for client in &mut clients {
@@ -158,7 +158,7 @@ fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     home.file("a.txt", "here");
     let mut serve = command();
     serve.arg(home.path()).args(["--listen", "127.0.0.1:0"]);
-    let mut server = Server::start(serve, 1, None, false);
+    let mut server = Server::start(serve, 1, None);
     assert_eq!(server.get("/a.txt").status, 200);
     server.signal(Signal::TERM);
     server.wait(TIMEOUT);
