@@ -56,6 +56,22 @@ enum CacheLookup {
     GatewayTimeout,
 }
 
+/// How a request waits for the responses to others.
+struct Waiting {
+    /// All waits together end then, by `clock::micros`.
+    end: u64,
+    is_counted: bool,
+    may_go_on: bool,
+}
+
+/// What a request does next that no stored response answers.
+enum Turn {
+    /// It asks the upstream. The leader: others wait for the response.
+    Fetch(Option<Leader>),
+    /// The response may be stored by now.
+    LookAgain,
+}
+
 /// What is requested to complete a response.
 struct Rest {
     parts: Rc<PartialResponse>,
@@ -221,9 +237,8 @@ impl<'a> Exchange<'a> {
     async fn respond_from_cache(&mut self, forward: Forward<'_>, resource: Resource<'a>) -> Response {
         let settings = resource.settings.clone();
         let directives = request::directives(self.head);
-        let (mut leader, mut has_waited, mut may_wait) = (None, false, true);
-        // If the other request is abandoned, one of those that wait takes its place. All waits together have an end.
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
+        let mut waiting = Waiting { end, is_counted: false, may_go_on: true };
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
         self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
@@ -248,27 +263,14 @@ impl<'a> Exchange<'a> {
             // What answers a request for a part is of no use to others, nor is what is for one client.
             let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
             let is_for_others = !is_part && !request::is_for_one_client(self.head);
-            if self.head.method == Method::Get && why != Forwarded::Bypass && is_for_others && may_wait {
-                match self.responder.cache.join(self.pending_key(&resource), settings.waiting) {
-                    Role::Leader(own) => leader = Some(own),
-                    Role::Substitute(own) => match self.responder.cache.refreshes.take() {
-                        // It waits for the response with the others.
-                        Some(permit) => {
-                            self.fetch_in_background(forward, &resource, stale, own, permit);
-                            continue;
-                        }
-                        None => leader = Some(own),
-                    },
-                    Role::Follower(follower) => {
-                        self.services.counts.add(Count::ResponsesAwaited, (!has_waited).into());
-                        has_waited = true;
-                        let left = Duration::from_micros(end.saturating_sub(clock::micros()));
-                        may_wait = follower.wait(left).await;
-                        continue;
-                    }
-                    Role::Alone => {}
-                }
-            }
+            let collapses = self.head.method == Method::Get && why != Forwarded::Bypass && is_for_others;
+            let leader = match collapses && waiting.may_go_on {
+                true => match self.join(forward, &resource, stale.as_ref(), &mut waiting).await {
+                    Turn::Fetch(leader) => leader,
+                    Turn::LookAgain => continue,
+                },
+                false => None,
+            };
             drop(lookup);
             let response = self.fetch(forward, resource, stale, why, leader).await;
             if !is_stored(&response) {
@@ -278,6 +280,37 @@ impl<'a> Exchange<'a> {
                 Some(_) => response,
                 None => reported(&settings, CacheStatus::Forwarded(why), response),
             };
+        }
+    }
+
+    /// Joins the requests for the same response, of which one asks the upstream. If that one is abandoned, one of those
+    /// that wait takes its place.
+    async fn join(
+        &self,
+        forward: Forward<'_>,
+        resource: &Resource<'a>,
+        stale: Option<&Rc<CachedResponse>>,
+        waiting: &mut Waiting,
+    ) -> Turn {
+        let cache = &self.responder.cache;
+        match cache.join(self.pending_key(resource), resource.settings.waiting) {
+            Role::Leader(leader) => Turn::Fetch(Some(leader)),
+            Role::Substitute(leader) => match cache.refreshes.take() {
+                // It waits for the response with the others.
+                Some(permit) => {
+                    self.fetch_in_background(forward, resource, stale.cloned(), leader, permit);
+                    Turn::LookAgain
+                }
+                None => Turn::Fetch(Some(leader)),
+            },
+            Role::Follower(follower) => {
+                self.services.counts.add(Count::ResponsesAwaited, (!waiting.is_counted).into());
+                waiting.is_counted = true;
+                let left = Duration::from_micros(waiting.end.saturating_sub(clock::micros()));
+                waiting.may_go_on = follower.wait(left).await;
+                Turn::LookAgain
+            }
+            Role::Alone => Turn::Fetch(None),
         }
     }
 

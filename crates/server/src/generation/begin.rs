@@ -55,13 +55,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     if unusable == Unusable::Rejected && !without_roots.is_empty() {
         return Err(without_roots);
     }
-    let (files, without_cache) = match site.cache_files.as_ref().map(disk::open).transpose() {
-        Err(why) if unusable == Unusable::LeftOut => {
-            site.cache_files = None;
-            (None, Some(why))
-        }
-        opened => (opened.map_err(line)?, None),
-    };
+    let (files, without_cache) = open_cache(&mut site, unusable).map_err(line)?;
     if !site.published_roots().is_empty() {
         // What clients publish has the mode that its route says; all other files have a mode of their own.
         umask(Mode::empty());
@@ -100,6 +94,20 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}{}", what_to_do(&e))))?;
     }
     Ok(main)
+}
+
+/// The files of the cache, if the site has any, and why they are left out. Errors: why they cannot be used.
+fn open_cache(
+    site: &mut Site,
+    unusable: Unusable,
+) -> Result<(Option<disk::store::Store>, Option<String>), String> {
+    match site.cache_files.as_ref().map(disk::open).transpose() {
+        Err(why) if unusable == Unusable::LeftOut => {
+            site.cache_files = None;
+            Ok((None, Some(why)))
+        }
+        opened => Ok((opened?, None)),
+    }
 }
 
 /// Has the chroot and the account that serves. Errors: the step that failed.
