@@ -230,11 +230,13 @@ fn keeps_serving_when_the_manager_reads_no_messages() {
 
 #[test]
 fn sends_no_watchdog_pings_without_a_watchdog() {
-    let manager = Manager::new();
-    let server = manager.env(Site::new().file("a.txt", "a")).start();
-    assert_eq!(manager.next(), "READY=1");
-    assert_eq!(manager.count("", Duration::from_millis(600)), 0);
-    assert_eq!(server.get("/a.txt").status, 200);
+    for site in [Site::new(), Site::new().env("WATCHDOG_USEC", "0")] {
+        let manager = Manager::new();
+        let server = manager.env(site.file("a.txt", "a")).start();
+        assert_eq!(manager.next(), "READY=1");
+        assert_eq!(manager.count("", Duration::from_millis(600)), 0);
+        assert_eq!(server.get("/a.txt").status, 200);
+    }
 }
 
 /// Starts the program of a site with these sockets, as `sd_listen_fds(3)` says: from descriptor 3 on.

@@ -30,7 +30,9 @@ impl Notify {
             Some((socket, address.ok()?))
         });
         let watchdog = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
-        Notify { watchdog: watchdog.filter(|_| manager.is_some()).map(Duration::from_micros), manager }
+        // 0 is no interval (sd_watchdog_enabled(3)).
+        let watchdog = watchdog.filter(|micros| *micros > 0 && manager.is_some());
+        Notify { watchdog: watchdog.map(Duration::from_micros), manager }
     }
 
     /// The interval of pings: half of the manager's interval.
