@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Folder, Server, Signal, Site, TIMEOUT, Tls, authority, free_port, runs, wait_until};
+use e2e::{
+    Folder, Server, Signal, Site, TIMEOUT, Tls, authority, free_port, runs, signal_process, wait_until,
+};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -257,6 +259,31 @@ fn records_are_removed_when_the_server_stops_during_an_order() {
     removed.reverse();
     assert_eq!(removed, lines("set "), "each record is removed, the last one first");
     assert!(!server.stderr().contains("killed"), "{}", server.stderr());
+}
+
+#[test]
+fn records_of_a_process_that_was_killed_are_removed_by_the_next_one() {
+    let pebble = Pebble::start(&USUAL);
+    let home = Folder::new();
+    let log = home.path().join("log");
+    let program = home.script("dns", format!("#!/bin/sh\necho \"$*\" >>{}\n", log.display()));
+    let settings =
+        format!("challenges = [\"dns-01\"]\ndns_command = \"{}\"\ndns_wait = \"1000s\"", program.display());
+    let server = pebble.site(&settings).start();
+    let lines = |what: &str| -> Vec<String> {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter_map(|line| line.strip_prefix(what)).map(str::to_owned).collect()
+    };
+    assert!(wait_until(ORDER, || lines("set ").len() == 2), "{}", server.stderr());
+    let left = lines("set ");
+    let workers = server.processes("worker");
+    let orders = server.serving_pids().into_iter().find(|pid| !workers.contains(pid));
+    signal_process(orders.expect("a process orders"), Signal::KILL);
+    assert!(wait_until(ORDER, || lines("unset ").len() == 2), "{}", server.stderr());
+    assert_eq!(lines("unset "), left);
+    // The next order sets others, which stay for now.
+    assert!(wait_until(ORDER, || lines("set ").len() == 4), "{}", server.stderr());
+    assert_eq!(lines("unset "), left);
 }
 
 #[test]

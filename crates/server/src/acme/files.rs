@@ -75,8 +75,7 @@ impl AcmeFiles {
             let names: Vec<_> = host.names.iter().map(|name| without_brackets(name).to_owned()).collect();
             let file = file_name(&names);
             let served = chain_or_self_signed(&storage, &file, &names)?;
-            let report = storage.read(&format!("{file}.status")).ok().flatten().unwrap_or_default();
-            let report = Report::parse(&String::from_utf8_lossy(&report));
+            let report = report(&storage, &file);
             wanted.push(Wanted { file, names, served: sha256(&served), report });
         }
         let files: Vec<_> = wanted.iter().map(|wanted| storage.path().join(pem(&wanted.file))).collect();
@@ -86,8 +85,10 @@ impl AcmeFiles {
         Ok(Some(AcmeFiles { storage, wanted }))
     }
 
-    pub fn wanted(&self) -> &[Wanted] {
-        &self.wanted
+    /// The certificates, with what is reported of them now: an earlier process may have changed it.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let now = |wanted: &Wanted| Wanted { report: report(&self.storage, &wanted.file), ..wanted.clone() };
+        self.wanted.iter().map(now).collect()
     }
 
     /// Whether a process for the other files would do the same.
@@ -148,6 +149,11 @@ impl AcmeFiles {
         let text = self.storage.read(&pem(file)).map_err(|e| e.to_string())?;
         Ok(text.map(|text| chain_of(&text)).unwrap_or_default())
     }
+}
+
+fn report(storage: &Storage, file: &str) -> Report {
+    let text = storage.read(&format!("{file}.status")).ok().flatten().unwrap_or_default();
+    Report::parse(&String::from_utf8_lossy(&text))
 }
 
 /// The certificates of a file, without its key.

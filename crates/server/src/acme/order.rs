@@ -61,13 +61,19 @@ pub struct OrderError {
     pub account: Option<(String, Option<String>)>,
 }
 
-/// Answers challenges where the authority looks for them.
+/// Answers challenges where the authority looks for them, and remembers what has to be taken back.
 pub trait Responder {
     /// Answers TLS-ALPN-01 challenges for the name by this certificate. Errors: no worker does.
     fn respond(&self, name: &str, pair: &Pair) -> impl Future<Output = Result<(), String>>;
 
     /// The challenge is over.
     fn withdraw(&self, name: &str) -> impl Future<Output = ()>;
+
+    /// The record is set next. If this process is killed, the next one removes it.
+    fn remember(&self, record: &Record) -> impl Future<Output = ()>;
+
+    /// The record has been removed, or cannot be.
+    fn forget(&self, record: &Record) -> impl Future<Output = ()>;
 }
 
 /// What was set up for a challenge, until it is over.
@@ -230,6 +236,7 @@ impl Context {
                     if let Err(why) = dns::run(&self.settings, Change::Unset, &record).await {
                         log::warn(format_args!("the record {} stays: {why}", record.name));
                     }
+                    responder.forget(&record).await;
                 }
             }
             // Now: an order that is given up meanwhile takes it back once more.
@@ -273,8 +280,10 @@ impl Context {
                     let record = Record::of_challenge(&name, proof.dns_value());
                     // The program may be ended when it has set the record.
                     answers.borrow_mut().push(Answer::Record(record.clone()));
+                    responder.remember(&record).await;
                     let set = dns::run(&self.settings, Change::Set, &record).await;
                     if let Err(why) = set {
+                        responder.forget(&record).await;
                         answers.borrow_mut().pop();
                         return Err(here(why));
                     }

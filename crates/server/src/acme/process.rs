@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use super::account::{AccountKey, Binding, uri};
 use super::crypto::sha256;
+use super::dns::{self, Change, Record};
 use super::https::Client;
 use super::issue::Pair;
 use super::message::{AcmeCommand, AcmeRequest, Reply, Wish};
@@ -232,12 +233,17 @@ impl Link {
     async fn request(&self, certificate: u32, what: Wish) -> Reply {
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
-        let (sender, reply) = oneshot::channel();
-        if let Some(waiting) = &mut *self.waiting.borrow_mut() {
+        let reply = self.waiting.borrow_mut().as_mut().map(|waiting| {
+            let (sender, reply) = oneshot::channel();
             waiting.insert(number, sender);
             self.channel.send(AcmeRequest { number, certificate, what });
-        }
-        reply.await.unwrap_or_else(|_| Reply::Failed("the master does not respond".to_owned()))
+            reply
+        });
+        let reply = match reply {
+            Some(reply) => reply.await.ok(),
+            None => None,
+        };
+        reply.unwrap_or_else(|| Reply::Failed("the master does not respond".to_owned()))
     }
 
     /// Every request fails from now on, also those that wait.
@@ -277,6 +283,8 @@ struct CertificateTask {
     unsaved: Option<Finished>,
     report: Report,
     reported: Option<Report>,
+    /// As in `report`, while an order changes them.
+    records: RefCell<Vec<Record>>,
     shared: Rc<Shared>,
 }
 
@@ -302,6 +310,7 @@ impl CertificateTask {
             unsaved: None,
             report: wanted.report.clone(),
             reported: None,
+            records: RefCell::new(wanted.report.records.clone()),
             wanted,
             shared,
         }
@@ -309,6 +318,7 @@ impl CertificateTask {
 
     async fn run(mut self) {
         self.check_stored().await;
+        self.remove_left_records().await;
         loop {
             let now = now();
             match self.schedule.step(now) {
@@ -329,6 +339,36 @@ impl CertificateTask {
 
     async fn request(&self, what: Wish) -> Reply {
         self.shared.link.request(self.number, what).await
+    }
+
+    /// Removes the records that a process before this one has set, and not removed, as when it was killed.
+    async fn remove_left_records(&self) {
+        let shared = self.shared.clone();
+        while !self.records.borrow().is_empty() && !shared.ending.has_begun.get() {
+            let Ok(permit) = shared.orders.acquire().await else { return };
+            match self.request(Wish::Lock(now() + LOCK)).await {
+                // They may be those of another server, which uses them.
+                Reply::Busy(_) => {
+                    drop(permit);
+                    tokio::time::sleep(Duration::from_secs(TRY_LOCK_EVERY)).await;
+                    continue;
+                }
+                Reply::Failed(_) => return,
+                Reply::Done | Reply::Content(_) => {}
+            }
+            let left = self.records.borrow().clone();
+            for record in left {
+                match dns::run(&shared.context.settings, Change::Unset, &record).await {
+                    Ok(()) => log::info(format_args!("the record {} was left, and is removed", record.name)),
+                    Err(why) => log::warn(format_args!(
+                        "the record {} may have been left by an order that was broken off: {why}",
+                        record.name
+                    )),
+                }
+                self.forget(&record).await;
+            }
+            self.request(Wish::Unlock).await;
+        }
     }
 
     /// Reads the stored certificate, and has the master serve it if it is another one.
@@ -485,8 +525,15 @@ impl CertificateTask {
         self.report.failure = Some((now, text));
     }
 
+    /// Without it, a record that is left stays.
+    async fn report_records(&self) {
+        let report = Report { records: self.records.borrow().clone(), ..self.report.clone() };
+        self.request(Wish::Report(report.write().into_bytes())).await;
+    }
+
     async fn publish(&mut self) {
         self.report.due = self.schedule.due();
+        self.report.records = self.records.borrow().clone();
         if self.reported.as_ref() != Some(&self.report) {
             self.request(Wish::Report(self.report.write().into_bytes())).await;
             self.reported = Some(self.report.clone());
@@ -505,6 +552,16 @@ impl Responder for CertificateTask {
 
     async fn withdraw(&self, name: &str) {
         self.request(Wish::Withdraw { name: name.as_bytes().to_vec() }).await;
+    }
+
+    async fn remember(&self, record: &Record) {
+        self.records.borrow_mut().push(record.clone());
+        self.report_records().await;
+    }
+
+    async fn forget(&self, record: &Record) {
+        self.records.borrow_mut().retain(|own| own != record);
+        self.report_records().await;
     }
 }
 

@@ -1,5 +1,7 @@
-//! What `taipan certificates` shows beside a certificate itself: one line for each fact, a word and its value.
+//! What `taipan certificates` shows beside a certificate itself, and what the next process needs to know: one line for
+//! each fact, a word and its value.
 
+use super::dns::Record;
 use super::schedule::Time;
 
 /// Bytes of an error that are kept.
@@ -16,6 +18,8 @@ pub struct Report {
     /// The account at the authority, and its name in DNS records, as a record for `dns-persist-01` has them.
     pub account: Option<String>,
     pub issuer: Option<String>,
+    /// Those that are set for an order, and not yet removed.
+    pub records: Vec<Record>,
 }
 
 impl Report {
@@ -33,6 +37,9 @@ impl Report {
             line("failed", &at.to_string());
             line("error", &why[..why.floor_char_boundary(MAX_ERROR)]);
         }
+        for Record { name, value } in &self.records {
+            line("record", &format!("{name} {value}"));
+        }
         text
     }
 
@@ -45,12 +52,17 @@ impl Report {
         };
         let owned = |word| value(word).map(str::to_owned);
         let time = |word| value(word).and_then(|value| value.parse().ok());
+        let record = |line: &str| {
+            let (name, value) = line.strip_prefix("record ")?.split_once(' ')?;
+            Some(Record { name: name.to_owned(), value: value.to_owned() })
+        };
         Report {
             due: time("due").unwrap_or(0),
             authority: owned("authority"),
             failure: time("failed").zip(owned("error")),
             account: owned("account"),
             issuer: owned("issuer"),
+            records: text.lines().filter_map(record).collect(),
         }
     }
 }
@@ -68,6 +80,7 @@ mod tests {
             failure: Some((5, "two words, ä".to_owned())),
             account: text("https://a.example/acct/1"),
             issuer: text("a.example"),
+            records: ["one", "two"].map(|value| Record::of_challenge("a.example", value.to_owned())).into(),
         };
         for report in [full.clone(), Report::default(), Report { failure: None, ..full.clone() }] {
             assert_eq!(Report::parse(&report.write()), report);
@@ -76,7 +89,7 @@ mod tests {
         assert_eq!(Report::parse(&lines.write()).failure, Some((5, "a error b".to_owned())));
         let long = Report { failure: Some((5, "ä".repeat(2000))), ..full };
         assert!(long.write().len() < 2 * MAX_ERROR);
-        for rubbish in ["", "due", "due x\nfailed 1\n", "\u{fffd} \n\n"] {
+        for rubbish in ["", "due", "due x\nfailed 1\n", "\u{fffd} \n\n", "record\nrecord x\n"] {
             assert_eq!(Report::parse(rubbish), Report::default(), "{rubbish}");
         }
     }

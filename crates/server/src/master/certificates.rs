@@ -202,7 +202,7 @@ impl Master {
                     log::write_to(errors, site.log.level.max(Level::Error));
                 }
                 let secrets = files.secrets(&settings);
-                let certificates = files.wanted().to_vec();
+                let certificates = files.wanted();
                 drop(files);
                 let setup = AcmeSetup { certificates, settings, master: theirs, identity, sandbox };
                 std::process::exit(process::run(setup, secrets).into())
