@@ -313,6 +313,16 @@ fn gives_up_a_hung_new_program_on_another_signal() {
 /// A server with so many idle connections, which a new program with so many descriptors takes over. What other programs
 /// of root have on their way between processes counts for that limit, so it has an account of its own.
 fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) {
+    let (fixture, clients, _) = taken_over_with_fresh(connections, 0, descriptors);
+    (fixture, clients)
+}
+
+/// As `taken_over`, with so many clients besides that have not sent anything yet.
+fn taken_over_with_fresh(
+    connections: usize,
+    fresh: usize,
+    descriptors: usize,
+) -> (Fixture, Vec<Client>, Vec<Client>) {
     let mut fixture = match is_root() {
         true => run_by_account(&OwnAccount::new()),
         false => Fixture::new(Site::new().file("a.txt", "a").config("workers = 1")),
@@ -321,6 +331,15 @@ fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) 
     for client in &mut clients {
         assert_eq!(client.get("/a.txt").status, 200);
     }
+    let sockets = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", fixture.server.serving_pid())).into_iter().flatten();
+        let targets = open.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    };
+    let all = sockets() + fresh;
+    let fresh: Vec<Client> = (0..fresh).map(|_| fixture.server.connect()).collect();
+    // The kernel keeps the fresh ones back for a second.
+    assert!(wait_until(TIMEOUT, || sockets() == all), "{}", fixture.server.stderr());
     let program = fixture.folder.path().join("new");
     copy_program(&program);
     fixture.install(|to| {
@@ -329,7 +348,17 @@ fn taken_over(connections: usize, descriptors: usize) -> (Fixture, Vec<Client>) 
     // The command upgrades only a program of root or of the user that calls it.
     fixture.server.signal(Signal::USR2);
     fixture.follow();
-    (fixture, clients)
+    (fixture, clients, fresh)
+}
+
+#[test]
+fn a_new_program_with_few_descriptors_closes_no_connection_whose_first_request_may_be_on_its_way() {
+    let (fixture, _used, mut fresh) = taken_over_with_fresh(100, 8, 64);
+    for client in &mut fresh {
+        _ = client.try_send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        let outcome = client.outcome();
+        assert!(outcome.starts_with("200"), "{outcome}: {}", fixture.server.stderr());
+    }
 }
 
 #[test]

@@ -300,11 +300,14 @@ impl Connections {
     }
 
     /// Takes over an idle connection of the predecessor, also above the limits as long as most descriptors are free: what
-    /// it has above them, it opens no files with.
+    /// it has above them, it opens no files with. When they are scarce, a connection that has had a response is closed
+    /// rather than one whose first request may be on its way.
     pub fn inherit(&self, connection: InheritedConnection) {
         if self.is_full() && !self.evict() && is_scarce(connection.fd.as_fd()) {
             self.services.counts.add(Count::Evicted, 1);
-            return;
+            if connection.requests > 0 || !self.idle.evict_used(self.services.clock.ticks()) {
+                return;
+            }
         }
         let Some((family, peer)) = Peer::of(&connection.fd) else { return };
         let peer = connection.client.unwrap_or(peer);

@@ -124,12 +124,21 @@ impl IdleSet {
     /// Closes the connection that has been idle longest. `false`: none has been idle for long. A client that has just
     /// sent a request is likely to send the next one, and must not find its connection closed.
     pub fn evict(&self, now: Ticks) -> bool {
+        self.evict_oldest(now, |connection| now.wrapping_sub(connection.since) >= EVICT_AFTER)
+    }
+
+    /// Closes the connection that has been idle longest of those that have had a response: their clients have to expect
+    /// it. `false`: there is none.
+    pub fn evict_used(&self, now: Ticks) -> bool {
+        self.evict_oldest(now, |connection| connection.requests > 0)
+    }
+
+    fn evict_oldest(&self, now: Ticks, may_close: impl Fn(&IdleConnection) -> bool) -> bool {
         let mut entries = self.entries.borrow_mut();
-        let idle = |connection: &IdleConnection| now.wrapping_sub(connection.since);
         let oldest = entries
             .iter()
-            .filter(|(_, connection)| idle(connection) >= EVICT_AFTER)
-            .max_by_key(|(_, connection)| idle(connection));
+            .filter(|(_, connection)| may_close(connection))
+            .max_by_key(|(_, connection)| now.wrapping_sub(connection.since));
         oldest.map(|(key, _)| key).is_some_and(|key| {
             entries.remove(key).say_goodbye();
             true
