@@ -865,3 +865,60 @@ fn serving_processes_end_when_the_master_dies() {
     let next = site(&format!("listen = [\"{address}\"]")).start();
     assert_eq!(next.get("/a.txt").status, 200);
 }
+
+/// Each problem used to hide those behind it, so that an administrator mended one after another.
+#[test]
+fn check_start_and_reload_say_all_that_is_wrong_once_and_in_the_order_of_the_file() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = other.local_addr().expect("it is bound");
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let wrong = format!(
+        "root = \"missing\"\n{user}listen = [\"127.0.0.1:0 tls\", \"{taken}\"]\npid_file = \"no/pid\"\n[log]\n\
+         access = \"no/access.log\"\n[[host]]\nnames = \"a.example\"\nroot = \"gone\"\ncertificate = \"none.pem\"\n"
+    );
+    // The beginning of the line of the file, and what is said of it.
+    let expected = [
+        ("root = \"missing\"", "the root ", "missing"),
+        ("listen", "cannot listen on ", "in use"),
+        ("pid_file", "pid file ", "no/pid"),
+        ("access", "cannot open the log ", "no/access.log"),
+        ("root = \"gone\"", "the root ", "gone"),
+        ("certificate", "", "none.pem"),
+    ];
+    let server = Site::new().file("a.txt", "a").start();
+    server.files().file("site.toml", &wrong);
+    let file = server.home().join("site.toml");
+    let begin = |line: &str| {
+        let at = wrong.lines().position(|own| own.starts_with(line)).expect("it has the line") + 1;
+        format!("{}:{at}: ", file.display())
+    };
+    let check = |what: &str, lines: &[&str]| {
+        assert_eq!(lines.len(), expected.len(), "{what}: {lines:#?}");
+        for (line, (place, text, value)) in lines.iter().zip(expected) {
+            let is_it = line.contains(&begin(place)) && line.contains(text) && line.contains(value);
+            assert!(is_it, "{what}: {line}, not {}{text}…{value}", begin(place));
+        }
+    };
+    let printed = server.reload_error();
+    let lines: Vec<&str> = printed.lines().collect();
+    let (last, lines) = lines.split_last().expect("it says something");
+    assert_eq!(*last, "taipan: nothing was changed");
+    check("reload", lines);
+    let log = server.stderr();
+    let logged: Vec<&str> = log.lines().filter(|line| line.contains("error: ")).collect();
+    check("the log", &logged[..logged.len() - 1]);
+    assert_eq!(server.get("/a.txt").text(), "a");
+    let folder = output_of(command().arg(server.root()).args(["--listen", &taken.to_string()]));
+    let text = String::from_utf8_lossy(&folder.stderr).into_owned();
+    assert_eq!((folder.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+    // The same file, which nothing serves.
+    let copy = Folder::new();
+    let other_file = copy.file("site.toml", &wrong);
+    for (what, words, code) in [("start", &["-c"][..], 2), ("check", &["check", "-c"], 1)] {
+        let output = output_of(command().args(words).arg(&other_file));
+        assert_eq!(output.status.code(), Some(code), "{what}");
+        let text = String::from_utf8_lossy(&output.stderr)
+            .replace(&other_file.display().to_string(), &file.display().to_string());
+        check(what, &text.lines().collect::<Vec<_>>());
+    }
+}

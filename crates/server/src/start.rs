@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
-use site::config::ConfigError;
+use site::config::{ConfigError, Places};
 use site::host::Hosts;
 use site::listener::{Listener, Protocols};
 use site::model::{AccessLog, Host, LogFormat, Sink, Site};
@@ -38,11 +38,21 @@ enum Addresses {
 
 /// The site that a command line names. Errors: lines that say what to do.
 pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
-    let (mut site, warnings) = read(&flags.source)?;
+    let (site, warnings, _) = read(&flags.source)?;
     warnings.iter().take(LOGGED_WARNINGS).for_each(|warning| log::warn(format_args!("{warning}")));
     if let Some(more) = warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
         log::warn(format_args!("{more} more such lines; taipan check prints them"));
     }
+    with_flags(site, flags)
+}
+
+/// As [`site`], with the positions of its values. Logs nothing.
+pub fn site_with_places(flags: &Serve) -> Result<(Site, Places), Vec<String>> {
+    let (site, _, places) = read(&flags.source)?;
+    Ok((with_flags(site, flags)?, places))
+}
+
+fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, Vec<String>> {
     if !flags.listen.is_empty() {
         let read = |text: &String| {
             let listener = Listener::parse(text, Path::new(""));
@@ -158,19 +168,19 @@ pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
 
 /// The site of a configuration, or of a folder with the default settings. Errors: lines that say what to do.
 pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
-    read(source).map(|(site, _)| site)
+    read(source).map(|(site, ..)| site)
 }
 
 /// As [`load`], with warnings for the log: what the other server did, and this one does not; or the lines of other
-/// files that do not count.
-fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>), Vec<String>> {
+/// files that do not count. And with the positions of values.
+fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>, Places), Vec<String>> {
     match source {
         SiteSource::Config(_) | SiteSource::Foreign(_) => {
             let read = config::read_source(source).map(|read| match source {
-                SiteSource::Foreign(_) => (read.site, read.warnings),
+                SiteSource::Foreign(_) => (read.site, read.warnings, read.places),
                 _ => {
                     let warnings = read.warnings_of_named_files().cloned().collect();
-                    (read.site, warnings)
+                    (read.site, warnings, read.places)
                 }
             });
             // What a large configuration needed to be read is several times as large as its site.
@@ -186,7 +196,7 @@ fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>), Vec<String>> {
                 let (user, group) = own.unwrap_or_else(privilege::nobody);
                 (site.user, site.group) = (Some(user), group);
             }
-            Ok((site, Vec::new()))
+            Ok((site, Vec::new(), Places::default()))
         }
     }
 }

@@ -251,7 +251,7 @@ pub fn problems(site: &Site) -> Vec<Problem> {
     match folder_of(settings) {
         Ok(folder) if folder.exists() => {
             if let Err(why) = Storage::existing(&folder) {
-                let text = format!("the folder of certificates, {}, cannot be used: {why}", folder.display());
+                let text = format!("cannot open the folder of certificates, {}: {why}", folder.display());
                 add(&["folder"], &folder, text);
             }
         }

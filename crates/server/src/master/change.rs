@@ -109,7 +109,10 @@ impl Master {
                 let line = "too many earlier processes still finish their responses (limit \"generations\")";
                 Err((vec![line.to_owned()], cause))
             }
-            Ok(site) => self.begin_change(site, cause),
+            Ok(site) => self.begin_change(site, cause).map_err(|(lines, mut cause)| {
+                let lines = self.all_problems(lines, &mut cause);
+                (lines, cause)
+            }),
             Err(lines) => Err((lines, cause)),
         };
         if let Err((lines, cause)) = begun {
@@ -140,7 +143,7 @@ impl Master {
             }
             let tls = self.tls_of(&mut site, &cause)?;
             let sockets = self.sockets.changed_to(&site.listeners, workers);
-            let sockets = sockets.map_err(|e| line(self.why_not_listening(e)))?;
+            let sockets = sockets.map_err(|e| line(self.why_not_listening(e, self.control.is_some())))?;
             if sockets.is_empty() {
                 return Err(line(NO_ADDRESS.to_owned()));
             }
@@ -192,12 +195,13 @@ impl Master {
     }
 
     /// Explains an address that is in use because the same site is already served.
-    fn why_not_listening(&self, error: ListenError) -> String {
+    /// `has_control`: whether this program has the control socket of its site.
+    pub(super) fn why_not_listening(&self, error: ListenError, has_control: bool) -> String {
         let what = &self.options.source;
-        if !error.is_in_use() || self.control.is_some() || !control::is_served(what) {
+        if !error.is_in_use() || has_control || !control::is_served(what) {
             return match what {
-                _ if !self.options.listen.is_empty() => error,
-                SiteSource::Folder(_) => error,
+                _ if !self.options.listen.is_empty() => error.named_by("--listen"),
+                SiteSource::Folder(_) => error.named_by("--listen"),
                 SiteSource::Config(_) => error.named_by("`listen`"),
                 SiteSource::Foreign(_) => error.named_by("the configuration"),
             }

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::change::{Cause, reject_clients};
+use super::change::{Cause, Change, reject_clients};
 use super::lifecycle::{Action, Ended, Event, State, Wait};
 use super::loggers::LoggerProcess;
 use super::process::{Generation, PoolProcess, Retirement, blocked};
@@ -247,10 +247,16 @@ impl Master {
                     false => failure,
                 };
                 change.sockets.remove_files(&self.sockets);
-                match change.cause {
-                    Cause::Start => return Some(could_not_start(&lines)),
+                let Change { mut cause, sockets, .. } = change;
+                drop(sockets);
+                match &cause {
+                    Cause::Start => return Some(could_not_start(&self.all_problems(lines, &mut cause))),
                     Cause::Crash => self.on_failed_restart(&lines.join("; ")),
-                    cause @ (Cause::Reload(_) | Cause::Renewal) => self.on_failed_change(&lines, cause),
+                    Cause::Renewal => self.on_failed_change(&lines, cause),
+                    Cause::Reload(_) => {
+                        let lines = self.all_problems(lines, &mut cause);
+                        self.on_failed_change(&lines, cause);
+                    }
                 }
             }
             Ended::Crashed if failure.is_empty() => {

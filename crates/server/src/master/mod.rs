@@ -14,6 +14,7 @@ mod acts;
 mod announce;
 mod change;
 mod detach;
+pub mod examine;
 mod files;
 mod generations;
 mod tls;
@@ -264,8 +265,10 @@ impl Master {
     /// Errors: the exit code; the mistakes have been printed.
     fn start(options: &Serve, starter: Option<Starter>) -> Result<Master, ExitCode> {
         let mut master = Master::new(options, starter).map_err(|lines| could_not_start(&lines))?;
-        let begun = start::site(options)
-            .and_then(|site| master.begin_change(site, Cause::Start).map_err(|(lines, _)| lines));
+        let begun = start::site(options).and_then(|site| {
+            let begun = master.begin_change(site, Cause::Start);
+            begun.map_err(|(lines, mut cause)| master.all_problems(lines, &mut cause))
+        });
         match begun {
             Ok(()) => Ok(master),
             Err(lines) => {

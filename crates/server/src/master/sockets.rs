@@ -203,6 +203,14 @@ impl Sockets {
         Ok(Bound { wanted: address.clone(), actual, fds, origin: SocketOrigin::Configured })
     }
 
+    /// Whether this program listens there already, so that no other program can.
+    pub fn holds(&self, address: &Address) -> bool {
+        match address {
+            Address::Tcp(wanted) => self.has_port(*wanted),
+            Address::Unix(_) => self.0.iter().any(|bound| bound.is(address)),
+        }
+    }
+
     fn has_port(&self, wanted: SocketAddr) -> bool {
         let is_it = |b: &Bound| matches!(b.actual, Address::Tcp(a) if a.port() == wanted.port());
         self.0.iter().any(is_it)

@@ -7,9 +7,13 @@ use std::ffi::CString;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{self, Gid, Group, Pid, Uid, User};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{self, DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
@@ -285,19 +289,70 @@ pub fn run_in_child(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> 
     }
 }
 
+/// As `run_in_child`, but waits no longer than `time`, and not for children of the child, which have copies of the pipe.
+/// Errors: also that the time is over.
+pub fn run_in_child_within(time: Duration, work: impl FnOnce() -> String) -> io::Result<String> {
+    /// Behind the text.
+    const END: u8 = 0;
+    let (mut reader, mut writer) = io::pipe()?;
+    let child = match sys::fork()? {
+        Fork::Child => {
+            drop(reader);
+            let text = [work().into_bytes(), vec![END]].concat();
+            std::process::exit(i32::from(writer.write_all(&text).is_err()))
+        }
+        Fork::Parent(child) => child,
+    };
+    drop(writer);
+    let until = Instant::now() + time;
+    let mut text = Vec::new();
+    let mut receive = || -> io::Result<()> {
+        while text.last() != Some(&END) {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+            if poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&left))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut buffer = [0; 4096];
+            match reader.read(&mut buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => text.extend_from_slice(&buffer[..n]),
+            }
+        }
+        Ok(())
+    };
+    let received = receive();
+    // One that waits for a disk ends when that responds, and is reaped later.
+    _ = kill(child, Signal::SIGKILL);
+    _ = waitpid(child, received.is_err().then_some(WaitPidFlag::WNOHANG));
+    received?;
+    text.pop();
+    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 /// Makes `folder` the root of the file system and the current folder. Called before root is given up and after
 /// everything outside the folder has been opened. Errors: the reason, with what to do.
 pub fn chroot(folder: &Path) -> Result<(), String> {
-    let fail =
-        |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());
     let entered =
         process::chdir(folder).and_then(|()| process::chroot(".")).and_then(|()| process::chdir("/"));
-    entered.map_err(|errno| match errno {
+    entered.map_err(|errno| cannot_enter(folder, errno))
+}
+
+/// Why this folder can be no root of the file system. `None`: root can make it one. Changes nothing.
+pub fn chroot_problem(folder: &Path) -> Option<String> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(folder, flags, Mode::empty()).err().map(|errno| cannot_enter(folder, errno))
+}
+
+fn cannot_enter(folder: &Path, errno: Errno) -> String {
+    let fail =
+        |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());
+    match errno {
         Errno::NOENT => fail(&"it does not exist; create it, or remove `chroot`"),
         Errno::NOTDIR => fail(&"it is not a folder; name the folder that it is in"),
         Errno::PERM => fail(&"only root may; start as root, or remove `chroot`"),
         errno => fail(&errno),
-    })
+    }
 }
 
 /// The account to serve as if root starts the program and the site names no user. `None`: it does not exist.
