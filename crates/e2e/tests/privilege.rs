@@ -641,7 +641,9 @@ fn a_start_with_too_few_processes_says_what_to_raise() {
         let mut limited = account.with_processes(most);
         let output = output_of(limited.arg("-c").arg(&config).current_dir(site.home()));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let is_explained = stderr.contains("os error 11") && stderr.contains("LimitNPROC");
+        let is_explained =
+            stderr.contains("Resource temporarily unavailable") && stderr.contains("LimitNPROC");
+        let is_explained = is_explained && !stderr.contains("os error");
         rows.check(&stderr, output.status.code(), Some(2));
         rows.holds(&stderr, "it says what to raise", is_explained);
         refused += usize::from(stderr.contains("cannot start a worker: "));

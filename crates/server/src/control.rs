@@ -19,14 +19,17 @@ use std::time::Duration;
 
 use cache::store::purge;
 use dialects::Input;
-use rustix::net::sockopt::socket_peercred;
+use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
 
 pub use self::command::{response, send, watch};
 pub use self::listener::{Client, Control};
 pub use self::request::{Drain, DrainChange, MAX_LEVEL_TIME, MaintenanceAct, Request};
+use crate::terminal;
 
 /// How long a response may take. A reload may have to wait for another one, and for roots on disks that do not respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The same for what the program does at once. A worker that hangs delays its statistics by some seconds.
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a request.
 const MAX_REQUEST: usize = 64 + purge::LONGEST;
 const _: () = assert!(site::watch::LONGEST <= purge::LONGEST);
@@ -62,21 +65,32 @@ pub fn is_served(source: &SiteSource) -> bool {
 /// Every spelling of a path has the same address.
 fn address(source: &SiteSource) -> io::Result<SocketAddr> {
     let path = source.path();
-    let missing = |e| io::Error::other(format!("{}: {e}", path.display()));
+    let missing = |e| {
+        let path = path.display();
+        io::Error::other(format!(
+            "{path}: {e}; name what the program was started with: -c FILE, or --root DIR"
+        ))
+    };
     let hash = twox_hash::XxHash3_128::oneshot(path.canonicalize().map_err(missing)?.as_os_str().as_bytes());
     SocketAddr::from_abstract_name(format!("taipan-{hash:032x}"))
 }
 
 fn is_trusted(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid();
-    socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
+    let own = rustix::process::geteuid().as_raw();
+    peer(stream).is_ok_and(|peer| [0, own].contains(&peer.uid()))
+}
+
+/// The process and the user at the other end. The number of a process outside of this PID namespace is 0.
+fn peer(stream: &UnixStream) -> nix::Result<UnixCredentials> {
+    // That of rustix takes such a process for an error.
+    getsockopt(stream, sockopt::PeerCredentials)
 }
 
 /// What another process writes to a client's socket. Errors: what has failed.
 pub fn response_text(result: Result<String, String>) -> String {
     match result {
         Ok(text) => format!("{DONE}{text}\n"),
-        Err(text) => format!("{FAILED}{text}\n"),
+        Err(text) => format!("{FAILED}{}\n", terminal::plain(&text)),
     }
 }
 

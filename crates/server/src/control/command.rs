@@ -3,16 +3,18 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use site::watch::Filter;
 
-use super::{DONE, MAX_REQUEST, RESPONSE_TIMEOUT, Request, SiteSource, address, is_trusted};
+use super::{DONE, MAX_REQUEST, Request, SiteSource, address, is_trusted, peer};
 use crate::terminal;
 
 /// How long `taipan watch` waits before it goes to the process that serves now, and how often without seeing one.
 const WATCH_AGAIN: Duration = Duration::from_millis(100);
 const WATCH_TRIES: u32 = 50;
+/// How often a command that waits looks whether the program is stopped.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
 pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
@@ -36,7 +38,7 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
     let mut has_begun = false;
     let mut tries = 0;
     while tries < WATCH_TRIES {
-        match connect(source, &request).and_then(show) {
+        match connect(source, &request).and_then(|stream| show(stream, request.timeout())) {
             Ok(Shown::Moved) => (has_begun, tries) = (true, 0),
             Ok(Shown::Unread) => return ExitCode::SUCCESS,
             Ok(Shown::Refused(lines)) if !has_begun => {
@@ -66,11 +68,11 @@ enum Shown {
     Refused(String),
 }
 
-fn show(stream: UnixStream) -> io::Result<Shown> {
-    stream.set_read_timeout(None)?;
-    let mut reader = BufReader::new(stream);
+fn show(stream: UnixStream, timeout: Duration) -> io::Result<Shown> {
+    let mut reader = BufReader::new(&stream);
     let mut first = String::new();
-    reader.read_line(&mut first)?;
+    in_time(&stream, timeout, || reader.read_line(&mut first))?;
+    stream.set_read_timeout(None)?;
     if first != DONE {
         let mut lines = String::new();
         reader.read_to_string(&mut lines)?;
@@ -92,10 +94,10 @@ fn show(stream: UnixStream) -> io::Result<Shown> {
 
 /// Whether the running program has done it, and its response. Errors: no program runs, or it belongs to another user.
 pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
-    let mut stream = connect(source, request)?;
+    let stream = connect(source, request)?;
     let mut response = Vec::new();
-    match stream.read_to_end(&mut response) {
-        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(explained(error)),
+    match in_time(&stream, request.timeout(), || (&stream).read_to_end(&mut response)) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
     let response = String::from_utf8_lossy(&response);
@@ -105,16 +107,40 @@ pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, Str
     }
 }
 
-/// What the error of a read means: that of a socket whose time is over is EAGAIN.
-fn explained(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => io::Error::other(format!(
-            "the running program has not responded within {} s; it may be stopped, or wait for a disk: see its error log, \
-             and its state in `ps`",
-            RESPONSE_TIMEOUT.as_secs()
-        )),
-        _ => error,
+/// Reads again when the time of one read is over, which is EAGAIN. Errors: also if the program has not responded within
+/// `timeout`, or is stopped.
+fn in_time(
+    stream: &UnixStream,
+    timeout: Duration,
+    mut read: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    let until = Instant::now() + timeout;
+    loop {
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+        if let Some(pid) = stopped_peer(stream) {
+            return Err(io::Error::other(format!(
+                "the running program, process {pid}, is stopped; to continue it: kill -CONT {pid}"
+            )));
+        }
+        if Instant::now() >= until {
+            return Err(io::Error::other(format!(
+                "the running program has not responded within {} s; it may wait for a disk, or its serving process may be \
+                 stopped: see its error log, and the states of its processes in `ps`",
+                timeout.as_secs()
+            )));
+        }
     }
+}
+
+/// The process that listens, if a signal has stopped it.
+fn stopped_peer(stream: &UnixStream) -> Option<i32> {
+    let pid = peer(stream).ok()?.pid();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The state follows the name in parentheses (proc_pid_stat(5)).
+    stat.rsplit_once(')')?.1.trim_start().starts_with('T').then_some(pid)
 }
 
 /// Sends a request.
@@ -131,7 +157,7 @@ fn connect(source: &SiteSource, request: &Request) -> io::Result<UnixStream> {
     if !is_trusted(&stream) {
         return Err(io::Error::other("the running program belongs neither to root nor to you"));
     }
-    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_read_timeout(Some(LOOK_EVERY))?;
     let line = request.text();
     if line.len() >= MAX_REQUEST {
         return Err(io::Error::other("that is too long"));
@@ -147,9 +173,15 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_respond_is_called_so() {
-        let (mut one, _other) = UnixStream::pair().unwrap();
+        let (one, _other) = UnixStream::pair().unwrap();
         one.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let error = explained(one.read(&mut [0]).unwrap_err()).to_string();
-        assert!(error.contains("has not responded within 120 s"), "{error}");
+        let error = in_time(&one, Duration::ZERO, || (&one).read(&mut [0])).unwrap_err().to_string();
+        assert!(error.contains("has not responded within 0 s"), "{error}");
+        let mut reads = 0;
+        let third = in_time(&one, Duration::from_secs(60), || {
+            reads += 1;
+            if reads < 3 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(7) }
+        });
+        assert_eq!(third.unwrap(), 7, "it waits longer than one read does");
     }
 }

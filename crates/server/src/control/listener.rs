@@ -5,9 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::socket_peercred;
-
-use super::{DONE, FAILED, MAX_REQUEST, Request, SiteSource, address, is_trusted};
+use super::{DONE, FAILED, MAX_REQUEST, Request, SiteSource, address, is_trusted, peer};
+use crate::terminal;
 
 /// How long the master waits for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -133,8 +132,9 @@ impl Client {
 
     /// Who it is, for the error log.
     pub fn name(&self) -> String {
-        match socket_peercred(&self.stream) {
-            Ok(peer) => format!("uid {}, process {}", peer.uid.as_raw(), peer.pid.as_raw_nonzero()),
+        match peer(&self.stream) {
+            Ok(peer) if peer.pid() == 0 => format!("uid {}, a process outside of this container", peer.uid()),
+            Ok(peer) => format!("uid {}, process {}", peer.uid(), peer.pid()),
             Err(_) => "unknown".to_owned(),
         }
     }
@@ -144,7 +144,7 @@ impl Client {
     }
 
     pub fn failed<'a>(mut self, lines: impl IntoIterator<Item = &'a str>) {
-        let text: String = lines.into_iter().map(|line| format!("{line}\n")).collect();
+        let text: String = lines.into_iter().map(|line| format!("{}\n", terminal::plain(line))).collect();
         self.respond(FAILED, &text);
     }
 

@@ -7,6 +7,7 @@ use site::disconnect::Selection;
 use site::model::Level;
 use site::watch::Filter;
 
+use super::{PROMPT_TIMEOUT, RESPONSE_TIMEOUT};
 use crate::process::ipc::{Form, Syntax};
 
 /// The longest time for another level of the error log.
@@ -129,6 +130,17 @@ impl Request {
                 let known = REQUESTS.into_iter().find(|(word, _)| *word == line);
                 known.map(|(_, request)| request).or_else(|| Drain::parse(line).map(Request::Drain))
             }
+        }
+    }
+
+    /// How long a command waits for the response.
+    pub(super) fn timeout(&self) -> Duration {
+        match self {
+            Request::Reload | Request::Upgrade | Request::Purge(_) | Request::Disconnect(_) => {
+                RESPONSE_TIMEOUT
+            }
+            Request::Stats(_) | Request::Watch(_) | Request::Reopen | Request::Level(..) => PROMPT_TIMEOUT,
+            Request::Drain(_) | Request::Maintenance(_) => PROMPT_TIMEOUT,
         }
     }
 

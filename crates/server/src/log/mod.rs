@@ -30,7 +30,7 @@ pub use sink::{OpenSink, SharedLog};
 use crate::finding::Unusable;
 use crate::process::privileged_file;
 use crate::process::supervisor::what_to_do;
-use crate::{clock, encoder};
+use crate::{clock, encoder, terminal};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
@@ -224,7 +224,8 @@ pub fn script(text: Arguments<'_>) {
             let lines = error_line(Level::Error, &text.to_string());
             logs.send(Block { sink: logs.scripts, lines, count: 1 });
         }
-        _ => error(text),
+        // As the script has written it.
+        _ => write_lines(Level::Error, Level::Error, || error_line(Level::Error, &text.to_string())),
     }
 }
 
@@ -232,10 +233,13 @@ fn message(level: Level, text: Arguments<'_>) {
     write_message(level, Level::Error, text);
 }
 
+fn write_message(level: Level, least: Level, text: Arguments<'_>) {
+    write_lines(level, least, || error_line(level, &terminal::plain(&text.to_string())));
+}
+
 /// `least` is written where a higher level is configured, too. Before the logs are open, the text goes to standard
 /// error.
-fn write_message(level: Level, least: Level, text: Arguments<'_>) {
-    let lines = || error_line(level, &text.to_string());
+fn write_lines(level: Level, least: Level, lines: impl Fn() -> Vec<u8>) {
     match LOGS.get() {
         Some(logs) if level > level_now(logs.level).max(least) => {}
         Some(logs) => logs.send(Block { sink: ERRORS, lines: lines(), count: 1 }),

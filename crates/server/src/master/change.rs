@@ -325,6 +325,7 @@ impl Master {
                 let warning = start::shared_account(&self.options, site);
                 let trust = start::trust(&self.options, site);
                 warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
+                self.warn_of_missing_control();
             }
             Cause::Reload(_) => {
                 self.certificates.end_pause();
@@ -332,6 +333,16 @@ impl Master {
             }
             Cause::Renewal => log::info(format_args!("new certificates are served")),
             Cause::Crash => log::warn(format_args!("a new serving process has taken over")),
+        }
+    }
+
+    fn warn_of_missing_control(&self) {
+        if self.control.is_none() {
+            let why = match control::is_served(&self.options.source) {
+                true => "they reach the one that serves this already",
+                false => "another program has the name of its control socket; signals reach it",
+            };
+            log::warn(format_args!("commands such as taipan reload do not reach this program: {why}"));
         }
     }
 

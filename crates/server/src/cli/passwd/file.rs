@@ -112,5 +112,11 @@ fn regular(path: &Path) -> Result<Option<Metadata>, Failure> {
 }
 
 fn of(path: &Path, error: &io::Error) -> Failure {
-    Failure::File(format!("{}: {error}", path.display()))
+    let what_to_do = match error.kind() {
+        // Without the file, one is created; without its folder, none can be.
+        io::ErrorKind::NotFound => "; create this folder first",
+        io::ErrorKind::PermissionDenied => "; run as its owner",
+        _ => "",
+    };
+    Failure::File(format!("{}: {error}{what_to_do}", path.display()))
 }
