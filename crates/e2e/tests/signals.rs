@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Address, Client, Folder, Random, ReadError, Server, Signal, Site, SmallDisk, TIMEOUT, command, free_port,
-    is_root, output_of, output_within, runs, stop_process, tool, wait_until,
+    Address, Client, Folder, Random, ReadError, Server, Signal, Site, SmallDisk, TIMEOUT, children_of,
+    command, free_port, is_root, output_of, output_within, program, runs, signal_process, stop_process, tool,
+    wait_until,
 };
 use rustix::process::{Pid, kill_process};
 
@@ -284,4 +288,73 @@ fn the_end_of_its_terminal_ends_the_program_unless_nohup_keeps_it() {
             [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert_eq!(printed.trim(), "0", "{keeps}: {errors}");
     }
+}
+
+/// The program as the first process of a PID namespace, such as that of a container.
+fn as_first_process() -> Command {
+    let mut command = tool("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(program());
+    command
+}
+
+/// The number of the first process outside of its namespace, as soon as it runs the program.
+fn first_process(outside: u32) -> u32 {
+    let runs =
+        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path.ends_with("taipan"));
+    let mut found = None;
+    let has_begun = wait_until(TIMEOUT, || {
+        found = children_of(outside).into_iter().find(runs);
+        found.is_some()
+    });
+    assert!(has_begun, "it does not start");
+    found.expect("it has begun")
+}
+
+/// Whether a line of `/proc/PID/status` with signals has SIGTERM.
+fn has_term(pid: u32, line: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|own| own.strip_prefix(line));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (Signal::TERM.as_raw() - 1) != 0
+}
+
+#[test]
+fn the_first_process_of_a_container_keeps_a_signal_that_comes_before_it_handles_any() {
+    if !is_root() {
+        return;
+    }
+    // It waits for the sockets of a program before it, which do not come.
+    let (_old, new) = UnixStream::pair().expect("a pair can be made");
+    rustix::io::fcntl_setfd(&new, rustix::io::FdFlags::empty()).expect("it is open");
+    let home = Folder::new();
+    let mut command = as_first_process();
+    command.env("TAIPAN_UPGRADE", new.as_raw_fd().to_string()).arg(home.path());
+    let mut outside = command.spawn().expect("it starts");
+    let first = first_process(outside.id());
+    let is_ready = wait_until(TIMEOUT, || has_term(first, "SigBlk:"));
+    signal_process(first, Signal::TERM);
+    let is_kept = has_term(first, "ShdPnd:");
+    outside.kill().expect("it is our child");
+    outside.wait().expect("it is our child");
+    assert!(is_ready && is_kept);
+}
+
+#[test]
+fn the_first_process_of_a_container_refuses_an_upgrade_by_which_the_container_would_end() {
+    if !is_root() {
+        return;
+    }
+    let mut server = Site::new().file("a.txt", "a").start_by(as_first_process());
+    let first = first_process(server.pid());
+    server.succeeded_by(first);
+    // By a process outside of its namespace.
+    let upgraded = server.run_command(&["upgrade"]);
+    let text = String::from_utf8_lossy(&upgraded.stderr).into_owned();
+    assert_eq!(upgraded.status.code(), Some(1), "{text}");
+    assert!(text.contains("this program is process 1, as in a container"), "{text}");
+    server.wait_for_line("control: uid 0, a process outside of this container: upgrade", TIMEOUT);
+    server.signal(Signal::USR2);
+    let count = || server.stderr().matches("no upgrade: this program is process 1").count();
+    assert!(wait_until(TIMEOUT, || count() == 2), "{}", server.stderr());
+    assert_eq!(server.get("/a.txt").text(), "a");
 }

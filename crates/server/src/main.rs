@@ -6,13 +6,19 @@ use server::cli::{
     certificates, check, convert, explain, fcgi_wrap, healthcheck, passwd, report, resolve, top,
 };
 use server::flags::{self, Command, UsageError};
+use server::master::signals;
 use server::{control, master, terminal};
 
 fn main() -> ExitCode {
+    // First: no signal may be lost.
+    signals::keep_for_first_process();
     let command = match flags::parse_line(std::env::args_os()) {
         Ok(command) => command,
         Err(UsageError(text)) => return terminal::fail(text, 2),
     };
+    if !matches!(command, Command::Serve(_)) {
+        signals::keep_no_more();
+    }
     match command {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { source } => check::check(&source),

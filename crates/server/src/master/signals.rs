@@ -69,12 +69,37 @@ enum Terminal {
     Ignored,
 }
 
+fn all() -> SigSet {
+    SIGNALS.into_iter().collect()
+}
+
+/// Keeps the signals that come before `Signals::take`, in the first process of a PID namespace such as a container: the
+/// kernel drops those that it neither blocks nor handles (pid_namespaces(7)). They end any other process, which a
+/// start that hangs needs.
+pub fn keep_for_first_process() {
+    if is_first_process() {
+        // Fails only with a wrong set.
+        _ = all().thread_block();
+    }
+}
+
+/// For a program that does not take them.
+pub fn keep_no_more() {
+    if is_first_process() {
+        _ = all().thread_unblock();
+    }
+}
+
+/// Whether all processes of the namespace end with this one.
+pub fn is_first_process() -> bool {
+    std::process::id() == 1
+}
+
 impl Signals {
     /// Blocks these signals, so that they can only be read here. Children inherit the mask: when a terminal signals all
     /// processes, only the master ends the children.
     pub fn take() -> io::Result<Signals> {
-        let mut set = SigSet::empty();
-        SIGNALS.iter().for_each(|signal| set.add(*signal));
+        let set = all();
         set.thread_block()?;
         let terminal = match sys::is_ignored(Signal::SIGHUP as i32) {
             true => Terminal::Ignored,

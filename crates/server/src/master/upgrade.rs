@@ -19,6 +19,7 @@ use super::acts::Acts;
 use super::change::reject_clients;
 use super::end::exit_text;
 use super::process::ChannelState;
+use super::signals::is_first_process;
 use super::sockets::{SocketOrigin, Sockets};
 use super::unsent::{Progress, Unsent};
 use super::{GRACE, Master, Phase};
@@ -32,6 +33,8 @@ use crate::{log, sys};
 const VARIABLE: &str = "TAIPAN_UPGRADE";
 /// How long the new program may take until it serves, and the handoff of the sockets.
 const TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_PROCESS: &str = "this program is process 1, as in a container, and the new one would end with it; start \
+                             another container, or this one with an init process";
 
 /// Has a running program started this one to take over?
 pub fn is_successor() -> bool {
@@ -168,6 +171,10 @@ impl Master {
             let why = "another change is in progress; try again when it is over";
             log::warn(format_args!("no upgrade: {why}"));
             return reject_clients(client, why);
+        }
+        if is_first_process() {
+            log::warn(format_args!("no upgrade: {FIRST_PROCESS}"));
+            return reject_clients(client, FIRST_PROCESS);
         }
         match self.start_successor(client) {
             Ok(successor) => self.successor = Some(successor),
