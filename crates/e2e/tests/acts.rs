@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use e2e::upstream::upstream;
-use e2e::{Rows, Server, Signal, Site, TIMEOUT, wait_until};
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, has_open, signal_process, stop_process, wait_until};
 
 const HOSTS: &str = "workers = 2\npid_file = \"pid\"\n[timeouts]\ndelay = 0\n[[host]]\nnames = [\"a.example\", \"www.a.example\"]\nroot = \"www\"\n\
                      error_pages = { 503 = \"/down.html\" }\n[[host]]\nnames = \"b.example\"\nroot = \"www\"\n\
@@ -346,6 +348,83 @@ fn commands_that_arrive_together_get_responses() {
         rows.holds(words[0], "ends", ended);
         _ = child.kill();
         rows.check(words[0], child.wait().expect("it is our child").code(), Some(0));
+    }
+}
+
+/// An administrator must learn at once that a signal has stopped the program, or that its serving process hangs.
+#[test]
+fn a_command_to_a_program_that_is_stopped_says_so_and_waits_no_longer() {
+    let server = site().start();
+    let stats = || server.run_command(&["stats"]);
+    let text = |output: std::process::Output| {
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    stop_process(server.pid());
+    thread::scope(|scope| {
+        for words in [&["stats"][..], &["reload"], &["watch"]] {
+            let (server, text) = (&server, &text);
+            scope.spawn(move || {
+                let found = text(server.run_command(words));
+                let expected = format!("is stopped; to continue it: kill -CONT {}", server.pid());
+                assert!(found.contains(&expected), "{words:?}: {found}");
+            });
+        }
+    });
+    server.signal(Signal::CONT);
+    let serving = server.serving_pid();
+    stop_process(serving);
+    let found = text(stats());
+    assert!(found.contains("has not responded within 10 s"), "{found}");
+    signal_process(serving, Signal::CONT);
+    assert_eq!(stats().status.code(), Some(0));
+}
+
+/// What an administrator does next, such as to change files, meets no request that does not know of the maintenance.
+#[test]
+fn a_switch_to_maintenance_is_over_when_no_worker_serves_the_host() {
+    let server = site().start();
+    let serving = server.serving_pid();
+    stop_process(serving);
+    thread::scope(|scope| {
+        let switched = scope.spawn(|| run(&server, &["maintenance", "a.example"]));
+        server.wait_for_line(": maintenance 300 a.example", TIMEOUT);
+        let has_ended = wait_until(Duration::from_millis(500), || switched.is_finished());
+        signal_process(serving, Signal::CONT);
+        assert!(!has_ended, "no worker knows it yet");
+        assert_eq!(switched.join().expect("no panic"), (Some(0), String::new()));
+    });
+    for _ in 0..8 {
+        assert_eq!(get(&server, "a.example", "/a.txt").0, 503);
+    }
+}
+
+/// What an administrator does next, such as to compress the old file, must lose no line.
+#[test]
+fn no_process_writes_to_an_old_log_when_reopen_has_ended() {
+    for rotate in ["", "rotate = { size = \"1GB\" }\n"] {
+        let config = format!("[log]\naccess = \"./access.log\"\n{rotate}");
+        let server = Site::new().file("a.txt", "a").config(&config).start();
+        let (log, old) = (server.home().join("access.log"), server.home().join("old.log"));
+        let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default().lines().count();
+        server.get("/a.txt");
+        assert!(wait_until(TIMEOUT, || lines(&log) == 1));
+        let writes = |pid: &u32| has_open(*pid, &log);
+        let writer = server.serving_pids().into_iter().rev().find(writes).expect("a process writes the log");
+        stop_process(writer);
+        fs::rename(&log, &old).expect("it is ours");
+        thread::scope(|scope| {
+            let reopened = scope.spawn(|| run(&server, &["reopen"]));
+            server.wait_for_line(": reopen", TIMEOUT);
+            let has_ended = wait_until(Duration::from_millis(500), || reopened.is_finished());
+            signal_process(writer, Signal::CONT);
+            assert!(!has_ended, "it has only the old file");
+            assert_eq!(reopened.join().expect("no panic"), (Some(0), String::new()));
+        });
+        assert!(!has_open(writer, &old), "{rotate}");
+        server.get("/a.txt");
+        assert!(wait_until(TIMEOUT, || lines(&log) == 1), "{rotate}");
+        assert_eq!(lines(&old), 1, "{rotate}");
     }
 }
 

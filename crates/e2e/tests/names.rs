@@ -290,6 +290,33 @@ fn a_changed_level_of_the_error_log_reaches_the_process_of_an_application() {
 }
 
 #[test]
+fn a_reload_changes_the_level_of_the_error_log_of_a_process_that_it_keeps_too() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
+    let config = |level: &str| {
+        let route = route("/", &format!("http://app.test:{port}"));
+        format!("workers = 1\n{route}{}[log]\nlevel = \"{level}\"\n", dns.config())
+    };
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    let server = Site::new().config(&config("error")).start();
+    wait_for(&server, "/", &["127.0.0.1"]);
+    let pool = server.serving_pids()[0];
+    for (level, now, lines) in
+        [("error", "127.0.0.2", 0), ("warn", "127.0.0.1", 1), ("error", "127.0.0.2", 1)]
+    {
+        server.configure(&config(level));
+        server.reload();
+        dns.set("app.test", Answer::Code(2));
+        dns.wait_asked("app.test", 2);
+        dns.set_ips("app.test", &[now]);
+        wait_for(&server, "/", &[now]);
+        let stderr = server.stderr();
+        assert_eq!(stderr.matches("is resolved again").count(), lines, "{level}: {stderr}");
+    }
+    assert!(server.serving_pids().contains(&pool), "it is the same one");
+}
+
+#[test]
 fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails() {
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);

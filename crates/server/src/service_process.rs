@@ -106,7 +106,7 @@ async fn answer_workers<S: WorkerService>(service: Rc<S>, master: Channel) -> io
                     workers.left.notify_one();
                 });
             }
-            PoolCommand::Log(log) => log::move_to(log),
+            PoolCommand::Log { log, level } => log::move_to(log, level),
             PoolCommand::Level { level, time } => log::change_level(level, time),
             // It has no endpoints.
             PoolCommand::Drain { .. } => {}

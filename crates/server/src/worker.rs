@@ -55,8 +55,8 @@ pub enum WorkerCommand {
     Recent(u64, oneshot::Sender<RecentText>),
     /// End the selected connections, and send how many there are.
     Disconnect(Arc<Selection>, oneshot::Sender<Disconnected>),
-    /// These hosts are in maintenance from now on.
-    Maintenance(Arc<Vec<(usize, u32)>>),
+    /// These hosts are in maintenance from now on. The worker responds.
+    Maintenance(Arc<Vec<(usize, u32)>>, oneshot::Sender<()>),
     /// Compare each file with the disk at its next request: other files are never served than before.
     ExpireFiles,
     /// Show requests to a watcher from now on, and respond.
@@ -229,8 +229,9 @@ async fn serve(
                 Some(WorkerCommand::Disconnect(selection, response)) => {
                     respond(response, connections.disconnect(&selection));
                 }
-                Some(WorkerCommand::Maintenance(hosts)) => {
+                Some(WorkerCommand::Maintenance(hosts, switched)) => {
                     connections.responder.set_maintenance(hosts.to_vec());
+                    respond(switched, ());
                 }
                 Some(WorkerCommand::ExpireFiles) => connections.responder.files.expire(),
                 Some(WorkerCommand::Watch(watch, begun)) => {

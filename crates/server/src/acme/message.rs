@@ -47,8 +47,11 @@ pub enum AcmeCommand {
         number: u32,
         reply: Reply,
     },
-    /// Write messages to this log from now on.
-    Log(SharedLog),
+    /// Write messages to this log from now on, with the level that is configured for it.
+    Log {
+        log: SharedLog,
+        level: Level,
+    },
     /// Have this level of the error log for a time.
     Level(Level, Duration),
 }
@@ -108,9 +111,13 @@ impl Message<'_> for AcmeCommand {
 
     fn encode(&self) -> Encoder<'_> {
         match self {
-            AcmeCommand::Log(SharedLog::File(file)) => Encoder::new(b'L').fd(file),
-            AcmeCommand::Log(SharedLog::Daemon(socket)) => Encoder::new(b'S').fd(socket),
-            AcmeCommand::Level(level, time) => Encoder::new(b'E').level(*level, *time),
+            AcmeCommand::Log { log: SharedLog::File(file), level } => {
+                Encoder::new(b'L').level(*level).fd(file)
+            }
+            AcmeCommand::Log { log: SharedLog::Daemon(socket), level } => {
+                Encoder::new(b'S').level(*level).fd(socket)
+            }
+            AcmeCommand::Level(level, time) => Encoder::new(b'E').level(*level).time(*time),
             AcmeCommand::Reply { number, reply: Reply::Done } => Encoder::new(b'D').u32(*number),
             AcmeCommand::Reply { number, reply: Reply::Busy(until) } => {
                 Encoder::new(b'B').u32(*number).u64(*until)
@@ -126,12 +133,16 @@ impl Message<'_> for AcmeCommand {
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<AcmeCommand> {
         match kind {
-            b'L' => return Some(AcmeCommand::Log(SharedLog::File(fields.fd()?))),
-            b'S' => return Some(AcmeCommand::Log(SharedLog::Daemon(fields.fd()?))),
-            b'E' => {
-                let (level, time) = fields.level()?;
-                return Some(AcmeCommand::Level(level, time));
+            b'L' => {
+                return Some(AcmeCommand::Log { level: fields.level()?, log: SharedLog::File(fields.fd()?) });
             }
+            b'S' => {
+                return Some(AcmeCommand::Log {
+                    level: fields.level()?,
+                    log: SharedLog::Daemon(fields.fd()?),
+                });
+            }
+            b'E' => return Some(AcmeCommand::Level(fields.level()?, fields.time()?)),
             _ => {}
         }
         let number = fields.u32()?;
@@ -172,6 +183,9 @@ mod tests {
         check_codec(replies.map(|reply| AcmeCommand::Reply { number: 7, reply }));
         check_codec([AcmeCommand::Level(Level::Debug, Duration::from_secs(600))]);
         let fd = || File::open("/dev/null").unwrap().into();
-        check_codec([SharedLog::File(fd()), SharedLog::Daemon(fd())].map(AcmeCommand::Log));
+        check_codec(
+            [SharedLog::File(fd()), SharedLog::Daemon(fd())]
+                .map(|log| AcmeCommand::Log { log, level: Level::Warn }),
+        );
     }
 }

@@ -260,7 +260,7 @@ impl Link {
                     // The task may have given up.
                     waiting.map(|waiting| waiting.send(reply));
                 }
-                Ok(Received::Message(AcmeCommand::Log(log))) => log::move_to(log),
+                Ok(Received::Message(AcmeCommand::Log { log, level })) => log::move_to(log, level),
                 Ok(Received::Message(AcmeCommand::Level(level, time))) => log::change_level(level, time),
                 Ok(Received::End) => return Ok(()),
                 Err(error) => return Err(format!("cannot receive: {error}")),

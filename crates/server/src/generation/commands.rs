@@ -47,6 +47,7 @@ impl MainThread {
             }
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
+            MasterCommand::LogsSent(done) => log::close_when_replaced(done),
             MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
             MasterCommand::Stats { form, to } => self.report_stats(move |report| {
                 tasks::spawn(send_text(to, report.write(form)));
@@ -82,10 +83,14 @@ impl MainThread {
                 }
             }
             MasterCommand::Level { level, time } => log::change_level(level, time),
-            MasterCommand::Maintenance(hosts) => {
+            MasterCommand::Maintenance { hosts, done } => {
                 self.maintenance = Maintenance::from_text(&String::from_utf8_lossy(&hosts));
                 let hosts = Arc::new(self.maintenance.of(&self.site));
-                self.send_to_all(|| WorkerCommand::Maintenance(hosts.clone()));
+                let switched = self.request(|switched| WorkerCommand::Maintenance(hosts.clone(), switched));
+                tasks::spawn(async move {
+                    in_time(switched).await;
+                    drop(done);
+                });
             }
             // `work` has carried it out.
             MasterCommand::Disconnect { .. } => {}

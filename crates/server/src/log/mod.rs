@@ -71,6 +71,8 @@ struct Logs {
     spare: Mutex<Vec<Vec<u8>>>,
     /// New files and sockets for sinks.
     replaced: Mutex<Vec<(usize, OwnedFd)>>,
+    /// They are closed when all of these are in use.
+    awaiting: Mutex<Vec<OwnedFd>>,
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
@@ -166,6 +168,7 @@ pub fn start(
         dropped_ever,
         spare: Mutex::new(Vec::new()),
         replaced: Mutex::new(Vec::new()),
+        awaiting: Mutex::new(Vec::new()),
     };
     let spawned = std::thread::Builder::new()
         .name("log".into())
@@ -268,10 +271,20 @@ pub fn replace(sink: usize, to: OwnedFd) {
     }
 }
 
-/// Has a process without a log thread write to this error log from now on.
-pub fn move_to(log: SharedLog) {
-    if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
+/// Closes the descriptor when no line goes to a file that was replaced before.
+pub fn close_when_replaced(done: OwnedFd) {
+    if let Some(logs) = LOGS.get() {
+        logs.awaiting.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        // If the queue is full, the thread is awake.
+        _ = logs.queue.try_send(Message::Wake);
+    }
+}
+
+/// Has a process without a log thread write to this error log from now on, with this level.
+pub fn move_to(log: SharedLog, level: Level) {
+    if let Some((sink, most)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
         sink.move_to(log);
+        *most = level;
     }
 }
 
@@ -352,11 +365,14 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
             Message::Flush(done) => flushed = Some(done),
         }
         let Some(logs) = LOGS.get() else { continue };
+        // Those that come later may wait for files that come later, too.
+        let awaiting = std::mem::take(&mut *logs.awaiting.lock().unwrap_or_else(PoisonError::into_inner));
         for (sink, to) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if let Some(sink) = sinks.get_mut(sink) {
                 sink.replace(to);
             }
         }
+        drop(awaiting);
         let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
         has_unreported = dropped + lost > 0;

@@ -9,6 +9,8 @@ pub enum LoggerCommand {
     Writer { target: u32, pipe: OwnedFd },
     /// Files are opened again, because another program has renamed them.
     Reopen,
+    /// Close this when all commands before it have been carried out.
+    Done(OwnedFd),
 }
 
 impl Message<'_> for LoggerCommand {
@@ -16,6 +18,7 @@ impl Message<'_> for LoggerCommand {
         match self {
             LoggerCommand::Writer { target, pipe } => Encoder::new(b'W').u32(*target).fd(pipe),
             LoggerCommand::Reopen => Encoder::new(b'O'),
+            LoggerCommand::Done(done) => Encoder::new(b'D').fd(done),
         }
     }
 
@@ -23,6 +26,7 @@ impl Message<'_> for LoggerCommand {
         Some(match kind {
             b'W' => LoggerCommand::Writer { target: fields.u32()?, pipe: fields.fd()? },
             b'O' => LoggerCommand::Reopen,
+            b'D' => LoggerCommand::Done(fields.fd()?),
             _ => return None,
         })
     }

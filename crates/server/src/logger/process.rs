@@ -235,6 +235,7 @@ impl Logger {
                     Ok(Received::Message(LoggerCommand::Reopen)) => {
                         self.files().for_each(|file| file.borrow_mut().reopen(now()));
                     }
+                    Ok(Received::Message(LoggerCommand::Done(done))) => drop(done),
                     Ok(Received::End) | Err(_) => break,
                 },
                 () = self.next_rotation() => {

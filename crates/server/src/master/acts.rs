@@ -97,10 +97,19 @@ impl Master {
             return client.failed([&*why]);
         }
         let hosts = self.acts.maintenance.to_text().into_bytes();
+        // The client has its response when each process has closed its copy: no later request finds the host as it was.
+        let done = client.into_done_socket();
         for generation in &self.generations {
-            _ = generation.channel.send(&MasterCommand::Maintenance(hosts.clone()));
+            match done.try_clone() {
+                Ok(done) => {
+                    generation.send_descriptor(MasterCommand::Maintenance { hosts: hosts.clone(), done });
+                }
+                Err(error) => log::error(format_args!(
+                    "the process {} does not learn that hosts are switched to maintenance, or back: {error}; try again",
+                    generation.pid
+                )),
+            }
         }
-        client.done("");
     }
 
     /// Has a new pool leave out the endpoints that have been drained. What it does not have, it ignores.

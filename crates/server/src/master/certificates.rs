@@ -127,10 +127,10 @@ impl CertificateKeeper {
     }
 
     /// Sends the error log, as it is opened now, to the process that does not have it.
-    pub(super) fn send_log(&mut self, log: &SharedLog) {
+    pub(super) fn send_log(&mut self, log: &SharedLog, level: Level) {
         for process in self.processes.iter_mut().filter(|process| process.log != ErrorLog::Current) {
             let Some(channel) = &process.channel else { continue };
-            let sent = log.try_clone().and_then(|log| channel.send(&AcmeCommand::Log(log)));
+            let sent = log.try_clone().and_then(|log| channel.send(&AcmeCommand::Log { log, level }));
             process.log = process.log.after(sent, &"the process that gets certificates");
         }
     }

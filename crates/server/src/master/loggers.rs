@@ -201,6 +201,16 @@ impl Master {
         }
     }
 
+    /// Has the loggers close a copy when they have opened their files.
+    pub(super) fn end_reopening(&self, done: &OwnedFd) {
+        for channel in self.loggers.iter().filter_map(|logger| logger.channel.as_ref()) {
+            if let Ok(done) = done.try_clone() {
+                // If the logger does not receive it, the client does not wait for it.
+                _ = channel.send(&LoggerCommand::Done(done));
+            }
+        }
+    }
+
     /// `false`: the process was no logger.
     pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) -> bool {
         let Some(at) = self.loggers.iter().position(|logger| logger.pid == pid) else { return false };
@@ -296,8 +306,9 @@ impl Master {
         }
         // A log that cannot be opened is reported elsewhere.
         let Ok(Some(log)) = self.open_error_log().map(OpenSink::share) else { return };
-        self.certificates.send_log(&log);
-        self.send_log_to_pools(&log);
+        let level = self.site.as_ref().map_or(Level::Error, |site| site.log.level);
+        self.certificates.send_log(&log, level);
+        self.send_log_to_pools(&log, level);
         let is_awaited = self.certificates.awaits_log() || self.pools.iter().any(awaits_log);
         self.next_log = is_awaited.then(|| Instant::now() + SEND_LOGS_EVERY);
     }

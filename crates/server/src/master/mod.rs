@@ -505,7 +505,7 @@ impl Master {
             Request::Reopen => {
                 let problems = self.reopen_logs();
                 match problems.is_empty() {
-                    true => client.done(""),
+                    true => self.respond_when_reopened(client),
                     false => client.failed(problems.iter().map(String::as_str)),
                 }
             }
@@ -580,6 +580,19 @@ impl Master {
     fn reopen_logs(&mut self) -> Vec<String> {
         self.reopen_in_loggers();
         self.reopen(|_| true)
+    }
+
+    /// The client has its response when each process that writes logs has closed its copy: then it has the new files,
+    /// and the old ones may be compressed.
+    fn respond_when_reopened(&self, client: Client) {
+        let done = client.into_done_socket();
+        for generation in &self.generations {
+            // Without a copy, the client does not wait for this one.
+            if let Ok(done) = done.try_clone() {
+                generation.send_descriptor(MasterCommand::LogsSent(done));
+            }
+        }
+        self.end_reopening(&done);
     }
 
     /// Opens those logs again that no logger writes and that are among the selected ones, for every process. Returns

@@ -141,10 +141,10 @@ impl Master {
     }
 
     /// Sends the error log, as it is opened now, to the pools that do not have it.
-    pub(super) fn send_log_to_pools(&mut self, log: &SharedLog) {
+    pub(super) fn send_log_to_pools(&mut self, log: &SharedLog, level: Level) {
         for pool in self.pools.iter_mut().filter(|pool| pool.log != ErrorLog::Current) {
             let Some(channel) = &pool.channel else { continue };
-            let sent = log.try_clone().and_then(|log| channel.send(&PoolCommand::Log(log)));
+            let sent = log.try_clone().and_then(|log| channel.send(&PoolCommand::Log { log, level }));
             pool.log = pool.log.after(sent, &format_args!("the process that manages the {}", pool.service));
         }
     }

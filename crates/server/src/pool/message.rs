@@ -158,8 +158,8 @@ pub enum PoolError {
 pub enum PoolCommand {
     /// The pool's end of a channel to a new worker.
     AddWorker(OwnedFd),
-    /// The error log from now on.
-    Log(SharedLog),
+    /// The error log from now on, and the level that is configured for it.
+    Log { log: SharedLog, level: Level },
     /// Have this level of the error log for a time.
     Level { level: Level, time: Duration },
     /// Take an endpoint out of service, or put it back, and write the response of the control socket.
@@ -342,9 +342,13 @@ impl Message<'_> for PoolCommand {
     fn encode(&self) -> Encoder<'_> {
         match self {
             PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
-            PoolCommand::Log(SharedLog::File(file)) => Encoder::new(b'O').fd(file),
-            PoolCommand::Log(SharedLog::Daemon(socket)) => Encoder::new(b'S').fd(socket),
-            PoolCommand::Level { level, time } => Encoder::new(b'E').level(*level, *time),
+            PoolCommand::Log { log: SharedLog::File(file), level } => {
+                Encoder::new(b'O').level(*level).fd(file)
+            }
+            PoolCommand::Log { log: SharedLog::Daemon(socket), level } => {
+                Encoder::new(b'S').level(*level).fd(socket)
+            }
+            PoolCommand::Level { level, time } => Encoder::new(b'E').level(*level).time(*time),
             PoolCommand::Drain { change, endpoint, to } => {
                 let kind = match change {
                     DrainChange::Drain => b'D',
@@ -358,12 +362,9 @@ impl Message<'_> for PoolCommand {
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolCommand> {
         Some(match kind {
             b'J' => PoolCommand::AddWorker(fields.fd()?),
-            b'O' => PoolCommand::Log(SharedLog::File(fields.fd()?)),
-            b'S' => PoolCommand::Log(SharedLog::Daemon(fields.fd()?)),
-            b'E' => {
-                let (level, time) = fields.level()?;
-                PoolCommand::Level { level, time }
-            }
+            b'O' => PoolCommand::Log { level: fields.level()?, log: SharedLog::File(fields.fd()?) },
+            b'S' => PoolCommand::Log { level: fields.level()?, log: SharedLog::Daemon(fields.fd()?) },
+            b'E' => PoolCommand::Level { level: fields.level()?, time: fields.time()? },
             b'D' | b'U' => {
                 let change = if kind == b'D' { DrainChange::Drain } else { DrainChange::Undrain };
                 PoolCommand::Drain { change, endpoint: text(fields.rest())?, to: fields.fd()? }
@@ -436,7 +437,10 @@ mod tests {
             })
         }));
         check_codec([PoolCommand::AddWorker(fd())]);
-        check_codec([SharedLog::File(fd()), SharedLog::Daemon(fd())].map(PoolCommand::Log));
+        check_codec(
+            [SharedLog::File(fd()), SharedLog::Daemon(fd())]
+                .map(|log| PoolCommand::Log { log, level: Level::Warn }),
+        );
         check_codec([PoolCommand::Level { level: Level::Info, time: Duration::from_secs(600) }]);
         let drain = |change| PoolCommand::Drain { change, endpoint: "10.0.0.1:80".to_owned(), to: fd() };
         check_codec([drain(DrainChange::Drain), drain(DrainChange::Undrain)]);

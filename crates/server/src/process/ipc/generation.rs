@@ -40,8 +40,10 @@ pub enum MasterCommand {
     Watch { filter: Vec<u8>, to: OwnedFd },
     /// Have this level of the error log for a time.
     Level { level: Level, time: Duration },
-    /// The hosts in maintenance from now on. The text of a `Maintenance`.
-    Maintenance(Vec<u8>),
+    /// The hosts in maintenance from now on. The text of a `Maintenance`. `done` is closed when all workers know them.
+    Maintenance { hosts: Vec<u8>, done: OwnedFd },
+    /// Close this when all lines go to the logs that were sent before.
+    LogsSent(OwnedFd),
     /// Answer `Alive` when every worker's loop has turned.
     Ping,
 }
@@ -170,8 +172,9 @@ impl Message<'_> for MasterCommand {
                 Encoder::new(b'K').u32(*number).bytes(selection)
             }
             MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
-            MasterCommand::Level { level, time } => Encoder::new(b'E').level(*level, *time),
-            MasterCommand::Maintenance(hosts) => Encoder::new(b'X').bytes(hosts),
+            MasterCommand::Level { level, time } => Encoder::new(b'E').level(*level).time(*time),
+            MasterCommand::Maintenance { hosts, done } => Encoder::new(b'X').bytes(hosts).fd(done),
+            MasterCommand::LogsSent(done) => Encoder::new(b'Q').fd(done),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
     }
@@ -218,11 +221,9 @@ impl Message<'_> for MasterCommand {
             b'D' => MasterCommand::Purge { number: fields.u32()?, purge: fields.rest().to_vec() },
             b'K' => MasterCommand::Disconnect { number: fields.u32()?, selection: fields.rest().to_vec() },
             b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
-            b'E' => {
-                let (level, time) = fields.level()?;
-                MasterCommand::Level { level, time }
-            }
-            b'X' => MasterCommand::Maintenance(fields.rest().to_vec()),
+            b'E' => MasterCommand::Level { level: fields.level()?, time: fields.time()? },
+            b'X' => MasterCommand::Maintenance { done: fields.fd()?, hosts: fields.rest().to_vec() },
+            b'Q' => MasterCommand::LogsSent(fields.fd()?),
             b'P' => MasterCommand::Ping,
             _ => return None,
         })
@@ -342,6 +343,7 @@ mod tests {
             MasterCommand::Stop,
             MasterCommand::HandOver(fd()),
             MasterCommand::Log { sink: 0x0102_0304, file: fd() },
+            MasterCommand::LogsSent(fd()),
             MasterCommand::LogStats,
             MasterCommand::Stats { form: Form::Text, to: fd() },
             MasterCommand::Stats { form: Form::Json, to: fd() },
@@ -351,7 +353,7 @@ mod tests {
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
             MasterCommand::Level { level: Level::Debug, time: Duration::from_secs(600) },
-            MasterCommand::Maintenance(b"60 a.example\n".to_vec()),
+            MasterCommand::Maintenance { hosts: b"60 a.example\n".to_vec(), done: fd() },
             MasterCommand::Disconnect { number: 7, selection: b"connection 1a2b".to_vec() },
             MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },

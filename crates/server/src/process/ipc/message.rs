@@ -61,9 +61,13 @@ impl<'a> Encoder<'a> {
         self.bytes(string.to_bytes_with_nul())
     }
 
-    /// A level of the error log, for a time.
-    pub fn level(self, level: Level, time: Duration) -> Encoder<'a> {
-        self.u32(level as u32).u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    /// A level of the error log.
+    pub fn level(self, level: Level) -> Encoder<'a> {
+        self.u32(level as u32)
+    }
+
+    pub fn time(self, time: Duration) -> Encoder<'a> {
+        self.u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// At most `MAX_DESCRIPTORS` of them.
@@ -101,15 +105,18 @@ impl<'a> Decoder<'a> {
         Some(bytes)
     }
 
-    pub fn level(&mut self) -> Option<(Level, Duration)> {
-        let level = match self.u32()? {
+    pub fn level(&mut self) -> Option<Level> {
+        Some(match self.u32()? {
             0 => Level::Error,
             1 => Level::Warn,
             2 => Level::Info,
             3 => Level::Debug,
             _ => return None,
-        };
-        Some((level, Duration::from_millis(self.u64()?)))
+        })
+    }
+
+    pub fn time(&mut self) -> Option<Duration> {
+        self.u64().map(Duration::from_millis)
     }
 
     /// All bytes that are left.
