@@ -479,6 +479,19 @@ fn reports_a_full_disk_and_keeps_serving() {
 }
 
 #[test]
+fn losses_are_counted_also_while_the_error_log_is_on_the_same_full_disk() {
+    let server = site("access = \"/dev/full\"\nerror = \"/dev/full\"").start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    let count = || server.stats()["log_lines_dropped"].as_u64().expect("it is a number");
+    assert!(wait_until(TIMEOUT, || count() == 50), "{}", count());
+    assert_eq!(client.get("/a.txt").status, 200);
+    assert!(wait_until(TIMEOUT, || count() == 51), "{}", count());
+}
+
+#[test]
 fn a_limit_of_the_size_of_files_costs_lines_and_no_request() {
     let server = site("access = \"./access.log\"").start();
     let serving = server.serving_pid();

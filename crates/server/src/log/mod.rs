@@ -337,6 +337,8 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
     let mut asked: Option<Instant> = None;
     let mut reported: Option<Instant> = None;
     let mut has_unreported = false;
+    // Of those that could not be written and are not reported yet.
+    let mut counted = 0;
     loop {
         let message = match has_unreported {
             true => match queue.recv_timeout(REPORT_EVERY) {
@@ -375,12 +377,16 @@ fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: im
         drop(awaiting);
         let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
+        // Now: the error log may be on the same full disk, and have no report for long.
+        logs.dropped_ever.fetch_add(lost.saturating_sub(counted), Ordering::Relaxed);
+        counted = lost;
         has_unreported = dropped + lost > 0;
         // Behind a flush, the process may end.
         let is_due = flushed.is_some() || reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if has_unreported && is_due {
             reported = Some(Instant::now());
             report(&mut sinks, dropped, lost);
+            counted = sinks.iter().map(OpenSink::lost).sum();
             has_unreported = false;
         }
         // The caller may have given up.
@@ -404,7 +410,6 @@ fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
     sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
     if let Some(logs) = LOGS.get() {
         logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
-        logs.dropped_ever.fetch_add(lost, Ordering::Relaxed);
     }
 }
 
