@@ -9,7 +9,7 @@ use crate::tree::Directive;
 
 use super::around::{around, is_for_locations};
 use super::cache;
-use super::caching;
+use super::cache_control;
 use super::constants;
 use super::expires::is_for_expires;
 use super::inherit::settle;
@@ -85,7 +85,7 @@ fn map(directive: &Directive, block: &[Directive], draft: &mut Draft) {
         "$http_upgrade" => draft.note(place, "upgrades are passed in any case", "see proxy_upgrade"),
         // The directive that uses it says what becomes of it.
         "$http_origin" => {}
-        _ if is_for_expires(directive, block) || caching::is_for(directive, block) => {}
+        _ if is_for_expires(directive, block) || cache_control::is_of_parameter(directive, block) => {}
         _ if !is_used(directive, block) => {
             draft.note(place, format!("{} is not used", directive.argument(1)), "nothing to do");
         }

@@ -4,7 +4,6 @@ mod answers;
 mod around;
 mod cache;
 mod cache_control;
-mod caching;
 mod constants;
 mod convert;
 mod cross_origin;

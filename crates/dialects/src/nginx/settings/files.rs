@@ -6,7 +6,7 @@ use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
 use super::{Context, bytes};
-use crate::nginx::caching;
+use crate::nginx::cache_control;
 use crate::nginx::expires::expires;
 use crate::nginx::upstreams::unconverted;
 
@@ -121,8 +121,8 @@ fn add_header(directive: &Directive, scope: &mut Scope, context: &Context, draft
     if value == "$upstream_cache_status" {
         return draft.note(&directive.place, format!("{name} is not added"), "Cache-Status says it");
     }
-    let filled = caching::without_parameters(value, context.maps)
-        .filter(|_| value.contains('$') && caching::is_cache_control(directive));
+    let filled = cache_control::without_parameters(value, context.maps)
+        .filter(|_| value.contains('$') && cache_control::is_cache_control(directive));
     if let Some(filled) = &filled {
         let what = format!("Cache-Control is \"{filled}\" for all requests");
         draft.warn(
