@@ -132,3 +132,22 @@ fn a_proxy_with_many_patterns_is_refused_soon() {
     let conversion = convert(Dialect::Web(Web::Apache), text);
     assert!(errors(&conversion).iter().any(|(_, what)| what.contains("1000 routes of a host")));
 }
+
+/// Each variable names the next one eight times. Without one, a value would grow with each map.
+#[test]
+fn variables_of_maps_do_not_multiply() {
+    let chain =
+        |at: usize| format!("map $arg_v $m{at} {{ default \"{}\"; }}\n", format!("$m{}", at + 1).repeat(8));
+    let nameless = |_: usize| "map $arg_v { default xxxxxxxx; }\n".to_owned();
+    let maps: [&dyn Fn(usize) -> String; 2] = [&chain, &nameless];
+    for map in maps {
+        let maps: String = (0..30).map(map).collect();
+        let text = format!("http {{\n{maps}server {{\nadd_header Cache-Control $m0;\n}}\n}}\n");
+        let conversion = convert(Dialect::Web(Web::Nginx), text);
+        let errors = errors(&conversion);
+        assert!(
+            errors.iter().any(|(line, what)| *line == Some(33) && what.contains("add_header")),
+            "{errors:?}"
+        );
+    }
+}

@@ -14,6 +14,9 @@ pub const NEVER_EXPIRES: &str = "expires off";
 const FIELD_REPLACES: &str =
     "the Cache-Control of add_header replaces that of expires, and is not added to it";
 
+/// Bytes of a value whose variables are filled in.
+const LONGEST: usize = 4096;
+
 /// What is around a location: its server, or `http`.
 struct Outer {
     /// The value of `expires`.
@@ -184,13 +187,20 @@ pub fn is_cache_control(field: &Directive) -> bool {
     field.argument(0).eq_ignore_ascii_case("cache-control")
 }
 
-/// The value without the parameters of its variables. `None`: it has other variables.
+/// The value without the parameters of its variables. `None`: it has other variables, or is too long.
 pub fn without_parameters(value: &str, maps: &[&Directive]) -> Option<String> {
-    let of_parameters = maps.iter().filter(|map| map.argument(0).starts_with("$arg_"));
-    let filled = of_parameters.fold(value.to_owned(), |value, map| {
+    let is_variable = |map: &&&Directive| map.argument(1).starts_with('$');
+    let of_parameters = maps.iter().filter(|map| map.argument(0).starts_with("$arg_")).filter(is_variable);
+    let mut filled = value.to_owned();
+    for map in of_parameters {
         let of = |key: &str| map.children().iter().find(|entry| entry.name == key);
-        let entry = of("").or_else(|| of("default"));
-        value.replace(map.argument(1), entry.map_or("", |entry| entry.argument(0)))
-    });
+        let entry = of("").or_else(|| of("default")).map_or("", |entry| entry.argument(0));
+        // An entry may name further variables, each several times.
+        let more = filled.matches(map.argument(1)).count().saturating_mul(entry.len());
+        if filled.len().saturating_add(more) > LONGEST {
+            return None;
+        }
+        filled = filled.replace(map.argument(1), entry);
+    }
     (!filled.contains('$')).then_some(filled)
 }
