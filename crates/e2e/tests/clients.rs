@@ -1,4 +1,4 @@
-//! Real clients: curl and wget, as people use them.
+//! Real clients: curl, wget and zsync, as people use them.
 
 use std::fs;
 use std::path::Path;
@@ -94,6 +94,26 @@ fn curl_fetches_ranges() {
     assert!(two.contains("Content-Range: bytes 8-9/10\r\n\r\n89\r\n--"), "{two}");
     let none = text(&fetch("10-"));
     assert!(none.starts_with("HTTP/1.1 416 ") && none.contains("Content-Range: bytes */10"), "{none}");
+}
+
+/// It asks for up to 20 ranges in a request.
+#[test]
+fn zsync_fetches_only_what_has_changed() {
+    let server = server();
+    let (image, folder) = (server.root().join("big.bin"), server.home().join("copy"));
+    fs::create_dir(&folder).unwrap();
+    let mut zsyncmake = tool("zsyncmake");
+    zsyncmake.args(["-b", "2048", "-u", "big.bin", "-o", "big.bin.zsync"]).arg(&image);
+    succeeds(zsyncmake.current_dir(server.root()));
+    let mut old = content();
+    for at in (0..old.len()).step_by(20_000) {
+        old[at] ^= 1;
+    }
+    fs::write(folder.join("old.bin"), old).unwrap();
+    let mut zsync = tool("zsync");
+    zsync.args(["-i", "old.bin", "-o", "new.bin", &server.url("/big.bin.zsync")]).current_dir(&folder);
+    succeeds(zsync.env_remove("http_proxy"));
+    assert!(fs::read(folder.join("new.bin")).unwrap() == content());
 }
 
 #[test]
