@@ -439,9 +439,10 @@ pub fn with_query(mut path: String, query: Option<&str>) -> String {
     path
 }
 
-/// Appends one segment. As `encode_path`, and encodes `/` too.
+/// Appends one segment, for the link of a page: as `encode_path`, and encodes `/`, too. It also encodes `&` and `'`, so
+/// that the link has no entity of HTML: lftp takes `x&#39;y` for `x&` and a fragment.
 pub fn encode_segment(decoded: &str, out: &mut String) {
-    percent_encode(decoded, is_pchar, out);
+    percent_encode(decoded, |byte| is_pchar(byte) && !matches!(byte, b'&' | b'\''), out);
 }
 
 /// Removes empty and dot segments from the raw path of a target, for another program such as an application. That

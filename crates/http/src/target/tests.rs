@@ -297,8 +297,8 @@ fn encodes_links() {
     check("https://a", "/b", "https://a/b");
     check("", "/B\u{10FEFC}cher", "/B%FCcher");
     let mut out = String::new();
-    encode_segment("a/b c", &mut out);
-    assert_eq!(out, "a%2Fb%20c");
+    encode_segment("a/b c&d'e", &mut out);
+    assert_eq!(out, "a%2Fb%20c%26d%27e");
 }
 
 /// A simple parser with a list of segments. `None`: rejected.

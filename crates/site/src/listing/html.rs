@@ -127,19 +127,20 @@ fn heading(key: SortKey, order: SortOrder, out: &mut Vec<u8>) {
 
 pub(super) fn entry(entry: &Entry, link: &mut String, out: &mut Vec<u8>) {
     link.clear();
+    // Without a character that HTML escapes.
     encode_segment(&entry.name, link);
     // "./", or else a name with a colon would have a scheme (RFC 3986 §4.2).
     match entry.kind {
         EntryKind::Folder => {
             push(out, "<tr class=\"d\"><td><a href=\"./");
-            text::html(link, out);
+            push(out, link);
             push(out, "/\">");
             visible_name(&entry.name, out);
             push(out, "/</a></td><td></td><td>");
         }
         EntryKind::File => {
             push(out, icon(&entry.name).row_start());
-            text::html(link, out);
+            push(out, link);
             push(out, "\">");
             visible_name(&entry.name, out);
             push(out, "</a></td><td title=\"");

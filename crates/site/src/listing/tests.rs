@@ -37,7 +37,7 @@ fn escapes_a_name_in_the_text_and_the_link() {
             "%3Cimg%20src=x%20onerror=alert(1)%3E",
             "&lt;img src=x onerror=alert(1)&gt;",
         ),
-        ("\"it's\" & more", "%22it&#39;s%22%20&amp;%20more", "&quot;it&#39;s&quot; &amp; more"),
+        ("\"it's\" & more", "%22it%27s%22%20%26%20more", "&quot;it&#39;s&quot; &amp; more"),
         ("javascript:alert(1)", "javascript:alert(1)", "javascript:alert(1)"),
         ("50%20?#", "50%2520%3F%23", "50%20?#"),
         ("日", "%E6%97%A5", "日"),
