@@ -610,6 +610,18 @@ fn stops_after_ten_internal_redirects() {
 }
 
 #[test]
+fn the_client_follows_a_local_redirect_where_the_server_does_not() {
+    let server = Site::new()
+        .every_protocol()
+        .script("a.cgi", "#!/bin/sh\nprintf 'Location: /docs/?q=1\\n\\nmoved'\n")
+        .config(&format!("{EVERY_CGI}[scripts]\nlocal_redirects = false\n"))
+        .start();
+    let response = server.get("/a.cgi");
+    assert_eq!((response.status, response.field("location")), (302, Some("/docs/?q=1")), "{response}");
+    assert_eq!(response.text(), "moved");
+}
+
+#[test]
 fn logs_one_access_line_per_request_and_stderr_as_errors() {
     let text = "#!/bin/sh\nprintf 'first\\nse\\033cond\\n' >&2\nprintf 'X-A: b\\n\\nhello'\n";
     let server = Site::new()

@@ -355,6 +355,7 @@ fn each_keyword_of_thttpd_that_has_an_effect_has_it() {
         .file("locked/.htpasswd", "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n")
         .file("locked/x", "locked")
         .symlink("out", "../icons/i.png")
+        .script("to-page.cgi", "#!/bin/sh\nprintf 'Location: /sub/page.html\\n\\n'\n")
         .file_beside_root("throttles", "** 100000000\n");
     let text = "port=0 host=127.0.0.1 dir=HOME/www # comment\ncgipat=/scripts/*|**.cgi p3p=CP=NOI max_age=60\n\
                 urlpat=**.png localpat=*.local.example pidfile=HOME/t.pid throttles=HOME/throttles logfile=HOME/log\n";
@@ -369,6 +370,12 @@ fn each_keyword_of_thttpd_that_has_an_effect_has_it() {
         rows.check(format!("{path} {field}"), server.get(path).field(field), expected);
     }
     rows.check("script", variable(&server, "/run.cgi", "SCRIPT_NAME").as_str(), "SCRIPT_NAME=/run.cgi");
+    let redirect = server.get("/to-page.cgi");
+    rows.check(
+        "redirect of a script",
+        (redirect.status, redirect.field("location")),
+        (302, Some("/sub/page.html")),
+    );
     rows.check("link to the outside", answer(&server, "/out").as_str(), "403");
     rows.check("listing", server.get("/sub/").text().contains("page.html"), true);
     rows.check("password file", server.get("/locked/.htpasswd").status >= 400, true);

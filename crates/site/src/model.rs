@@ -40,7 +40,7 @@ pub use route::{
     Listing, MetaFiles, NamedRoot, Route, Script, Selector, Special, SpecialFiles, Suffixes, Symlinks,
 };
 pub use scripts::{
-    Account, BackgroundJobs, ControlGroups, NewPrivileges, QueryArguments, Resources, Scripts,
+    Account, BackgroundJobs, ControlGroups, LocalRedirects, NewPrivileges, QueryArguments, Resources, Scripts,
 };
 
 /// The whole configuration, complete and valid.

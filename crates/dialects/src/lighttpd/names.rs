@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 79] = [
+const DIRECTIVES: [&str; 80] = [
     "server.port",
     "server.bind",
     "ssl.engine",
@@ -66,6 +66,7 @@ const DIRECTIVES: [&str; 79] = [
     "url.rewrite-repeat",
     "url.rewrite-if-not-file",
     "cgi.assign",
+    "cgi.local-redir",
     "fastcgi.server",
     "scgi.server",
     "proxy.server",

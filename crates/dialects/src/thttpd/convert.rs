@@ -259,6 +259,7 @@ impl Reading<'_> {
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);
         keys.set(None, "nice", SCRIPT_NICE);
+        keys.set(None, "local_redirects", false);
         allow_as_before(&mut keys, Account::Named);
         if let Some(limit) = limit.filter(|limit| limit.value > 0) {
             keys.set(limit.line, "processes", limit.value);

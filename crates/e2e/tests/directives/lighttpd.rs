@@ -36,7 +36,7 @@ const LIGHTTPD: Table = Table {
                    expire.url = ( \"/near/\" => \"access plus 2 hours\" )\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"HOME/users\"\n\
                    auth.require = ( \"/private\" => ( \"method\" => \"basic\", \"realm\" => \"Own\", \"require\" => \"valid-user\" ) )\n\
                    url.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\nurl.redirect-code = 307\nurl.rewrite-once = ( \"^/rewritten$\" => \"/plain\", \"^/queried/([^/]+)$\" => \"/scgi/x?id=$1\" )\n\
-                   $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\n\
+                   $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\ncgi.local-redir = \"enable\"\n\
                    fastcgi.server = ( \".cgi\" => (( \"socket\" => \"HOME/fcgi.sock\" )) )\n\
                    scgi.server = ( \"/scgi/\" => (( \"socket\" => \"HOME/scgi.sock\" )) )\nvar.up = \"UPSTREAM\"\n",
             rows: &[
@@ -74,6 +74,7 @@ const LIGHTTPD: Table = Table {
                 ("url.rewrite-once", Get("/rewritten"), "200 plain"),
                 ("url.rewrite-once", Told("/queried/a?c"), "QUERY_STRING=id=a"),
                 ("cgi.assign", Told("/cgi-bin/env"), "SCRIPT_NAME=/cgi-bin/env"),
+                ("cgi.local-redir", Line, "local_redirects = true"),
                 ("fastcgi.server", Told("/run.cgi"), "SCRIPT_NAME=/run.cgi"),
                 ("scgi.server", Told("/scgi/a"), "REQUEST_URI=/scgi/a"),
                 ("accesslog.filename", File("access_log"), "\"GET /cgi-bin/env HTTP/1.1\" 200"),

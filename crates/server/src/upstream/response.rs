@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use script::response::variables;
 use site::authorizer::{Subrequest, Verdict, may_be_remembered, verdict};
+use site::model::LocalRedirects;
 use taipan_http::client::lines::ReceivedLine;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
@@ -41,7 +42,7 @@ pub async fn of(
     exchange: UpstreamExchange,
     handler: &Handler,
     wanted: Wanted,
-    head: UpstreamHead,
+    mut head: UpstreamHead,
     received: Vec<u8>,
 ) -> Outcome {
     match (&handler.kind, handler.subrequest()) {
@@ -65,7 +66,9 @@ pub async fn of(
         }
         _ => {}
     }
-    if head.is_local_redirect {
+    if head.is_local_redirect && exchange.services.site.scripts.local_redirects == LocalRedirects::Sent {
+        head.status = Status::FOUND;
+    } else if head.is_local_redirect {
         let target = head
             .fields
             .values_of(KnownField::Location)

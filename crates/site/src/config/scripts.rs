@@ -12,8 +12,8 @@ use super::proxies;
 use super::section::Section;
 use crate::forwarding::Forwarding;
 use crate::model::{
-    Action, BackgroundJobs, ControlGroups, Interpreter, NewPrivileges, QueryArguments, Resources, Script,
-    Scripts,
+    Action, BackgroundJobs, ControlGroups, Interpreter, LocalRedirects, NewPrivileges, QueryArguments,
+    Resources, Script, Scripts,
 };
 use crate::route::Pattern;
 use crate::upstream::Upstream;
@@ -50,6 +50,10 @@ pub fn scripts(top: &Section) -> Scripts {
         query_arguments: match section.flag("query_arguments") {
             Some(true) => QueryArguments::Passed,
             Some(false) | None => defaults.query_arguments,
+        },
+        local_redirects: match section.flag("local_redirects") {
+            Some(false) => LocalRedirects::Sent,
+            Some(true) | None => defaults.local_redirects,
         },
         stderr_lines: section.count("stderr_lines").unwrap_or(defaults.stderr_lines),
         stderr_line: section.size("stderr_line").unwrap_or(defaults.stderr_line),

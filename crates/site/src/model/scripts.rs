@@ -47,6 +47,8 @@ pub struct Scripts {
     pub spool_bytes: u64,
     /// Whether the words of a query without `=` become arguments (RFC 3875 §4.4).
     pub query_arguments: QueryArguments,
+    /// Of scripts, and of applications that speak FastCGI or SCGI.
+    pub local_redirects: LocalRedirects,
     pub background_jobs: BackgroundJobs,
     pub new_privileges: NewPrivileges,
     /// Lines per second of a script's standard error that are logged.
@@ -92,6 +94,15 @@ pub enum QueryArguments {
     Withheld,
 }
 
+/// What becomes of a response that has nothing but a `Location` with a path (RFC 3875 §6.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalRedirects {
+    /// The server responds with what is at the path.
+    Followed,
+    /// The client is redirected.
+    Sent,
+}
+
 /// What becomes of processes that a script leaves behind when it exits by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackgroundJobs {
@@ -125,6 +136,7 @@ impl Default for Scripts {
             spool: "/var/tmp".into(),
             spool_bytes: 256 * 1024 * 1024,
             query_arguments: QueryArguments::Withheld,
+            local_redirects: LocalRedirects::Followed,
             background_jobs: BackgroundJobs::Ended,
             new_privileges: NewPrivileges::None,
             stderr_lines: 10,

@@ -18,6 +18,8 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
             draft.error(place, format!("{name}: {what}"), "add url.access-deny for these files to the block");
         }
         "cgi.assign" => scripts(setting, host, draft),
+        "cgi.local-redir" if paths.is_empty() => draft.scripts.set(place, "local_redirects", value.is_on()),
+        "cgi.local-redir" => draft.error(place, unconverted(name), "write it for all paths, or remove it"),
         "fastcgi.server" => upstreams(value, "fastcgi", paths, place, host, draft),
         "scgi.server" => upstreams(value, "scgi", paths, place, host, draft),
         "proxy.server" => upstreams(value, "http", paths, place, host, draft),
@@ -35,6 +37,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
 
 fn scripts(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { name, value, place, paths } = *setting;
+    draft.scripts.preset("local_redirects", false, "lighttpd sends the client to the path.");
     for (ending, program) in value.pairs() {
         let patterns = match ending {
             "" => Some(paths.to_vec()),

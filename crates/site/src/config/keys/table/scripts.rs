@@ -194,6 +194,16 @@ pub const CHAPTER: Chapter = Chapter {
                    interpreter receives none.",
         },
         Key {
+            name: "local_redirects",
+            kind: Kind::Flag,
+            default: Value("true"),
+            example: "false",
+            text: "Whether the server follows a response that has nothing but a `Location` with a path \
+                   (RFC 3875 §6.2.2): the client gets what is at the path, under the address of the script. With \
+                   `false`, the client is redirected with 302, as by thttpd, lighttpd and nginx. Also for applications \
+                   that speak FastCGI or SCGI.",
+        },
+        Key {
             name: "stderr_lines",
             kind: count(0, 10_000),
             default: Value("10"),
