@@ -31,6 +31,8 @@ pub const NO_LIMIT: i64 = 1 << 40;
 /// A body with a length goes to the script while it arrives. One without is stored before, which the other servers do
 /// not: their devices may have little memory for it.
 const STORED_BODIES: &str = "8MiB";
+/// Where it is stored on a device, which may have no `/var/tmp`.
+pub const STORED_IN: &str = "/tmp";
 
 /// Sets in `[limits]` and `[scripts]` that bodies have no limit, such as new firmware.
 pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys) {

@@ -183,6 +183,23 @@ fn check_prints_the_disk_space_that_bodies_may_use() {
     );
 }
 
+/// As on a device without `/var/tmp`.
+#[test]
+fn check_warns_of_a_missing_folder_for_bodies() {
+    let check = |config: &str| {
+        let site = Site::new().config(config);
+        let output = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let scripts = "[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let (is_good, printed) = check(&format!("{scripts}[scripts]\nspool = \"missing\"\n"));
+    assert!(is_good && printed.contains("missing, so that bodies of unknown length get 503"), "{printed}");
+    let (is_good, printed) = check("[scripts]\nspool = \"missing\"\n");
+    assert!(is_good && !printed.contains("bodies of unknown length"), "{printed}");
+    let (is_good, printed) = check(scripts);
+    assert!(is_good && !printed.contains("bodies of unknown length"), "{printed}");
+}
+
 #[test]
 fn answers_503_and_names_the_folder_when_no_spool_file_can_be_made() {
     let server = start();

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, allow_as_before, take_any_body};
+use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, STORED_IN, allow_as_before, take_any_body};
 use crate::words;
 
 const FILE: &str = "/etc/httpd.conf";
@@ -514,6 +514,7 @@ impl Reading<'_> {
         }
         let (mut limits, mut scripts) = (Keys::default(), Keys::default());
         take_any_body(&mut limits, &mut scripts);
+        scripts.set(None, "spool", STORED_IN);
         self.document.section(None, "[limits]", limits);
         let mut keys = Keys::default();
         keys.set(None, "head", HEAD_TIME);

@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before, take_any_body};
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, STORED_IN, allow_as_before, take_any_body};
 use crate::words;
 
 /// The file in the form of busybox httpd.
@@ -502,6 +502,7 @@ impl<'r> Reading<'r> {
         }
         let mut scripts = Keys::default();
         take_any_body(&mut limits, &mut scripts);
+        scripts.set(None, "spool", STORED_IN);
         self.document.section(None, "[limits]", limits);
         let mut timeouts = Keys::default();
         let (network, line) = self.number('T', NETWORK_TIME);

@@ -53,6 +53,7 @@ pub fn examine(site: &Site, address: impl Fn(&Listener, ListenError) -> Option<F
     all.extend(written_files(site));
     all.extend(cache_folder(site, identity.as_ref()));
     all.extend(published_roots(site, identity.as_ref()));
+    all.extend(spool(site));
     all.extend(interpreters(site));
     all.extend(commands(site));
     all.extend(log_commands(site));
@@ -227,6 +228,14 @@ fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
         Err(error) => format!("cannot examine the folder of the cache: {error}"),
     };
     (!why.is_empty()).then(|| Finding::error(&["folder"], folder, why))
+}
+
+/// The folder of the spool, if it is missing. In a chroot, `lacks` looks for it.
+fn spool(site: &Site) -> Option<Finding> {
+    let folder = &site.scripts.spool;
+    let is_missing = site.has_scripts() && site.chroot.is_none() && !folder.is_dir();
+    let what = format!("there is no folder {}, so that bodies of unknown length get 503", folder.display());
+    is_missing.then(|| Finding::warning(&["spool"], folder, what + "; make it, or set `spool` in [scripts]"))
 }
 
 /// The roots in which clients publish, and the account that serves may not write. Changes nothing.
