@@ -87,7 +87,13 @@ pub fn try_files(
     draft: &mut Draft,
 ) {
     let place = &child.place;
-    let Some((name, before)) = child.arguments.split_last() else { return };
+    let Some((mut name, mut before)) = child.arguments.split_last() else { return };
+    // With `/index.html =404`, the file stands for what is missing, as without the status behind it.
+    if let Some((file, others)) =
+        before.split_last().filter(|(file, _)| name == "=404" && is_page(file, owner))
+    {
+        (name, before) = (file, others);
+    }
     let last = Last::of(name, context.named(name));
     if !files(child, owner, before, last.suffix(), scope, draft) {
         return;
@@ -135,6 +141,12 @@ pub fn try_files(
     scope.set(place, "fallback", fallback);
     scope.set(place, "fallback_for", "all");
     no_folders(before, place, scope);
+}
+
+/// Whether a part of `try_files` is one file, which is sent as it is.
+fn is_page(part: &str, owner: &Directive) -> bool {
+    let is_path = part.starts_with('/') && !part.ends_with('/') && !part.contains(['$', '?']);
+    is_path && !is_script_name(part) && !named::passes(owner)
 }
 
 /// What is looked for, before the last part, and by its suffix. `false`: it cannot be said.

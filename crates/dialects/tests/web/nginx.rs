@@ -508,6 +508,11 @@ fn a_location_has_nothing_of_the_location_of_all_paths() {
              path = \"*.css\"; cache_control = \"max-age=3600\"; fallback = false; path = \"/a\"; return = 410; \
              path = \"/b/\"; etag = \"off\"",
         ),
+        // As the page of an application of one page is often written.
+        (
+            "root /srv; location / { try_files $uri $uri/ /index.html =404; }",
+            "root = \"/srv\"; fallback = \"/index.html\"; fallback_for = \"all\"",
+        ),
         // The try_files of a server is for paths without a location.
         (
             "root /srv; try_files $uri /a; location /b/ { etag off; }",
@@ -857,6 +862,7 @@ fn a_named_location_of_nginx_with_an_upstream_is_a_fallback() {
             // Files that have no path of their own.
             ("server { root /srv; location / {\ntry_files $uri.html =404; } }", 2, "try_files $uri.html"),
             ("server { root /srv; location / {\ntry_files $uri/ /a.html; } }", 2, "try_files $uri/"),
+            ("server { root /srv; location / {\ntry_files $uri /a.php =404; } }", 2, "try_files $uri /a.php"),
             ("server { root /srv; location / {\ntry_files $uri $uri.php?a=$uri; } }", 2, "$uri.php"),
             (
                 "server { root /srv; location / {\nif (-f $request_filename.php) { rewrite ^(.*)$ $1.html; } } }",
