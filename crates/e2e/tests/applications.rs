@@ -719,6 +719,24 @@ fn gitweb_shows_a_repository() {
     );
 }
 
+/// As Apache's `ScriptAlias /app/ /path/of/program/`.
+#[test]
+fn one_cgi_program_handles_all_paths_of_a_prefix() {
+    let site = Site::new();
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s|' \
+                  \"$SCRIPT_NAME\" \"$PATH_INFO\" \"$QUERY_STRING\"\ncat\n";
+    let command = format!(
+        "command = [\"{}\", \"fcgi-wrap\", \"{}/all.sh\"]\nconcurrent = 16",
+        e2e::program().display(),
+        site.home().display(),
+    );
+    let server = with_application(site.script_beside_root("all.sh", script), &command).start();
+    assert_eq!(server.get("/app/a/b%20c?d=e").text(), "/app|/a/b c|d=e|");
+    assert_eq!(server.get("/app/").text(), "/app|/||");
+    let post = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+    assert_eq!(server.request(post).text(), "/app|/x||body");
+}
+
 /// The parts of a page between two lines.
 fn between<'p>(page: &'p str, before: &str, after: &str) -> impl Iterator<Item = &'p str> {
     let (before, after) = (before.to_owned(), after.to_owned());

@@ -277,7 +277,10 @@ impl<'s> Site<'s> {
                 false => draft.error(
                     &place,
                     unconverted(directive),
-                    "an alias is for a folder; write that of the file",
+                    match runs_scripts {
+                        true => "write it as an application of fcgi-wrap: see the manual on scripts",
+                        false => "an alias is for a folder; write that of the file",
+                    },
                 ),
             }
             return;
