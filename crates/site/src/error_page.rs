@@ -81,6 +81,7 @@ const fn sentence(status: Status) -> &'static str {
         413 => "What you sent is too large.",
         414 => "The address is too long.",
         416 => "The page has no such part.",
+        423 => "Another user or program has locked this.",
         429 => "There were too many requests.",
         431 => {
             "Your browser sent too much along with the address; deleting the cookies of this site may help."
@@ -91,6 +92,7 @@ const fn sentence(status: Status) -> &'static str {
         502 => "Another program or server makes this page, and it has failed.",
         503 => "The server is busy.",
         504 => "Another program or server makes this page, and it took too long.",
+        507 => "There is no space for this.",
         _ if status.is_error() => "The request cannot be answered.",
         _ => "That is all there is here.",
     }
@@ -124,6 +126,11 @@ mod tests {
                 503,
                 "<title>503 Service Unavailable</title>\n<main>\n<h1><b>503</b> Service Unavailable</h1>\n\
                  <p>The server is busy.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
+            ),
+            (
+                507,
+                "<title>507 Insufficient Storage</title>\n<main>\n<h1><b>507</b> Insufficient Storage</h1>\n\
+                 <p>There is no space for this.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
             ),
             (
                 499,
