@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
+use site::certificates::is_private;
 use site::config::{ConfigError, Places};
 use site::host::Hosts;
 use site::listener::{Listener, Protocols};
@@ -111,6 +112,12 @@ fn add_tls(site: &mut Site, names: &[String], addresses: Addresses) -> Result<()
         all if all == names.len() => true,
         _ => return Err("--tls takes names of this machine, or public ones, not both".to_owned()),
     };
+    if let Some(name) = names.iter().find(|name| !is_local && is_private(name)) {
+        return Err(format!(
+            "--tls {name}: no public authority issues a certificate for it; write --tls localhost for this machine \
+             alone, or a configuration with a `certificate` or with private `authorities`"
+        ));
+    }
     let with_tls = |address: SocketAddr| Listener {
         protocols: Protocols { tls: true, ..Protocols::default() },
         ..Listener::from(Address::Tcp(address))

@@ -515,9 +515,18 @@ fn a_local_authority_is_made_once_and_trusted_by_its_file() {
 #[test]
 fn the_names_of_one_command_line_are_local_or_public() {
     let home = Folder::new();
-    let mut serve = command();
-    serve.arg(home.path()).args(["--tls", "localhost", "--tls", "example.org"]);
-    let output = output_within(serve.env("XDG_DATA_HOME", home.path()), TIMEOUT);
-    let text = String::from_utf8(output.stderr).expect("it is text");
-    assert!(output.status.code() == Some(2) && text.contains("not both"), "{text}");
+    for (names, why) in [
+        (&["--tls", "localhost", "--tls", "example.org"][..], "not both"),
+        (
+            &["--tls", "192.168.1.5"][..],
+            "no public authority issues a certificate for it; write --tls localhost",
+        ),
+        (&["--tls", "example.org", "--tls", "nas.local"][..], "--tls nas.local: no public authority"),
+    ] {
+        let mut serve = command();
+        serve.arg(home.path()).args(names);
+        let output = output_within(serve.env("XDG_DATA_HOME", home.path()), TIMEOUT);
+        let text = String::from_utf8(output.stderr).expect("it is text");
+        assert!(output.status.code() == Some(2) && text.contains(why), "{names:?}: {text}");
+    }
 }
