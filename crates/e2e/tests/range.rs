@@ -256,13 +256,16 @@ fn answers_416_for_any_range_of_an_empty_file() {
 
 #[test]
 fn partial_responses_have_the_fields_of_the_full_response() {
-    let server = site().config("cache_control = \"max-age=60\"\nheaders = { X-Own = \"yes\" }").start();
+    let server = site()
+        .config("cache_control = \"max-age=60\"\nheaders = { X-Own = \"yes\", \"+X-More\" = \"a\" }")
+        .start();
     let mut client = server.connect();
     let mut table = Rows::new();
     for path in ["/small.bin", "/big.bin"] {
         let whole = request(&mut client, path, "");
         assert_eq!(whole.field("accept-ranges"), Some("bytes"));
-        let kept = ["etag", "last-modified", "cache-control", "vary", "x-own", "server"];
+        assert_eq!(whole.field("x-more"), Some("a"));
+        let kept = ["etag", "last-modified", "cache-control", "vary", "x-own", "x-more", "server"];
         let one = request(&mut client, path, "Range: bytes=1-2\r\n");
         let two = request(&mut client, path, "Range: bytes=1-2,5-6\r\n");
         table.check(path, (one.status, two.status), (206, 206));

@@ -79,6 +79,17 @@ impl<'a> HeadWriter<'a> {
         self
     }
 
+    /// As `field`, with a field of another response of this route. One that the route adds is left out, because it comes at
+    /// the end, and would be there twice.
+    pub fn copied(self, name: &str, value: &[u8]) -> HeadWriter<'a> {
+        let rules = self.route.map_or(&[][..], |route| &route.headers);
+        let mut added = rules.iter().filter_map(|rule| rule.field());
+        match added.any(|(own, text)| own.eq_ignore_ascii_case(name) && text.as_bytes() == value) {
+            true => self,
+            false => self.field(name, value),
+        }
+    }
+
     /// As `received`, of all fields of a section but those of `without`.
     pub fn received_section(mut self, section: &FieldSection, without: KnownFields) -> HeadWriter<'a> {
         if self.route.is_none_or(|route| route.headers.is_empty()) {

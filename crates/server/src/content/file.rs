@@ -152,7 +152,7 @@ fn copy_fields<'a>(
 ) -> HeadWriter<'a> {
     for (name, value) in prepared.response.head().fields() {
         if keep(name) {
-            head = head.field(name, value);
+            head = head.copied(name, value);
         }
     }
     head

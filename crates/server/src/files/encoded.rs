@@ -186,7 +186,7 @@ impl Files {
         let mut head = HeadWriter::new(services, Some(route), Status::OK);
         for (name, value) in entry.prepared[0].response.head().fields() {
             if !OTHER.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-                head = head.field(name, value);
+                head = head.copied(name, value);
             }
         }
         let head = head
