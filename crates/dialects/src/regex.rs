@@ -24,6 +24,10 @@ const MIN_LITERALS: usize = 3;
 /// What stands for the end of a script's name, with or without more of the path behind it.
 const SCRIPT_ENDS: [&str; 6] = ["(/|$)", "($|/)", "(?:/|$)", "(?:$|/)", "(/.*)?$", "(?:/.*)?$"];
 
+/// The ends of scripts, besides those of PHP.
+const SCRIPTS: [&str; 13] =
+    ["cgi", "fcgi", "pl", "py", "rb", "sh", "lua", "tcl", "asp", "aspx", "jsp", "cfm", "hh"];
+
 /// The patterns of the paths that an expression finds. `None`: patterns cannot say it.
 pub fn patterns(expression: &str) -> Option<Vec<String>> {
     read(expression, Reading::Exact)
@@ -59,12 +63,35 @@ enum Reading {
 }
 
 fn read(expression: &str, reading: Reading) -> Option<Vec<String>> {
-    let all: Option<Vec<Vec<String>>> =
-        branches(&unnamed(expression)).into_iter().map(|one| branch(one, reading)).collect();
+    let expression = unnamed(expression);
+    let mut found = branches(&expression);
+    // Every path begins with a slash.
+    if found.iter().any(|one| !never_begins(one)) {
+        found.retain(|one| !never_begins(one));
+    }
+    let all: Option<Vec<Vec<String>>> = found.into_iter().map(|one| branch(one, reading)).collect();
     let mut all = all?.concat();
     let mut seen = BTreeSet::new();
     all.retain(|pattern| seen.insert(pattern.clone()));
     (all.len() <= MAX_ALTERNATIVES).then_some(all)
+}
+
+/// Whether `^` stands in front of what no path begins with: `^(\\.a|b)$` is meant for names.
+fn never_begins(branch: &str) -> bool {
+    let Some(rest) = branch.strip_prefix('^') else { return false };
+    let inner = rest.strip_prefix("(?:").or_else(|| rest.strip_prefix('('));
+    let all = match inner.and_then(group) {
+        Some(inner) => branches(inner),
+        None => vec![rest],
+    };
+    all.iter().all(|one| {
+        let mut chars = one.chars();
+        match (chars.next(), chars.next()) {
+            (Some('\\'), Some(c)) => c.is_ascii_punctuation() && c != '/',
+            (Some(c), next) => c.is_ascii_alphanumeric() && !matches!(next, Some('?' | '*' | '{')),
+            (None, _) => false,
+        }
+    })
 }
 
 /// An expression whose groups have no names: `(a)` for `(?<name>a)`.
@@ -156,6 +183,37 @@ pub fn counting_case(value: &str) -> String {
     }
 }
 
+/// As `values`, with more than the expression finds: for what denies. `None`: it would be nearly everything.
+pub fn wider_values(expression: &str) -> Option<Vec<String>> {
+    let mut found = BTreeSet::new();
+    for branch in branches(expression) {
+        let begins = branch.starts_with('^');
+        let ends = branch.ends_with('$') && !branch.ends_with("\\$");
+        let body = &branch[usize::from(begins)..branch.len() - usize::from(ends)];
+        let mut parser = Parser { text: body.chars().collect(), at: 0, reading: Reading::Wider };
+        let all = parser.alternatives(0)?;
+        if parser.at < parser.text.len() {
+            return None;
+        }
+        for middle in all {
+            let (begin, end) = (if begins { "" } else { "*" }, if ends { "" } else { "*" });
+            let mut value = format!("{begin}{}{end}", middle.replace(ONE_OR_MORE, ""));
+            while value.contains("**") {
+                value = value.replace("**", "*");
+            }
+            found.insert(value);
+        }
+    }
+    let is_usable = |value: &String| {
+        let literals = value.chars().filter(|c| !matches!(c, '*' | '?'));
+        literals.count() >= MIN_LITERALS
+            && !value.starts_with(['!', '('])
+            && value.chars().all(|c| !c.is_control())
+    };
+    let all: Vec<String> = found.into_iter().collect();
+    (all.len() <= MAX_ALTERNATIVES && all.iter().all(is_usable)).then_some(all)
+}
+
 fn value(expression: &str) -> Option<Vec<String>> {
     if matches!(expression, "." | ".+" | "^.+$" | "^." | "^.+" | "^.*.") {
         return Some(vec!["?*".to_owned()]);
@@ -223,7 +281,7 @@ fn branch(expression: &str, reading: Reading) -> Option<Vec<String>> {
     }
     if may_go_on {
         let folders: Vec<String> =
-            all.iter().filter(|path| !is_of_ends(path)).map(|path| below_of(path)).collect();
+            all.iter().filter(|path| !is_of_scripts(path)).map(|path| below_of(path)).collect();
         all.extend(folders);
     }
     all.iter().all(|pattern| is_usable(pattern)).then_some(all)
@@ -281,10 +339,14 @@ pub fn below_of(pattern: &str) -> String {
     }
 }
 
-/// Whether a pattern is for the ends of names, such as `*.php`: what is below them is a path for a script.
-fn is_of_ends(pattern: &str) -> bool {
+/// Whether a pattern is for the ends of scripts, such as `*.php`: what is below them is a path for the script. Others,
+/// such as `*.git`, are those of folders, too.
+fn is_of_scripts(pattern: &str) -> bool {
     let name = pattern.rsplit('/').next().unwrap_or(pattern);
-    name.rsplit_once('.').is_some_and(|(before, _)| before.contains(['*', '?']))
+    name.rsplit_once('.').is_some_and(|(before, end)| {
+        let end = end.to_ascii_lowercase();
+        before.contains(['*', '?']) && (end.starts_with("ph") || SCRIPTS.contains(&end.as_str()))
+    })
 }
 
 /// Whether an expression finds what is below its paths, too.
@@ -898,6 +960,7 @@ mod tests {
             ("\\.php$", Some(vec!["*.php"])),
             ("[^/]\\.php(/|$)", Some(vec!["*?.php"])),
             ("/\\.(git|svn)(/|$)", Some(vec!["/**/.git", "/**/.svn", "/**/.git/**", "/**/.svn/**"])),
+            ("\\.(git|svn)(/|$)", Some(vec!["*.git", "*.svn", "/**/*.git/**", "/**/*.svn/**"])),
             ("/x[^/]*(?:/|$)", Some(vec!["/**/x*", "/**/x*/**"])),
             ("\\.(jpe?g|png)$", Some(vec!["*.jpg", "*.jpeg", "*.png"])),
             ("^/(a|b)/", Some(vec!["/a/", "/b/"])),
@@ -928,6 +991,8 @@ mod tests {
             ("", Some(vec!["/"])),
             ("^/(.+/.*|a)\\.php$", Some(vec!["/?**/**.php", "/a.php"])),
             ("\\.php.+", Some(vec!["/**.php**"])),
+            ("\\.inc$|^(\\.x.*|Root|y\\.z)$", Some(vec!["*.inc"])),
+            ("^(a?|b)$|\\.c$", None),
             ("^/a/|/b$|\\.c$", Some(vec!["/a/", "/**/b", "*.c"])),
             ("^/(a|b)$|^/a$", Some(vec!["/a", "/b"])),
             ("^/a[bC]$", Some(vec!["/ab", "/aC"])),
@@ -978,6 +1043,21 @@ mod tests {
         ] {
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
             assert_eq!(values(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn finds_at_least_the_values_that_an_expression_finds() {
+        for (expression, expected) in [
+            ("base64_encode[^(]*\\([^)]*\\)", Some(vec!["*base64_encode*(*)*"])),
+            ("GLOBALS(=|\\[|\\%[0-9A-Z]{0,2})", Some(vec!["*GLOBALS%*", "*GLOBALS=*", "*GLOBALS[*"])),
+            ("^id=\\d+$", Some(vec!["id=?*"])),
+            ("[0-9]", None),
+            ("a|bcd", None),
+            ("(abc", None),
+        ] {
+            let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
+            assert_eq!(wider_values(expression), expected, "{expression}");
         }
     }
 

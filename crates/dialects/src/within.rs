@@ -257,7 +257,7 @@ pub fn passes_on(route: &Scope) -> bool {
 /// `None`: it cannot be said.
 pub fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<()> {
     let place = &outer.place();
-    for name in ["application", "return", "respond", "status", "proxy_host", "proxy_headers"] {
+    for name in ["application", "return", "respond", "status", "proxy_host", "proxy_headers", "proxy_path"] {
         if let Some(value) = outer.get(name).filter(|_| route.get(name).is_none()) {
             route.set(place, name, value.clone());
         }

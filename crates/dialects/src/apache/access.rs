@@ -225,6 +225,11 @@ impl Access {
         Access { rules: vec![Rule::all("deny")], ..Access::default() }
     }
 
+    /// For these users.
+    pub fn of_users(users: Vec<String>) -> Access {
+        Access { users: Some(users), ..Access::default() }
+    }
+
     pub fn is_granted(&self) -> bool {
         self.users.is_none() && self.rules == [Rule::all("allow")]
     }

@@ -8,11 +8,24 @@ use crate::tree::{Directive, Place};
 use super::access;
 use super::flags::Flags;
 
+/// What excepts the files of `/.well-known/` from hidden files.
+const WELL_KNOWN: [&str; 3] =
+    ["(^|/)\\.well-known/([^./]+./?)+$", "^/?\\.well-known/([^./]+./?)+$", "/\\.well-known/|(^|/)\\.{2}/"];
+
 /// Rules that the conditions of one directive become.
 const MAX_RULES: usize = 16;
 
+/// Which requests rules find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// Those of the conditions.
+    Exactly,
+    /// These, and perhaps more: for what denies.
+    AtLeast,
+}
+
 /// The conditions of rules of which one is enough. `None`: rules cannot say it.
-pub fn rules(conditions: &[Directive], place: &Place) -> Option<Vec<Scope>> {
+pub fn rules(conditions: &[Directive], place: &Place, finding: Finding) -> Option<Vec<Scope>> {
     let mut all = vec![Scope::new(place.line)];
     // What is not there may be rejected, too.
     let is_there = |condition: &&Directive| {
@@ -24,7 +37,7 @@ pub fn rules(conditions: &[Directive], place: &Place) -> Option<Vec<Scope>> {
         let mut next = Vec::new();
         for rule in &all {
             for condition in &group {
-                next.extend(added(condition, rule)?);
+                next.extend(added(condition, rule, finding)?);
             }
         }
         all = next;
@@ -50,7 +63,7 @@ fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
 }
 
 /// A rule with one more condition, or several of which one is enough. `None`: it cannot be said.
-fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
+fn added(condition: &Directive, rule: &Scope, finding: Finding) -> Option<Vec<Scope>> {
     let place = &condition.place;
     let test = condition.argument(1);
     let (is_not, test) = test.strip_prefix('!').map_or((false, test), |test| (true, test));
@@ -78,9 +91,18 @@ fn added(condition: &Directive, rule: &Scope) -> Option<Vec<Scope>> {
             None => ("address", networks(test, is_not)?),
         },
         "REQUEST_METHOD" => ("method", methods(test)?),
-        "REQUEST_URI" => ("path", paths(test, Flags::of(condition).has("NC", "nocase"))?),
+        "REQUEST_URI" => {
+            let found = paths(test, Flags::of(condition).has("NC", "nocase"));
+            // Names within this folder, none of which is hidden.
+            let names = WELL_KNOWN.contains(&test) && is_not && finding == Finding::AtLeast;
+            ("path", found.or_else(|| names.then(|| vec!["/.well-known/".to_owned()]))?)
+        }
         "HTTP_HOST" => ("host", values(test)?),
-        "QUERY_STRING" => ("query", values_by_case(test)?),
+        "QUERY_STRING" => {
+            let wider =
+                || (finding == Finding::AtLeast && !is_not).then(|| regex::wider_values(test)).flatten();
+            ("query", values_by_case(test).or_else(wider)?)
+        }
         "HTTP_USER_AGENT" => ("user_agent", values_by_case(test)?),
         "HTTP_REFERER" => ("referer", values(test)?.into_iter().map(url).collect::<Option<_>>()?),
         "HTTP_COOKIE" => return field("Cookie", &values_by_case(test)?, is_not, place, rule),
@@ -194,7 +216,7 @@ mod tests {
     /// The keys of rules.
     fn said(texts: &[&str]) -> Option<Vec<String>> {
         let conditions: Vec<Directive> = texts.iter().map(|text| condition(text)).collect();
-        let all = rules(&conditions, &Place::at(1))?;
+        let all = rules(&conditions, &Place::at(1), Finding::Exactly)?;
         let keys = ["address", "method", "path", "query", "host", "user_agent", "referer", "field", "tls"];
         let text = |rule: &Scope| {
             let given = keys.iter().filter_map(|key| Some(format!("{key} {:?}", rule.get(key)?)));

@@ -38,6 +38,32 @@ struct Auth {
     groups: Option<String>,
 }
 
+/// `<Limit>` or `<LimitExcept>` with users.
+#[derive(Debug, Clone)]
+struct Limited {
+    methods: Vec<String>,
+    /// All other methods need a user.
+    is_except: bool,
+    users: Vec<String>,
+    place: Place,
+}
+
+impl Limited {
+    /// Rules that say which requests need a user.
+    fn rules(&self) -> Vec<Scope> {
+        let (named, others) = match self.is_except {
+            true => ("allow", "authenticate"),
+            false => ("authenticate", "allow"),
+        };
+        let mut first = Scope::new(self.place.line);
+        first.set(&self.place, "method", self.methods.clone());
+        first.set(&self.place, "then", named);
+        let mut last = Scope::new(self.place.line);
+        last.set(&self.place, "then", others);
+        vec![first, last]
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     pub line: u32,
@@ -46,6 +72,8 @@ pub struct Context {
     lists: Option<Lists>,
     satisfy_any: Option<bool>,
     auth: Auth,
+    /// Who may pass with some methods alone.
+    limited: Option<Limited>,
     /// Rules of `LimitExcept` and `SSLRequireSSL`, which precede the others.
     front: Vec<Scope>,
     pub options: GivenOptions,
@@ -60,6 +88,8 @@ pub struct Context {
     pub rewrites: Rewrites,
     /// What is appended to `Cache-Control`.
     cached: Option<String>,
+    /// Variables that requests with any `Origin` have.
+    origin_variables: Vec<String>,
     /// It denies everything, because something could not be converted.
     is_closed: bool,
 }
@@ -141,7 +171,11 @@ impl Context {
         Context {
             line: self.line,
             keys,
-            need: self.need.clone().or_else(|| outer.need.clone()),
+            need: match &self.limited {
+                // It takes the place of what is required around it.
+                Some(_) => Some(self.need.clone().unwrap_or(Need::Granted)),
+                None => self.need.clone().or_else(|| outer.need.clone()),
+            },
             lists: if has_lists { self.lists.clone() } else { outer.lists.clone() },
             satisfy_any: self.satisfy_any.or(outer.satisfy_any),
             auth: Auth {
@@ -149,6 +183,10 @@ impl Context {
                 realm: self.auth.realm.clone().or_else(|| outer.auth.realm.clone()),
                 users: self.auth.users.clone().or_else(|| outer.auth.users.clone()),
                 groups: self.auth.groups.clone().or_else(|| outer.auth.groups.clone()),
+            },
+            limited: match self.need {
+                Some(_) => self.limited.clone(),
+                None => self.limited.clone().or_else(|| outer.limited.clone()),
             },
             front: [self.front.as_slice(), &outer.front].concat(),
             options: self.options.within(&outer.options),
@@ -159,6 +197,7 @@ impl Context {
             files: [outer.files.as_slice(), &self.files].concat(),
             rewrites: self.rewrites.clone(),
             cached: self.cached.clone().or_else(|| outer.cached.clone()),
+            origin_variables: Vec::new(),
             is_closed: self.is_closed || outer.is_closed,
         }
     }
@@ -169,12 +208,14 @@ impl Context {
 
     /// Whether it says who may have something.
     pub fn has_access(&self) -> bool {
-        self.need.is_some() || self.lists.is_some() || self.is_closed || !self.front.is_empty()
+        let has_own = self.need.is_some() || self.lists.is_some() || self.limited.is_some();
+        has_own || self.is_closed || !self.front.is_empty()
     }
 
     pub fn is_granted(&self) -> bool {
         !self.is_closed
             && self.front.is_empty()
+            && self.limited.is_none()
             && access::together(self.need.as_ref(), self.lists.as_ref(), self.satisfy_any == Some(true))
                 .is_some_and(|access| access.is_granted())
     }
@@ -211,9 +252,29 @@ impl Context {
                 Access::denied()
             }
         };
+        let limited = self.limited.as_ref().filter(|_| !self.is_closed);
+        let mut users = access.users.clone();
         access.write(place, &mut scope);
+        match limited {
+            Some(limited) if access.is_granted() => {
+                let own = Access::of_users(limited.users.clone());
+                own.write(place, &mut scope);
+                scope.rules = limited.rules();
+                scope.set(place, "satisfy", "rules");
+                users = own.users;
+            }
+            Some(limited) => {
+                draft.error(
+                    &limited.place,
+                    "these requirements cannot be combined",
+                    "see [[rule]] and satisfy",
+                );
+                Access::denied().write(place, &mut scope);
+            }
+            None => {}
+        }
         scope.rules.splice(0..0, self.front.iter().cloned());
-        match &access.users {
+        match &users {
             Some(_) => self.authentication(place, &mut scope, draft),
             None => scope.set(place, "auth", "off"),
         }

@@ -70,6 +70,8 @@ pub struct Site<'s> {
     without_cgi: Vec<(String, Place)>,
     has_root_alias: bool,
     preserves_host: bool,
+    /// Where encoded slashes are allowed.
+    encoded_slashes: Option<Place>,
     access_file: String,
 }
 
@@ -91,6 +93,7 @@ impl<'s> Site<'s> {
             without_cgi: Vec::new(),
             has_root_alias: false,
             preserves_host: false,
+            encoded_slashes: None,
             access_file: ".htaccess".to_owned(),
         }
     }
@@ -138,6 +141,10 @@ impl<'s> Site<'s> {
                 self.passes.push((String::new(), directive.clone()));
             }
             "proxypreservehost" => self.preserves_host = first.eq_ignore_ascii_case("on"),
+            "allowencodedslashes" => {
+                let is_off = first.eq_ignore_ascii_case("off");
+                self.encoded_slashes = (!is_off).then(|| place.clone());
+            }
             "proxyrequests" if first.eq_ignore_ascii_case("off") => {}
             "proxy" | "proxymatch" => self.proxy_section(directive, draft),
             "redirect" | "redirectpermanent" | "redirecttemp" | "redirectmatch" => {

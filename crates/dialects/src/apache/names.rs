@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 119] = [
+const DIRECTIVES: [&str; 120] = [
     "listen",
     "virtualhost",
     "if",
@@ -110,6 +110,7 @@ const DIRECTIVES: [&str; 119] = [
     "setenvif",
     "setenvifnocase",
     "limitrequestbody",
+    "acceptpathinfo",
     "addhandler",
     "sethandler",
     "removehandler",

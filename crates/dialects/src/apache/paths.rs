@@ -37,8 +37,21 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
         let is_usable = !text.is_empty() && !text.contains(['/', '[', '{']);
         return is_usable.then(|| vec![named(text)]);
     }
-    let all: Option<Vec<Vec<String>>> = regex::distributed(text).iter().map(|one| names(one)).collect();
-    all.map(|all| all.concat())
+    let counted = text.replace("(?i)", "").replace("(?i:", "(?:");
+    let whole = without_query(&counted);
+    let all: Option<Vec<Vec<String>>> = regex::distributed(&whole).iter().map(|one| names(one)).collect();
+    let all = all?.concat();
+    match counted == *text {
+        true => Some(all),
+        false => all.iter().map(|pattern| regex::ignoring_case(pattern)).collect(),
+    }
+}
+
+/// An expression without `(\?v=.*)?` at its end: a name of a file has no query.
+fn without_query(expression: &str) -> String {
+    let is_last = |(_, query): &(&str, &str)| query.ends_with(")?$") && query.matches(')').count() == 1;
+    let before = expression.split_once("(\\?").filter(is_last).map(|(before, _)| format!("{before}$"));
+    before.unwrap_or_else(|| expression.to_owned())
 }
 
 fn names(expression: &str) -> Option<Vec<String>> {
@@ -134,6 +147,9 @@ mod tests {
             (vec!["^([\\._]ht|README$)"], true, Some(vec![".ht*", "_ht*", "/**/README"])),
             (vec!["^wp.config\\.php$"], true, Some(vec!["wp?config.php"])),
             (vec!["^\\.(?!well-known).*"], true, Some(vec![".*"])),
+            (vec!["\\.(?i:php|phar)$"], true, Some(vec!["(?i)*.php", "(?i)*.phar"])),
+            (vec!["(?i)\\.bak$"], true, Some(vec!["(?i)*.bak"])),
+            (vec!["\\.(js|css)(\\?v=.*)?$"], true, Some(vec!["*.js", "*.css"])),
             (vec!["[0-9]"], true, None),
             (vec!["a/b"], false, None),
         ] {

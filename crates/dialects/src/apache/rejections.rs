@@ -5,7 +5,7 @@ use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::conditions;
+use super::conditions::{self, Finding};
 use super::flags::Flags;
 use super::paths;
 
@@ -70,7 +70,7 @@ pub fn denials(
     if conditions.is_empty() && !excepts(rule.argument(0)) {
         return None;
     }
-    let all = conditional(conditions, rule, base)?.into_iter().map(|mut own| {
+    let all = conditional(conditions, rule, base, Finding::AtLeast)?.into_iter().map(|mut own| {
         own.set(&rule.place, "then", "deny");
         own.set(&rule.place, "status", status);
         own
@@ -79,7 +79,12 @@ pub fn denials(
 }
 
 /// The conditions of rules for what a rule with conditions finds.
-pub fn conditional(conditions: &[Directive], rule: &Directive, base: Option<&str>) -> Option<Vec<Scope>> {
+pub fn conditional(
+    conditions: &[Directive],
+    rule: &Directive,
+    base: Option<&str>,
+    finding: Finding,
+) -> Option<Vec<Scope>> {
     let place = &rule.place;
     let expression = rule.argument(0);
     let any_case = Flags::of(rule).has("NC", "nocase");
@@ -95,7 +100,7 @@ pub fn conditional(conditions: &[Directive], rule: &Directive, base: Option<&str
         _ => excepting(expression).iter().map(|one| one.patterns(base, any_case)).collect::<Option<_>>()?,
     };
     let mut out = Vec::new();
-    for mut rule in conditions::rules(conditions, place)? {
+    for mut rule in conditions::rules(conditions, place, finding)? {
         let own = match rule.get("path") {
             Some(Value::Texts(own)) => own.clone(),
             _ => Vec::new(),
@@ -160,6 +165,9 @@ pub fn is_everything(expression: &str) -> bool {
             | ".?"
             | "^.*"
             | "^.*$"
+            | "/(.*)"
+            | "/(.*)$"
+            | "/?(.*)"
             | "^/?(.*)"
             | "^/?(.*)$"
             | "^/(.*)$"

@@ -11,6 +11,7 @@ use crate::within::covers;
 
 use self::meaning::{Conditions, meaning};
 use self::targets::{Query, Targets, redirect_status, targets, whole};
+use super::conditions::Finding;
 use super::expressions;
 use super::extensions::Extension;
 use super::flags::Flags;
@@ -58,6 +59,9 @@ const OF_REDIRECTS: [&str; 14] = [
     "qsd",
     "qsdiscard",
 ];
+
+/// The ends of compressed copies.
+const COPIES: [(&str, &str); 2] = [(".gz", "gzip"), (".br", "br")];
 
 impl Rewrites {
     pub fn add(&mut self, directive: &Directive, draft: &mut Draft) {
@@ -126,9 +130,32 @@ impl Rewrites {
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         // `-f [OR]`, `-d`, and `^ - [L]`: the rules behind are for what is missing.
         let mut is_missing = false;
-        for own @ Rule { conditions, rule, .. } in self.rules() {
+        let all: Vec<&Rule> = self.rules().collect();
+        for (at, own @ Rule { conditions, rule, .. }) in all.iter().enumerate() {
+            if conditions.is_empty() && skips_others(rule, &all[at + 1..]) {
+                draft.note(&rule.place, "the rules behind are for these paths alone", "nothing to do");
+                continue;
+            }
             if leaves_files(conditions, rule) {
                 is_missing = true;
+                continue;
+            }
+            if let Some(coding) = precompressed(conditions, rule) {
+                let scope = match base.filter(|base| *base != "/") {
+                    Some(base) => host.route(base, &rule.place),
+                    None => &mut host.scope,
+                };
+                let mut codings = scope.get("precompressed").map(Value::texts).unwrap_or_default().to_vec();
+                if !codings.iter().any(|known| known == coding) {
+                    codings.push(coding.to_owned());
+                }
+                scope.set(&rule.place, "precompressed", codings);
+                let what = "each file has the compressed copy beside it";
+                draft.note(&rule.place, what, "see precompressed");
+                continue;
+            }
+            if conditions.is_empty() && is_of_copies(rule) {
+                draft.note(&rule.place, "a compressed copy has the type of its file", "nothing to do");
                 continue;
             }
             if let Some(extension) = Extension::of(conditions, rule) {
@@ -182,6 +209,46 @@ fn leaves_files(conditions: &[Directive], rule: &Directive) -> bool {
         && rejection(rule).is_none()
 }
 
+/// Whether a rule skips others that find none of its paths: `!^a/ - [S=1]` in front of `^a/b`.
+fn skips_others(rule: &Directive, behind: &[&Rule]) -> bool {
+    let flags = Flags::of(rule);
+    let count = flags.value("S", "skip").and_then(|count| count.parse::<usize>().ok());
+    let (Some(count), Some(begin)) = (count, rule.argument(0).strip_prefix("!^")) else { return false };
+    let is_plain =
+        |name: &str| ["s", "skip", "nc", "nocase", ""].contains(&name.to_ascii_lowercase().as_str());
+    let is_within = |own: &&Rule| {
+        let expression = own.rule.argument(0);
+        let begins = expression.strip_prefix('^').is_some_and(|text| text.starts_with(begin));
+        begins && regex::branches(expression).len() == 1
+    };
+    rule.argument(1) == "-"
+        && regex::literal(begin).is_some()
+        && flags.pairs().all(|(name, _)| is_plain(name))
+        && behind.len() >= count
+        && behind.iter().take(count).all(is_within)
+}
+
+/// The coding of a rule that sends the compressed copy beside a file.
+fn precompressed(conditions: &[Directive], rule: &Directive) -> Option<&'static str> {
+    let [accepts, exists] = conditions else { return None };
+    let (end, coding) = COPIES.into_iter().find(|(end, _)| rule.argument(1).ends_with(end))?;
+    let file = exists.argument(0).strip_suffix(end)?.trim_end_matches('\\');
+    let is_there = matches!(file, "%{REQUEST_FILENAME}" | "%{SCRIPT_FILENAME}")
+        && matches!(exists.argument(1), "-f" | "-s");
+    let is_accepted = accepts.argument(0).eq_ignore_ascii_case("%{HTTP:Accept-Encoding}")
+        && accepts.argument(1).replace("\\b", "") == coding;
+    let is_or = |one: &Directive| Flags::of(one).has("OR", "ornext");
+    (is_there && is_accepted && !conditions.iter().any(is_or)).then_some(coding)
+}
+
+/// Whether a rule only says what the type of compressed copies is.
+fn is_of_copies(rule: &Directive) -> bool {
+    let mut flags = Flags::of(rule).pairs();
+    rule.argument(1) == "-"
+        && COPIES.iter().any(|(end, _)| rule.argument(0).ends_with(&format!("\\{end}$")))
+        && flags.all(|(name, _)| matches!(name, "T" | "E" | "L" | "NS" | "NC"))
+}
+
 /// Whether flags do more than to set a variable.
 fn decides(flags: Flags<'_>) -> bool {
     const NEEDLESS: [&str; 9] = ["", "e", "env", "nc", "nocase", "ne", "noescape", "qsa", "qsappend"];
@@ -214,7 +281,9 @@ fn apply(
         Conditions::Missing(excepted, below) if is_everything || expression == "!^index\\.php$" => {
             let script = fallback(target, base, below.as_deref(), (place, Query::of(flags)), host)?;
             for path in excepted.iter().filter(|path| **path != script) {
-                host.route(path, place).set(place, "fallback", false);
+                // A prefix would have nothing of the one around it, and a pattern has.
+                let pattern = if path.ends_with('/') { format!("{path}**") } else { path.clone() };
+                host.route(&pattern, place).set(place, "fallback", false);
             }
             Some(())
         }
@@ -301,8 +370,10 @@ fn canonical(rule: &Directive, conditions: &Conditions, host: &mut Host) -> Opti
     let ends = ["%{REQUEST_URI}", "/$1", "$1"];
     let target = ends.iter().find_map(|end| rule.argument(1).strip_suffix(end))?;
     let (scheme, name) = target.split_once("://")?;
-    let is_own =
-        matches!((scheme, host.is_secure()), ("https", true) | ("http", false) | ("%{REQUEST_SCHEME}", _));
+    let is_own = matches!(
+        (scheme, host.is_secure()),
+        ("https", true) | ("http", false) | ("%{REQUEST_SCHEME}" | "%{ENV:PROTO}", _)
+    );
     let has = |name: &str| host.names.iter().any(|own| own == name);
     let other = |name: &str| match name.strip_prefix("www.") {
         Some(bare) => bare.to_owned(),
@@ -382,7 +453,7 @@ fn fallback(
 /// A redirect, a rewrite, or a proxy.
 fn plain(rule: &Directive, base: Option<&str>, host: &mut Host, draft: &mut Draft) -> Option<()> {
     let (place, flags) = (&rule.place, Flags::of(rule));
-    let target = rule.argument(1);
+    let target = Some(rule.argument(1)).filter(|target| *target != "-")?;
     // The rules of a server may have files as their targets.
     let target = target.strip_prefix("%{DOCUMENT_ROOT}").filter(|_| base.is_none()).unwrap_or(target);
     let is_url = target.starts_with("http://") || target.starts_with("https://");
@@ -469,7 +540,7 @@ fn redirections(
     if known.iter().fold(to.clone(), |text, name| text.replace(name, "")).contains(['$', '%']) {
         return None;
     }
-    let all = conditional(conditions, rule, base)?.into_iter().map(|mut own| {
+    let all = conditional(conditions, rule, base, Finding::Exactly)?.into_iter().map(|mut own| {
         own.set(&rule.place, "then", "redirect");
         own.set(&rule.place, "to", Query::of(flags).redirected(&to));
         own.set(&rule.place, "status", status);

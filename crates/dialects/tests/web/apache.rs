@@ -804,7 +804,8 @@ fn apache_keeps_closed_what_it_cannot_say() {
                 "no file of them",
             ),
             ("DocumentRoot /srv\n<Location /a>\nRequire ldap-user x\n</Location>", 3, "ldap-user"),
-            ("DocumentRoot /srv\n<Limit POST>\nRequire valid-user\n</Limit>", 2, "limit POST"),
+            ("DocumentRoot /srv\n<Limit POST>\nRequire ldap-user x\n</Limit>", 2, "limit POST"),
+            ("DocumentRoot /srv\n<Limit POST>\nRequire valid-user\n</Limit>", 1, "no file of them"),
             (
                 "DocumentRoot /srv\nRewriteCond %{REMOTE_ADDR} !^10\nRewriteRule ^ - [F]",
                 3,
@@ -1199,5 +1200,272 @@ fn sections_of_apache_that_set_fields_are_for_names_or_left_out() {
         login.replace("Header always set X-A in", "Require all denied\nHeader set X-A in"),
     ] {
         assert!(of(&text).is_refused(), "{text}");
+    }
+}
+
+#[test]
+fn folders_with_an_end_are_denied_with_what_is_in_them() {
+    let below = &["path = \"/**/*.git/**\"", "return = 404"][..];
+    check(
+        Web::Apache,
+        &[
+            ("Listen 80\nDocumentRoot /srv\nRedirectMatch 404 \"\\.(svn|git)(/|$)\"\n", below),
+            ("Listen 80\nDocumentRoot /srv\nRedirectMatch 404 \"\\.git($|/)\"\n", below),
+        ],
+    );
+}
+
+#[test]
+fn a_folder_within_an_alias_of_apache_has_its_files() {
+    check(
+        Web::Apache,
+        &[
+            (
+                "Listen 80\nDocumentRoot /srv\nAlias /pma /usr/share/pma\n<Directory /usr/share/pma/setup>\nAuthType Basic\n\
+                 AuthName x\nAuthUserFile /u\nRequire valid-user\n</Directory>\n",
+                &[
+                    "alias = \"/usr/share/pma\"",
+                    "path = \"/pma/setup/\"",
+                    "alias = \"/usr/share/pma/setup\"",
+                    "auth = \"basic\"",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\nScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\n<Location /cgi-bin/a>\nRequire ip 192.0.2.1\n\
+                 </Location>\n",
+                &["path = \"/cgi-bin/a/\"", "alias = \"/usr/lib/cgi-bin/a\"", "cgi = true"],
+            ),
+        ],
+    );
+}
+
+/// What runs the files of PHP.
+const PHP: &str =
+    "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>\n";
+
+#[test]
+fn rules_of_apache_precede_what_runs_files() {
+    let site = |rule: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine On\n{rule}\n{PHP}");
+    check(
+        Web::Apache,
+        &[
+            (
+                &site("RewriteRule ^/a/.*\\.php$ /b/ [R=301,L]"),
+                &["path = \"/a/**.php\"", "redirect = \"/b/$query\"", "path = \"*.php\""],
+            ),
+            (
+                &site("RewriteRule ^/in.ex$ /a.php"),
+                &["path = \"/in?ex\"", "rewrite = \"/a.php\"", "path = \"*.php\""],
+            ),
+            (
+                &site("RewriteRule ^/m/(.*)$ /a.php?m=$1 [QSA]"),
+                &[
+                    "path = \"/m/**.php\"",
+                    "rewrite = \"/a.php?m=$1.php\"",
+                    "path = \"*.php\"",
+                    "path = \"/m/\"",
+                    "rewrite = \"/a.php?m=${rest}\"",
+                ],
+            ),
+            // A pattern without a program has what the prefix has.
+            (
+                &site("RewriteRule ^/old/(.*)$ /new/$1 [R=301,L]"),
+                &["path = \"/old/**/*.php\"", "path = \"*.php\"", "path = \"/old/\""],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn later_sections_of_the_same_files_go_over_earlier_ones() {
+    check(
+        Web::Apache,
+        &[(
+            "Listen 80\nDocumentRoot /srv\n<FilesMatch \"\\.js$\">\nHeader set X-A 1\nHeader set X-B 1\n</FilesMatch>\n\
+             <FilesMatch \"\\.(js|css)(\\?v=.*)?$\">\nHeader set X-B 2\nHeader set X-C 3\n</FilesMatch>\n",
+            &["path = \"*.js\"", "headers = { X-B = \"2\", X-C = \"3\", X-A = \"1\" }", "path = \"*.css\""],
+        )],
+    );
+}
+
+#[test]
+fn what_applications_ship_for_apache_is_converted() {
+    let site = |text: &str| {
+        format!("Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRewriteEngine On\n{text}\n</Directory>\n")
+    };
+    check(
+        Web::Apache,
+        &[
+            // WordPress
+            (
+                &site(
+                    "RewriteRule !^wp-includes/ - [S=2]\nRewriteRule ^wp-includes/[^/]+\\.php$ - [F,L]\nRewriteRule ^wp-includes/compat/ - [F,L]",
+                ),
+                &["path = \"/wp-includes/?*.php\"", "return = 403"],
+            ),
+            // Drupal
+            (
+                &site(
+                    "RewriteCond %{HTTP:Accept-encoding} gzip\nRewriteCond %{REQUEST_FILENAME}\\.gz -s\n\
+                     RewriteRule ^(.*css_[a-zA-Z0-9-_]+)\\.css$ $1\\.css\\.gz [QSA]\n\
+                     RewriteRule \\.css\\.gz$ - [T=text/css,E=no-gzip:1,E=no-brotli:1]\n\
+                     <FilesMatch \"(\\.js\\.gz|\\.css\\.gz)$\">\nHeader set Content-Encoding gzip\nHeader append Vary Accept-Encoding\n</FilesMatch>",
+                ),
+                &["precompressed = [\"gzip\"]"],
+            ),
+            (
+                &format!(
+                    "{}<Directory /srv/files>\nSetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006\n</Directory>\n{PHP}",
+                    site("")
+                ),
+                &["path = \"/files/**/*.php\"", "return = 403"],
+            ),
+            // Magento
+            (
+                &site(
+                    "RewriteCond %{REQUEST_URI} !^/pub/(media|js)/\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-l\n\
+                     RewriteRule .* index.php [L]",
+                ),
+                &[
+                    "fallback = \"/index.php\"",
+                    "path = \"/pub/media/**\"",
+                    "fallback = false",
+                    "path = \"/pub/js/**\"",
+                ],
+            ),
+            // Joomla
+            (
+                &site(
+                    "RewriteCond %{QUERY_STRING} GLOBALS(=|\\[|\\%[0-9A-Z]{0,2}) [OR]\nRewriteCond %{QUERY_STRING} base64_encode[^(]*\\([^)]*\\)\nRewriteRule .* index.php [F]",
+                ),
+                &[
+                    "query = [\"*GLOBALS%*\", \"*GLOBALS=*\", \"*GLOBALS[*\"]",
+                    "then = \"deny\"",
+                    "query = [\"*base64_encode*(*)*\"]",
+                ],
+            ),
+            // HTML5 Boilerplate
+            (
+                &site(
+                    "SetEnvIf Origin \":\" IS_CORS\nHeader set Access-Control-Allow-Origin \"*\" env=IS_CORS\n\
+                       Header always set X-Frame-Options DENY \"expr=%{CONTENT_TYPE} =~ m#text/html#i\"",
+                ),
+                &["headers = { Access-Control-Allow-Origin = \"*\", X-Frame-Options = \"DENY\" }"],
+            ),
+            (
+                &site(
+                    "RewriteCond %{REQUEST_URI} \"!(^|/)\\.well-known/([^./]+./?)+$\" [NC]\nRewriteCond %{SCRIPT_FILENAME} -d [OR]\n\
+                       RewriteCond %{SCRIPT_FILENAME} -f\nRewriteRule \"(^|/)\\.\" - [F]",
+                ),
+                &["path = [\"!/.well-known/\", \"/.**\"]", "then = \"deny\""],
+            ),
+            (&site("AcceptPathInfo On"), &["root = \"/srv\""]),
+        ],
+    );
+    lacks(Web::Apache, &[(&site("RewriteRule \\.css\\.gz$ - [T=text/css]"), &["rewrite = \"/-\""])]);
+    // Which requests have the variable is not known.
+    refuse(
+        Web::Apache,
+        &[
+            (
+                &site("SetEnvIf Origin a.example OK\nHeader set Access-Control-Allow-Origin \"*\" env=OK"),
+                5,
+                "setenvif",
+            ),
+            (&site("Header set Access-Control-Allow-Origin \"*\" env=OK"), 5, "header set"),
+            (&site("RewriteRule !^wp-includes/ - [S=1]\nRewriteRule ^other/ - [F]"), 5, "rewriterule"),
+        ],
+    );
+}
+
+#[test]
+fn some_methods_of_apache_need_a_user() {
+    let site = |section: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Location /a>\nAuthType Basic\nAuthName x\nAuthUserFile /u\n{section}\n</Location>\n"
+        )
+    };
+    let except = "<LimitExcept GET OPTIONS>\nRequire valid-user\n</LimitExcept>";
+    let of = "<Limit POST>\nRequire user ann\n</Limit>";
+    check(
+        Web::Apache,
+        &[
+            (
+                &site(except),
+                &[
+                    "path = \"/a/\"",
+                    "satisfy = \"rules\"",
+                    "method = [\"GET\", \"OPTIONS\", \"HEAD\"]",
+                    "then = \"allow\"",
+                    "then = \"authenticate\"",
+                ],
+            ),
+            (
+                "Listen 80\nDocumentRoot /srv\n<Directory />\nRequire all denied\n</Directory>\n<Location /a>\n<LimitExcept GET>\nAuthType Basic\n\
+                 AuthName x\nAuthUserFile /u\nRequire valid-user\n</LimitExcept>\n</Location>\n",
+                &[
+                    "path = \"/a/\"",
+                    "satisfy = \"rules\"",
+                    "user_files = \"/u\"",
+                    "then = \"allow\"",
+                    "then = \"authenticate\"",
+                ],
+            ),
+            (
+                &site(of),
+                &[
+                    "require = [\"user:ann\"]",
+                    "method = [\"POST\"]",
+                    "then = \"authenticate\"",
+                    "then = \"allow\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Apache,
+        &[
+            (
+                &site("<LimitExcept GET>\nRequire valid-user\nRequire ip 192.0.2.1\n</LimitExcept>"),
+                7,
+                "limitexcept",
+            ),
+            (&site(&format!("{except}\nRequire ip 192.0.2.1")), 7, "cannot be combined"),
+            (&site(&format!("{except}\n{of}")), 10, "limit"),
+        ],
+    );
+}
+
+#[test]
+fn an_upstream_of_apache_gets_encoded_slashes() {
+    let site =
+        |slashes: &str, pass: &str| format!("Listen 80\nAllowEncodedSlashes {slashes}\nProxyPass {pass}\n");
+    check(
+        Web::Apache,
+        &[
+            (
+                &site("NoDecode", "/ http://192.0.2.1:81/ nocanon"),
+                &["path = \"/\"", "proxy = \"http://http\"", "proxy_path = \"raw\""],
+            ),
+            (
+                &site("On", "/ci http://192.0.2.1:81/ci"),
+                &[
+                    "path = \"/ci/\"",
+                    "proxy = \"http://http\"",
+                    "proxy_path = \"raw\"",
+                    "path = \"/ci\"",
+                    "proxy_path = \"raw\"",
+                ],
+            ),
+        ],
+    );
+    for (slashes, pass, says) in
+        [("On", "/a/ http://192.0.2.1:81/b/", true), ("Off", "/ http://192.0.2.1:81/", false)]
+    {
+        let text = site(slashes, pass);
+        let found = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!found.text.contains("proxy_path = "), "{}", found.text);
+        let is_said = found.findings.iter().any(|one| one.what.contains("encoded slash is rejected"));
+        assert_eq!(is_said, says, "{text}");
     }
 }

@@ -177,7 +177,7 @@ const APACHE: Table = Table {
                    <Directory /srv>\nAddHandler cgi-script .cgi\nOptions ExecCGI\n</Directory>\n<Directory /srv/none>\nRemoveHandler .cgi\n</Directory>\n\
                    SetOutputFilter DEFLATE\nRewriteOptions Inherit\nAuthMerging Off\nAuthBasicAuthoritative On\nAuthDigestDomain /\nAuthDigestQop auth\n\
                    AuthDigestAlgorithm MD5\nProxyPassMatch ^/match/(.*)$ http://192.0.2.3/$1\n\
-                   php_value a 1\nphp_flag b on\nphp_admin_value c 1\nphp_admin_flag d on\nAllowEncodedSlashes On\nProxyTimeout 5\n",
+                   php_value a 1\nphp_flag b on\nphp_admin_value c 1\nphp_admin_flag d on\nAllowEncodedSlashes On\nAcceptPathInfo On\nProxyTimeout 5\n",
             rows: &[
                 ("user", Line, "user = \"daemon\""),
                 ("group", Line, "group = \"nogroup\""),
@@ -199,6 +199,7 @@ const APACHE: Table = Table {
                 ("rewriteoptions", Says, "note: RewriteOptions has no effect"),
                 ("cgipassauth", Line, "pass_authorization = true"),
                 ("proxypassmatch", Line, "path = \"/match/\""),
+                ("acceptpathinfo", Says, "note: only scripts get what follows a name"),
                 ("allowencodedslashes", Says, "warning: an encoded slash is rejected"),
                 ("proxytimeout", Says, "warning: ProxyTimeout is not converted"),
                 ("php_value", Says, "warning: php_value a 1 is not converted; set it in PHP-FPM"),

@@ -5,7 +5,7 @@ use site::config::own_field;
 use crate::document::Value;
 use crate::draft::Draft;
 use crate::media;
-use crate::tree::Directive;
+use crate::tree::{Directive, Place};
 use crate::words;
 
 use super::{Context, unconverted};
@@ -46,6 +46,9 @@ impl Context {
             Some((first, rest)) if matches!(*first, "always" | "onsuccess") => rest.to_vec(),
             _ => words,
         };
+        if let Some(condition) = words.get(3).copied() {
+            words = self.unconditional(words, condition, place, draft);
+        }
         // Apache takes a name with a colon.
         if let Some(name) = words.get_mut(1) {
             *name = name.strip_suffix(':').unwrap_or(name);
@@ -78,6 +81,30 @@ impl Context {
             }
             _ => draft.error(place, unconverted(directive), "headers have no conditions and no variables"),
         }
+    }
+
+    /// A field without its condition, where it may be in every response: by the type of the content, or for every
+    /// `Origin`.
+    fn unconditional<'w>(
+        &self,
+        words: Vec<&'w str>,
+        condition: &str,
+        place: &Place,
+        draft: &mut Draft,
+    ) -> Vec<&'w str> {
+        let is_of_origin = condition
+            .strip_prefix("env=")
+            .is_some_and(|name| self.origin_variables.iter().any(|known| known == name));
+        let is_of_type = condition.starts_with("expr=%{CONTENT_TYPE} =~ ");
+        if words.len() != 4 || words[0] == "unset" || !is_of_origin && !is_of_type {
+            return words;
+        }
+        draft.warn(
+            place,
+            format!("{} is in every response", words[1]),
+            "nothing to do, unless it must not be",
+        );
+        words[..3].to_vec()
     }
 
     /// A field with a variable is removed, because a client could otherwise say what Apache said.

@@ -95,8 +95,17 @@ impl Context {
     }
 
     fn files(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
-        let inner = Context::read_patterns(directive.children(), &directive.place, reading, draft);
-        match paths::files(&directive.arguments, directive.name == "filesmatch") {
+        let patterns = paths::files(&directive.arguments, directive.name == "filesmatch");
+        let is_copy = |pattern: &String| pattern.ends_with(".gz") || pattern.ends_with(".br");
+        let are_copies = patterns.as_ref().is_some_and(|all| all.iter().all(is_copy));
+        // A copy has it where it stands for its file.
+        let is_needless = |child: &Directive| {
+            are_copies && child.name == "header" && child.text().to_lowercase().contains("content-encoding")
+        };
+        let mut children = directive.children().to_vec();
+        children.retain(|child| !is_needless(child));
+        let inner = Context::read_patterns(&children, &directive.place, reading, draft);
+        match patterns {
             Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
             None => {
                 draft.error(&directive.place, unconverted(directive), "write names with * and ?");

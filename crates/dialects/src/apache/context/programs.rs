@@ -5,6 +5,9 @@ use crate::tree::Directive;
 
 use super::{Context, Handler, unconverted};
 
+/// Expressions that find every `Origin`.
+const ANY_ORIGIN: [&str; 5] = [":", ".", ".*", ".+", "^"];
+
 impl Context {
     /// The directive, if it is about programs. `false`: it is another one.
     pub(super) fn add_program(&mut self, directive: &Directive, draft: &mut Draft) -> bool {
@@ -14,6 +17,13 @@ impl Context {
             "cgipassauth" => self.keys.set(place, "pass_authorization", first.eq_ignore_ascii_case("on")),
             "setenv" => self.variable(directive, draft),
             "setenvif" | "setenvifnocase" => {
+                // `SetEnvIf Origin ":" IS_CORS`
+                if first.eq_ignore_ascii_case("origin") && ANY_ORIGIN.contains(&directive.argument(1)) {
+                    let variables = directive.arguments.iter().skip(2);
+                    self.origin_variables.extend(variables.filter(|name| !name.contains('=')).cloned());
+                    return directive.arguments.len() > 2
+                        && !directive.arguments[2..].iter().any(|name| name.contains('='));
+                }
                 let is_authorization = first.trim_matches(['^', '$']).eq_ignore_ascii_case("authorization")
                     && directive.argument(2).starts_with("HTTP_AUTHORIZATION=");
                 // Variables with a hyphen are signs to modules of Apache.
@@ -29,9 +39,6 @@ impl Context {
             }
             "php_flag" | "php_admin_flag" if first == "engine" && directive.argument(1) != "on" => {
                 self.handler = Some((Handler::None, place.clone()));
-            }
-            "allowencodedslashes" => {
-                draft.warn(place, "an encoded slash is rejected, unless it is passed on", "see proxy_path");
             }
             "proxytimeout" => {
                 draft.warn(
@@ -53,6 +60,16 @@ impl Context {
                 draft.note(place, "SSLOptions has no effect", "see the manual on TLS");
                 return directive.arguments.iter().all(is_plain);
             }
+            "acceptpathinfo" if first.eq_ignore_ascii_case("off") => {
+                draft.warn(
+                    place,
+                    "a script gets what follows its name",
+                    "see path_info in the manual on scripts",
+                );
+            }
+            "acceptpathinfo" => {
+                draft.note(place, "only scripts get what follows a name", "nothing to do");
+            }
             "proxypreservehost" => {}
             _ => return false,
         }
@@ -72,6 +89,8 @@ impl Context {
         let handler = match first.to_ascii_lowercase().as_str() {
             "cgi-script" => Handler::Cgi,
             lower if lower.starts_with("proxy:") => Handler::Proxy(first["proxy:".len()..].to_owned()),
+            // Drupal gives a folder a handler that there is not, so that nothing runs its files.
+            lower if lower.starts_with("drupal_security_") => Handler::None,
             "none" | "default-handler" => Handler::None,
             "type-map" => {
                 return draft.warn(&place, unconverted(directive), "see the manual on languages");

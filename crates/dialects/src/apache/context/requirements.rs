@@ -5,7 +5,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::tree::{Directive, Place};
 
-use super::{Context, Reading, unconverted};
+use super::{Context, Limited, Reading, unconverted};
 
 impl Context {
     /// The directive, if it is about access. `false`: it is another one.
@@ -19,7 +19,7 @@ impl Context {
         match directive.name.as_str() {
             "require" | "requireall" | "requireany" | "requirenone" => self.require(directive, draft),
             "order" | "allow" | "deny" | "satisfy" => self.list(directive, draft),
-            "limit" | "limitexcept" => self.limit(directive, draft),
+            "limit" | "limitexcept" => self.limit(directive, reading, draft),
             "sslrequiressl" => self.front.push(denied(place, "tls", false)),
             name if name.starts_with("auth") => return self.auth(directive, reading, draft),
             _ => return false,
@@ -74,7 +74,7 @@ impl Context {
     }
 
     /// What only some methods need.
-    fn limit(&mut self, directive: &Directive, draft: &mut Draft) {
+    fn limit(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) {
         let mut methods = directive.arguments.clone();
         if methods.iter().any(|method| method == "GET") {
             methods.push("HEAD".to_owned());
@@ -95,6 +95,12 @@ impl Context {
         if children.iter().any(denies) && children.iter().all(|child| denies(child) || child.name == "order")
         {
             self.front.push(denied(&directive.place, "method", methods));
+        } else if let Some(users) = users_of(children).filter(|_| self.limited.is_none()) {
+            for child in children.iter().filter(|child| child.name.starts_with("auth")) {
+                self.auth(child, reading, draft);
+            }
+            methods.iter_mut().for_each(|method| *method = method.trim_start_matches('!').to_owned());
+            self.limited = Some(Limited { methods, is_except, users, place: directive.place.clone() });
         } else if !children.iter().all(grants) {
             draft.error(
                 &directive.place,
@@ -166,6 +172,18 @@ fn need(directive: &Directive) -> Option<Need> {
         }
         _ => None,
     }
+}
+
+/// The users of a section that requires nothing else, besides how they authenticate.
+fn users_of(children: &[Directive]) -> Option<Vec<String>> {
+    let mut users = Vec::new();
+    for child in children.iter().filter(|child| !child.name.starts_with("auth")) {
+        match need(child).filter(|_| child.name == "require")? {
+            Need::Users(own) => users.extend(own),
+            _ => return None,
+        }
+    }
+    (!users.is_empty()).then_some(users)
 }
 
 fn denied(place: &Place, condition: &str, value: impl Into<Value>) -> Scope {

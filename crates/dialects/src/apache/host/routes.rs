@@ -1,6 +1,6 @@
 //! The routes of a host: what is said about a prefix, merged in Apache's order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{Paths, Single, Site, Tree};
@@ -12,7 +12,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::regex;
 use crate::tree::{Directive, Place};
-use crate::within::{common, covers, pass_on, passes_on};
+use crate::within::{common, covers, pass_on, passes_on, server_and_path};
 
 impl Site<'_> {
     /// The host, with its routes.
@@ -64,6 +64,7 @@ impl Site<'_> {
         if suffixes != self.host.scope.get("try_suffixes").cloned() {
             self.keep_from_aliases("try_suffixes", &Value::Texts(Vec::new()));
         }
+        rewrite_before_programs(&mut self.host);
         leave_out_needless_suffixes(&mut self.host);
         self.pass_within(&own);
         self.pass_patterns(draft);
@@ -389,7 +390,13 @@ impl Site<'_> {
             return;
         }
         let place = tree.map_or(Place::at(context.line.max(1)), |tree| tree.place.clone());
-        let alias = tree.map(|tree| (tree.folder.clone(), tree.runs_scripts));
+        // A folder within that of an alias is not beneath the root.
+        let around = self.trees.iter().filter(|tree| tree.url != "/" && url.starts_with(&tree.url));
+        let around = around.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url));
+        let alias = tree.or(around).map(|tree| {
+            let folder = format!("{}/{}", tree.folder, &url[tree.url.len()..]);
+            (paths::folder(&folder).to_owned(), tree.runs_scripts)
+        });
         let host = self.host.scope.clone();
         let route = self.host.route(url, &place);
         if !route.responds()
@@ -440,6 +447,7 @@ impl Site<'_> {
                 all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
             }
         }
+        let mut all = merged(all);
         // What denies comes first: the first pattern counts.
         sort::by_key(&mut all, |(_, context, _)| !context.has_access() || context.is_granted());
         for (pattern, context, place) in all {
@@ -499,6 +507,7 @@ impl Site<'_> {
 
     fn passes(&mut self, draft: &mut Draft) {
         let mut passes = std::mem::take(&mut self.passes);
+        let mut is_raw = false;
         for (url, directive) in &mut passes {
             let place = &directive.place;
             let (from, to) = (directive.argument(0), directive.argument(1));
@@ -528,6 +537,16 @@ impl Site<'_> {
             let mut exact = None;
             match route.text("proxy").map(|to| proxy::targets(from, to)) {
                 None => {}
+                // The upstream gets the path as it was sent.
+                Some(Some((below, alone)))
+                    if self.encoded_slashes.is_some() && is_same_path(from, &below) =>
+                {
+                    let (server, _) = server_and_path(&below);
+                    exact = alone.map(|_| server.to_owned());
+                    route.set(place, "proxy", server);
+                    route.set(place, "proxy_path", "raw");
+                    is_raw = true;
+                }
                 Some(Some((below, alone))) => {
                     route.set(place, "proxy", below);
                     exact = alone;
@@ -546,6 +565,9 @@ impl Site<'_> {
                     self.host.route(from, place).inherit(&route);
                 }
             }
+        }
+        if let Some(place) = self.encoded_slashes.as_ref().filter(|_| !is_raw) {
+            draft.warn(place, "an encoded slash is rejected, unless it is passed on", "see proxy_path");
         }
         passes.retain(|(_, directive)| directive.name == "proxypass");
         self.passes = passes;
@@ -584,6 +606,27 @@ impl Site<'_> {
         }
         None
     }
+}
+
+/// Whether a URL has the path that it takes the place of.
+fn is_same_path(from: &str, url: &str) -> bool {
+    server_and_path(url).1.trim_end_matches('/') == from.trim_end_matches('/')
+}
+
+/// Sections of the same pattern as one. A later one goes over those before it.
+fn merged(all: Vec<(String, Context, Place)>) -> Vec<(String, Context, Place)> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut merged: Vec<(String, Context, Place)> = Vec::new();
+    for (pattern, context, place) in all {
+        match places.get(&pattern) {
+            Some(at) => merged[*at].1 = context.over(&merged[*at].1),
+            None => {
+                places.insert(pattern.clone(), merged.len());
+                merged.push((pattern, context, place));
+            }
+        }
+    }
+    merged
 }
 
 /// The route of all paths.
@@ -645,7 +688,7 @@ fn leave_out_needless_fields(host: &mut Host) {
             route.remove("pass_authorization");
         }
         if route.get("proxy").is_none() {
-            ["proxy_headers", "proxy_host"].iter().for_each(|name| route.remove(name));
+            ["proxy_headers", "proxy_host", "proxy_path"].iter().for_each(|name| route.remove(name));
         }
     }
 }
@@ -672,11 +715,31 @@ fn leave_out_needless_suffixes(host: &mut Host) {
     }
 }
 
-/// A program of `ProxyPassMatch` runs no file of a prefix that is passed on before it, or redirected.
+/// Rules lead to other paths before a program is found for a file: their patterns come first.
+fn rewrite_before_programs(host: &mut Host) {
+    let is_glob = |route: &Scope| route.text("path").is_some_and(|path| path.contains(['*', '?']));
+    let Some(first) =
+        host.routes.iter().position(|route| is_glob(route) && route.runs() && !route.protects())
+    else {
+        return;
+    };
+    let behind = host.routes.split_off(first);
+    let leads = |route: &Scope| is_glob(route) && leads_away(route);
+    let (rewrites, others): (Vec<Scope>, Vec<Scope>) = behind.into_iter().partition(leads);
+    host.routes.extend(rewrites.into_iter().chain(others));
+}
+
+fn leads_away(route: &Scope) -> bool {
+    route.get("redirect").is_some() || route.get("rewrite").is_some()
+}
+
+/// A program runs no file of a prefix that is redirected or rewritten, and one of `ProxyPassMatch` none of a prefix that
+/// is passed on before it.
 fn pass_on_before_programs(host: &mut Host) {
     let precedes = |prefix: &Scope, glob: &Scope| {
+        let is_of_match = glob.get("interpreter").is_some() && glob.get("root").is_some();
         let is_earlier = prefix.get("proxy").is_some() && prefix.place().line < glob.place().line;
-        is_earlier || prefix.get("redirect").is_some()
+        is_of_match && is_earlier || leads_away(prefix)
     };
     let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
     let prefixes: Vec<Scope> = host
@@ -688,16 +751,29 @@ fn pass_on_before_programs(host: &mut Host) {
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
-        let is_program = glob.get("interpreter").is_some() && glob.get("root").is_some();
-        if !is_program || !path(&glob).contains(['*', '?']) {
+        if !glob.runs() || glob.protects() || !path(&glob).contains(['*', '?']) {
             continue;
         }
         for prefix in prefixes.iter().filter(|prefix| precedes(prefix, &glob)) {
-            for pattern in regex::all_beginning(&path(prefix), &path(&glob)) {
+            let place = prefix.place();
+            let mut own = Scope::new(place.line);
+            own.set(&place, "path", "");
+            let patterns = match prefix.text("rewrite") {
+                None => regex::all_beginning(&path(prefix), &path(&glob)),
+                // The rest of the path is what the wildcard finds, with the end behind it.
+                Some(to) => {
+                    let end = path(&glob).trim_start_matches('*').to_owned();
+                    let to = to.replace("${rest}", "$rest").replace("$rest", &format!("$1{end}"));
+                    own.set(&place, "rewrite", to);
+                    let is_end = !end.contains(['*', '?', '/', '$', '(']);
+                    is_end.then(|| format!("{}**{end}", path(prefix))).into_iter().collect()
+                }
+            };
+            for pattern in patterns {
                 if host.routes.iter().all(|route| path(route) != pattern) {
-                    let mut blank = Scope::new(prefix.place().line);
-                    blank.set(&prefix.place(), "path", pattern);
-                    host.routes.insert(at - 1, blank);
+                    let mut route = own.clone();
+                    route.set(&place, "path", pattern);
+                    host.routes.insert(at - 1, route);
                     at += 1;
                 }
             }

@@ -44,12 +44,20 @@ pub fn meaning(conditions: &[Directive]) -> Conditions {
     // `%{REQUEST_URI} !=/favicon.ico`, or `!^/index\.php`.
     let excepted = |one: &Directive| {
         let test = one.argument(1).strip_prefix('!').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+        if Flags::of(one).has("OR", "ornext") {
+            return None;
+        }
         let path = match test.strip_prefix('^') {
             Some(expression) => regex::literal(expression.strip_suffix('$').unwrap_or(expression))
                 .filter(|path| path.ends_with(".php") || test.ends_with('$')),
             None => test.strip_prefix('=').map(str::to_owned),
         };
-        path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']))
+        let path =
+            path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']));
+        // `!^/(media|js)/`, or `!\.(css|js)$`
+        let is_apart = |path: &String| path.len() > 1 && (path.ends_with('/') || path.contains(['*', '?']));
+        let patterns = || super::super::paths::expression(test).filter(|all| all.iter().all(is_apart));
+        path.map(|path| vec![path]).or_else(patterns)
     };
     // `%{REQUEST_URI} ^/api/`
     let below = |one: &Directive| {
@@ -73,7 +81,10 @@ pub fn meaning(conditions: &[Directive]) -> Conditions {
             && all.iter().all(|one| missing(one) || excepted(one).is_some() || below(one).is_some())
             && all.iter().filter_map(below).count() < 2 =>
         {
-            Conditions::Missing(all.iter().filter_map(excepted).collect(), all.iter().find_map(below))
+            Conditions::Missing(
+                all.iter().filter_map(excepted).flatten().collect(),
+                all.iter().find_map(below),
+            )
         }
         all if all.iter().all(plain) => Conditions::Plain,
         [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
