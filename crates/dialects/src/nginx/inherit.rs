@@ -42,6 +42,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         }
         no_fallback(route, &outers);
         no_suffixes(route, &outers);
+        no_denial(route, &outers, &server, draft);
         if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
             && !is_prefix(route)
         {
@@ -319,6 +320,24 @@ fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
     if sends_files && !is_prefix(route) && route.get("try_suffixes").is_none() && outers.iter().any(tries) {
         route.set(&route.place(), "try_suffixes", Vec::<String>::new());
     }
+}
+
+/// A location that names paths of a denied prefix is open: nginx has nothing of the prefix for it.
+fn no_denial(route: &mut Scope, outers: &[Scope], server: &[Scope; 2], draft: &mut Draft) {
+    let around = outers.iter().filter(|outer| path(outer) != "/" && path(route).starts_with(path(outer)));
+    let Some(outer) = around.max_by_key(|outer| path(outer).len()).filter(|_| !is_prefix(route)) else {
+        return;
+    };
+    let has_rules = !route.rules.is_empty() || server.iter().any(|scope| !scope.rules.is_empty());
+    if has_rules || !is_closed(outer) || route.get("return").is_some() {
+        return;
+    }
+    let place = route.place();
+    let mut rule = Scope::new(place.line);
+    rule.set(&place, "then", "allow");
+    route.rules.push(rule);
+    let what = format!("{} is open, as in nginx, though {} is denied", path(route), path(outer));
+    draft.note(&place, what, "nothing to do");
 }
 
 /// It denies all clients.

@@ -1905,3 +1905,45 @@ fn the_default_of_proxy_redirect_is_that_of_routes() {
         assert!(location(other).findings.iter().any(|finding| finding.line == Some(3)), "{other}");
     }
 }
+
+#[test]
+fn a_location_of_nginx_within_a_denied_one_is_open() {
+    let site = |rest: &str| {
+        format!(
+            "server {{\nlisten 80;\nroot /srv;\nlocation ~ ^/w/(index|api)\\.php$ {{\nfastcgi_pass unix:/p;\n}}\n{rest}}}\n"
+        )
+    };
+    check(
+        Web::Nginx,
+        &[(
+            &site("location /w/ {\ndeny all;\n}\n"),
+            &[
+                "path = \"/w/index.php\"",
+                "then = \"allow\"",
+                "path = \"/w/api.php\"",
+                "then = \"allow\"",
+                "path = \"/w/\"",
+                "then = \"deny\"",
+            ],
+        )],
+    );
+    // It is denied by the server.
+    let found = converted(
+        Web::Nginx,
+        "/etc/x/conf",
+        &[("/etc/x/conf", &site("deny all;\nlocation /w/ {\ndeny all;\n}\n"))],
+    );
+    assert!(!found.text.contains("then = \"allow\""), "{}", found.text);
+}
+
+#[test]
+fn expressions_of_nginx_that_begin_with_no_slash_find_nothing() {
+    let hidden = "\\.(engine|inc|.*sql|tpl(\\.php)?|yml)(~|\\.sw[op]|\\.bak)?$|^(\\.(?!well-known).*|Entries.*|composer\\.(json|lock))$";
+    check(
+        Web::Nginx,
+        &[(
+            &format!("server {{\nlisten 80;\nroot /srv;\nlocation ~ {hidden} {{\ndeny all;\n}}\n}}\n"),
+            &["path = \"*.inc\"", "then = \"deny\""],
+        )],
+    );
+}
