@@ -5,20 +5,25 @@ use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
 use crate::regex;
 use crate::tree::Place;
-use crate::within::covers;
+use crate::within::{covers, is_glob};
 
 /// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
 pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
     host.respond_once();
     host.add_up(disk, |_, _| false);
-    sort::by_key(&mut host.routes, |route| (route.get("return").is_none(), !route.protects()));
+    // lighttpd redirects and rewrites before it looks for what runs a file.
+    let leads = |route: &Scope| route.get("redirect").is_some() || route.get("rewrite").is_some();
+    sort::by_key(&mut host.routes, |route| {
+        (route.get("return").is_none(), !route.protects(), !(is_glob(path(route)) && leads(route)))
+    });
     host.share_handlers();
     host.deny_paths(|_| false);
     deny_before_upstreams(host);
     host.redirect_to_folders(301);
     pass_longer_names(host);
     rewrite_before_globs(host, draft);
+    redirect_before_programs(host);
     let unsent = std::mem::take(&mut host.unsent);
     let runs = |route: &Scope| {
         let is_sent = route.get("interpreter").is_none() && route.get("cgi").is_none() && !route.responds();
@@ -143,6 +148,36 @@ fn rewrite_before_globs(host: &mut Host, draft: &mut Draft) {
                 route.set(&place, "path", both);
                 route.inherit(&glob.clone().split().1);
                 host.routes.insert(at - 1, route);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn path(route: &Scope) -> &str {
+    route.text("path").unwrap_or_default()
+}
+
+/// A program runs no file of a prefix that is redirected: a pattern without one has what the prefix has.
+fn redirect_before_programs(host: &mut Host) {
+    let prefixes: Vec<Scope> = host
+        .routes
+        .iter()
+        .filter(|route| route.get("redirect").is_some() && path(route).ends_with('/') && path(route) != "/")
+        .cloned()
+        .collect();
+    let mut at = 0;
+    while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
+        at += 1;
+        if !is_glob(path(&glob)) || !glob.runs() {
+            continue;
+        }
+        for prefix in &prefixes {
+            let Some(both) = regex::within(path(prefix), path(&glob)) else { continue };
+            if host.routes.iter().all(|route| path(route) != both) {
+                let mut blank = Scope::new(prefix.place().line);
+                blank.set(&prefix.place(), "path", both);
+                host.routes.insert(at - 1, blank);
                 at += 1;
             }
         }

@@ -520,3 +520,26 @@ fn what_lighttpd_denies_stays_denied_where_patterns_find_more() {
         &[(&site("^/a[0-9]", "dir-listing.activate = \"enable\""), 2, "cannot be converted")],
     );
 }
+
+#[test]
+fn redirects_of_lighttpd_precede_what_runs_files() {
+    let site = |redirect: &str| {
+        format!(
+            "server.port = 80\nserver.document-root = \"/srv\"\nfastcgi.server = ( \".php\" => (( \"socket\" => \"/p\" )) )\n\
+             url.redirect = ( {redirect} )\n"
+        )
+    };
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                &site("\"^/docs(/.*)?\\.php$\" => \"/d\""),
+                &["path = \"/docs/**.php\"", "redirect = \"/d\"", "path = \"*.php\""],
+            ),
+            (
+                &site("\"^/e/(.*)$\" => \"/f/$1\""),
+                &["path = \"/e/**/*.php\"", "path = \"*.php\"", "path = \"/e/\""],
+            ),
+        ],
+    );
+}
