@@ -48,11 +48,16 @@ impl Site<'_> {
         let has_no_extension = |path: &String| {
             !path.ends_with('/') && !path.rsplit('/').next().unwrap_or_default().contains(['.', '*', '?'])
         };
+        let is_folder = |path: &String| path.ends_with('/') && !path.contains(['*', '?']);
         if name.eq_ignore_ascii_case("content-type")
             && value != Value::Flag(false)
             && !paths.is_empty()
-            && paths.iter().all(has_no_extension)
+            && paths.iter().all(|path| has_no_extension(path) || is_folder(path))
         {
+            if paths.iter().any(is_folder) {
+                let what = "a file with a known extension keeps its type";
+                self.draft.warn(place, what, "nothing to do for others, and for texts of respond");
+            }
             return self.each(paths, place, host, |scope| scope.set(place, "default_type", value.clone()));
         }
         if let Some(instead) = own_field(name.trim_start_matches('+')) {

@@ -25,8 +25,19 @@ impl Site<'_> {
         self.each(paths, place, host, |scope| scope.set(place, key, root.as_str()));
     }
 
-    pub(super) fn file_server(&mut self, child: &Directive, paths: &[String], first: &str, host: &mut Host) {
+    pub(super) fn file_server(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        first: &str,
+        way: &Way,
+        host: &mut Host,
+    ) {
         let place = &child.place;
+        // Elsewhere, what responds for all paths precedes it.
+        if way.block.is_some() || way.is_in_order {
+            self.of_files.extend(paths.iter().filter(|path| !path.ends_with('/')).cloned());
+        }
         for option in child.children() {
             match option.name.as_str() {
                 "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),

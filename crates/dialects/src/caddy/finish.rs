@@ -34,6 +34,7 @@ impl Site<'_> {
         let apart = self.blocks.iter().filter(|block| !block.runs && !responds(&block.path));
         let apart: Vec<_> = apart.map(|block| (block.path.clone(), block.place.clone())).collect();
         host.without_programs(&apart, Scope::runs, self.draft);
+        self.keep_files(host);
         host.deny_paths(|_| false);
         host.respond_without_root();
         host.redirect_to_folders(308);
@@ -51,9 +52,32 @@ impl Site<'_> {
         }
     }
 
+    /// A pattern, or a path, whose files are sent does not respond as the prefix around it does.
+    fn keep_files(&self, host: &mut Host) {
+        let Some(root) = host.scope.get("root").cloned() else { return };
+        for path in &self.of_files {
+            let Some(route) = host.routes.iter().find(|route| route.text("path") == Some(path)) else {
+                continue;
+            };
+            let has_own = ["root", "alias"].iter().any(|name| route.get(name).is_some());
+            let around = host.routes.iter().filter(|outer| {
+                outer.text("path").is_some_and(|outer| outer.ends_with('/') && path.starts_with(outer))
+            });
+            let around = around.max_by_key(|outer| outer.text("path").map(str::len));
+            if !route.responds() && !has_own && around.is_some_and(Scope::responds) {
+                let place = route.place();
+                host.route(path, &place).set(&place, "root", root.clone());
+            }
+        }
+    }
+
     /// The innermost block that is for a path.
     fn block_of(&self, path: &str) -> Option<usize> {
-        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| within::covers(&block.path, path));
+        let blocks = self
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| block.path == path || within::covers(&block.path, path));
         blocks.max_by_key(|(_, block)| block.path.len()).map(|(at, _)| at)
     }
 

@@ -194,9 +194,9 @@ impl Site<'_> {
         }
         self.protect(child, paths, 403);
         self.each(paths, place, host, |scope| scope.set(place, "auth", "basic"));
-        if let Some(realm) = realm {
-            self.each(paths, place, host, |scope| scope.set(place, "realm", realm.as_str()));
-        }
+        // That of Caddy.
+        let realm = realm.map_or("restricted", String::as_str);
+        self.each(paths, place, host, |scope| scope.set(place, "realm", realm));
     }
 }
 

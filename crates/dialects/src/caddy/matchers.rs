@@ -8,6 +8,7 @@ use crate::tree::{Directive, Place};
 
 use super::convert::unconverted;
 use super::options::networks;
+use super::responses::status;
 use super::site::{Site, Way, asks};
 
 /// A named matcher.
@@ -105,6 +106,11 @@ impl Site<'_> {
                     matcher.except.push(pattern(text)?);
                 }
             }
+            "expression" if negation.is_empty() => {
+                for one in of_expression(&condition.arguments.join(" "), place)? {
+                    self.condition(&one, "", matcher)?;
+                }
+            }
             "file" if matcher.file.is_some() || !is_of_path(condition) => return None,
             "file" => {
                 matcher.file = Some(if negation.is_empty() { Presence::There } else { Presence::Missing });
@@ -192,11 +198,13 @@ impl Site<'_> {
                         self.ask_everywhere(child);
                         return Some((way.paths.clone(), Condition::Always, rest()));
                     }
-                    self.draft.error(
-                        &child.place,
-                        format!("{}: its matcher cannot be converted", child.text()),
-                        "see [[rule]]",
-                    );
+                    let denies = status(child, &rest()).is_some_and(|status| status >= 400);
+                    let (open, what_to_do) = match denies {
+                        true => (", and what it denies would be open", "deny its paths by a [[host.rule]]"),
+                        false => ("", "see [[rule]]"),
+                    };
+                    let what = format!("{}: its matcher cannot be converted{open}", child.text());
+                    self.draft.error(&child.place, what, what_to_do);
                     return None;
                 };
                 (matcher.paths.clone(), condition, rest())
@@ -216,6 +224,42 @@ impl Site<'_> {
         }
         Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
     }
+}
+
+/// The conditions of an expression that is `path('/a*') || path('*.b')`, or several such functions with `&&`. `None`: it
+/// says something else.
+fn of_expression(text: &str, place: &Place) -> Option<Vec<Directive>> {
+    const FUNCTIONS: [&str; 4] = ["path", "method", "host", "remote_ip"];
+    let call = |text: &str| -> Option<Directive> {
+        let (name, rest) = text.trim().strip_suffix(')')?.split_once('(')?;
+        let word = |word: &str| {
+            let word = word.trim();
+            let inner = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\''));
+            let inner = inner.or_else(|| word.strip_prefix('"').and_then(|word| word.strip_suffix('"')))?;
+            (!inner.contains(['\'', '"', '(', ')', '\\'])).then(|| inner.to_owned())
+        };
+        let arguments = rest.split(',').map(word).collect::<Option<Vec<_>>>()?;
+        let name = name.trim();
+        FUNCTIONS.contains(&name).then(|| Directive {
+            name: name.to_owned(),
+            arguments,
+            block: None,
+            place: place.clone(),
+        })
+    };
+    let text = text.trim().trim_matches('`').trim();
+    if !text.contains("||") {
+        let all = text.split("&&").map(call).collect::<Option<Vec<_>>>()?;
+        // Both would have to find the path.
+        let is_once = |one: &Directive| all.iter().filter(|other| other.name == one.name).count() == 1;
+        return all.iter().all(is_once).then_some(all);
+    }
+    let all = text.split("||").map(call).collect::<Option<Vec<_>>>()?;
+    let first = all.first()?.name.clone();
+    let arguments = all.iter().flat_map(|one| one.arguments.iter().cloned()).collect();
+    all.iter()
+        .all(|one| one.name == first)
+        .then(|| vec![Directive { name: first, arguments, block: None, place: place.clone() }])
 }
 
 /// Whether `file` looks for the file of the path itself, or of its folder.

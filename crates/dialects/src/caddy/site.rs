@@ -45,6 +45,8 @@ pub(super) struct Site<'s> {
     pub(super) blocks: Vec<Block>,
     /// What directives in front of blocks say about paths, and the block that these stand in.
     pub(super) given: Vec<(Option<usize>, Scope)>,
+    /// Paths of `file_server` in blocks that are no prefixes.
+    pub(super) of_files: Vec<String>,
     /// What `file_server` does not send, and the paths that it is for.
     pub(super) hidden: Vec<(Vec<String>, Directive)>,
     /// Each `handle_errors`.
@@ -71,6 +73,7 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
         matchers: Vec::new(),
         blocks: Vec::new(),
         given: Vec::new(),
+        of_files: Vec::new(),
         hidden: Vec::new(),
         errors: Vec::new(),
         other_cases: Vec::new(),
@@ -102,6 +105,10 @@ impl Site<'_> {
         };
         let way = Way { has_blocks: children.iter().any(has_paths), ..way.clone() };
         for child in children.iter().filter(|child| !child.name.starts_with('@')) {
+            if is_of_websockets(child, children) {
+                self.draft.note(&child.place, "an upstream may upgrade to WebSocket", "nothing to do");
+                continue;
+            }
             self.directive(child, &way, host, depth);
         }
     }
@@ -151,9 +158,9 @@ impl Site<'_> {
                 }
             }
             "root" => self.root(child, &paths, first, way, host),
-            "file_server" => self.file_server(child, &paths, first, host),
+            "file_server" => self.file_server(child, &paths, first, way, host),
             "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
-            "php_fastcgi" => self.php(child, &paths, first, host),
+            "php_fastcgi" => self.php(child, &paths, first, way, host),
             "redir" => self.redirect(child, &paths, &arguments, host),
             "rewrite" => self.rewrite(child, &paths, first, host),
             "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
@@ -270,7 +277,7 @@ impl Site<'_> {
             };
             return self.draft.error(place, what, what_to_do);
         }
-        let is_any_case = denied.is_some() && !self.counts_case(child);
+        let is_any_case = !self.counts_case(child);
         let mut all = Vec::new();
         for path in paths {
             let any_case = is_any_case.then(|| self.in_any_case(path, place)).flatten();
@@ -377,6 +384,23 @@ impl Site<'_> {
             }
         }
     }
+}
+
+/// Whether an upstream gets WebSocket that responds to all other requests, too.
+fn is_of_websockets(child: &Directive, all: &[Directive]) -> bool {
+    let is_proxy = |one: &Directive| one.name == "reverse_proxy";
+    let Some((matcher, targets)) = child.arguments.split_first().filter(|_| is_proxy(child)) else {
+        return false;
+    };
+    let is_upgrade = |condition: &Directive| {
+        let field = condition.argument(0).to_ascii_lowercase();
+        condition.name == "header" && matches!(field.as_str(), "connection" | "upgrade")
+    };
+    let finds_upgrades = |own: &Directive| {
+        own.name == *matcher && !own.children().is_empty() && own.children().iter().all(is_upgrade)
+    };
+    let is_same = |other: &Directive| is_proxy(other) && other.arguments == targets;
+    matcher.starts_with('@') && all.iter().any(finds_upgrades) && all.iter().any(is_same)
 }
 
 /// The path of a folder alone, in which a pattern of any case cannot end.

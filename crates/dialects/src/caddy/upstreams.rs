@@ -153,7 +153,14 @@ impl Site<'_> {
         }
     }
 
-    pub(super) fn php(&mut self, child: &Directive, paths: &[String], target: &str, host: &mut Host) {
+    pub(super) fn php(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        target: &str,
+        way: &Way,
+        host: &mut Host,
+    ) {
         let place = &child.place;
         let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
@@ -202,8 +209,26 @@ impl Site<'_> {
             host.route("*.php", place).set(place, "interpreter", name);
         } else {
             for path in paths {
-                let pattern = if path.ends_with('/') { format!("{path}**.php") } else { path.clone() };
-                host.route(&pattern, place).set(place, "interpreter", name.as_str());
+                let Some(folder) = path.strip_suffix('/') else {
+                    host.route(path, place).set(place, "interpreter", name.as_str());
+                    continue;
+                };
+                host.route(&format!("{path}**.php"), place).set(place, "interpreter", name.as_str());
+                let prefix = host.route(path, place);
+                prefix.set(place, "index", vec!["index.php".to_owned()]);
+                match way.strips {
+                    true => {
+                        prefix.set(place, "fallback", format!("{folder}{SCRIPT_INDEX}"));
+                        prefix.set(place, "fallback_for", "all");
+                    }
+                    // `/index.php` beneath the root is another path.
+                    false => {
+                        prefix.set(place, "fallback", false);
+                        let what =
+                            format!("a path below {path} without a file does not lead to {SCRIPT_INDEX}");
+                        self.draft.warn(place, what, "see fallback");
+                    }
+                }
             }
         }
     }

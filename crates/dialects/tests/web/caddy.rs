@@ -413,3 +413,103 @@ fn an_authorizer_of_caddy_may_lead_to_a_login() {
         refuse(Web::Caddy, &[(&site(options), line, part)]);
     }
 }
+
+#[test]
+fn a_block_of_caddy_runs_its_own_front_controller() {
+    let block = |name: &str| {
+        format!("http://a {{\n{name} /app/* {{\nroot * /srv/app\nphp_fastcgi unix//run/p.sock\n}}\n}}\n")
+    };
+    check(
+        Web::Caddy,
+        &[(
+            &block("handle_path"),
+            &[
+                "path = \"/app/\"",
+                "alias = \"/srv/app\"",
+                "index = [\"index.php\"]",
+                "fallback = \"/app/index.php\"",
+                "path = \"/app/**.php\"",
+            ],
+        )],
+    );
+    // `/index.php` is outside of the block.
+    let found = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &block("handle"))]);
+    assert!(found.text.contains("fallback = false"), "{}", found.text);
+    assert!(found.findings.iter().any(|one| one.what.contains("does not lead to")), "{:?}", found.findings);
+}
+
+#[test]
+fn files_of_a_block_of_caddy_are_sent_beside_a_response_for_the_rest() {
+    let site = |path: &str, rest: &str| {
+        format!("http://a {{\nroot * /srv\nhandle {path} {{\nfile_server\n}}\nhandle {{\n{rest}\n}}\n}}\n")
+    };
+    check(
+        Web::Caddy,
+        &[
+            (
+                &site("/up*", "respond 404"),
+                &["path = \"/up**\"", "root = \"/srv\"", "path = \"/\"", "return = 404"],
+            ),
+            (&site("/robots.txt", "reverse_proxy b:81"), &["path = \"/robots.txt\"", "root = \"/srv\""]),
+        ],
+    );
+    // Outside of blocks, the upstream precedes files.
+    let text = "http://a {\nroot * /srv\n@css path *.css\nfile_server @css\nreverse_proxy b:81\n}\n";
+    let found = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]).text;
+    assert_eq!(found.matches("root = \"/srv\"").count(), 1, "{found}");
+}
+
+#[test]
+fn expressions_of_caddy_that_name_paths_are_converted() {
+    let site = |matcher: &str, does: &str| {
+        format!("http://a {{\nroot * /srv\nfile_server\n@x expression {matcher}\n{does}\n}}\n")
+    };
+    check(
+        Web::Caddy,
+        &[
+            (
+                &site("path('/a/*') || path('*.sql', '/b')", "respond @x 404"),
+                &["path = \"*.sql\"", "return = 404", "path = \"/a/\"", "path = \"/b\""],
+            ),
+            (
+                &site("path('/a/*') && method('POST')", "respond @x 403"),
+                &["method = [\"POST\"]", "path = [\"(?i)/a/**\"]"],
+            ),
+        ],
+    );
+    refuse(
+        Web::Caddy,
+        &[
+            (&site("{path}.startsWith('/a')", "respond @x 403"), 5, "what it denies would be open"),
+            (&site("path('/a/*') && path('*.b')", "respond @x 403"), 5, "what it denies would be open"),
+            (&site("path('/a/*') || method('POST')", "redir @x /b"), 5, "cannot be converted"),
+        ],
+    );
+}
+
+#[test]
+fn an_upstream_of_caddy_needs_no_matcher_for_websocket() {
+    let site = |other: &str| {
+        format!(
+            "http://a {{\n@ws {{\nheader Connection *Upgrade*\nheader Upgrade websocket\n}}\nreverse_proxy @ws b:81\n{other}\n}}\n"
+        )
+    };
+    check(Web::Caddy, &[(&site("reverse_proxy b:81"), &["path = \"/\"", "proxy = \"http://proxy\""])]);
+    refuse(Web::Caddy, &[(&site("reverse_proxy c:81"), 6, "cannot be converted")]);
+}
+
+#[test]
+fn texts_below_a_folder_of_caddy_have_its_type() {
+    check(
+        Web::Caddy,
+        &[(
+            "http://a {\nheader /w/* Content-Type application/json\nrespond /w/server \"x\"\n}\n",
+            &[
+                "path = \"/w/\"",
+                "default_type = \"application/json\"",
+                "path = \"/w/server\"",
+                "respond = \"x\"",
+            ],
+        )],
+    );
+}
