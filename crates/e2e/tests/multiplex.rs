@@ -540,3 +540,31 @@ fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
         assert_eq!(seen.connections.load(Ordering::SeqCst), requests + 1, "{keep}: closed when not used");
     }
 }
+
+/// The other one may lack a part.
+#[test]
+fn a_request_whose_output_has_ended_survives_the_end_of_its_connection() {
+    let (address, _) = peer(Support::Multiplex, |connection, _| {
+        if let Some(warm) = connection.by_path("/warm") {
+            return connection.respond(warm, "warm");
+        }
+        let Some(two) = connection.whole(2) else { return };
+        for id in two {
+            let has_ended = connection.path(id) == "/ended";
+            connection.send(id, format!("{HEAD}whole"));
+            if has_ended {
+                connection.finish(id);
+                // Without FCGI_END_REQUEST.
+                connection.out.truncate(connection.out.len() - 16);
+            }
+        }
+        connection.flush().expect("the server is there");
+        connection.socket.shutdown(Shutdown::Both).expect("it is open");
+    });
+    let server = server(address, "connections = 1\n");
+    warm(&server);
+    let (mut ended, mut open) = (send_request(&server, "/ended"), send_request(&server, "/open"));
+    let response = ended.read_response();
+    assert_eq!((response.status, response.text().as_str()), (200, "whole"));
+    assert!(open.try_read_response().map_or(true, |response| response.status == 502));
+}

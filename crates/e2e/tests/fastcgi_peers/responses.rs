@@ -320,7 +320,6 @@ fn answers_502_with_a_log_line_to_an_invalid_response() {
         broken_by("status 2", |id| ends(id, 2), Stays),
         broken_by("status 3", |id| ends(id, 3), Stays),
         broken_by("no end", |_| Vec::new(), Closes),
-        broken_by("no end but that of the output", |id| record(STDOUT, id, b""), Closes),
         broken_by("half of a record", |id| out(id, "more")[..9].to_vec(), Closes),
         row("less than it says", move |id| [out(id, sized(9)), end(id)].concat(), Stays, "cut", Some("")),
         row("less than it says, closed", move |id| out(id, sized(9)), Closes, "cut", Some("")),
@@ -336,9 +335,60 @@ fn answers_502_with_a_log_line_to_an_invalid_response() {
     check(listed.into_iter().chain(too_large).chain(ending).chain(cut).collect());
 }
 
+/// FastCGI 1.0, section 5.5 wants FCGI_END_REQUEST, which tells nothing of the response.
+#[test]
+fn a_response_whose_output_has_ended_is_whole_without_the_end_of_the_request() {
+    let ended = |id, text: &[u8]| [out(id, text), record(STDOUT, id, b"")].concat();
+    let large = |id| [out(id, HEAD), out(id, vec![b'x'; MIB]), record(STDOUT, id, b"")].concat();
+    let begun = broken_by("the end of the output", |id| record(STDOUT, id, b""), Closes);
+    check(vec![
+        row("a head", move |id| ended(id, HEAD), Closes, "200 ", None),
+        row("a head and a body", move |id| ended(id, &[HEAD, b"hello"].concat()), Closes, "200 hello", None),
+        row("a large body", large, Closes, format!("200 {MIB} bytes"), None),
+        row("half of the end", move |id| [&hello(id)[..60]].concat(), Closes, "200 hello", None),
+        row("no output", |id| record(STDOUT, id, b""), Closes, "502", Some("")),
+        row("half a head", move |id| ended(id, &HEAD[..9]), Closes, "502", Some("")),
+        row(
+            "less than it says",
+            move |id| ended(id, b"Content-Length: 9\r\n\r\nhello"),
+            Closes,
+            "cut",
+            Some(""),
+        ),
+        Row { expected: "whole".to_owned(), logged: None, ..begun },
+    ]);
+}
+
+/// A socket that is closed with bytes that were not read is reset.
+#[test]
+fn a_response_is_whole_where_the_application_resets_the_connection_behind_it() {
+    let server = start(
+        &part(|connection, _| {
+            let received = connection.read_request()?;
+            connection.send([out(received.id, HEAD), out(received.id, "hello")].concat())?;
+            match received.name() {
+                "ended" => connection.send(record(STDOUT, received.id, b"")),
+                _ => Ok(()),
+            }
+        }),
+        "",
+    );
+    let post = |name: &str| {
+        let mut client = server.connect();
+        client.send(format!("POST /app/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"));
+        outcome(&mut client)
+    };
+    for _ in 0..20 {
+        assert_eq!(post("ended"), "200 hello");
+        assert!(["502", "cut"].contains(&&*post("open")));
+    }
+}
+
 #[test]
 fn a_response_cut_anywhere_is_never_complete() {
     let whole = hello(1).len();
+    // Behind it, only the end of the request follows.
+    let output = whole - ends(1, 0).len();
     let server = start(
         &part(|connection, _| {
             let (received, _) = connection.whole()?;
@@ -355,7 +405,7 @@ fn a_response_cut_anywhere_is_never_complete() {
             // The head is incomplete.
             ..36 => found == "502",
             // The server may or may not have sent a part of the response.
-            _ if len < whole => found == "502" || found == "cut",
+            _ if len < output => found == "502" || found == "cut",
             _ => found == "200 hello",
         };
         rows.holds(format!("{len} of {whole} bytes: {found}"), "it must not be complete", is_right);

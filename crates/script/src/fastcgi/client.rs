@@ -154,6 +154,11 @@ impl Client {
         }
     }
 
+    /// Whether the application has ended the output of this request: all of the response has come.
+    pub fn has_whole_output(&self, id: RequestId) -> bool {
+        self.state(id.0) == IdState::OutputEnded
+    }
+
     /// Whether the application may still read the body of this request.
     fn takes_input(&self, id: RequestId) -> bool {
         matches!(self.state(id.0), IdState::Open | IdState::OutputEnded)

@@ -86,6 +86,8 @@ struct Inbox {
 pub struct StreamData {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    /// The output has ended, perhaps before the request.
+    pub is_output_whole: bool,
     pub end: Option<StreamEnd>,
 }
 
@@ -257,7 +259,11 @@ impl SharedConnection {
             if !inbox.has_response.get() && inbox.reuse == Reuse::New {
                 connection.report_failure("it has closed the connection");
             }
-            inbox.received.borrow_mut().end = Some(StreamEnd::Broken(error));
+            let mut received = inbox.received.borrow_mut();
+            received.is_output_whole =
+                connection.fastcgi.as_ref().is_some_and(|client| client.has_whole_output(inbox.id));
+            received.end = Some(StreamEnd::Broken(error));
+            drop(received);
             inbox.wake();
         }
         self.wake_writers();
@@ -337,6 +343,11 @@ impl Inbox {
 }
 
 impl StreamData {
+    /// The connection has ended.
+    pub fn broken() -> StreamData {
+        StreamData { end: Some(StreamEnd::Broken(None)), ..StreamData::default() }
+    }
+
     fn is_full(&self) -> bool {
         self.stdout.len() + self.stderr.len() >= MAX_RECEIVED
     }
@@ -433,7 +444,7 @@ impl FastCgiStream {
     /// Takes all that the application has sent.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<StreamData> {
         let StreamState::Open(inbox) = &self.state else {
-            return Poll::Ready(StreamData { end: Some(StreamEnd::Broken(None)), ..StreamData::default() });
+            return Poll::Ready(StreamData::broken());
         };
         let received = &mut *inbox.received.borrow_mut();
         if received.is_empty() {

@@ -50,8 +50,10 @@ struct Response {
     status: ProtocolStatus,
     errors: Lines,
     has_begun: bool,
-    /// Bytes follow the end of the response, and belong to no request.
-    has_excess: bool,
+    /// The application has ended its output: the response is whole, although the end of the request may be missing.
+    is_output_whole: bool,
+    /// The connection has ended, or bytes follow the end of the response, which belong to no request.
+    is_spent: bool,
     /// Of the request.
     body_ended: bool,
 }
@@ -113,16 +115,18 @@ impl FastCgi {
         match &self.path {
             Path::Multiplexed(stream) => match &*stream.borrow() {
                 Some(stream) => stream.poll_receive(cx).map(Ok),
-                None => Poll::Ready(Ok(StreamData {
-                    end: Some(StreamEnd::Broken(None)),
-                    ..StreamData::default()
-                })),
+                None => Poll::Ready(Ok(StreamData::broken())),
             },
-            Path::Exclusive(connection, _) => {
-                let decoded = ready!(connection.poll_receive(cx, decode))?;
-                let (data, has_excess) = decoded;
+            Path::Exclusive(connection, id) => {
+                let received =
+                    ready!(connection.poll_receive(cx, |bytes, client| decode(bytes, client, *id)));
                 let mut response = self.response.borrow_mut();
-                response.has_excess |= has_excess;
+                let (data, is_spent) = match received {
+                    // An application that closes the connection before it has read the whole request resets it.
+                    Err(_) if response.is_output_whole => (StreamData::broken(), true),
+                    received => received?,
+                };
+                response.is_spent |= is_spent;
                 match data.end {
                     Some(StreamEnd::Broken(Some(error))) => {
                         log::error(format_args!("{}: {error}", response.label));
@@ -136,13 +140,11 @@ impl FastCgi {
     }
 }
 
-/// The data of the only request of a connection, and whether bytes follow its end. No bytes: the connection has ended.
-fn decode(bytes: &[u8], client: Option<&mut Client>) -> (StreamData, bool) {
+/// The data of the only request of a connection, and whether the connection has ended, or bytes follow the end of the
+/// request. No bytes: the connection has ended.
+fn decode(bytes: &[u8], client: Option<&mut Client>, id: Option<RequestId>) -> (StreamData, bool) {
+    let Some(client) = client.filter(|_| !bytes.is_empty()) else { return (StreamData::broken(), true) };
     let mut data = StreamData::default();
-    let Some(client) = client.filter(|_| !bytes.is_empty()) else {
-        data.end = Some(StreamEnd::Broken(None));
-        return (data, false);
-    };
     let mut rest = bytes;
     loop {
         let (used, event) = match client.receive(rest) {
@@ -154,7 +156,10 @@ fn decode(bytes: &[u8], client: Option<&mut Client>) -> (StreamData, bool) {
         };
         rest = &rest[used..];
         match event {
-            Event::NeedMore => return (data, false),
+            Event::NeedMore => {
+                data.is_output_whole = id.is_some_and(|id| client.has_whole_output(id));
+                return (data, false);
+            }
             Event::Stdout(_, bytes) => {
                 // Once for all that has been received.
                 data.stdout.reserve(bytes.len() + rest.len());
@@ -179,7 +184,8 @@ impl Response {
             status: ProtocolStatus::Complete,
             errors: Lines::new(limits.stderr_line, limits.stderr_lines),
             has_begun: false,
-            has_excess: false,
+            is_output_whole: false,
+            is_spent: false,
             body_ended: false,
         }
     }
@@ -191,6 +197,7 @@ impl Response {
         if !data.stderr.is_empty() {
             errors.receive(&data.stderr, Instant::now(), log);
         }
+        self.is_output_whole |= data.is_output_whole;
         match data.end {
             Some(StreamEnd::Whole(status, code)) => {
                 self.status = status;
@@ -200,13 +207,18 @@ impl Response {
                 });
                 errors.finish(log);
             }
+            // FCGI_END_REQUEST would have told nothing that the client gets.
+            Some(StreamEnd::Broken(None)) if self.is_output_whole => {
+                self.exit = Some(Exit::Code(0));
+                errors.finish(log);
+            }
             Some(StreamEnd::Broken(error)) => {
                 error.iter().for_each(|error| log(&error.to_string()));
                 self.exit = Some(Exit::Lost);
             }
             None => {}
         }
-        let is_whole = matches!(data.end, Some(StreamEnd::Whole(..)));
+        let is_whole = self.is_output_whole || matches!(data.end, Some(StreamEnd::Whole(..)));
         self.has_begun |= is_whole || !data.stdout.is_empty() || !data.stderr.is_empty();
         data.stdout
     }
@@ -326,10 +338,10 @@ impl Transport for FastCgi {
     }
 
     fn finish(&self, _: Persistence) {
-        let Response { exit, has_excess, body_ended, .. } = *self.response.borrow();
+        let Response { exit, is_spent, body_ended, .. } = *self.response.borrow();
         match &self.path {
             Path::Exclusive(connection, _) => {
-                let is_whole = matches!(exit, Some(Exit::Code(_))) && body_ended && !has_excess;
+                let is_whole = matches!(exit, Some(Exit::Code(_))) && body_ended && !is_spent;
                 connection.finish(if is_whole { Persistence::KeepAlive } else { Persistence::Close });
             }
             Path::Multiplexed(stream) => {
