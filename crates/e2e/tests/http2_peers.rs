@@ -9,8 +9,9 @@ use std::thread;
 
 use e2e::http2::{PREFACE, append, flag, frame};
 use e2e::upstream::read_headers;
-use e2e::{Rows, Server, Site};
-use taipan_h2::hpack::{Indexing, write_field};
+use e2e::{Rows, Server, Site, TIMEOUT, wait_until};
+use taipan_h2::error::HpackError;
+use taipan_h2::hpack::{Decoder, Indexing, TABLE_SIZE, write_field};
 
 /// `:status: 200`, by the static table.
 const OK: &[u8] = &[0x88];
@@ -300,4 +301,74 @@ fn faults_of_http2_upstreams_end_in_a_response_or_visibly() {
         present.store(0, Ordering::SeqCst);
         found.check(format!("behind {}", row.name), get(&server).as_str(), "200 hello");
     }
+}
+
+/// Answers `/slow` on every connection but the first, `/bad` by a field that is malformed, and anything else at once.
+/// Counts the requests for `/slow` on the first connection.
+fn serve_malformed(mut stream: TcpStream, number: usize, slow: &AtomicUsize) -> io::Result<()> {
+    stream.read_exact(&mut [0; PREFACE.len()])?;
+    stream.write_all(&one(frame::SETTINGS, 0, 0, b""))?;
+    let mut decoder = Decoder::new(TABLE_SIZE, usize::MAX);
+    loop {
+        let headers = read_headers(&mut stream)?;
+        let mut path = Vec::new();
+        let read = |name: &[u8], value: &[u8]| {
+            if name == b":path" {
+                path = value.to_vec();
+            }
+            Ok::<(), HpackError>(())
+        };
+        decoder.decode(&headers.payload, read).map_err(|_| io::ErrorKind::InvalidData)?;
+        let response = match (path.as_slice(), number) {
+            (b"/slow", 0) => {
+                slow.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
+            (b"/bad", _) => head(headers.stream, &with(&[(":status", "200"), ("X-A", "b")])),
+            _ => hello(headers.stream),
+        };
+        stream.write_all(&response)?;
+    }
+}
+
+#[test]
+fn a_malformed_response_fails_no_other_request_of_its_connection() {
+    const SLOW: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (slow, connections) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_peer, opened) = (slow.clone(), connections.clone());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, slow) = (stream.expect("it listens"), of_peer.clone());
+            let number = opened.fetch_add(1, Ordering::SeqCst);
+            thread::spawn(move || _ = serve_malformed(stream, number, &slow));
+        }
+    });
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\nname = \"app\"\n\
+         protocol = \"http\"\naddress = \"{address}\"\nhttp2 = true\nretries = 0\n"
+    );
+    let server = Site::new().config(&config).start();
+    assert_eq!(get(&server), "200 hello");
+    let send = |request: &str| {
+        let mut client = server.connect();
+        client.send(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client
+    };
+    let mut clients: Vec<_> = (0..SLOW).map(|_| send("GET /slow")).collect();
+    let mut post = send("POST /slow");
+    assert!(wait_until(TIMEOUT, || slow.load(Ordering::SeqCst) == SLOW + 1), "they share a connection");
+    assert_eq!(send("GET /bad").outcome(), "502");
+    for client in &mut clients {
+        assert_eq!(client.outcome(), "200 hello");
+    }
+    assert_eq!(post.outcome(), "502", "it may have been processed");
+    // One for each that is sent again.
+    assert_eq!(connections.load(Ordering::SeqCst), 1 + SLOW + 1);
+    let errors = server.stderr();
+    let line = |of: &str| errors.lines().find(|line| line.contains(of)).unwrap_or_default().to_owned();
+    let (bad, other) = (line("GET /bad"), line("POST /slow"));
+    assert!(bad.ends_with("it breaks a rule of HTTP/2, as by a malformed field: PROTOCOL_ERROR"), "{errors}");
+    assert!(other.ends_with(", perhaps in the response to another request"), "{errors}");
 }

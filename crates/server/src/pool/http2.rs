@@ -1,7 +1,7 @@
 //! HTTP/2 connections to endpoints, by the crate `h2`. Requests share a connection, each as a stream. Knows nothing of
 //! what a request is.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::connection::Idle;
 use super::message::EndpointId;
 use super::selection::EndpointEntry;
-use super::{Pool, PooledConnection, Reporter, Reuse, Stream};
+use super::{Pool, PooledConnection, Reporter, Reuse, Sharing, Stream};
 use crate::tasks::spawn_local;
 
 /// Bytes of the head of a response, with 32 for each field.
@@ -50,6 +50,8 @@ pub struct Http2Connection {
     /// `None`: it has ended.
     lease: RefCell<Option<Box<PooledConnection>>>,
     streams: Cell<usize>,
+    /// Whether it had several streams when the first of them noticed that it has ended.
+    had_others: OnceCell<bool>,
     /// Since when it has no stream.
     unused: Cell<Instant>,
     /// A stream has ended without a response: is the endpoint there?
@@ -66,9 +68,11 @@ pub struct Http2Stream {
 }
 
 impl Http2Connection {
-    /// Begins HTTP/2 on a connection, and shares it from now on. Errors: the connection has failed, and is returned.
+    /// Begins HTTP/2 on a connection, and shares it from now on, or never. Errors: the connection has failed, and is
+    /// returned.
     pub async fn begin(
         mut connection: Box<PooledConnection>,
+        sharing: Sharing,
     ) -> Result<Http2Stream, (Box<PooledConnection>, h2::Error)> {
         let mut builder = Builder::new();
         builder
@@ -92,6 +96,7 @@ impl Http2Connection {
             sender: RefCell::new(Some(sender)),
             lease: RefCell::new(Some(connection)),
             streams: Cell::new(0),
+            had_others: OnceCell::new(),
             unused: Cell::new(Instant::now()),
             doubt: Notify::new(),
         });
@@ -104,9 +109,13 @@ impl Http2Connection {
             }
             of_driver.end();
         });
-        shared.pool.http2.borrow_mut().push(shared.clone());
+        let stream = shared.open(own);
+        match sharing {
+            Sharing::Allowed => shared.pool.http2.borrow_mut().push(shared.clone()),
+            Sharing::No => shared.retire(),
+        }
         shared.pool.changed.notify_one();
-        Ok(shared.open(own))
+        Ok(stream)
     }
 
     pub fn endpoint(&self) -> EndpointId {
@@ -195,6 +204,11 @@ impl Http2Stream {
 
     pub fn reuse(&self) -> Reuse {
         self.reuse
+    }
+
+    /// Whether its connection, which has ended, had other streams.
+    pub fn has_others(&self) -> bool {
+        *self.connection.had_others.get_or_init(|| self.connection.streams.get() > 1)
     }
 
     pub fn on_response(&self) {

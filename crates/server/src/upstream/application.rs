@@ -154,7 +154,7 @@ pub async fn forward_to_application(
     loop {
         let attempt = match sent.take().and_then(|sent| sent.into_rest(log)) {
             Some(rest) => Attempt::resume(application, rest),
-            None => Attempt::begin(application, retries.tried()).await?,
+            None => Attempt::begin(application, &retries).await?,
         };
         let (endpoint, exchange) = attempt.exchange(application, body.source(services));
         let upstream_name = exchange.upstream_name.clone();

@@ -15,12 +15,13 @@ use super::http::Http;
 use super::http2::Http2;
 use super::immediate::{Rest, Wire};
 use super::request::{Message, UpstreamRequest};
+use super::retries::Retries;
 use super::scgi::Scgi;
 use super::transport::Transport;
 use crate::log;
 use crate::log::upstream::AttemptLog;
-use crate::pool::message::{EndpointId, Tried};
-use crate::pool::{Checkout, Reuse};
+use crate::pool::message::EndpointId;
+use crate::pool::{Checkout, Reuse, Sharing};
 use crate::services::Services;
 use crate::stats::Count;
 
@@ -35,22 +36,31 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    pub async fn begin(application: &Application<'_>, tried: &Tried) -> Result<Attempt, Outcome> {
+    pub async fn begin(application: &Application<'_>, retries: &Retries) -> Result<Attempt, Outcome> {
         let &Application { pool, request, affinity, .. } = application;
         let log = application.log.begin(pool.name(), application.upstream.protocol);
-        let checkout = pool.check_out(affinity, tried, request.sharing()).await;
+        let sharing = match retries.sharing() {
+            Sharing::Allowed => request.sharing(),
+            Sharing::No => Sharing::No,
+        };
+        let checkout = pool.check_out(affinity, retries.tried(), sharing).await;
         let checkout = checkout.map_err(|error| application.rejected(error))?;
-        Ok(Attempt::of(application, checkout, log)?)
+        Ok(Attempt::of(application, checkout, sharing, log)?)
     }
 
     /// Sends the request to the endpoint of `checkout`.
-    pub fn of(application: &Application<'_>, checkout: Checkout, log: AttemptLog) -> Result<Attempt, Status> {
+    pub fn of(
+        application: &Application<'_>,
+        checkout: Checkout,
+        sharing: Sharing,
+        log: AttemptLog,
+    ) -> Result<Attempt, Status> {
         let &Application { services, upstream, request, .. } = application;
         log.on_endpoint(checkout.endpoint_address());
         let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
         let message = log.parent().map(|parent| request.message.as_part(&parent));
         let message = message.as_ref().unwrap_or(&request.message);
-        let transport = open(services, upstream, checkout, request, message)?;
+        let transport = open(services, upstream, (checkout, sharing), request, message)?;
         services.counts.add(Count::UpstreamRequests, 1);
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log })
     }
@@ -91,7 +101,7 @@ impl Attempt {
 fn open(
     services: &Rc<Services>,
     upstream: &Upstream,
-    checkout: Checkout,
+    (checkout, sharing): (Checkout, Sharing),
     request: &UpstreamRequest,
     message: &Message,
 ) -> Result<Box<dyn Transport>, Status> {
@@ -105,7 +115,7 @@ fn open(
         (Message::Http(head), Checkout::Exclusive(connection))
             if upstream.http2 && request.upgrade.is_none() && connection.reuse() == Reuse::New =>
         {
-            let begun = Http2::begin(services, connection, &request.http2(head, upstream));
+            let begun = Http2::begin(services, connection, sharing, &request.http2(head, upstream));
             Box::new(begun.map_err(|why| unsendable(request, why))?)
         }
         (Message::Http(head), Checkout::Http2(stream)) => {

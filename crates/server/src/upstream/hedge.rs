@@ -122,8 +122,9 @@ impl<'a> Hedger<'a> {
         let &Application { services, upstream, pool, request, log, .. } = self.application;
         let log = log.begin(pool.name(), upstream.protocol);
         // The pool has logged why it cannot connect. The first endpoint may respond.
-        let checkout = hedge.check_out(request.sharing()).await.ok()?;
-        let attempt = Attempt::of(self.application, checkout, log).ok()?;
+        let sharing = request.sharing();
+        let checkout = hedge.check_out(sharing).await.ok()?;
+        let attempt = Attempt::of(self.application, checkout, sharing, log).ok()?;
         services.counts.add(Count::Hedges, 1);
         Some(attempt.exchange(self.application, BodySource::Empty))
     }

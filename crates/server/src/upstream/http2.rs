@@ -24,7 +24,7 @@ use super::http::Http;
 use super::transport::{ReadError, Retry, Sent, Transport};
 use crate::pool::http2::{Http2Connection, Http2Stream, Protocol, handshake};
 use crate::pool::message::EndpointId;
-use crate::pool::{PooledConnection, Reporter, Reuse};
+use crate::pool::{PooledConnection, Reporter, Reuse, Sharing};
 use crate::services::Services;
 
 /// Bytes that are passed at a time.
@@ -92,6 +92,7 @@ impl Http2 {
     pub fn begin(
         services: &Rc<Services>,
         connection: Box<PooledConnection>,
+        sharing: Sharing,
         request: &Http2Request<'_>,
     ) -> Result<Http2, &'static str> {
         let (endpoint, reporter) = (connection.endpoint(), connection.reporter());
@@ -110,7 +111,7 @@ impl Http2 {
                     true => Http::chunked(&services, connection, &head, trailer.as_deref()),
                     false => Http::new(&services, connection, &head, HeadParser::http),
                 })),
-                Ok(Protocol::Http2) => match Http2Connection::begin(connection).await {
+                Ok(Protocol::Http2) => match Http2Connection::begin(connection, sharing).await {
                     Ok(stream) => Ok(Opened::Http2(stream, parts)),
                     Err((connection, error)) => Err(failed(connection, describe(&error))),
                 },
@@ -255,6 +256,9 @@ impl Http2Stream {
     fn failure(&self, error: &h2::Error, content: Content) -> Failed {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let has_left = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+        // `h2` ends the connection for what is an error of a stream by RFC 9113 §8.1.1, too: a malformed field.
+        let has_broken = error.is_go_away() && error.is_library();
+        let is_others = has_broken && self.has_others();
         if !error.is_reset() {
             self.retire_connection();
         }
@@ -265,13 +269,16 @@ impl Http2Stream {
             Content::No if has_left => Retry::Alone,
             // It has processed the request, and says no.
             Content::No if error.is_reset() => Retry::Never,
+            // Together they would break down again.
+            Content::No if is_others => Retry::Apart,
             Content::No => Retry::AtAnother {
                 endpoint: self.endpoint(),
-                connection: self.reuse(),
+                connection: if has_broken { Reuse::New } else { self.reuse() },
                 sent: Sent::Something,
             },
         };
-        Failed { why: describe(error).into(), retry }
+        let others = if is_others { ", perhaps in the response to another request" } else { "" };
+        Failed { why: (describe(error) + others).into(), retry }
     }
 }
 
@@ -482,6 +489,9 @@ fn describe(error: &h2::Error) -> String {
         }
         Some(reason) if error.is_go_away() && error.is_remote() => {
             format!("it has ended the HTTP/2 connection: {}", name(reason))
+        }
+        Some(Reason::PROTOCOL_ERROR) => {
+            "it breaks a rule of HTTP/2, as by a malformed field: PROTOCOL_ERROR".to_owned()
         }
         Some(reason) => format!("it breaks a rule of HTTP/2: {}", name(reason)),
         None => match error.get_io() {

@@ -2,11 +2,12 @@
 //! connections, and logs nothing.
 
 use super::transport::{Retry, Sent};
-use crate::pool::Reuse;
 use crate::pool::message::{EndpointId, Tried};
+use crate::pool::{Reuse, Sharing};
 
 /// The attempts that may follow the first one: at most one for each reused connection, some on new connections or after
-/// further refusals, one after the first refusal, and one that shares its connection with no other request.
+/// further refusals, one after the first refusal, one that shares its connection with no other request, and one after a
+/// connection has broken down under several.
 pub struct Retries {
     /// On new connections, or after further refusals.
     left: usize,
@@ -14,6 +15,7 @@ pub struct Retries {
     tried: Tried,
     was_alone: bool,
     was_refused: bool,
+    sharing: Sharing,
 }
 
 /// Which endpoints are not tried again, while there are others.
@@ -45,7 +47,14 @@ pub enum Decision {
 impl Retries {
     /// `left`: on new connections, or after further refusals.
     pub fn new(left: usize, avoid: Avoid) -> Retries {
-        Retries { left, avoid, tried: Tried::new(), was_alone: false, was_refused: false }
+        Retries {
+            left,
+            avoid,
+            tried: Tried::new(),
+            was_alone: false,
+            was_refused: false,
+            sharing: Sharing::Allowed,
+        }
     }
 
     /// The endpoints that the next attempt avoids.
@@ -53,11 +62,18 @@ impl Retries {
         &self.tried
     }
 
+    /// Whether the next attempt may share its connection.
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
     /// After an attempt without a response, which can be repeated as `retry` says.
     pub fn decide(&mut self, retry: Retry, replay: Replay) -> Decision {
         match (retry, replay) {
             (Retry::Never, _) | (_, Replay::Never) => Decision::GiveUp,
-            (Retry::AtAnother { sent: Sent::Something, .. }, Replay::Unprocessed) => Decision::GiveUp,
+            (Retry::AtAnother { sent: Sent::Something, .. } | Retry::Apart, Replay::Unprocessed) => {
+                Decision::GiveUp
+            }
             (Retry::AtAnother { endpoint, connection: Reuse::Reused, .. }, _) => {
                 if self.avoid == Avoid::All {
                     self.on_tried(endpoint);
@@ -80,7 +96,13 @@ impl Retries {
                 self.was_alone = true;
                 Decision::Repeat
             }
-            (Retry::AtAnother { .. } | Retry::Alone | Retry::Refused(_), _) => Decision::GiveUp,
+            (Retry::Apart, _) if self.sharing == Sharing::Allowed => {
+                self.sharing = Sharing::No;
+                Decision::Repeat
+            }
+            (Retry::AtAnother { .. } | Retry::Alone | Retry::Apart | Retry::Refused(_), _) => {
+                Decision::GiveUp
+            }
         }
     }
 
@@ -140,6 +162,10 @@ mod tests {
         check(1, Failed, Always, &[Retry::Alone, new(1), Retry::Alone], "again warn end", &[1]);
         check(1, Failed, Never, &[Retry::Alone], "end", &[]);
         check(1, Failed, Always, &[Retry::Never], "end", &[]);
+        // Once apart, if it may be repeated.
+        check(0, Failed, Always, &[Retry::Apart, Retry::Apart], "again end", &[]);
+        check(1, Failed, Always, &[Retry::Apart, new(1), new(2)], "again warn end", &[1]);
+        check(1, Failed, Unprocessed, &[Retry::Apart], "end", &[]);
         // Refused once, and then as often as there are retries.
         let refused = Retry::Refused;
         check(0, Failed, Unprocessed, &[refused(1), refused(2)], "again end", &[1]);

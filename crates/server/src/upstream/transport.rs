@@ -124,6 +124,9 @@ pub enum Retry {
     Never,
     /// The upstream rejects a request that shares its connection with others.
     Alone,
+    /// On a connection of its own: the endpoint has broken a rule of the protocol on the one that it shared, perhaps with
+    /// the response to another request.
+    Apart,
     /// At another endpoint, if there is one: this one has not processed it, and may have no place for it.
     Refused(EndpointId),
     /// At another endpoint.
