@@ -43,7 +43,7 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
         (refused, 1),
         (no_http, 1),
         (closing, 1),
-        ("https://127.0.0.1/".to_owned(), 1),
+        ("ftp://127.0.0.1/".to_owned(), 1),
     ] {
         let output = run(["healthcheck", url.as_str()]);
         rows.check(
@@ -57,6 +57,37 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
             &format!("one line names the URL: {printed:?}"),
             printed.contains(&url) && printed.lines().count() == 1,
         );
+    }
+}
+
+/// The certificate is for another name than the address that is checked.
+#[test]
+fn healthcheck_requests_by_tls() {
+    let server = Site::new()
+        .file("index.html", "fine")
+        .certificate()
+        .config(
+            "listen = [\"127.0.0.1:0\", \"127.0.0.2:0 tls\", \"[::1]:0 tls\"]\n\
+             certificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"",
+        )
+        .start();
+    let [Address::Tcp(plain), Address::Tcp(v4), Address::Tcp(v6)] = server.addresses()[..] else {
+        panic!("three TCP addresses, not {:?}", server.addresses());
+    };
+    let mut rows = Rows::new();
+    for (url, code, words) in [
+        (format!("https://{v4}/"), 0, "200"),
+        (format!("https://{v6}/"), 0, "200"),
+        (format!("https://{v4}/missing"), 1, "404"),
+        (format!("https://{plain}/"), 1, "it does not speak TLS"),
+        (format!("https://127.0.0.1:{}/", free_port()), 1, "refused"),
+    ] {
+        let output = run(["healthcheck", url.as_str()]);
+        let printed = text(if code == 0 { &output.stdout } else { &output.stderr });
+        rows.check(&url, output.status.code(), Some(code));
+        rows.holds(&url, &format!("one line says {words}: {printed:?}"), {
+            printed.contains(&url) && printed.contains(words) && printed.lines().count() == 1
+        });
     }
 }
 

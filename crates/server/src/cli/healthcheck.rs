@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use site::address::without_brackets;
+use taipan_http::target::Scheme;
 
 use crate::terminal;
+use crate::tls;
 
 /// Bytes of the response that are read; a status line is shorter.
 const READ: u64 = 256;
@@ -28,7 +30,8 @@ pub fn healthcheck(url: &str, timeout: Duration) -> ExitCode {
     }
 }
 
-/// Requests `http://host[:port]/path` or `unix:/path/of/socket[:/path]` and returns the status.
+/// Requests `http[s]://host[:port]/path` or `unix:/path/of/socket[:/path]` and returns the status. A certificate is not
+/// verified: it need not be for the address by which a container reaches itself.
 fn status(url: &str, timeout: Duration) -> io::Result<u16> {
     let until = Instant::now() + timeout;
     if let Some(rest) = url.strip_prefix("unix:") {
@@ -36,21 +39,30 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
         let stream = UnixStream::connect(socket)?;
         return get(Deadline::new(stream, until), "localhost", &format!("/{path}"));
     }
-    let rest = url.strip_prefix("http://").ok_or_else(|| {
-        io::Error::other("not a URL that can be checked; write http://127.0.0.1:8080/ or unix:/path")
+    let scheme = [Scheme::Http, Scheme::Https]
+        .into_iter()
+        .find_map(|scheme| Some((scheme, url.strip_prefix(scheme.as_str())?.strip_prefix("://")?)));
+    let (scheme, rest) = scheme.ok_or_else(|| {
+        io::Error::other(
+            "not a URL that can be checked; write http://127.0.0.1:8080/, https://127.0.0.1:8443/ or unix:/path",
+        )
     })?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let (host, port) = taipan_http::fields::host_and_port(authority);
     let name = without_brackets(host);
-    let address = (name, port.unwrap_or(80))
+    let address = (name, port.unwrap_or(scheme.default_port()))
         .to_socket_addrs()?
         .next()
         .ok_or_else(|| io::Error::other("no such host"))?;
     let stream = TcpStream::connect_timeout(&address, timeout)?;
-    get(Deadline::new(stream, until), authority, path)
+    let stream = Deadline::new(stream, until);
+    match scheme {
+        Scheme::Http => get(stream, authority, path),
+        Scheme::Https => get(tls::begin_unverified(stream, name)?, authority, path),
+    }
 }
 
-fn get(mut stream: Deadline, authority: &str, path: &str) -> io::Result<u16> {
+fn get(mut stream: impl Read + Write, authority: &str, path: &str) -> io::Result<u16> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: taipan-healthcheck\r\nConnection: close\r\n\r\n"
     );

@@ -1,5 +1,6 @@
 //! TLS to upstreams: what is trusted, which name is verified, and the certificate of this server. Knows no connections.
 
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error,
-    InvalidMessage, RootCertStore, SignatureScheme,
+    InvalidMessage, RootCertStore, SignatureScheme, StreamOwned,
 };
 use site::model::Site;
 use site::sink::{Collector, Sink};
@@ -256,6 +257,25 @@ impl ClientTls {
     }
 }
 
+/// A session with a server by HTTP/1.1, whose certificate is not verified. `name`: that of the server, or its address.
+/// Errors: there is no session, and why.
+pub fn begin_unverified<S: Read + Write>(mut socket: S, name: &str) -> io::Result<impl Read + Write> {
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(io::Error::other)?.dangerous();
+    let verifier = Arc::new(Unverified(provider()));
+    let mut config = builder.with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = protocols(Offer::Http1);
+    let mut connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut socket).map_err(|error| {
+            let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()).map(describe);
+            own.map_or(error, io::Error::other)
+        })?;
+    }
+    Ok(StreamOwned::new(connection, socket))
+}
+
 /// Why a session has failed, in words for the user.
 pub fn describe(error: &Error) -> String {
     match error {
@@ -285,7 +305,7 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
-/// Accepts every certificate, for `tls_verify = false`. Signatures are verified, because nothing is gained otherwise.
+/// Accepts every certificate, for `tls_verify = false` and health checks. Signatures are verified, because nothing is gained otherwise.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -28,7 +28,7 @@ mod client;
 
 mod facts;
 
-pub use client::{ClientReading, ClientTls, Offer, describe};
+pub use client::{ClientReading, ClientTls, Offer, begin_unverified, describe};
 pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;
