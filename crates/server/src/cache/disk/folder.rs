@@ -102,16 +102,10 @@ impl Folder {
 
     /// Errors: the folder has something else than files of a cache.
     fn check_mark(&self) -> Result<(), String> {
-        let unreadable = |errno| format!("its mark {MARK} cannot be read: {errno}");
-        match retry_on_intr(|| calls::openat(&self.fd, MARK, FILE)) {
-            Ok(mark) => {
-                let mut text = [0; 64];
-                let n = retry_on_intr(|| calls::pread(&mark, &mut text, 0)).map_err(unreadable)?;
-                match &text[..n] == VERSION.as_bytes() {
-                    true => Ok(()),
-                    false => Err(format!("its files are of another version ({MARK}); empty it")),
-                }
-            }
+        match self.mark_text() {
+            // A crash or a full disk may have left a part of the mark, which `mark` completes.
+            Ok(text) if VERSION.as_bytes().starts_with(&text) => Ok(()),
+            Ok(_) => Err(format!("its files are of another version ({MARK}); empty it")),
             Err(Errno::NOENT) => {
                 match self.other_name().map_err(|errno| format!("it cannot be read: {errno}"))? {
                     None => Ok(()),
@@ -121,8 +115,15 @@ impl Folder {
                     )),
                 }
             }
-            Err(errno) => Err(unreadable(errno)),
+            Err(errno) => Err(format!("its mark {MARK} cannot be read: {errno}")),
         }
+    }
+
+    fn mark_text(&self) -> Result<Vec<u8>, Errno> {
+        let mark = retry_on_intr(|| calls::openat(&self.fd, MARK, FILE))?;
+        let mut text = [0; 64];
+        let n = retry_on_intr(|| calls::pread(&mark, &mut text, 0))?;
+        Ok(text[..n].to_vec())
     }
 
     /// A name in the folder that a cache has not made.
@@ -154,12 +155,13 @@ impl Folder {
     }
 
     fn mark(&self) -> Result<(), Errno> {
-        match calls::create(&self.fd, MARK) {
-            Ok(mark) => write_all(&mark, VERSION.as_bytes(), 0),
+        let mark = match calls::create(&self.fd, MARK) {
             // Another process has marked it, or it was marked.
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
-        }
+            Err(Errno::EXIST) if self.mark_text()? == VERSION.as_bytes() => return Ok(()),
+            Err(Errno::EXIST) => retry_on_intr(|| calls::openat(&self.fd, MARK, FILE | OFlags::WRONLY)),
+            made => made,
+        };
+        write_all(&mark?, VERSION.as_bytes(), 0)
     }
 
     fn shard(&self, shard: u8) -> Result<OwnedFd, Errno> {

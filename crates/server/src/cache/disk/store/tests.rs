@@ -272,6 +272,12 @@ fn a_folder_is_taken_only_if_it_is_empty_or_marked() {
     assert!(Folder::open(&folder.0).is_ok() && Folder::open(&folder.0).is_ok());
     fs::write(path("file"), "").unwrap();
     assert!(Folder::open(&folder.0).is_ok(), "it is marked");
+    let mark = fs::read(path("taipan-cache")).unwrap();
+    for length in 0..mark.len() {
+        fs::write(path("taipan-cache"), &mark[..length]).unwrap();
+        assert!(Folder::examine(&folder.0).is_ok() && Folder::open(&folder.0).is_ok(), "{length} bytes");
+        assert_eq!(fs::read(path("taipan-cache")).unwrap(), mark);
+    }
     fs::write(path("taipan-cache"), "taipan cache 2\n").unwrap();
     assert!(problem(&folder.0).contains("another version (taipan-cache); empty it"));
     fs::remove_file(path("taipan-cache")).unwrap();
