@@ -591,6 +591,8 @@ fn a_reset_content_has_no_content() {
         assert_eq!((response.status, response.text().as_str()), (205, ""), "{path}");
         assert_eq!(response.field("content-length"), Some("0"), "{path}");
         assert!(response.has("x-a"), "{path}");
+        let head = client.request(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(head.fields_but(&["date"]), response.fields_but(&["date"]), "{path}");
     }
 }
 

@@ -172,6 +172,8 @@ pub(super) async fn content(
 ) -> Result<Content, Outcome> {
     if wanted == Wanted::Head || !head.status.allows_body() {
         let length = match head.framing {
+            // As in the response to GET, below.
+            _ if head.status == Status::RESET_CONTENT => Some(0),
             Framing::Sized(bytes) if head.status.allows_body() => Some(bytes),
             _ => None,
         };
