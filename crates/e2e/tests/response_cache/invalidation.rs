@@ -3,6 +3,30 @@
 use super::*;
 
 #[test]
+fn a_purged_variant_takes_no_memory_of_other_responses() {
+    let body = "x".repeat(350_000);
+    let answer = move |head: &str, _: usize| {
+        let language = if head.contains("Accept-Language: de") { "de" } else { "en" };
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nCache-Control: max-age=60\r\nVary: Accept-Language\r\n\
+             Cache-Tag: {language}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let app = start_with("", "[cache]\nresponses = \"1MiB\"", answer);
+    let get = |path: &str, language: &str| app.get(path, &format!("Accept-Language: {language}\r\n"));
+    for (path, language) in [("a", "de"), ("a", "en")] {
+        assert_eq!(get(path, language).status, 200);
+    }
+    let output = app.server.run_command(&["purge", "--tag", "de"]);
+    assert!(output.status.success(), "{output:?}");
+    // Three of them would be too many.
+    assert_eq!(get("b", "en").status, 200);
+    assert!(did(&get("a", "en")).starts_with("taipan; hit"));
+    assert_eq!(app.requests(), 3);
+}
+
+#[test]
 fn a_change_invalidates_what_is_stored() {
     let app = start(|head, number| match head.split(' ').next() {
         Some("POST") if head.contains("X-Fail") => "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),

@@ -226,7 +226,7 @@ impl Cache {
         insert(&mut table, text, entries);
     }
 
-    /// Counts again what the variants of a key cost, because a compressed copy has been added to one of them.
+    /// Counts again what the variants of a key cost: some have been removed, or a compressed copy has been added to one.
     fn recount(&self, text: &str) {
         let mut table = self.table.borrow_mut();
         if let Some(entries) = table.get(HOST.into(), text).map(std::mem::take) {
@@ -237,10 +237,11 @@ impl Cache {
     /// Removes one variant, which has turned out to be wrong.
     pub fn remove(&self, text: &str, entry: &Rc<CachedResponse>) {
         let mut table = self.table.borrow_mut();
-        if let Some(entries) = table.get(HOST.into(), text) {
+        if let Some(mut entries) = table.get(HOST.into(), text).map(std::mem::take) {
             entries.retain(|other| !Rc::ptr_eq(other, entry));
-            if entries.is_empty() {
-                table.remove(HOST.into(), text);
+            match entries.is_empty() {
+                true => table.remove(HOST.into(), text),
+                false => insert(&mut table, text, entries),
             }
         }
         drop(table);
@@ -263,13 +264,17 @@ impl Cache {
 
     /// Removes what a purge matches from memory, and returns the number of responses.
     pub fn purge(&self, purge: &Purge) -> u64 {
-        let mut removed = 0;
+        let (mut removed, mut fewer) = (0, Vec::new());
         self.table.borrow_mut().retain(|text, entries| {
             let before = entries.len();
             entries.retain(|entry| !purge.matches(&Label { key: text.as_bytes(), tags: &tags(entry) }));
             removed += before - entries.len();
+            if (1..before).contains(&entries.len()) {
+                fewer.push(text.to_owned());
+            }
             !entries.is_empty()
         });
+        fewer.iter().for_each(|text| self.recount(text));
         self.parts.borrow_mut().retain(|text, parts| {
             let tags = tags_of(&parts.stored, &parts.settings);
             let matches = purge.matches(&Label { key: text.as_bytes(), tags: &tags });

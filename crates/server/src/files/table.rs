@@ -100,7 +100,8 @@ impl<V> Table<V> {
         }
     }
 
-    /// Removes the entries for which `is_kept` does not hold. It may change them, but not what they cost.
+    /// Removes the entries for which `is_kept` does not hold. What it changes of the others has the cost that it had,
+    /// until it is inserted again.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&str, &mut V) -> bool) {
         let removed: Vec<usize> = self
             .slots
