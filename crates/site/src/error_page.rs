@@ -76,10 +76,12 @@ const fn sentence(status: Status) -> &'static str {
         404 => "There is no page at this address.",
         405 => "Nothing can be sent to this address or changed there.",
         408 => "The request took too long to arrive.",
+        409 => "The folder that this would be in is missing, or something is in its way.",
         410 => "The page that was at this address is gone for good.",
         412 => "The page has changed since you last saw it.",
         413 => "What you sent is too large.",
         414 => "The address is too long.",
+        415 => "This kind of content is not accepted here.",
         416 => "The page has no such part.",
         423 => "Another user or program has locked this.",
         429 => "There were too many requests.",
@@ -126,6 +128,12 @@ mod tests {
                 503,
                 "<title>503 Service Unavailable</title>\n<main>\n<h1><b>503</b> Service Unavailable</h1>\n\
                  <p>The server is busy.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
+            ),
+            (
+                409,
+                "<title>409 Conflict</title>\n<main>\n<h1><b>409</b> Conflict</h1>\n\
+                 <p>The folder that this would be in is missing, or something is in its way.</p>\n\
+                 <p><a href=\"/\">Go to the start page</a></p>\n</main>\n",
             ),
             (
                 507,
