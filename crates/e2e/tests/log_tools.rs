@@ -317,7 +317,7 @@ fn what_is_no_log_is_refused_with_a_sentence() {
     for (words, reason) in [
         (vec!["report".into(), page.clone()], "none of 2 lines has the format of an access log"),
         (vec!["report".into(), damaged.clone()], "cannot read"),
-        (vec!["report".into(), folder.path().join("missing")], "cannot read"),
+        (vec!["report".into(), folder.path().join("missing")], "No such file or directory; check its path"),
         (vec!["report".into(), folder.path().to_owned()], "cannot read"),
         (
             vec![

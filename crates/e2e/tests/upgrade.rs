@@ -198,7 +198,11 @@ fn a_broken_new_program_changes_nothing() {
     let mut same = fixture.server.connect();
     type Write = fn(&Path);
     let rows: [(&str, Write, &str); 5] = [
-        ("not executable", |to| fs::write(to, "text").expect("it is our folder"), "cannot start"),
+        (
+            "not executable",
+            |to| fs::write(to, "text").expect("it is our folder"),
+            "install the new program there",
+        ),
         ("garbage", |to| script(to, "\x7fELF and nothing more"), "cannot start"),
         ("ends with 1", |to| script(to, "#!/bin/sh\nexit 1\n"), "exit code 1"),
         ("ends with 0", |to| script(to, "#!/bin/sh\nexit 0\n"), "exit code 0"),

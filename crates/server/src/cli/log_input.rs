@@ -28,7 +28,10 @@ impl LogInput {
         let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
         match path.as_os_str() == "-" {
             true => LogInput::of(io::stdin().lock()).map_err(failed),
-            false => File::open(path).and_then(LogInput::of).map_err(failed),
+            false => match File::open(path) {
+                Ok(file) => LogInput::of(file).map_err(failed),
+                Err(error) => Err(failed(error) + "; check its path and its permissions"),
+            },
         }
     }
 

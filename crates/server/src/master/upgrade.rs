@@ -202,7 +202,10 @@ impl Master {
                     }
                 }
             }
-            Err(error) => Err((format!("cannot start {}: {error}", self.program.display()), client)),
+            Err(error) => {
+                let program = self.program.display();
+                Err((format!("cannot start {program}: {error}; install the new program there"), client))
+            }
         }
     }
 

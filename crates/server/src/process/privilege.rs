@@ -345,8 +345,7 @@ pub fn chroot_problem(folder: &Path) -> Option<String> {
 }
 
 fn cannot_enter(folder: &Path, errno: Errno) -> String {
-    let fail =
-        |what: &dyn Display| format!("cannot make {} the root of the file system: {what}", folder.display());
+    let fail = |what: &dyn Display| format!("the chroot {} cannot be entered: {what}", folder.display());
     match errno {
         Errno::NOENT => fail(&"it does not exist; create it, or remove `chroot`"),
         Errno::NOTDIR => fail(&"it is not a folder; name the folder that it is in"),
