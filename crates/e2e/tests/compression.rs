@@ -391,8 +391,11 @@ fn responses_of_scripts_are_compressed_if_they_gain() {
                 rows.check(&row, response.has("accept-ranges"), false);
             }
             let head = request(&mut server.connect(), "HEAD", &path, coding, "");
-            rows.check(format!("HEAD {row}"), head.field("content-encoding"), Some(coding));
+            // Without the content, only a length tells whether it gains.
+            let is_known = (*name == "sized").then_some(coding);
+            rows.check(format!("HEAD {row}"), head.field("content-encoding"), is_known);
             rows.check(format!("HEAD {row}"), (head.has("content-length"), head.body.len()), (false, 0));
+            check_head(&mut rows, &row, &head, &response);
             let plain = request(&mut server.connect(), "GET", &path, "identity", "");
             rows.check(&row, (plain.has("content-encoding"), plain.body.len()), (false, *bytes));
             rows.holds(&row, "varies", plain.values("vary").contains(&"Accept-Encoding"));
@@ -404,8 +407,77 @@ fn responses_of_scripts_are_compressed_if_they_gain() {
             let response = request(&mut server.connect(), "GET", &format!("/{name}.cgi"), coding, "");
             let expected = (*name == "coded").then_some("x-own");
             rows.check(&row, (response.field("content-encoding"), response.body.len()), (expected, *bytes));
-            // The whole that a part is of would be compressed.
-            rows.check(&row, response.has("vary"), *name == "part");
+            // A longer one would be compressed, and the whole that a part is of.
+            rows.check(&row, response.has("vary"), ["part", "small"].contains(name));
+        }
+    }
+}
+
+const VARIES: Option<&str> = Some("Accept-Encoding");
+
+/// The fields of the response to HEAD are those of the response to GET, but for some that it may leave out.
+fn check_head(rows: &mut Rows, row: &str, head: &Response, get: &Response) {
+    rows.check(format!("HEAD {row}"), (head.status, head.body.len()), (get.status, 0));
+    let of_get = get.fields_but(&["date"]);
+    for field in head.fields_but(&["date"]) {
+        rows.holds(format!("HEAD {row}"), &format!("GET has {field:?}, too"), of_get.contains(&field));
+    }
+}
+
+#[test]
+fn the_response_to_head_has_no_other_fields_than_that_to_get() {
+    let fields = "Content-Type: text/html\\nETag: \"a\"\\nAccept-Ranges: bytes";
+    let scripts = [("tiny", 10), ("small", 900), ("ready", 5000), ("large", 90_000)];
+    let mut site = Site::new()
+        .file("text.txt", text(90_000))
+        .file("noise.txt", Random::new(5).bytes(5000))
+        .file("part.html", text(5000))
+        .file("tiny.shtml", "<!--#include file=\"none.txt\" -->")
+        .file("none.txt", "")
+        .file("page.shtml", "<!--#include file=\"part.html\" -->")
+        .file("mixed.shtml", "<!--#include virtual=\"ready.cgi\" --><!--#include file=\"part.html\" -->")
+        .file("time.shtml", text(5000) + "<!--#echo var=\"DATE_GMT\" -->")
+        .script(
+            "noise.cgi",
+            format!("#!/bin/sh\nprintf '{fields}\\nContent-Length: 5000\\n\\n'\ncat \"$DOCUMENT_ROOT/noise.txt\"\n"),
+        );
+    for (name, bytes) in scripts {
+        let sized = format!("{fields}\\nContent-Length: {bytes}");
+        site = site
+            .script(&format!("{name}.cgi"), printing(fields, bytes))
+            .script(&format!("{name}-sized.cgi"), printing(&sized, bytes));
+    }
+    let server = site
+        .config(&format!(
+            "includes = true\ncache_control = \"public, max-age=60\"\n{COMPRESSED_SCRIPTS}\nincludes = false"
+        ))
+        .start();
+    let paths = scripts.iter().flat_map(|(name, _)| [format!("/{name}.cgi"), format!("/{name}-sized.cgi")]);
+    let pages = ["tiny.shtml", "page.shtml", "mixed.shtml", "time.shtml", "noise.cgi"];
+    let paths = paths.chain(pages.map(|name| format!("/{name}")));
+    let mut rows = Rows::new();
+    for path in paths {
+        // The files are in the cache then.
+        request(&mut server.connect(), "GET", &path, "identity", "");
+        for coding in ["gzip", "br, gzip", "identity"] {
+            let row = format!("{path} {coding}");
+            let get = request(&mut server.connect(), "GET", &path, coding, "");
+            let head = request(&mut server.connect(), "HEAD", &path, coding, "");
+            check_head(&mut rows, &row, &head, &get);
+            rows.holds(&row, "HEAD has the type", head.has("content-type"));
+            rows.check(&row, (head.field("vary"), get.field("vary")), (VARIES, VARIES));
+            if coding == "identity" && !path.ends_with(".shtml") {
+                rows.check(&row, head.field("etag"), Some("\"a\""));
+            }
+            if path == "/page.shtml" {
+                rows.check(&row, head.field("content-encoding"), get.field("content-encoding"));
+                rows.check(&row, head.field("content-length"), get.field("content-length"));
+                let tag = get.field("etag").expect("files alone decide the content");
+                let fields = format!("If-None-Match: {tag}\r\n");
+                let same = request(&mut server.connect(), "GET", &path, coding, &fields);
+                rows.check(&row, (same.status, same.field("etag")), (304, Some(tag)));
+                rows.check(&row, same.field("vary"), Some("Accept-Encoding"));
+            }
         }
     }
 }

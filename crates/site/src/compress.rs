@@ -181,13 +181,21 @@ impl Default for CompressRules {
 }
 
 impl CompressRules {
-    /// Whether content of this type gains, which no content never does. `size`: bytes, if it is known.
-    pub fn gains(&self, content_type: &[u8], size: Option<u64>) -> bool {
+    /// Whether content of this type and with so many bytes gains.
+    pub fn gains(&self, content_type: &[u8], size: u64) -> bool {
+        self.cover(content_type) && self.is_enough(Some(size))
+    }
+
+    /// Whether content of this type gains, if there is enough of it.
+    pub fn cover(&self, content_type: &[u8]) -> bool {
         let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
         let media_type = content_type[..end].trim_ascii_end();
-        !self.codings.is_empty()
-            && size.is_none_or(|size| size > 0 && size >= self.min)
-            && self.types.iter().any(|pattern| pattern.matches(media_type))
+        !self.codings.is_empty() && self.types.iter().any(|pattern| pattern.matches(media_type))
+    }
+
+    /// Whether content with so many bytes may gain, which no content never does. `None`: that is not known.
+    pub fn is_enough(&self, size: Option<u64>) -> bool {
+        size.is_none_or(|size| size > 0 && size >= self.min)
     }
 }
 
@@ -262,15 +270,15 @@ mod tests {
             ("json", false),
             ("", false),
         ] {
-            assert_eq!(rules.gains(content_type.as_bytes(), None), gains, "{content_type}");
+            assert_eq!(rules.cover(content_type.as_bytes()), gains, "{content_type}");
         }
-        assert!(rules.gains(b"text/html", Some(1024)));
-        assert!(!rules.gains(b"text/html", Some(1023)));
+        assert!(rules.gains(b"text/html", 1024));
+        assert!(!rules.gains(b"text/html", 1023));
         let all = CompressRules { min: 0, ..rules };
-        assert!(all.gains(b"text/html", Some(1)));
-        assert!(!all.gains(b"text/html", Some(0)));
+        assert!(all.gains(b"text/html", 1));
+        assert!(!all.gains(b"text/html", 0));
         let off = CompressRules { codings: Codings::default(), ..all };
-        assert!(!off.gains(b"text/html", None));
+        assert!(!off.cover(b"text/html"));
     }
 
     #[test]

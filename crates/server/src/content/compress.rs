@@ -45,13 +45,24 @@ pub fn negotiated(
     head: &Head<'_>,
     response: Response,
 ) -> Response {
-    if !gains(rules, &response) {
+    if !may_vary(rules, &response) {
         return response;
     }
-    match chosen(rules, head) {
-        Coding::Identity => varying(response),
-        coding => encoded(services, head.method, response, coding),
+    let length = length(&response.head);
+    let coding = if rules.is_enough(length) { chosen(rules, head) } else { Coding::Identity };
+    match (coding, head.method) {
+        (Coding::Identity, _) => varying(response),
+        (_, Method::Head) if is_of_unknown_length(&response) => {
+            varying(response.without("ETag").without("Accept-Ranges"))
+        }
+        (coding, method) => encoded(services, method, response, coding),
     }
+}
+
+/// Whether it is the response to HEAD of an upstream that has not said how much content there would be: what is too
+/// small is not compressed. RFC 9110 §9.3.2 allows to leave out the fields that depend on it.
+fn is_of_unknown_length(response: &Response) -> bool {
+    matches!(response.body, Body::Nothing) && length(&response.head).is_none()
 }
 
 /// As `negotiated`, for the response of a script or an application, where the rules cover these.
@@ -86,19 +97,15 @@ pub fn without_whole(head: &Head<'_>, response: Response) -> Response {
     }
 }
 
-/// Whether content with these fields could be sent in another coding. `size`: bytes, if it is known.
-pub fn may_gain<'f>(
-    rules: &CompressRules,
-    fields: impl Iterator<Item = (&'f str, &'f [u8])>,
-    size: Option<u64>,
-) -> bool {
+/// Whether content with these fields could be sent in another coding, if there is enough of it.
+pub fn may_gain<'f>(rules: &CompressRules, fields: impl Iterator<Item = (&'f str, &'f [u8])>) -> bool {
     let mut gains = None;
     for (name, value) in fields {
         if forbids((name, value)) {
             return false;
         }
         if name.eq_ignore_ascii_case("content-type") {
-            gains.get_or_insert_with(|| rules.gains(value, size));
+            gains.get_or_insert_with(|| rules.cover(value));
         }
     }
     gains == Some(true)
@@ -107,24 +114,23 @@ pub fn may_gain<'f>(
 /// Whether the content that this is a part of could be sent in another coding. Several parts do not say what they are
 /// parts of.
 fn whole_may_gain(rules: &CompressRules, part: &ResponseHead) -> bool {
-    let is_range = |name: &str| name.eq_ignore_ascii_case("content-range");
-    let mut fields = part.fields().filter(|(name, _)| !is_range(name));
-    let range = part.fields().find(|(name, _)| is_range(name));
-    match range.and_then(|(_, value)| std::str::from_utf8(value).ok()?.rsplit_once('/')) {
-        Some((_, size)) => may_gain(rules, fields, size.parse().ok()),
-        None => !rules.codings.is_empty() && !fields.any(forbids),
+    let mut fields = part.fields().filter(|(name, _)| !name.eq_ignore_ascii_case("content-range"));
+    match part.has("content-range") {
+        true => may_gain(rules, fields),
+        false => !rules.codings.is_empty() && !fields.any(forbids),
     }
 }
 
 /// The coding that `negotiated` would use. `None`: it would leave the content as it is.
 pub fn wanted(rules: &CompressRules, head: &Head<'_>, response: &Response) -> Option<Coding> {
-    let coding = if gains(rules, response) { chosen(rules, head) } else { Coding::Identity };
+    let gains = may_vary(rules, response) && rules.is_enough(length(&response.head));
+    let coding = if gains { chosen(rules, head) } else { Coding::Identity };
     (coding != Coding::Identity).then_some(coding)
 }
 
 /// The coding for content that the server makes. `None`: content of this type is not compressed.
 pub fn coding(rules: &CompressRules, head: &Head<'_>, content_type: &str) -> Option<Coding> {
-    rules.gains(content_type.as_bytes(), None).then(|| chosen(rules, head))
+    rules.cover(content_type.as_bytes()).then(|| chosen(rules, head))
 }
 
 fn chosen(rules: &CompressRules, head: &Head<'_>) -> Coding {
@@ -180,27 +186,30 @@ pub fn encoded(services: &Services, method: Method, response: Response, coding: 
     Response { body, broken_rule, origin, throttle, cache, ..Response::from_head(head) }
 }
 
-/// A body behind its head, at once.
+/// A body behind its head, at once. Also one that gains nothing: the response to HEAD, which has the same fields, does
+/// not know the content.
 fn small(response: Response, coding: Coding) -> Response {
-    let plain = response.head.body();
-    match encoder::encode(coding, Effort::Quick, plain) {
-        Ok(bytes) if bytes.len() < plain.len() => {
+    match encoder::encode(coding, Effort::Quick, response.head.body()) {
+        Ok(bytes) => {
             let head = rewritten(&response.head, coding).number("Content-Length", bytes.len() as u64);
             let Response { broken_rule, origin, throttle, cache, .. } = response;
             let head = head.finish_with(&bytes);
             Response { broken_rule, origin, throttle, cache, ..Response::from_head(head) }
         }
-        _ => varying(response),
+        Err(_) => varying(response),
     }
 }
 
-/// Whether the response could be sent in another coding.
-fn gains(rules: &CompressRules, response: &Response) -> bool {
-    let length = response.head.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let size = length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+/// Whether another response to the same request could be sent in another coding.
+fn may_vary(rules: &CompressRules, response: &Response) -> bool {
     response.status() != Status::PARTIAL_CONTENT
         && response.status().allows_body()
-        && may_gain(rules, response.head.fields(), size)
+        && may_gain(rules, response.head.fields())
+}
+
+fn length(head: &ResponseHead) -> Option<u64> {
+    let (_, value) = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Whether a response with this field is left alone.

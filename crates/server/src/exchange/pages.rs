@@ -13,6 +13,7 @@ use std::rc::Rc;
 use site::includes::private;
 use site::model::Route;
 use taipan_http::conditional::{self, Validators, Verdict};
+use taipan_http::date;
 use taipan_http::fields::is_name;
 use taipan_http::head::{Field, Method, Names};
 use taipan_http::response::{Builder, ResponseHead};
@@ -63,11 +64,12 @@ impl Exchange<'_> {
         let etag = parts.as_ref().and_then(|parts| parts.etag(route.files.etag));
         let modified = parts.as_ref().map(|parts| parts.modified);
         let validators = Validators { etag: etag.as_deref(), modified };
+        let rules = &route.files.compress;
+        let is_compressed = self.inclusion.is_none() && (parts.is_some() || rules.scripts);
         let head = |status| {
-            HeadWriter::new(self.services, Some(route), status).optional("ETag", etag.as_deref()).optional(
-                "Last-Modified",
-                modified.map(|at| self.services.past(at)).map(taipan_http::date::format),
-            )
+            HeadWriter::new(self.services, Some(route), status)
+                .optional("ETag", etag.as_deref())
+                .optional("Last-Modified", modified.map(|at| self.services.past(at)).map(date::format))
         };
         let content_type = route.files.types.lookup(&page.name);
         let cache_control = self.services.cache_control(self.host, path, content_type);
@@ -78,13 +80,22 @@ impl Exchange<'_> {
             Verdict::Proceed => {}
             Verdict::NotModified => {
                 let head = head(Status::NOT_MODIFIED).optional("Cache-Control", cache_control(audience));
-                return Response::from_head(head.finish());
+                let response = Response::from_head(head.finish());
+                return match is_compressed && rules.cover(content_type.as_bytes()) {
+                    true => compress::without_whole(self.head, response),
+                    false => response,
+                };
             }
             Verdict::PreconditionFailed => return self.status(route, Status::PRECONDITION_FAILED).await,
         }
         let head = head(Status::OK).field("Content-Type", content_type);
-        if self.head.method == Method::Head {
-            return Response::from_head(head.optional("Cache-Control", cache_control(audience)).finish());
+        let processed = |response| match is_compressed {
+            true => compress::negotiated(self.services, rules, self.head, response),
+            false => response,
+        };
+        // Nothing is run for HEAD: whom the content is for, and how it is sent, is known only when it is made.
+        if self.head.method == Method::Head && parts.is_none() {
+            return processed(Response::from_head(head.finish()));
         }
         let Some(inclusion) = self.inclusion(path.encoded(), Some(document(path, entry, &page.name))) else {
             return self.status(route, Status::INTERNAL_SERVER_ERROR).await;
@@ -110,10 +121,7 @@ impl Exchange<'_> {
             }
             FirstContent::Failed => return self.status(route, Status::BAD_GATEWAY).await,
         };
-        match (&self.inclusion, parts.is_some() || route.files.compress.scripts) {
-            (None, true) => compress::negotiated(self.services, &route.files.compress, self.head, response),
-            _ => response,
-        }
+        processed(response)
     }
 
     /// Whether an upstream has responded with a part of a page, in which directives may be cut. A request that

@@ -439,7 +439,7 @@ const FRACTION_OF_CACHE: u64 = 8;
 /// How a file is compressed.
 fn offer(services: &Services, route: &Route, content_type: &str, size: u64) -> Offer {
     let rules = &route.files.compress;
-    if !rules.gains(content_type.as_bytes(), Some(size)) {
+    if !rules.gains(content_type.as_bytes(), size) {
         return Offer::Nothing;
     }
     let largest = LARGEST_KEPT.min(services.site.cache.bytes as u64 / FRACTION_OF_CACHE);

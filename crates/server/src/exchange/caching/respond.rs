@@ -49,7 +49,7 @@ impl Exchange<'_> {
             return self.processed(route, response);
         }
         if response.status() != entry.stored.status {
-            return self.without_whole(route, &entry.stored, Some(entry.body.length()), response);
+            return self.without_whole(route, &entry.stored, response);
         }
         let Some(coding) = compress::wanted(rules, self.head, &response) else {
             return self.processed(route, response);
@@ -65,17 +65,11 @@ impl Exchange<'_> {
         self.processed(route, response)
     }
 
-    /// A 304, or a part, of a stored response whose body has `size` bytes, if that is known.
+    /// A 304, or a part, of a stored response.
     #[cold]
-    fn without_whole(
-        &self,
-        route: &Route,
-        stored: &Stored,
-        size: Option<u64>,
-        response: Response,
-    ) -> Response {
+    fn without_whole(&self, route: &Route, stored: &Stored, response: Response) -> Response {
         let rules = &route.files.compress;
-        match rules.scripts && compress::may_gain(rules, stored_fields(stored), size) {
+        match rules.scripts && compress::may_gain(rules, stored_fields(stored)) {
             true => compress::without_whole(self.head, response),
             false => response,
         }
@@ -145,7 +139,7 @@ impl Exchange<'_> {
                 let response = with_unstored(response, &unstored);
                 match resource.route {
                     Some(route) if response.status() != entry.stored.status => {
-                        self.without_whole(route, &entry.stored, Some(entry.body.length()), response)
+                        self.without_whole(route, &entry.stored, response)
                     }
                     _ => self.by_route(resource, response),
                 }
@@ -220,7 +214,7 @@ impl Exchange<'_> {
             spawn_local(async move { recording.read_to_the_end(&services).await });
             let response = entry.not_modified(self.services, *route, status);
             let response = match route {
-                Some(route) => self.without_whole(route, &entry.stored, length, response),
+                Some(route) => self.without_whole(route, &entry.stored, response),
                 None => response,
             };
             return with_unstored(response, &unstored);
