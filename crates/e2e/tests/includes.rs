@@ -385,6 +385,70 @@ fn conditions_and_ranges_of_a_stored_page_are_not_those_of_its_template() {
     rows.check("no page", plain.status, 304);
 }
 
+/// As above, without a cache: the upstream knows the template alone.
+#[test]
+fn conditions_of_a_page_are_not_answered_by_its_upstream() {
+    let upstream = upstream(|mut stream, head| {
+        let lower = head.to_ascii_lowercase();
+        let has_condition = lower.contains("\r\nif-none-match") || lower.contains("\r\nif-modified-since");
+        let (content_type, body) = match head.contains("/page ") {
+            true => ("text/html", "<p><esi:include src=\"/fragment\"/></p>"),
+            false => ("text/plain", "fragment"),
+        };
+        let fields = match head.contains("/bare ") {
+            true => "Connection: close\r\n",
+            false => "ETag: \"x\"\r\nLast-Modified: Mon, 05 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n",
+        };
+        let response = match has_condition {
+            true => format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"),
+            false => format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{fields}Content-Length: {}\r\n\r\n{}",
+                body.len(),
+                if head.starts_with("HEAD") { "" } else { body }
+            ),
+        };
+        stream.write_all(response.as_bytes())
+    });
+    let route =
+        |path: &str, keys: &str| format!("[[route]]\npath = \"{path}\"\nproxy = \"{upstream}\"\n{keys}\n");
+    let routes = [
+        route("/", "includes = [\"esi\"]"),
+        route("/compressed/", "includes = [\"esi\"]\ncompress_scripts = true\ncompress_from = 0"),
+        route("/stored/", "includes = [\"esi\"]\nresponse_cache = true"),
+        route("/no/", ""),
+    ];
+    let server = Site::new().config_without_root(&routes.concat()).start();
+    let mut rows = Rows::new();
+    let mut client = server.connect();
+    for fields in [
+        "If-None-Match: \"x\"\r\n",
+        "If-None-Match: *\r\n",
+        "If-Modified-Since: Mon, 05 Jan 1970 00:00:00 GMT\r\n",
+        "If-None-Match: \"y\"\r\nIf-Modified-Since: Mon, 05 Jan 1970 00:00:00 GMT\r\n",
+    ] {
+        let page = client.get_with("/page", fields);
+        rows.check(fields, (page.status, page.text().as_str()), (200, "<p>fragment</p>"));
+        rows.check(fields, page.has("etag") || page.has("last-modified"), false);
+        let is_same = !fields.contains("\"y\"");
+        for path in ["/fragment", "/compressed/fragment"] {
+            let name = format!("{path} {fields}");
+            let plain = client.get_with(path, fields);
+            rows.check(&name, plain.status, if is_same { 304 } else { 200 });
+            rows.check(&name, plain.field("etag"), Some("\"x\""));
+            rows.check(&name, plain.has("content-type"), !is_same);
+            let varies = (path != "/fragment").then_some("Accept-Encoding");
+            rows.check(&name, plain.field("vary"), varies);
+            client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+            rows.check(format!("HEAD {name}"), client.read_response_to_head().status, plain.status);
+        }
+        rows.check("no includes", client.get_with("/no/fragment", fields).status, 304);
+        rows.check("no validators", client.get_with("/bare", fields).status, 200);
+        // It is forwarded past the cache.
+        let page = client.get_with("/stored/page", &format!("If-Match: *\r\n{fields}"));
+        rows.check(format!("past the cache {fields}"), page.status, 200);
+    }
+}
+
 #[test]
 fn explain_runs_no_script_of_a_page() {
     let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nrun'\n";

@@ -161,6 +161,13 @@ impl Exchange<'_> {
 
     /// The response of the upstream.
     pub(super) async fn forward_to(&mut self, request: Request<'_>, handler: &Handler) -> Response {
+        match self.may_mean_template(self.route_at(handler.route)) {
+            true => on_heap(|| self.forward_without_conditions(request, handler)).await,
+            false => self.forward_as_it_is(request, handler).await,
+        }
+    }
+
+    pub(super) async fn forward_as_it_is(&mut self, request: Request<'_>, handler: &Handler) -> Response {
         // An application that has the request is at work already.
         if self.sent.is_none() && self.services.sheds_cold() {
             let route = self.route_at(handler.route);

@@ -25,6 +25,7 @@ pub(super) use self::assembly::{Inclusion, Place};
 use self::file_stream::FileStream;
 use self::stream::{FirstContent, PageStream, Source};
 use super::Exchange;
+use crate::cache::is_of_not_modified;
 use crate::content::compress;
 use crate::files::Entry;
 use crate::files::page::PageContent;
@@ -34,6 +35,8 @@ use crate::request::owned::with_fields;
 use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
+use crate::tasks::spawn_local;
+use crate::upstream::Handler;
 
 /// Fields that describe the bytes before directives were carried out, or what follows them, or that are for this server.
 const OTHER: [&str; 13] = [
@@ -51,6 +54,9 @@ const OTHER: [&str; 13] = [
     "surrogate-control",
     "trailer",
 ];
+
+/// The most bytes of a body that no client gets that are read so that its connection can have another request.
+const DISCARDED: usize = 64 * 1024;
 
 impl Exchange<'_> {
     /// The response to GET or HEAD with a page.
@@ -147,11 +153,58 @@ impl Exchange<'_> {
         self.go_on_as(Request { head: &head, ..request }).await
     }
 
+    /// Whether an upstream might answer the conditions of the request by the template of a page, whose parts it does not
+    /// know.
+    pub(super) fn may_mean_template(&self, route: &Route) -> bool {
+        route.files.includes.cover_responses()
+            && self.is_get_or_head()
+            && self.head.names.intersects(Names::IF_NONE_MATCH | Names::IF_MODIFIED_SINCE)
+    }
+
+    /// The response of the upstream to the request without these conditions. `assemble_response` answers them.
+    pub(super) async fn forward_without_conditions(
+        &mut self,
+        request: Request<'_>,
+        handler: &Handler,
+    ) -> Response {
+        let is_kept = |field: &&Field<'_>| {
+            !["if-none-match", "if-modified-since"].iter().any(|other| is_name(field.name, other))
+        };
+        let fields: Vec<Field<'_>> = request.head.fields.iter().filter(is_kept).copied().collect();
+        let head = with_fields(request.head, &fields);
+        self.forward_as_it_is(Request { head: &head, ..request }, handler).await
+    }
+
+    /// The response of an upstream that is no page, or a 304, if the client has it.
+    fn unless_not_modified(&self, mut response: Response) -> Response {
+        let field = |wanted: &str| {
+            let mut fields = response.head.fields();
+            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+        };
+        let modified = field("last-modified").and_then(|value| date::parse(value, self.now));
+        let validators = Validators { etag: field("etag"), modified };
+        // Without validators, the upstream cannot have meant that a client knows it.
+        let is_selected =
+            response.status() == Status::OK && self.is_get_or_head() && validators != Validators::default();
+        if !is_selected
+            || conditional::evaluate(self.head, Some(&validators), self.now) != Verdict::NotModified
+        {
+            return response;
+        }
+        let mut head = Builder::new(Status::NOT_MODIFIED, &date_of(&response.head));
+        for (name, value) in response.head.fields().filter(|(name, _)| is_of_not_modified(name)) {
+            head = head.field(name, value);
+        }
+        let head = head.finish();
+        discard(&self.responder.services, std::mem::replace(&mut response.body, Body::Nothing));
+        Response { start: 0, end: head.bytes().len(), head: head.into(), ..response }
+    }
+
     /// The response of a script or an upstream, if it is a page; or as it is.
     pub(super) fn assemble_response(&self, route: &Route, response: Response) -> Response {
         let includes = &route.files.includes;
         if !has_page_type(route, response.status(), response.head.fields()) {
-            return response;
+            return self.unless_not_modified(response);
         }
         if is_encoded(response.head.fields()) {
             if let Some(omitted) = self.responder.mistakes.admit(self.now) {
@@ -160,7 +213,7 @@ impl Exchange<'_> {
                     "{path}: an encoded response is not searched for directives{omitted}"
                 ));
             }
-            return response;
+            return self.unless_not_modified(response);
         }
         let base = self.head.target.path().unwrap_or("/").to_owned();
         let Some(inclusion) = self.inclusion(base, None) else { return response };
@@ -202,6 +255,20 @@ impl Exchange<'_> {
             }
         }
     }
+}
+
+/// Reads a body that no client gets, if it is not too much, so that its connection can have another request.
+fn discard(services: &Rc<Services>, body: Body) {
+    let (Body::Stream(mut stream) | Body::Sized(mut stream, _)) = body else { return };
+    let services = services.clone();
+    spawn_local(async move {
+        let mut left = DISCARDED;
+        while let Ok(Some(bytes)) = stream.next(&services).await
+            && bytes.len() < left
+        {
+            left -= bytes.len();
+        }
+    });
 }
 
 /// Whether the directives of a response with these fields are carried out. Then its validators and its length are not
@@ -250,9 +317,7 @@ fn caching(cache_control: &str, audience: Audience) -> String {
 
 /// The head, without the fields of its content. Its parts are not known yet: they may be for one client.
 fn rewritten(head: &ResponseHead) -> Builder {
-    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
-    let date = date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN]);
-    let mut builder = Builder::new(head.status(), &date);
+    let mut builder = Builder::new(head.status(), &date_of(head));
     let mut cache_control: Vec<String> = Vec::new();
     let mut may_be_stored = false;
     for (name, value) in head.fields() {
@@ -267,6 +332,11 @@ fn rewritten(head: &ResponseHead) -> Builder {
         builder = builder.field("Cache-Control", private(&cache_control.join(", ")));
     }
     builder
+}
+
+fn date_of(head: &ResponseHead) -> [u8; date::LEN] {
+    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
+    date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; date::LEN])
 }
 
 /// Content that is there already.
