@@ -343,6 +343,41 @@ fn explain_names_the_question_without_asking_it() {
 }
 
 #[test]
+fn a_401_becomes_a_redirect_to_the_login() {
+    let login = "authorizer_login = \"https://login.example/in?rd=$scheme://$host$path$query\"\n";
+    let inner = "[[route]]\npath = \"/secret/api/\"\nauthorizer = \"guard\"\nauthorizer_login = false\n";
+    let server = site(login, inner).start();
+    let get = |method: &str, path: &str, session: &str| {
+        let fields = format!("Host: a.example\r\nCookie: session={session}\r\n");
+        server.request(format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"))
+    };
+    let mut rows = Rows::new();
+    for (method, path, session, status, location) in [
+        ("GET", "/secret/s.txt", "", 302, Some("http://a.example/secret/s.txt")),
+        ("HEAD", "/secret/s.txt", "", 302, Some("http://a.example/secret/s.txt")),
+        ("POST", "/app/echo?a=1&b=%22", "", 302, Some("http://a.example/app/echo%3Fa%3D1%26b%3D%2522")),
+        // The path that was asked for, and not the one that it leads to.
+        ("GET", "/by-rewrite", "", 302, Some("http://a.example/by-rewrite")),
+        ("GET", "/secret/api/x", "", 401, None),
+        ("GET", "/secret/s.txt", "ann", 200, None),
+        ("GET", "/secret/s.txt", "eve", 403, None),
+        ("GET", "/secret/s.txt", "broken", 502, None),
+        ("GET", "/open.txt", "", 200, None),
+    ] {
+        let response = get(method, path, session);
+        let what = format!("{method} {path} of {session:?}");
+        rows.check(&what, response.status, status);
+        let expected = location.map(|from| format!("https://login.example/in?rd={from}"));
+        rows.check(&what, response.field("Location"), expected.as_deref());
+    }
+    let first = get("GET", "/secret/s.txt", "");
+    rows.check("no challenge, so that browsers follow it", first.field("WWW-Authenticate"), None);
+    let left = get("GET", "/secret/s.txt", "left");
+    rows.check("the cookies of the answer", left.values("Set-Cookie"), vec!["session=; Max-Age=0", "a=b"]);
+    rows.check("the status", left.status, 302);
+}
+
+#[test]
 fn adds_chosen_fields_of_a_permission_to_the_response() {
     let settings = "authorizer_response_fields = \"Set-Cookie\"\nauthorizer_cache = \"1h\"";
     let server = site(settings, "").every_protocol().start();

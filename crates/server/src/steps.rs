@@ -50,9 +50,10 @@ pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) 
         },
         access::Verdict::Authenticate(rule) => ("must authenticate".to_owned(), rule),
         access::Verdict::Deny(status, rule) => match &rule.action {
-            Action::Redirect(redirect) => {
-                (format!("is redirected with {status} to {}", redirect.location(host, facts.head)), rule)
-            }
+            Action::Redirect(redirect) => (
+                format!("is redirected with {status} to {}", redirect.to.location_for(host, facts.head)),
+                rule,
+            ),
             _ => (format!("is denied with {status}"), rule),
         },
     };

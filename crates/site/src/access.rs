@@ -18,7 +18,7 @@ use crate::host::name_of;
 use crate::model::{Host, Route};
 use crate::network::Networks;
 use crate::route::Pattern;
-use crate::template::{Template, Variables};
+use crate::template::Template;
 use crate::wildcard::Wildcard;
 
 /// Rules of one site.
@@ -302,21 +302,6 @@ impl Rule {
     /// Whether it asks for the path, so that it may decide otherwise for the entries of a folder than for the folder.
     pub fn asks_for_path(&self) -> bool {
         self.conditions.iter().any(|condition| matches!(condition, Condition::Path(_)))
-    }
-}
-
-impl Redirect {
-    /// The value of `Location`. Its variables stand for parts of the request, whatever leads to the rule.
-    pub fn location(&self, host: &Host, head: &Head<'_>) -> String {
-        let path = head.target.path().and_then(|path| SafePath::parse(path).ok());
-        self.to.location(&Variables {
-            host,
-            authority: head.authority,
-            scheme: head.scheme,
-            query: head.target.query(),
-            path: path.as_ref().map_or("", SafePath::as_str),
-            pattern: &Pattern::EVERYTHING,
-        })
     }
 }
 

@@ -9,6 +9,7 @@ use taipan_http::fields::list;
 use taipan_http::head::{Field, Head, Method};
 use taipan_http::status::Status;
 
+use crate::template::Template;
 use crate::upstream::UpstreamId;
 
 /// The field that names the user, by default.
@@ -42,6 +43,8 @@ pub struct Subrequest {
     pub user: String,
     /// The fields of its answer that are added to the response to the client.
     pub response_fields: Vec<String>,
+    /// Where clients are redirected in place of a 401.
+    pub login: Option<Template>,
     /// How long an answer that lets a request pass counts for requests with the same key. Zero: once.
     pub cache: Duration,
     pub cache_key: Vec<KeyPart>,
@@ -87,6 +90,7 @@ impl Default for Subrequest {
             fields: Vec::new(),
             user: USER.to_owned(),
             response_fields: Vec::new(),
+            login: None,
             cache: Duration::ZERO,
             cache_key: KeyPart::defaults(),
         }

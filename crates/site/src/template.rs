@@ -7,6 +7,7 @@ mod query;
 
 use std::fmt;
 
+use taipan_http::head::Head;
 use taipan_http::target::{SafePath, Scheme, encode_path, percent_encode};
 
 use crate::host::name_of;
@@ -239,6 +240,20 @@ impl Template {
             location.insert(0, '/');
         }
         location
+    }
+
+    /// The value of `Location` of a redirect for this request, whatever leads to it: its variables stand for the whole
+    /// path, and so on.
+    pub fn location_for(&self, host: &Host, head: &Head<'_>) -> String {
+        let path = head.target.path().and_then(|path| SafePath::parse(path).ok());
+        self.location(&Variables {
+            host,
+            authority: head.authority,
+            scheme: head.scheme,
+            query: head.target.query(),
+            path: path.as_ref().map_or("", SafePath::as_str),
+            pattern: &Pattern::EVERYTHING,
+        })
     }
 
     /// Appends the text with the values of its variables, percent-encoded: behind a question mark so that none of them

@@ -54,6 +54,12 @@ fn check_warns_of_what_is_hardly_meant() {
     home.file("www/app/front.php", "<?php");
     home.file("www/lost.en.html", "lost");
     let php = "[[route]]\npath = \"*.php\"\ninterpreter = \"/bin/sh\"\n";
+    let guarded = |login: &str| {
+        format!(
+            "authorizer = \"app\"\nauthorizer_login = \"{login}\"\n[[route]]\npath = \"/open/\"\nauthorizer = false\n\
+             [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"127.0.0.1:1\""
+        )
+    };
     let of_folder = "is for the path /admin alone, and not for what is in the folder";
     let mut rows = Rows::new();
     for (name, rest, expected) in [
@@ -68,6 +74,13 @@ fn check_warns_of_what_is_hardly_meant() {
         ),
         ("a redirect of all", "redirects = { \"/\" = \"/app/\" }", Some("write \"/.\" for the folder")),
         ("a redirect of the root alone", "redirects = { \"/.\" = \"/app/\" }", None),
+        (
+            "a login that is guarded",
+            &*guarded("/login"),
+            Some("leads to /login, which asks the authorizer, too"),
+        ),
+        ("a login that is not", &*guarded("/open/login?rd=$path"), None),
+        ("a login elsewhere", &*guarded("https://login.example/?rd=$path"), None),
         ("a redirect to another host", "redirects = { \"/\" = \"https://other.example$path\" }", None),
         ("a rule for the path", "[[rule]]\npath = \"/admin\"\nthen = \"deny\"", Some(of_folder)),
         ("a rule for both", "[[rule]]\npath = [\"/admin\", \"/admin/\"]\nthen = \"deny\"", None),

@@ -50,6 +50,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif session == "old":
             where = "https://login.example/?rd=" + self.headers["X-Original-URI"]
             self.respond(302, [("Location", where), ("Set-Cookie", "session=; Max-Age=0"), ("Set-Cookie", "a=b")])
+        elif session == "left":
+            self.respond(401, [("Set-Cookie", "session=; Max-Age=0"), ("Set-Cookie", "a=b")], b"who?")
         elif session == "missing":
             self.respond(404, [], b"there is nothing here")
         elif session == "broken":

@@ -293,6 +293,9 @@ impl Explanation<'_> {
             if !subrequest.fields.is_empty() {
                 row("", format_args!("it sets {}", subrequest.fields.join(", ")));
             }
+            if let Some(login) = &subrequest.login {
+                row("", format_args!("in place of its 401, clients are redirected to {login}"));
+            }
             if !subrequest.cache.is_zero() {
                 let seconds = subrequest.cache.as_secs_f64();
                 row("", format_args!("its permission counts for {seconds} s"));

@@ -1,18 +1,21 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
 //! scripts whose source is sent, error pages and fallbacks that are missing, applications without a route, and redirects
-//! that lead back to themselves. Looks for files and changes nothing.
+//! and logins that lead back to themselves. Looks for files and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use site::access::{Condition, Rule};
+use site::authorizer::Authorizer;
 use site::model::{Action, Host, Route, Site};
 use site::plan::{PlannedAction, PlannedRoot, plan, planned_route};
 use site::route::Pattern;
+use site::template::Variables;
 use site::upstream::{Upstream, UpstreamId};
 use site::walk::{Step, StepRoot};
 use taipan_http::target::{SafePath, Scheme};
 
+use crate::exchange::authorizers;
 use crate::finding::Finding;
 
 /// Extensions of scripts that run on servers.
@@ -38,6 +41,7 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
             all.extend(sources(host, route, silent));
             missing.extend(missing_pages(host, route, silent));
             endless.extend(endless_redirect(host, route));
+            endless.extend(route.authorizers.iter().filter_map(|own| guarded_login(host, own)));
             rules.extend(
                 route.access.iter().flat_map(|list| list.iter()).map(|rule| (rule.place.as_str(), &**rule)),
             );
@@ -217,7 +221,29 @@ fn endless_redirect(host: &Host, route: &Route) -> Option<String> {
 /// The path of this host to which a path is redirected.
 fn redirected(host: &Host, path: SafePath<'_>) -> Option<SafePath<'static>> {
     let PlannedAction::Redirect(redirect) = plan(host, path, None).action else { return None };
-    let location = redirect.location(None, b"", Scheme::Http);
+    path_of(&redirect.location(None, b"", Scheme::Http))
+}
+
+/// The path of a location of this host.
+fn path_of(location: &str) -> Option<SafePath<'static>> {
     let path = location.split(['?', '#']).next().filter(|path| !path.starts_with("//"))?;
     SafePath::parse(path).ok().map(SafePath::into_owned)
+}
+
+/// A login of an authorizer that the authorizer guards itself, so that a client is redirected again and again.
+fn guarded_login(host: &Host, authorizer: &Authorizer) -> Option<String> {
+    let login = authorizer.subrequest.as_ref()?.login.as_ref()?;
+    let path = path_of(&login.location(&Variables {
+        host,
+        authority: b"",
+        scheme: Scheme::Http,
+        query: None,
+        path: "",
+        pattern: &Pattern::EVERYTHING,
+    }))?;
+    let planned = plan(host, path.clone(), None).route;
+    let is_guarded = authorizers(host, &path, planned).iter().any(|other| **other == *authorizer);
+    let text =
+        format!("authorizer_login leads to {path}, which asks the authorizer, too", path = path.encoded());
+    is_guarded.then(|| text + "; add a [[route]] for the login, with authorizer = false")
 }

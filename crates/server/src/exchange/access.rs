@@ -149,9 +149,11 @@ impl<'a> Exchange<'a> {
                 let route = self.route(path);
                 Err(match verdict {
                     Verdict::Deny(status, rule) => match &rule.action {
-                        access::Action::Redirect(redirect) => {
-                            Refused::Redirected(route, status, redirect.location(self.host(), self.head))
-                        }
+                        access::Action::Redirect(redirect) => Refused::Redirected(
+                            route,
+                            status,
+                            redirect.to.location_for(self.host(), self.head),
+                        ),
                         _ => Refused::Denied(route, status),
                     },
                     Verdict::Allow(_) | Verdict::Authenticate(_) => Refused::Denied(route, Status::FORBIDDEN),

@@ -9,10 +9,12 @@ use site::authorizer::{Authorizer, key};
 use site::forwarding::Spelling;
 use site::model::{Host, Route};
 use site::route::RouteId;
+use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, has_overlong_escapes};
 
 use super::Exchange;
 use super::answers::Key;
+use crate::content::fixed;
 use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::response::Response;
@@ -112,8 +114,28 @@ impl Exchange<'_> {
                 }
                 Ok(())
             }
-            outcome => Err(self.on_outcome(request, &handler, outcome).await),
+            outcome => {
+                let response = self.on_outcome(request, &handler, outcome).await;
+                Err(self.redirected_to_login(route, authorizer, response))
+            }
         }
+    }
+
+    /// The response of an authorizer, or a redirect to the login in place of a 401, with the cookies that it sets.
+    fn redirected_to_login(&self, route: RouteId, authorizer: &Authorizer, response: Response) -> Response {
+        let login = authorizer.subrequest.as_ref().and_then(|subrequest| subrequest.login.as_ref());
+        let Some(login) = login.filter(|_| response.status() == Status::UNAUTHORIZED) else {
+            return response;
+        };
+        let location = login.location_for(self.host(), self.head);
+        let cookies: Vec<(&str, &str)> = response
+            .head
+            .fields()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"))
+            .filter_map(|(_, value)| Some(("Set-Cookie", str::from_utf8(value).ok()?)))
+            .collect();
+        fixed::redirect(self.services, Some(self.route_at(route)), Status::FOUND, &location)
+            .with_fields(&cookies)
     }
 
     fn pass(&mut self, authorizer: &Arc<Authorizer>, variables: &[(String, Vec<u8>)]) {

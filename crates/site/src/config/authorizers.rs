@@ -8,19 +8,23 @@ use taipan_http::forwarded;
 use taipan_http::known::is_hop_by_hop;
 use taipan_http::target::SafePath;
 
+use super::actions::redirect_target;
 use super::fields::own_field;
 use super::section::Section;
 use super::upstreams;
 use crate::authorizer::{Authorizer, KeyPart, MAX_FIELDS, Subrequest, SubrequestMethod, is_same_name};
+use crate::route::Pattern;
+use crate::template::Template;
 use crate::upstream::{Protocol, Upstream};
 
 /// The keys of authorizers that speak HTTP.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "authorizer_path",
     "authorizer_method",
     "authorizer_fields",
     "authorizer_user",
     "authorizer_response_fields",
+    "authorizer_login",
     "authorizer_cache",
     "authorizer_cache_key",
 ];
@@ -87,6 +91,7 @@ pub fn subrequest(section: &Section, inherited: &Arc<Subrequest>) -> Arc<Subrequ
         user: user(section, &fields).unwrap_or_else(|| inherited.user.clone()),
         fields,
         response_fields: response_fields(section).unwrap_or_else(|| inherited.response_fields.clone()),
+        login: login(section).unwrap_or_else(|| inherited.login.clone()),
         cache: cache.unwrap_or(inherited.cache),
         cache_key: cache_key(section).unwrap_or_else(|| inherited.cache_key.clone()),
     })
@@ -131,6 +136,12 @@ fn response_fields(section: &Section) -> Option<Vec<String>> {
         }
     }
     Some(texts.iter().map(|given| given.value.to_owned()).collect())
+}
+
+/// `None`: it is inherited.
+fn login(section: &Section) -> Option<Option<Template>> {
+    let given = section.text_or_false("authorizer_login")?;
+    Some(given.value.and_then(|to| redirect_target(section, &Pattern::EVERYTHING, to, given.place)))
 }
 
 /// Whether a field can be set for scripts and applications, beside `others`. Errors: what the user should do.

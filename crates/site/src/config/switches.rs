@@ -10,6 +10,7 @@ const SWITCHES: &[(&str, &[&str])] = &[
         // `authorizer_fields` removes fields of clients in any case.
         &[
             "authorizer_cache",
+            "authorizer_login",
             "authorizer_method",
             "authorizer_path",
             "authorizer_response",
