@@ -30,7 +30,7 @@ const MAX_PAIRS: usize = 4000;
 const MAX_APPLICATIONS: usize = 64;
 
 /// Keys about users.
-const PROTECTION: [&str; 14] = [
+const PROTECTION: [&str; 15] = [
     "auth",
     "realm",
     "user_files",
@@ -45,6 +45,7 @@ const PROTECTION: [&str; 14] = [
     "authorizer_fields",
     "authorizer_user",
     "authorizer_response_fields",
+    "authorizer_login",
 ];
 
 /// What a route responds with, if it sends no files.

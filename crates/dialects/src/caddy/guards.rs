@@ -8,6 +8,7 @@ use crate::regex;
 use crate::tree::Directive;
 
 use super::convert::unconverted;
+use super::responses::redirected;
 use super::site::Site;
 use super::upstreams::upstream;
 
@@ -15,7 +16,7 @@ use super::upstreams::upstream;
 const STATUSES: [i64; 11] = [400, 401, 403, 404, 405, 410, 413, 500, 502, 503, 504];
 
 /// What to do where clients have to be led to a login.
-const LOGIN: &str = "let the authorizer redirect by itself; see oauth2-proxy and Authelia in the manual";
+const LOGIN: &str = "name the page of the login in authorizer_login";
 
 /// Whether the field of a request to an authorizer is one that it gets anyway.
 fn is_sent(name: &str) -> bool {
@@ -31,6 +32,16 @@ fn is_sent(name: &str) -> bool {
         "x-original-method",
     ];
     FIELDS.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// The target of the redirect in place of a 401. `None`: it is for something else, or has other placeholders.
+fn login(authorizer: &Directive, response: &Directive) -> Option<String> {
+    let matcher = authorizer.children().iter().find(|inner| inner.name == response.argument(0))?;
+    let is_denial = matcher.arguments == ["status", "401"]
+        || matches!(matcher.children(), [only] if only.name == "status" && only.arguments == ["401"]);
+    let redirect = response.children().first().filter(|_| is_denial)?;
+    let arguments = redirect.arguments.strip_prefix(&["*".to_owned()][..]).unwrap_or(&redirect.arguments);
+    redirected(arguments).map(|(target, _)| target)
 }
 
 impl Site<'_> {
@@ -68,8 +79,14 @@ impl Site<'_> {
                 // What it finds has an effect where a `handle_response` names it.
                 matcher if matcher.starts_with('@') => {}
                 "handle_response" if matches!(option.children(), [only] if only.name == "redir") => {
-                    let what = "clients get the answer of the authorizer, and no redirect in its place";
-                    self.draft.warn(&option.place, what, LOGIN);
+                    match login(child, option) {
+                        Some(target) => own.set(&option.place, "authorizer_login", target),
+                        None => {
+                            let what =
+                                "clients get the answer of the authorizer, and no redirect in its place";
+                            self.draft.warn(&option.place, what, LOGIN);
+                        }
+                    }
                 }
                 _ => self.draft.error(&option.place, unconverted(option), "see authorizer"),
             }

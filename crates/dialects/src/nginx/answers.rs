@@ -1,4 +1,4 @@
-//! What a location does with the answer of an authorizer: `auth_request_set`, and where its variables are used.
+//! What a location does with the answer of an authorizer: `auth_request_set`, where its variables are used, and logins.
 
 use site::config::own_field;
 
@@ -7,6 +7,8 @@ use crate::draft::{Draft, Scope};
 use crate::tree::Directive;
 
 use super::around::ANSWER;
+use super::returns::status;
+use super::settings::{Context, template};
 use super::upstreams::unconverted;
 
 /// The key of the fields that applications get.
@@ -103,12 +105,36 @@ impl<'d> Answers<'d> {
     }
 }
 
-/// `error_page 401`: the answer of the authorizer goes to the client as it is.
-pub fn denied_elsewhere(directive: &Directive, draft: &mut Draft) {
+/// `error_page 401` to a redirect: clients that the authorizer does not know are led to a login.
+pub fn login(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+    let place = &directive.place;
+    if let Some(target) = login_target(directive, context) {
+        return scope.set(place, "authorizer_login", target);
+    }
     let what = format!("\"{}\" has no effect: clients get the answer of the authorizer", directive.text());
-    let what_to_do = "name an authorizer_path where it redirects: /api/authz/forward-auth of Authelia, \
-                      /outpost.goauthentik.io/auth/caddy of authentik, or / of oauth2-proxy with --upstream=static://202";
-    draft.warn(&directive.place, what, what_to_do);
+    let what_to_do = "name the page of the login in authorizer_login; or an authorizer_path where the authorizer redirects, \
+                      as /api/authz/forward-auth of Authelia does";
+    draft.warn(place, what, what_to_do);
+}
+
+/// The target of the redirect. `None`: it is something else, such as a page, or has other variables.
+fn login_target(directive: &Directive, context: &Context) -> Option<String> {
+    let last = directive.arguments.last()?;
+    let target = match last.starts_with('@') {
+        true => redirect_of(context.named(last)?)?,
+        false => Some(last)
+            .filter(|last| ["http://", "https://", "$scheme://"].iter().any(|own| last.starts_with(own)))?,
+    };
+    template(target, &context.server_name)
+}
+
+/// The target of the redirect that is all that a location has.
+fn redirect_of(location: &Directive) -> Option<&str> {
+    let is_beside = |name: &str| ["internal", "add_header", ANSWER].contains(&name);
+    let mut others = location.children().iter().filter(|inner| !is_beside(&inner.name));
+    let (only, None) = (others.next()?, others.next()) else { return None };
+    let is_redirect = only.name == "return" && matches!(status(only), Some(301 | 302 | 303 | 307 | 308));
+    only.arguments.last().filter(|_| is_redirect).map(String::as_str)
 }
 
 fn add(directive: &Directive, key: &str, name: &str, scope: &mut Scope) {

@@ -6,7 +6,7 @@ use crate::draft::{Draft, Host, Scope, denied_more};
 use crate::regex;
 use crate::tree::{Directive, Place};
 
-use super::answers::{Answers, denied_elsewhere};
+use super::answers::{self, Answers};
 use super::around::{ANSWER, all, around};
 use super::cache;
 use super::cross_origin::shared;
@@ -419,7 +419,7 @@ fn apply<'d>(
             "fastcgi_param" | "scgi_param" => variable(inner, &answers, scope, draft),
             ANSWER => answers.report(inner, draft),
             "add_header" if answers.added(inner, scope) => {}
-            "error_page" if answers.leads_away(inner) => denied_elsewhere(inner, draft),
+            "error_page" if answers.leads_away(inner) => answers::login(inner, scope, context, draft),
             "internal" => apart.is_internal = true,
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),

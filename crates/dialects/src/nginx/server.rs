@@ -6,7 +6,7 @@ use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::Directive;
 
-use super::answers::{Answers, denied_elsewhere};
+use super::answers::{self, Answers};
 use super::around::{around, is_for_locations};
 use super::cross_origin::shared;
 use super::early;
@@ -110,7 +110,9 @@ fn parts<'d>(directive: &'d Directive, host: &mut Host, context: &Context, draft
             },
             "add_header" if is_type_of_text(child, directive) => {}
             "add_header" if answers.added(child, &mut host.scope) => {}
-            "error_page" if answers.leads_away(child) => denied_elsewhere(child, draft),
+            "error_page" if answers.leads_away(child) => {
+                answers::login(child, &mut host.scope, context, draft);
+            }
             "access_log" => host_log(child, host, context, draft),
             "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
                 draft.note(

@@ -392,19 +392,24 @@ fn an_authorizer_of_caddy_may_lead_to_a_login() {
     };
     let login =
         "@error status 401\nhandle_response @error {\nredir * /oauth2/sign_in?rd={scheme}://{host}{uri}\n}";
-    for options in
-        ["header_up X-Real-IP {remote_host}", "header_up X-Original-URL \"https://{host}{uri}\"", login]
-    {
+    for options in ["header_up X-Real-IP {remote_host}", "header_up X-Original-URL \"https://{host}{uri}\""] {
         check(
             Web::Caddy,
             &[(&site(options), &["authorizer_path = \"/oauth2/auth\"", "authorizer = \"authorizer\""])],
         );
     }
-    let found = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &site(login))]).findings;
-    assert!(
-        found.iter().any(|one| one.what.contains("clients get the answer of the authorizer")),
-        "{found:?}"
-    );
+    let target = "authorizer_login = \"/oauth2/sign_in?rd=$scheme://$host$path$query\"";
+    check(Web::Caddy, &[(&site(login), &[target])]);
+    for other in [
+        login.replace("401", "4xx"),
+        login.replace("{uri}", "{args.0}"),
+        login.replace(" @error {\nredir", " {\nredir"),
+    ] {
+        let found = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &site(&other))]);
+        let what = "clients get the answer of the authorizer";
+        assert!(found.findings.iter().any(|one| one.what.contains(what)), "{other}: {:?}", found.findings);
+        assert!(!found.text.contains("authorizer_login ="), "{other}: {}", found.text);
+    }
     for (options, line, part) in [
         ("header_up X-Own yes", 4, "header_up X-Own"),
         ("@good status 2xx\nhandle_response @good {\nrequest_header A b\n}", 5, "handle_response @good"),

@@ -279,6 +279,7 @@ fn the_authorizers_of_nginx_that_manuals_describe_are_converted() {
                 &[
                     "path = \"/\"",
                     "authorizer_path = \"/outpost.goauthentik.io/auth/nginx\"",
+                    "authorizer_login = \"/outpost.goauthentik.io/start?rd=$scheme://$host$path$query\"",
                     "authorizer_response_fields = [\"Set-Cookie\"]",
                     "authorizer_fields = [\"X-authentik-username\"]",
                     "path = \"/outpost.goauthentik.io/\"",
@@ -307,6 +308,34 @@ fn the_authorizers_of_nginx_that_manuals_describe_are_converted() {
             ),
         ],
     );
+    // A redirect is to a login; a page, or a location that does more, is none.
+    let (from, url) =
+        ("error_page 401 =302 $redirection_url", "https://login.example/?rd=$scheme://$host$request_uri");
+    let login = "authorizer_login = \"https://login.example/?rd=$scheme://$host$path$query\"";
+    for (to, is_login) in [
+        (format!("error_page 401 {url}"), true),
+        (format!("error_page 401 =302 {url}"), true),
+        (format!("error_page 401 = @login; }} location @login {{ return {url}"), true),
+        (format!("error_page 401 = @login; }} location @login {{ return 303 {url}"), true),
+        ("error_page 401 /login.html".to_owned(), false),
+        (
+            format!(
+                "error_page 401 = @login; }} location @login {{ if ($a) {{ return 403; }} return 302 {url}"
+            ),
+            false,
+        ),
+        ("error_page 401 = @login; } location @login { return 403".to_owned(), false),
+        ("error_page 401 =302 https://login.example/$unknown".to_owned(), false),
+    ] {
+        let text = AUTHELIA.replace(from, &to).replace("proxy_pass http://10.0.0.1:80; } }", "} }");
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert_eq!(conversion.text.contains(login), is_login, "{to}: {}", conversion.text);
+        let warned = conversion
+            .findings
+            .iter()
+            .any(|one| one.what.contains("clients get the answer of the authorizer"));
+        assert_eq!(warned, !is_login, "{to}: {:?}", conversion.findings);
+    }
     // Without a question to an authorizer, a field with its answer is empty.
     let open = "location /open/ { auth_request off; proxy_pass http://10.0.0.1:80; \
                 auth_request_set $user $upstream_http_remote_user; proxy_set_header Remote-User $user; } location / {";

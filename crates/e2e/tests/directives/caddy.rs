@@ -120,7 +120,7 @@ const CADDY: Table = Table {
                 ("forward_auth copy_headers", Line, "authorizer_fields = [\"Remote-User\"]"),
                 ("forward_auth trusted_proxies", Says, "note: trusted_proxies has no effect here"),
                 ("forward_auth header_up", Says, "note: X-Real-IP is sent to the authorizer in any case"),
-                ("forward_auth handle_response", Says, "warning: clients get the answer of the authorizer"),
+                ("forward_auth handle_response", Line, "authorizer_login = \"/login\""),
                 ("site uri", Part("/up/a"), "GET /a HTTP/1.1"),
                 ("file_server hide", Get("/a.own"), "404 not here"),
             ],
