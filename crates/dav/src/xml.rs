@@ -192,6 +192,9 @@ pub fn escape(text: &str, out: &mut String) {
 pub fn parse(document: &[u8]) -> Result<Element, XmlError> {
     let document = document.strip_prefix("\u{feff}".as_bytes()).unwrap_or(document);
     let text = std::str::from_utf8(document).map_err(|_| XmlError::Encoding)?;
+    if !text.chars().all(is_character) {
+        return Err(XmlError::Malformed);
+    }
     let mut reader = Reader { rest: text, open: Vec::new(), scope: Vec::new(), nodes: 0 };
     reader.declaration()?;
     reader.document()
@@ -310,9 +313,6 @@ impl<'a> Reader<'a> {
         let Some(open) = self.open.last_mut() else { return Err(XmlError::Malformed) };
         if text.is_empty() {
             return Ok(());
-        }
-        if !text.chars().all(is_character) {
-            return Err(XmlError::Malformed);
         }
         match open.element.children.last_mut() {
             Some(Node::Text(before)) => before.push_str(&text),
@@ -579,6 +579,9 @@ mod tests {
             ("<a>&#0;</a>", Err(Malformed)),
             ("<a>&#xd800;</a>", Err(Malformed)),
             ("<a>\u{1}</a>", Err(Malformed)),
+            ("<a b='\u{1}'/>", Err(Malformed)),
+            ("<a xmlns='\u{4}'/>", Err(Malformed)),
+            ("<!--\u{1}--><a/>", Err(Malformed)),
             ("<a>]]></a>", Err(Malformed)),
             ("<a>&</a>", Err(Malformed)),
             ("<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", Err(DocumentType)),
