@@ -5,6 +5,15 @@ use e2e::{Client, shown};
 use super::*;
 
 #[test]
+fn a_file_with_two_names_is_moved_onto_the_other_one() {
+    let server = Site::new().file("a.txt", "a").config(OPEN).start();
+    std::fs::hard_link(server.root().join("a.txt"), server.root().join("b.txt")).unwrap();
+    check(&server, &[("MOVE", "/a.txt", "Destination: /b.txt\r\n", "", 204)]);
+    assert_eq!(server.get("/a.txt").status, 404);
+    assert_eq!(server.get("/b.txt").text(), "a");
+}
+
+#[test]
 fn stores_removes_and_moves_files() {
     let server = server();
     check(

@@ -174,6 +174,12 @@ impl<'a> Exchange<'a> {
             let there = check_there(guard, store, &terms, &target, seen)?;
             let (folder, name) = store.folder_of(&source)?;
             match (moved, there) {
+                // Two names of one file: rename(2) would leave both.
+                (Found::File(own), Some(Found::File(other)))
+                    if (own.device, own.inode) == (other.device, other.inode) =>
+                {
+                    calls::unlink(&folder, name)?;
+                }
                 // The kernel replaces one file by another at once.
                 (Found::File(_), Some(Found::File(_) | Found::Other)) => {
                     let (other, last) = store.folder_of(&target)?;
