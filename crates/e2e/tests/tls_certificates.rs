@@ -137,6 +137,24 @@ fn notices_a_certificate_that_changes() {
     assert!(wait_until(TIMEOUT, || try_served(&server).is_some_and(|now| now != first)));
 }
 
+/// As programs do it that write one file after the other.
+#[test]
+fn notices_the_key_that_follows_a_certificate() {
+    let first = authority().server(&["localhost"]);
+    let server = Site::new()
+        .file_beside_root("a.crt", &first.certificate)
+        .file_beside_root("a.key", &first.key)
+        .config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = \"a.crt\"\n[tls]\nwatch = \"100ms\"\n")
+        .start();
+    let before = served(&server);
+    let next = authority().server(&["localhost"]);
+    server.files().file("a.crt", &next.certificate);
+    server.wait_for_line("does not fit its key", TIMEOUT);
+    assert_eq!(served(&server), before);
+    server.files().file("a.key", &next.key);
+    assert!(wait_until(TIMEOUT, || try_served(&server).is_some_and(|now| now != before)));
+}
+
 /// Hosts with other rules, and a list that revokes nothing.
 fn with_clients(authority: &Authority) -> Server {
     Site::new()

@@ -22,6 +22,11 @@ impl FileStamps {
         self.0.iter().any(|(path, before)| stamp(path) != *before)
     }
 
+    /// The states of the same files now.
+    pub fn renewed(&self) -> FileStamps {
+        FileStamps::of(self.0.keys().map(PathBuf::as_path))
+    }
+
     pub fn extend(&mut self, other: FileStamps) {
         self.0.extend(other.0);
     }

@@ -280,7 +280,8 @@ impl Master {
         self.announce(&site, &cause);
         (self.site, self.tls, self.user_files) = (Some(site), tls, users);
         self.accounts = Some(accounts);
-        (self.file_round, self.tried_files) = (FileRound::default(), None);
+        (self.tried_certificates, self.tried_files) = (None, None);
+        self.file_round = FileRound::default();
         self.forget_tickets();
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());

@@ -53,10 +53,16 @@ pub(super) struct TriedFiles {
 }
 
 impl TriedFiles {
-    /// `None`: there has been a reload for this state, and another one is not due yet.
-    fn next(earlier: Option<&TriedFiles>, stamps: FileStamps, now: Instant) -> Option<TriedFiles> {
+    /// `first`: the pause behind the first reload for a state; each further one is twice as long. `None`: there has been
+    /// a reload for this state, and another one is not due yet.
+    fn next(
+        earlier: Option<&TriedFiles>,
+        stamps: FileStamps,
+        first: Duration,
+        now: Instant,
+    ) -> Option<TriedFiles> {
         let pause = match earlier.filter(|earlier| earlier.stamps == stamps) {
-            None => FILE_CHECKS,
+            None => first,
             Some(earlier) if now < earlier.again => return None,
             Some(earlier) => (2 * earlier.pause).min(LONGEST_PAUSE),
         };
@@ -70,10 +76,17 @@ impl Master {
         self.next_certificate_check = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
     }
 
-    /// Reloads if a file of a certificate has changed. If that fails, the next check tries again.
+    /// Reloads if a file of a certificate has changed. If that fails, as where the key has yet to follow, another state
+    /// of the files is tried at once, and the same one after longer and longer pauses.
     pub(super) fn check_certificates(&mut self, now: Instant) {
         self.schedule_certificate_check(now);
-        if self.change.is_none() && self.successor.is_none() && self.tls.stamps.have_changed() {
+        let Some(every) = self.site.as_ref().and_then(|site| site.tls.watch) else { return };
+        if self.change.is_some() || self.successor.is_some() || !self.tls.stamps.have_changed() {
+            return;
+        }
+        let stamps = self.tls.stamps.renewed();
+        if let Some(tried) = TriedFiles::next(self.tried_certificates.as_ref(), stamps, every, now) {
+            self.tried_certificates = Some(tried);
             log::info(format_args!("certificates have changed"));
             self.reload(Vec::new());
         }
@@ -92,7 +105,7 @@ impl Master {
             return;
         }
         let stamps = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
-        if let Some(tried) = TriedFiles::next(self.tried_files.as_ref(), stamps, now) {
+        if let Some(tried) = TriedFiles::next(self.tried_files.as_ref(), stamps, FILE_CHECKS, now) {
             self.tried_files = Some(tried);
             log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
@@ -131,8 +144,31 @@ pub(super) fn stamps_of_users(site: &Site) -> FileStamps {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn a_state_that_a_reload_refuses_is_tried_after_longer_and_longer_pauses() {
+        let second = Duration::from_secs(1);
+        let (refused, other) = (FileStamps::of([Path::new("/")]), FileStamps::default());
+        let began = Instant::now();
+        let mut tried: Option<TriedFiles> = None;
+        let mut at = Vec::new();
+        for number in 0..200 {
+            let next = TriedFiles::next(tried.as_ref(), refused.clone(), second, began + number * second);
+            if next.is_some() {
+                (tried, _) = (next, at.push(number));
+            }
+        }
+        assert_eq!(at, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
+        let now = began + 200 * second;
+        assert!(TriedFiles::next(tried.as_ref(), refused, second, now).is_none());
+        assert!(
+            TriedFiles::next(tried.as_ref(), other, second, now).is_some(),
+            "another state is tried at once"
+        );
+    }
 
     #[test]
     fn a_round_over_many_files_takes_several_checks_unless_one_is_new() {

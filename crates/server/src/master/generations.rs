@@ -234,6 +234,7 @@ impl Master {
             restart: _,
             next_ping: _,
             next_certificate_check: _,
+            tried_certificates: _,
             user_files: _,
             tried_files: _,
             next_file_check: _,

@@ -191,6 +191,8 @@ struct Master {
     next_ping: Option<Instant>,
     /// When the files of certificates are compared with those that are served.
     next_certificate_check: Option<Instant>,
+    /// `None`: no reload for them has failed.
+    tried_certificates: Option<TriedFiles>,
     /// The files of users, groups and keys.
     user_files: FileStamps,
     /// `None`: no reload for them has failed.
@@ -345,6 +347,7 @@ impl Master {
             restart: None,
             next_ping: None,
             next_certificate_check: None,
+            tried_certificates: None,
             user_files: FileStamps::default(),
             tried_files: None,
             next_file_check: None,
