@@ -412,6 +412,7 @@ mod tests {
             "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
         );
     }
+
     #[test]
     fn a_failed_validation_is_no_failed_request() {
         for (name, expected) in

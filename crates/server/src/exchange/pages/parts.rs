@@ -46,8 +46,8 @@ impl Parts {
 }
 
 impl Exchange<'_> {
-    /// The parts of the page at `path`. `None`: more than files that the client may have decides its
-    /// content, or not all of them have a time.
+    /// The parts of the page at `path`. `None`: more than files that the client may have decides its content, or not all
+    /// of them have a time.
     pub(super) async fn parts(&self, path: &SafePath<'_>, entry: &Rc<Entry>) -> Option<Parts> {
         let mut parts = Parts { modified: i64::MIN, audience: Audience::All, stamps: Vec::new(), count: 0 };
         parts.add(entry.stamp()?)?;
