@@ -3,6 +3,8 @@
 //!
 //! Knows nothing of which files exist.
 
+use std::borrow::Cow;
+
 use taipan_http::head::Head;
 use taipan_http::negotiate::language::{choose_charset, choose_language};
 
@@ -103,26 +105,23 @@ impl AlternateRules {
     }
 
     /// What `name` says, and the name without it. `None`: it says nothing.
-    pub fn parse(&self, name: &str) -> Option<(Label, String)> {
-        let mut label = Label::default();
-        let mut rest = name.to_owned();
-        let by_suffix = |name: &str, charset: &Charset| strip(name, &charset.suffix).map(str::to_owned);
-        if let Some((index, without)) = find(&self.charsets, |charset| by_suffix(&rest, charset)) {
-            (label.charset, rest) = (Some(index), without);
-        }
-        if let Some((index, without)) = find(&self.languages, |tag| strip(&rest, tag).map(str::to_owned)) {
-            (label.language, rest) = (Some(index), without);
-        } else if let Some((stem, extension)) = rest.rsplit_once('.')
-            && let Some((index, without)) = find(&self.languages, |tag| strip(stem, tag).map(str::to_owned))
+    pub fn parse<'n>(&self, name: &'n str) -> Option<(Label, Cow<'n, str>)> {
+        let (charset, name) = split(&self.charsets, name, |charset| strip(name, &charset.suffix));
+        let (language, rest) = split(&self.languages, name, |tag| strip(name, tag));
+        let label = Label { language, charset };
+        if language.is_none()
+            && let Some((stem, extension)) = name.rsplit_once('.')
+            && let (Some(language), stem) = split(&self.languages, stem, |tag| strip(stem, tag))
         {
-            (label.language, rest) = (Some(index), [&without, ".", extension].concat());
+            let label = Label { language: Some(language), charset };
+            return Some((label, Cow::Owned([stem, ".", extension].concat())));
         }
-        (!label.is_plain()).then_some((label, rest))
+        (!label.is_plain()).then_some((label, Cow::Borrowed(rest)))
     }
 
     /// The name without what it says.
-    pub fn plain_name(&self, name: &str) -> String {
-        self.parse(name).map_or_else(|| name.to_owned(), |(_, plain)| plain)
+    pub fn plain_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        self.parse(name).map_or(Cow::Borrowed(name), |(_, plain)| plain)
     }
 
     /// Brings what was found into order: the first is for a client that accepts none of the others. A file without a
@@ -179,8 +178,10 @@ fn strip<'n>(name: &'n str, suffix: &str) -> Option<&'n str> {
     name.strip_suffix(suffix)?.strip_suffix('.').filter(|rest| !rest.is_empty())
 }
 
-fn find<T, U>(all: &[T], find: impl Fn(&T) -> Option<U>) -> Option<(u8, U)> {
-    (0..).zip(all).find_map(|(index, one)| find(one).map(|found| (index, found)))
+/// The index of the first of `all` that can be stripped from `name`, and the rest of it, or else all of it.
+fn split<'n, T>(all: &[T], name: &'n str, strip: impl Fn(&T) -> Option<&'n str>) -> (Option<u8>, &'n str) {
+    let first = (0..).zip(all).find_map(|(index, one)| Some((index, strip(one)?)));
+    first.map_or((None, name), |(index, rest)| (Some(index), rest))
 }
 
 #[cfg(test)]
@@ -232,7 +233,7 @@ mod tests {
             let names = rules.names(name);
             assert!(names.len() >= 2 + 3 * 3, "{name}");
             for (label, made) in names {
-                assert_eq!(rules.parse(&made), Some((label, name.to_owned())), "{made}");
+                assert_eq!(rules.parse(&made), Some((label, Cow::Borrowed(name))), "{made}");
             }
         }
         assert_eq!(rules.names("page.de.html"), []);

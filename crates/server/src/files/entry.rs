@@ -5,6 +5,7 @@ mod representation;
 mod special;
 
 use std::cell::Cell;
+use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -153,18 +154,21 @@ impl Entry {
         found: Vec<Found>,
         now: i64,
     ) -> Entry {
-        let rules = services.route(host.host(), path).files.alternates.clone();
-        let labels: Vec<Label> = found.iter().map(|found| found.label).collect();
-        let stamps = found.iter().flat_map(Found::stamps).collect();
-        let differences = Differences::of(&labels);
-        let mut entries =
-            found.into_iter().map(|found| Entry::of_file(services, host, path, found, differences, now));
-        let Some(first) = entries.next() else {
+        let mut others = found.into_iter();
+        let Some(first) = others.next() else {
             return Entry::without_content(Resource::Missing, Vec::new(), now);
         };
-        let others: Vec<Rc<Entry>> = entries.map(Rc::new).collect();
-        let alternates = (!others.is_empty()).then_some(Alternates { rules, labels, others });
-        Entry { stamps, alternates, ..first }
+        if others.len() == 0 {
+            return Entry::of_file(services, host, path, first, Differences::default(), now);
+        }
+        let all = || iter::once(&first).chain(others.as_slice());
+        let labels: Vec<Label> = all().map(|found| found.label).collect();
+        let stamps = all().flat_map(Found::stamps).collect();
+        let differences = Differences::of(&labels);
+        let entry = |found| Entry::of_file(services, host, path, found, differences, now);
+        let (first, others) = (entry(first), others.map(|found| Rc::new(entry(found))).collect());
+        let rules = services.route(host.host(), path).files.alternates.clone();
+        Entry { stamps, alternates: Some(Alternates { rules, labels, others }), ..first }
     }
 
     /// Whether one of several files is chosen for each client.
@@ -183,6 +187,7 @@ impl Entry {
         let route = services.route(host.host(), path);
         let selected = selected(services, host, path, &found, differences);
         let plain_name = route.files.alternates.plain_name(&found.name);
+        let special = route.files.special.of(&plain_name);
         let found = match route.files.includes.cover_file(&plain_name) {
             false => found,
             true => match page(services, &route.files.includes, found) {
@@ -193,9 +198,8 @@ impl Entry {
                 }
             },
         };
-        let special = route.files.special.of(&plain_name);
         let Found { name, variants, .. } = &found;
-        let stamps: Vec<Stamp> = found.stamps().collect();
+        let stamps = found.stamps();
         let codings = variants.iter().map(|variant| variant.coding);
         let origin = SelectedFiles {
             name: (path.is_folder() || name != path.name()).then(|| name.as_str().into()),
@@ -386,16 +390,20 @@ fn prepare(
     let vary = (!vary.is_empty()).then(|| vary.join(", "));
     let matched = dictionary.map(|urls| format!("match=\"{urls}\""));
     let shared = Shared { services, route, described: &described, cache_control, vary, dictionary: matched };
-    let mut prepared = Vec::with_capacity(variants.len() + 1);
+    let count = variants.len() + usize::from(is_gzip_only);
+    let (mut representations, mut prepared) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut add = |(representation, response)| {
+        representations.push(representation);
+        prepared.push(response);
+    };
     for Variant { stamp, coding, compared_at, fd, body } in variants {
         let file = fd.map(|fd| Rc::new(OpenFile::compared(fd, stamp, compared_at, services.disk.clone())));
         let source = Source { stamp, file, body };
         if is_gzip_only {
-            prepared.push(shared.inflated(&source));
+            add(shared.inflated(&source));
         }
-        prepared.push(shared.unchanged(source, coding));
+        add(shared.unchanged(source, coding));
     }
-    let (representations, prepared) = prepared.into_iter().unzip();
     let resource = Resource::File(representations, offer);
     Ok(Prepared { resource, prepared, deltas: dictionary.map(|_| Rc::default()) })
 }

@@ -77,8 +77,11 @@ pub struct Metafile {
 
 impl Found {
     /// In the order in which they are compared.
-    pub fn stamps(&self) -> impl Iterator<Item = Stamp> {
-        self.variants.iter().map(|variant| variant.stamp).chain(self.metafile.iter().map(|meta| meta.stamp))
+    pub fn stamps(&self) -> Vec<Stamp> {
+        let mut stamps = Vec::with_capacity(self.variants.len() + usize::from(self.metafile.is_some()));
+        stamps.extend(self.variants.iter().map(|variant| variant.stamp));
+        stamps.extend(self.metafile.iter().map(|metafile| metafile.stamp));
+        stamps
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) enum PageOrFile {
 }
 
 pub(super) fn page(services: &Services, includes: &Includes, mut found: Found) -> PageOrFile {
-    let stamps = found.stamps().collect();
+    let stamps = found.stamps();
     let Some(plain) = found.variants.first_mut().filter(|first| first.coding == Coding::Identity) else {
         return PageOrFile::None;
     };
