@@ -190,12 +190,7 @@ pub fn wider_values(expression: &str) -> Option<Vec<String>> {
         let begins = branch.starts_with('^');
         let ends = branch.ends_with('$') && !branch.ends_with("\\$");
         let body = &branch[usize::from(begins)..branch.len() - usize::from(ends)];
-        let mut parser = Parser { text: body.chars().collect(), at: 0, reading: Reading::Wider };
-        let all = parser.alternatives(0)?;
-        if parser.at < parser.text.len() {
-            return None;
-        }
-        for middle in all {
+        for middle in Parser::parse(body, Reading::Wider)? {
             let (begin, end) = (if begins { "" } else { "*" }, if ends { "" } else { "*" });
             let mut value = format!("{begin}{}{end}", middle.replace(ONE_OR_MORE, ""));
             while value.contains("**") {
@@ -227,12 +222,9 @@ fn value(expression: &str) -> Option<Vec<String>> {
     if body.contains("[^/") || body.contains(".+") {
         return None;
     }
-    let mut parser = Parser { text: body.chars().collect(), at: 0, reading: Reading::Exact };
-    let all = parser.alternatives(0)?;
-    let is_whole = parser.at == parser.text.len();
-    let all =
-        all.into_iter().map(|middle| format!("{begin}{}{end}", middle.replace("**", "*")).replace("**", "*"));
-    is_whole.then(|| all.collect())
+    let all = Parser::parse(body, Reading::Exact)?.into_iter();
+    let all = all.map(|middle| format!("{begin}{}{end}", middle.replace("**", "*")).replace("**", "*"));
+    Some(all.collect())
 }
 
 fn branch(expression: &str, reading: Reading) -> Option<Vec<String>> {
@@ -247,12 +239,7 @@ fn branch(expression: &str, reading: Reading) -> Option<Vec<String>> {
     let (is_begun, rest) = text.strip_prefix('^').map_or((false, text.as_str()), |rest| (true, rest));
     let ends = rest.ends_with('$') && !rest.ends_with("\\$");
     let body = if ends { &rest[..rest.len() - 1] } else { rest };
-    let mut parser = Parser { text: body.chars().collect(), at: 0, reading };
-    let alternatives = parser.alternatives(0)?;
-    if parser.at < parser.text.len() {
-        return None;
-    }
-    let all = alternatives.into_iter().map(|middle| {
+    let all = Parser::parse(body, reading)?.into_iter().map(|middle| {
         let pattern = match (is_begun, middle.starts_with('/'), ends) {
             (true, _, true) => alone(&middle),
             (true, _, false) => format!("{middle}**"),
@@ -702,6 +689,13 @@ struct Parser {
 }
 
 impl Parser {
+    /// The patterns of an expression without anchors. `None`: patterns cannot say it.
+    fn parse(expression: &str, reading: Reading) -> Option<Vec<String>> {
+        let mut parser = Parser { text: expression.chars().collect(), at: 0, reading };
+        let all = parser.alternatives(0)?;
+        (parser.at == parser.text.len()).then_some(all)
+    }
+
     fn peek(&self) -> Option<char> {
         self.text.get(self.at).copied()
     }
