@@ -18,7 +18,7 @@ use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
-use crate::{log, sys, terminal};
+use crate::{sys, terminal};
 
 const FAILED: u8 = 1;
 
@@ -106,8 +106,7 @@ async fn answer_workers<S: WorkerService>(service: Rc<S>, master: Channel) -> io
                     workers.left.notify_one();
                 });
             }
-            PoolCommand::Log { log, level } => log::move_to(log, level),
-            PoolCommand::Level { level, time } => log::change_level(level, time),
+            PoolCommand::Log(command) => command.carry_out(),
             // It has no endpoints.
             PoolCommand::Drain { .. } => {}
         }

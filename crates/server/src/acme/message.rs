@@ -1,14 +1,11 @@
 //! Messages between the master and the process that gets certificates. The process names a certificate by its number,
 //! so that the master alone knows names of files.
 
-use std::time::Duration;
-
-use site::model::Level;
 use zeroize::Zeroizing;
 
 use super::schedule::Time;
 use super::storage::MAX_FILE;
-use crate::log::SharedLog;
+use crate::log::LogCommand;
 use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// From the process to the master, which answers each with a reply of the same number.
@@ -43,17 +40,8 @@ pub enum Wish {
 
 /// From the master to the process.
 pub enum AcmeCommand {
-    Reply {
-        number: u32,
-        reply: Reply,
-    },
-    /// Write messages to this log from now on, with the level that is configured for it.
-    Log {
-        log: SharedLog,
-        level: Level,
-    },
-    /// Have this level of the error log for a time.
-    Level(Level, Duration),
+    Reply { number: u32, reply: Reply },
+    Log(LogCommand),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -111,13 +99,7 @@ impl Message<'_> for AcmeCommand {
 
     fn encode(&self) -> Encoder<'_> {
         match self {
-            AcmeCommand::Log { log: SharedLog::File(file), level } => {
-                Encoder::new(b'L').level(*level).fd(file)
-            }
-            AcmeCommand::Log { log: SharedLog::Daemon(socket), level } => {
-                Encoder::new(b'S').level(*level).fd(socket)
-            }
-            AcmeCommand::Level(level, time) => Encoder::new(b'E').level(*level).time(*time),
+            AcmeCommand::Log(command) => command.encode(),
             AcmeCommand::Reply { number, reply: Reply::Done } => Encoder::new(b'D').u32(*number),
             AcmeCommand::Reply { number, reply: Reply::Busy(until) } => {
                 Encoder::new(b'B').u32(*number).u64(*until)
@@ -132,36 +114,23 @@ impl Message<'_> for AcmeCommand {
     }
 
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<AcmeCommand> {
-        match kind {
-            b'L' => {
-                return Some(AcmeCommand::Log { level: fields.level()?, log: SharedLog::File(fields.fd()?) });
-            }
-            b'S' => {
-                return Some(AcmeCommand::Log {
-                    level: fields.level()?,
-                    log: SharedLog::Daemon(fields.fd()?),
-                });
-            }
-            b'E' => return Some(AcmeCommand::Level(fields.level()?, fields.time()?)),
-            _ => {}
-        }
-        let number = fields.u32()?;
-        let reply = match kind {
-            b'D' => Reply::Done,
-            b'B' => Reply::Busy(fields.u64()?),
-            b'C' => Reply::Content(fields.rest().to_vec()),
-            b'F' => Reply::Failed(str::from_utf8(fields.rest()).ok()?.to_owned()),
-            _ => return None,
+        let mut reply = |reply: fn(&mut Decoder<'_>) -> Option<Reply>| {
+            Some(AcmeCommand::Reply { number: fields.u32()?, reply: reply(fields)? })
         };
-        Some(AcmeCommand::Reply { number, reply })
+        match kind {
+            b'D' => reply(|_| Some(Reply::Done)),
+            b'B' => reply(|fields| fields.u64().map(Reply::Busy)),
+            b'C' => reply(|fields| Some(Reply::Content(fields.rest().to_vec()))),
+            b'F' => reply(|fields| Some(Reply::Failed(str::from_utf8(fields.rest()).ok()?.to_owned()))),
+            _ => LogCommand::decode(kind, fields).map(AcmeCommand::Log),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
+    use crate::log::command;
     use crate::process::ipc::tests::check_codec;
 
     #[test]
@@ -181,11 +150,6 @@ mod tests {
         let replies =
             [Reply::Done, Reply::Busy(77), Reply::Content(b"pem".to_vec()), Reply::Failed("why".to_owned())];
         check_codec(replies.map(|reply| AcmeCommand::Reply { number: 7, reply }));
-        check_codec([AcmeCommand::Level(Level::Debug, Duration::from_secs(600))]);
-        let fd = || File::open("/dev/null").unwrap().into();
-        check_codec(
-            [SharedLog::File(fd()), SharedLog::Daemon(fd())]
-                .map(|log| AcmeCommand::Log { log, level: Level::Warn }),
-        );
+        check_codec(command::tests::commands().map(AcmeCommand::Log));
     }
 }

@@ -260,8 +260,7 @@ impl Link {
                     // The task may have given up.
                     waiting.map(|waiting| waiting.send(reply));
                 }
-                Ok(Received::Message(AcmeCommand::Log { log, level })) => log::move_to(log, level),
-                Ok(Received::Message(AcmeCommand::Level(level, time))) => log::change_level(level, time),
+                Ok(Received::Message(AcmeCommand::Log(command))) => command.carry_out(),
                 Ok(Received::End) => return Ok(()),
                 Err(error) => return Err(format!("cannot receive: {error}")),
             }

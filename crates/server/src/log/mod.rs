@@ -3,6 +3,7 @@
 //! is dropped and its lines are counted; the log thread writes the count.
 
 pub mod access;
+pub mod command;
 mod daemon;
 mod end_reason;
 mod line_limit;
@@ -23,6 +24,7 @@ use rustix::fs::{Access, access};
 use site::log_line;
 use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
+pub use command::LogCommand;
 pub use end_reason::EndReason;
 pub use line_limit::LineLimit;
 pub use sink::{OpenSink, SharedLog};
@@ -281,7 +283,7 @@ pub fn close_when_replaced(done: OwnedFd) {
 }
 
 /// Has a process without a log thread write to this error log from now on, with this level.
-pub fn move_to(log: SharedLog, level: Level) {
+fn move_to(log: SharedLog, level: Level) {
     if let Some((sink, most)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
         sink.move_to(log);
         *most = level;

@@ -12,7 +12,7 @@ use site::monitor::Monitor;
 
 use super::Master;
 use crate::control::{Client, Drain, DrainChange, MaintenanceAct, Request};
-use crate::log;
+use crate::log::{self, LogCommand};
 use crate::pool::message::PoolCommand;
 use crate::process::ipc::MasterCommand;
 
@@ -77,7 +77,7 @@ impl Master {
             _ = generation.channel.send(&MasterCommand::Level { level, time });
         }
         for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
-            _ = channel.send(&PoolCommand::Level { level, time });
+            _ = channel.send(&PoolCommand::Log(LogCommand::ChangeLevel { level, time }));
         }
         self.send_level_to_acme(level, time);
         client.done("");

@@ -17,7 +17,7 @@ use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
 use crate::clock;
-use crate::log::{self, OpenSink, SharedLog};
+use crate::log::{self, LogCommand, OpenSink, SharedLog};
 use crate::process::ipc::{Channel, MasterCommand, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::{KillTimer, RestartLimit, text, what_to_do};
@@ -130,7 +130,8 @@ impl CertificateKeeper {
     pub(super) fn send_log(&mut self, log: &SharedLog, level: Level) {
         for process in self.processes.iter_mut().filter(|process| process.log != ErrorLog::Current) {
             let Some(channel) = &process.channel else { continue };
-            let sent = log.try_clone().and_then(|log| channel.send(&AcmeCommand::Log { log, level }));
+            let command = log.try_clone().map(|log| AcmeCommand::Log(LogCommand::MoveTo { log, level }));
+            let sent = command.and_then(|command| channel.send(&command));
             process.log = process.log.after(sent, &"the process that gets certificates");
         }
     }
@@ -307,7 +308,7 @@ impl Master {
     /// Sends another level of the error log.
     pub(super) fn send_level_to_acme(&self, level: Level, time: Duration) {
         if let Some(channel) = self.certificates.channel() {
-            _ = channel.send(&AcmeCommand::Level(level, time));
+            _ = channel.send(&AcmeCommand::Log(LogCommand::ChangeLevel { level, time }));
         }
     }
 

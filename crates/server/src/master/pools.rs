@@ -18,7 +18,7 @@ use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
 use crate::forward_proxy::process as forward_proxy;
-use crate::log::{self, OpenSink, SharedLog};
+use crate::log::{self, LogCommand, OpenSink, SharedLog};
 use crate::name_lookup;
 use crate::pool::message::PoolCommand;
 use crate::pool::process::{self, PoolSetup};
@@ -144,7 +144,8 @@ impl Master {
     pub(super) fn send_log_to_pools(&mut self, log: &SharedLog, level: Level) {
         for pool in self.pools.iter_mut().filter(|pool| pool.log != ErrorLog::Current) {
             let Some(channel) = &pool.channel else { continue };
-            let sent = log.try_clone().and_then(|log| channel.send(&PoolCommand::Log { log, level }));
+            let command = log.try_clone().map(|log| PoolCommand::Log(LogCommand::MoveTo { log, level }));
+            let sent = command.and_then(|command| channel.send(&command));
             pool.log = pool.log.after(sent, &format_args!("the process that manages the {}", pool.service));
         }
     }

@@ -6,11 +6,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use site::model::Level;
 
 use super::selection::Choice;
 use crate::control::DrainChange;
-use crate::log::SharedLog;
+use crate::log::LogCommand;
 use crate::process::ipc::{Decoder, Encoder, Message};
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
@@ -158,12 +157,13 @@ pub enum PoolError {
 pub enum PoolCommand {
     /// The pool's end of a channel to a new worker.
     AddWorker(OwnedFd),
-    /// The error log from now on, and the level that is configured for it.
-    Log { log: SharedLog, level: Level },
-    /// Have this level of the error log for a time.
-    Level { level: Level, time: Duration },
+    Log(LogCommand),
     /// Take an endpoint out of service, or put it back, and write the response of the control socket.
-    Drain { change: DrainChange, endpoint: String, to: OwnedFd },
+    Drain {
+        change: DrainChange,
+        endpoint: String,
+        to: OwnedFd,
+    },
 }
 
 impl PoolError {
@@ -342,13 +342,7 @@ impl Message<'_> for PoolCommand {
     fn encode(&self) -> Encoder<'_> {
         match self {
             PoolCommand::AddWorker(fd) => Encoder::new(b'J').fd(fd),
-            PoolCommand::Log { log: SharedLog::File(file), level } => {
-                Encoder::new(b'O').level(*level).fd(file)
-            }
-            PoolCommand::Log { log: SharedLog::Daemon(socket), level } => {
-                Encoder::new(b'S').level(*level).fd(socket)
-            }
-            PoolCommand::Level { level, time } => Encoder::new(b'E').level(*level).time(*time),
+            PoolCommand::Log(command) => command.encode(),
             PoolCommand::Drain { change, endpoint, to } => {
                 let kind = match change {
                     DrainChange::Drain => b'D',
@@ -362,14 +356,11 @@ impl Message<'_> for PoolCommand {
     fn decode(kind: u8, fields: &mut Decoder<'_>) -> Option<PoolCommand> {
         Some(match kind {
             b'J' => PoolCommand::AddWorker(fields.fd()?),
-            b'O' => PoolCommand::Log { level: fields.level()?, log: SharedLog::File(fields.fd()?) },
-            b'S' => PoolCommand::Log { level: fields.level()?, log: SharedLog::Daemon(fields.fd()?) },
-            b'E' => PoolCommand::Level { level: fields.level()?, time: fields.time()? },
             b'D' | b'U' => {
                 let change = if kind == b'D' { DrainChange::Drain } else { DrainChange::Undrain };
                 PoolCommand::Drain { change, endpoint: text(fields.rest())?, to: fields.fd()? }
             }
-            _ => return None,
+            _ => PoolCommand::Log(LogCommand::decode(kind, fields)?),
         })
     }
 }
@@ -379,6 +370,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::log::command;
     use crate::process::ipc::tests::check_codec;
 
     #[test]
@@ -437,11 +429,7 @@ mod tests {
             })
         }));
         check_codec([PoolCommand::AddWorker(fd())]);
-        check_codec(
-            [SharedLog::File(fd()), SharedLog::Daemon(fd())]
-                .map(|log| PoolCommand::Log { log, level: Level::Warn }),
-        );
-        check_codec([PoolCommand::Level { level: Level::Info, time: Duration::from_secs(600) }]);
+        check_codec(command::tests::commands().map(PoolCommand::Log));
         let drain = |change| PoolCommand::Drain { change, endpoint: "10.0.0.1:80".to_owned(), to: fd() };
         check_codec([drain(DrainChange::Drain), drain(DrainChange::Undrain)]);
     }

@@ -217,8 +217,7 @@ impl PoolProcess {
             tokio::select! {
                 command = command => match command {
                     Ok(Received::Message(PoolCommand::AddWorker(channel))) => self.add_worker(channel),
-                    Ok(Received::Message(PoolCommand::Log { log, level })) => log::move_to(log, level),
-                    Ok(Received::Message(PoolCommand::Level { level, time })) => log::change_level(level, time),
+                    Ok(Received::Message(PoolCommand::Log(command))) => command.carry_out(),
                     Ok(Received::Message(PoolCommand::Drain { change, endpoint, to })) => {
                         self.drain(change, &endpoint, to);
                     }
