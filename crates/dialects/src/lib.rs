@@ -35,6 +35,8 @@ mod draft;
 #[cfg(feature = "web")]
 mod media;
 #[cfg(feature = "web")]
+mod pattern;
+#[cfg(feature = "web")]
 mod regex;
 #[cfg(feature = "web")]
 mod tree;

@@ -9,7 +9,7 @@ use site::route::Pattern;
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
-use crate::regex;
+use crate::pattern;
 use crate::tree::Place;
 
 /// Tables whose pairs add up.
@@ -241,7 +241,7 @@ pub fn common(pattern: &str, runs: &str) -> Vec<String> {
     match pattern.ends_with('/') {
         _ if end.contains('/') => Vec::new(),
         true if pattern.starts_with(folder) => {
-            regex::within(pattern, &format!("*{end}")).into_iter().collect()
+            pattern::within(pattern, &format!("*{end}")).into_iter().collect()
         }
         true => Vec::new(),
         false => with_ends(pattern, end),

@@ -178,6 +178,7 @@ const DIALECTS: &[&str] = &[
     "within",
     "draft",
     "regex",
+    "pattern",
     "scripts",
     "media",
     "document",

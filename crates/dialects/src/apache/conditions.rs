@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::Scope;
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place};
 
@@ -189,13 +190,13 @@ fn methods(test: &str) -> Option<Vec<String>> {
 fn paths(test: &str, any_case: bool) -> Option<Vec<String>> {
     let all = match test.strip_prefix('=') {
         Some(path) => {
-            Some(vec![regex::alone(path)]).filter(|_| path.starts_with('/') && !path.contains(['*', '?']))
+            Some(vec![pattern::alone(path)]).filter(|_| path.starts_with('/') && !path.contains(['*', '?']))
         }
         None if test.starts_with(['<', '>', '-']) => None,
         None => super::paths::expression(test),
     }?;
     match any_case {
-        true => Some(all.iter().map(|path| regex::any_case(path)).collect::<Option<Vec<_>>>()?.concat()),
+        true => Some(all.iter().map(|path| pattern::any_case(path)).collect::<Option<Vec<_>>>()?.concat()),
         false => Some(all),
     }
 }

@@ -1,6 +1,7 @@
 //! Paths of folders and of URLs, and the patterns of sections.
 
 use crate::draft::{Draft, denied_more};
+use crate::pattern;
 use crate::regex;
 use crate::tree::Directive;
 
@@ -43,7 +44,7 @@ pub fn files(arguments: &[String], is_expression: bool) -> Option<Vec<String>> {
     let all = all?.concat();
     match counted == *text {
         true => Some(all),
-        false => all.iter().map(|pattern| regex::ignoring_case(pattern)).collect(),
+        false => all.iter().map(|pattern| pattern::ignoring_case(pattern)).collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern;
 use crate::regex;
 use crate::tree::Directive;
 
@@ -48,7 +49,7 @@ pub fn reject_more(
     }
     let mut found = paths::wider(&text, rule, draft)?;
     if Flags::of(rule).has("NC", "nocase") {
-        found = found.iter().map(|pattern| regex::ignoring_case(pattern)).collect::<Option<_>>()?;
+        found = found.iter().map(|pattern| pattern::ignoring_case(pattern)).collect::<Option<_>>()?;
     }
     for pattern in found {
         let route = host.route(&pattern, &rule.place);
@@ -205,7 +206,7 @@ fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option
     let text = expression.replacen("(^|/)", "/", 1).replacen("(?:^|/)", "/", 1);
     let mut patterns = paths::expression(&anchored(&text, base))?;
     if let Some(base) = base.filter(|_| !text.starts_with('^')) {
-        patterns = patterns.iter().map(|pattern| regex::within(base, pattern)).collect::<Option<_>>()?;
+        patterns = patterns.iter().map(|pattern| pattern::within(base, pattern)).collect::<Option<_>>()?;
         // The path of a folder's rule begins without a slash.
         if expression.starts_with('/') {
             let begin = format!("{base}**/");
@@ -216,8 +217,8 @@ fn all_of_branch(expression: &str, base: Option<&str>, any_case: bool) -> Option
     }
     if any_case {
         let in_any_case = |pattern: &String| {
-            let all = regex::any_case(pattern);
-            all.or_else(|| regex::ignoring_case(pattern).map(|pattern| vec![pattern]))
+            let all = pattern::any_case(pattern);
+            all.or_else(|| pattern::ignoring_case(pattern).map(|pattern| vec![pattern]))
         };
         let cases: Option<Vec<Vec<String>>> = patterns.iter().map(in_any_case).collect();
         patterns = cases?.concat();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
-use crate::regex;
+use crate::pattern;
 use crate::tree::Directive;
 
 use super::convert::unconverted;
@@ -135,7 +135,7 @@ impl Site<'_> {
                 };
                 let within = |pattern: &String| match paths.as_slice() {
                     [] => Some(vec![pattern.clone()]),
-                    paths => paths.iter().map(|path| regex::within(path, pattern)).collect(),
+                    paths => paths.iter().map(|path| pattern::within(path, pattern)).collect(),
                 };
                 let all = patterns
                     .filter(|_| !text.contains(['{', '[']))

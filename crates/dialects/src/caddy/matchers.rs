@@ -3,6 +3,7 @@
 use site::route::Pattern;
 
 use crate::draft::Scope;
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place};
 
@@ -303,7 +304,7 @@ pub(super) fn pattern(text: &str) -> Option<String> {
         (None, Some(begin)) if is_plain && begin == body && text.starts_with('/') => {
             Some(if begin.ends_with('/') { begin.to_owned() } else { format!("{begin}**") })
         }
-        (None, None) if is_plain && text.starts_with('/') => Some(regex::alone(text)),
+        (None, None) if is_plain && text.starts_with('/') => Some(pattern::alone(text)),
         // Otherwise a wildcard finds no slash, and every path begins with one.
         _ => {
             let glob = text.strip_prefix('*').filter(|rest| rest.starts_with('/')).unwrap_or(text);

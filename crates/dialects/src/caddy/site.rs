@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, WAYS};
-use crate::regex;
+use crate::pattern;
 use crate::tree::{Directive, MAX_DEPTH, Place};
 
 use super::convert::unconverted;
@@ -342,7 +342,7 @@ impl Site<'_> {
 
     /// A pattern in any case of its letters. `None`: no pattern can say it, which is reported.
     fn in_any_case(&mut self, path: &str, place: &Place) -> Option<String> {
-        let all = regex::ignoring_case(without_dot(path)).filter(|_| path.is_ascii());
+        let all = pattern::ignoring_case(without_dot(path)).filter(|_| path.is_ascii());
         if all.is_none() {
             let what = format!("{path} is protected in this case only");
             self.draft.warn(place, what, "write it in other cases, too, if an upstream ignores case");

@@ -3,7 +3,7 @@
 
 use site::route::ANY_CASE;
 
-use crate::regex;
+use crate::pattern;
 
 use super::{Host, Scope, TOO_MANY_ROUTES};
 
@@ -147,7 +147,7 @@ fn ends_of(pattern: &str, other: &str) -> Vec<String> {
         return Vec::new();
     };
     let all = with_ends(pattern, end).into_iter();
-    let mut all: Vec<String> = all.flat_map(|pattern| regex::all_beginning(folder, &pattern)).collect();
+    let mut all: Vec<String> = all.flat_map(|pattern| pattern::all_beginning(folder, &pattern)).collect();
     all.truncate(MAX_ENDS);
     all
 }

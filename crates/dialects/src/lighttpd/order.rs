@@ -3,7 +3,7 @@
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
-use crate::regex;
+use crate::pattern;
 use crate::tree::Place;
 use crate::within::{covers, is_glob};
 
@@ -47,7 +47,7 @@ pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
             continue;
         }
         deny_within(host, &pattern, &place);
-        let inner = folders.iter().filter_map(|folder| regex::within(folder, &pattern));
+        let inner = folders.iter().filter_map(|folder| pattern::within(folder, &pattern));
         for inner in inner.take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
             if !host.routes.iter().any(|route| is(route, &inner)) {
                 let at =
@@ -101,7 +101,7 @@ fn pass_longer_names(host: &mut Host) {
             let path = route.text("path").unwrap_or_default();
             path.strip_prefix(name).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         };
-        if let Some(pattern) = regex::longer_names(name)
+        if let Some(pattern) = pattern::longer_names(name)
             && is_same
             && !host.routes.iter().any(is_other)
         {
@@ -133,7 +133,7 @@ fn rewrite_before_globs(host: &mut Host, draft: &mut Draft) {
         }
         for prefix in &prefixes {
             let path = prefix.text("path").zip(glob.text("path"));
-            let Some(both) = path.and_then(|(prefix, glob)| regex::within(prefix, glob)) else { continue };
+            let Some(both) = path.and_then(|(prefix, glob)| pattern::within(prefix, glob)) else { continue };
             if !host.routes.iter().any(|route| route.text("path") == Some(&both)) {
                 let place = prefix.place();
                 let mut route = prefix.clone();
@@ -173,7 +173,7 @@ fn redirect_before_programs(host: &mut Host) {
             continue;
         }
         for prefix in &prefixes {
-            let Some(both) = regex::within(path(prefix), path(&glob)) else { continue };
+            let Some(both) = pattern::within(path(prefix), path(&glob)) else { continue };
             if host.routes.iter().all(|route| path(route) != both) {
                 let mut blank = Scope::new(prefix.place().line);
                 blank.set(&prefix.place(), "path", both);
@@ -212,7 +212,7 @@ fn deny_before_upstreams(host: &mut Host) {
     let passed = paths(|route| route.get("proxy").is_some());
     for (folder, place) in denied.iter().filter(|(path, _)| path.ends_with('/')) {
         for (glob, _) in passed.iter().filter(|(path, _)| path.contains(['*', '?'])) {
-            let Some(inner) = regex::within(folder, glob) else { continue };
+            let Some(inner) = pattern::within(folder, glob) else { continue };
             if host.routes.len() > TOO_MANY_ROUTES {
                 return;
             }

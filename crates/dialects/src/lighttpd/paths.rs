@@ -1,11 +1,12 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
 use crate::draft::with_ends;
+use crate::pattern;
 use crate::regex;
 
 pub(super) fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
     match operator {
-        "==" => Some(vec![regex::alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
+        "==" => Some(vec![pattern::alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
         "=^" => Some(beginnings(operand)),
         "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
         "=~" => regex::exact(operand).map(|path| vec![path]).or_else(|| regex::patterns(operand)),
@@ -20,7 +21,7 @@ pub(super) fn prefixes(text: &str) -> Vec<String> {
 
 /// lighttpd compares the beginnings of texts.
 fn beginnings(text: &str) -> Vec<String> {
-    let longer = regex::longer_names(text);
+    let longer = pattern::longer_names(text);
     prefixes(text).into_iter().chain(longer).collect()
 }
 
@@ -48,7 +49,7 @@ pub(super) fn meet(one: &str, other: &str) -> Option<Vec<String>> {
     };
     match glob.strip_prefix('*').filter(|end| !is_glob(end) && !end.contains('/')) {
         _ if longer(glob).is_some() => Some(Vec::new()),
-        _ if path.ends_with('/') => regex::within(path, glob).map(|pattern| vec![pattern]),
+        _ if path.ends_with('/') => pattern::within(path, glob).map(|pattern| vec![pattern]),
         Some(end) if path.ends_with(end) => Some(vec![path.to_owned()]),
         Some(_) => Some(Vec::new()),
         None => None,
@@ -81,7 +82,7 @@ pub(super) fn within(paths: &[String], ending: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for path in paths {
         match path.ends_with('/') {
-            true => all.push(regex::within(path, &pattern)?),
+            true => all.push(pattern::within(path, &pattern)?),
             false if path.trim_end_matches("?*/**").contains('?') => return None,
             false => all.extend(with_ends(path, ending)),
         }

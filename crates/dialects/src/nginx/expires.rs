@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::media;
+use crate::pattern;
 use crate::regex;
 use crate::tree::Directive;
 use crate::within::{covers, is_glob};
@@ -128,12 +129,12 @@ fn keys(subject: Subject, key: &str) -> Option<Vec<String>> {
     };
     match (subject, expression) {
         (Subject::Path, None) => {
-            (key.starts_with('/') && !key.contains(['*', '?'])).then(|| vec![regex::alone(key)])
+            (key.starts_with('/') && !key.contains(['*', '?'])).then(|| vec![pattern::alone(key)])
         }
         (Subject::Path, Some(text)) => {
             let all = regex::patterns(text)?;
             match any_case {
-                true => all.iter().map(|pattern| regex::ignoring_case(pattern)).collect(),
+                true => all.iter().map(|pattern| pattern::ignoring_case(pattern)).collect(),
                 false => Some(all),
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::draft::{Draft, Host, Scope, denied_more};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place};
 
@@ -58,7 +59,7 @@ pub struct Outer<'o> {
 /// The paths of expressions within a location.
 fn nested(outer: &Outer, all: &[String]) -> Option<Vec<String>> {
     let prefix = outer.prefix?;
-    let within = all.iter().map(|pattern| regex::all_beginning(prefix, pattern));
+    let within = all.iter().map(|pattern| pattern::all_beginning(prefix, pattern));
     let within: Vec<Vec<String>> = within.collect();
     within.iter().all(|found| !found.is_empty()).then(|| within.concat())
 }
@@ -76,7 +77,7 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
         return None;
     }
     match kind {
-        "=" => Some(vec![regex::alone(text)]),
+        "=" => Some(vec![pattern::alone(text)]),
         "" | "^~" if text.starts_with('/') && !text.contains(['*', '?', '[', ']', '{', '}']) => {
             Some(prefix(text, place, draft))
         }
@@ -110,7 +111,7 @@ fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Opti
             match &found {
                 Some(all) => {
                     let shown = |pattern: &String| match kind {
-                        "~*" => regex::ignoring_case(pattern).unwrap_or_else(|| pattern.clone()),
+                        "~*" => pattern::ignoring_case(pattern).unwrap_or_else(|| pattern.clone()),
                         _ => pattern.clone(),
                     };
                     let all: Vec<String> = all.iter().map(shown).collect();
@@ -154,7 +155,7 @@ fn not_found(child: &Directive, draft: &mut Draft) {
 /// What is below the paths of patterns, too: a script there has no path, but an upstream would get it.
 fn with_below(mut all: Vec<String>) -> Vec<String> {
     let below: Vec<String> =
-        all.iter().filter(|path| !path.ends_with('/')).map(|path| regex::below_of(path)).collect();
+        all.iter().filter(|path| !path.ends_with('/')).map(|path| pattern::below_of(path)).collect();
     all.extend(below.into_iter().filter(|path| !path.ends_with("**/**")));
     let mut seen = BTreeSet::new();
     all.retain(|pattern| seen.insert(pattern.clone()));
@@ -598,10 +599,10 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
 
 /// The patterns of `~*`. A script has one for each case, because its ending says what runs it.
 fn of_any_case(pattern: &str, is_script: bool, child: &Directive, draft: &mut Draft) -> Vec<String> {
-    let single = || regex::ignoring_case(pattern).map(|pattern| vec![pattern]);
+    let single = || pattern::ignoring_case(pattern).map(|pattern| vec![pattern]);
     let all = match is_script {
-        true => regex::any_case(pattern).or_else(single),
-        false => single().or_else(|| regex::any_case(pattern)),
+        true => pattern::any_case(pattern).or_else(single),
+        false => single().or_else(|| pattern::any_case(pattern)),
     };
     all.unwrap_or_else(|| {
         let what = format!("{} is for paths whatever their case", child.text());
@@ -614,7 +615,7 @@ fn of_any_case(pattern: &str, is_script: bool, child: &Directive, draft: &mut Dr
 fn longer_names(child: &Directive) -> Option<String> {
     match child.argument(0) {
         "~*" | "~" | "=" => None,
-        _ => regex::longer_names(child.arguments.last().map_or("", String::as_str)),
+        _ => pattern::longer_names(child.arguments.last().map_or("", String::as_str)),
     }
 }
 

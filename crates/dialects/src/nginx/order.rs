@@ -2,7 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Host, Scope, TOO_MANY_ROUTES};
-use crate::regex;
+use crate::pattern;
 use crate::tree::{Directive, Place};
 use crate::within::is_glob;
 
@@ -84,7 +84,7 @@ pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
         // What only begins with the text has the files of the server here, and no other response.
         let start = if own.responds() || has_any(own, &["root", "alias"]) { &*folder } else { text };
         let run: Vec<String> = run
-            .filter_map(|route| Some(regex::all_beginning(start, route.text("path")?)))
+            .filter_map(|route| Some(pattern::all_beginning(start, route.text("path")?)))
             .flatten()
             .collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
@@ -113,7 +113,7 @@ pub fn keep_first_expressions(host: &mut Host) {
         let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
         let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
         let run: Vec<String> = run
-            .filter_map(|route| Some(regex::all_beginning(folder, route.text("path")?)))
+            .filter_map(|route| Some(pattern::all_beginning(folder, route.text("path")?)))
             .flatten()
             .collect();
         for path in run.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {

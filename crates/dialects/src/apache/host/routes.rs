@@ -10,6 +10,7 @@ use crate::apache::proxy;
 use crate::apache::rewrite::Rewrites;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place};
 use crate::within::{common, covers, pass_on, passes_on, server_and_path};
@@ -289,7 +290,7 @@ impl Site<'_> {
             }
             let place = route.place();
             let inner = prefixes.iter().filter(|prefix| is_glob && *prefix != "/");
-            let inner = inner.filter_map(|prefix| regex::within(prefix, &path));
+            let inner = inner.filter_map(|prefix| pattern::within(prefix, &path));
             for pattern in inner.take(TOO_MANY_ROUTES.saturating_sub(all.len())) {
                 let mut within = route.clone();
                 within.set(&place, "path", pattern);
@@ -435,9 +436,9 @@ impl Site<'_> {
             for pattern in patterns {
                 let found = match (url.as_str(), own) {
                     ("/", None) => vec![pattern.clone()],
-                    ("/", Some(own)) => own.iter().filter_map(|url| regex::within(url, pattern)).collect(),
+                    ("/", Some(own)) => own.iter().filter_map(|url| pattern::within(url, pattern)).collect(),
                     (url, _) if self.is_passed(url) => Vec::new(),
-                    (url, _) => regex::within(url, pattern).into_iter().collect(),
+                    (url, _) => pattern::within(url, pattern).into_iter().collect(),
                 };
                 all.extend(found.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
             }
@@ -491,7 +492,7 @@ impl Site<'_> {
         let runs = context.options.resolved().exec_cgi;
         for (end, handler, place) in &context.handlers {
             let name = format!("*.{}", end.trim_start_matches('.'));
-            let pattern = if url == "/" { Some(name) } else { regex::within(url, &name) };
+            let pattern = if url == "/" { Some(name) } else { pattern::within(url, &name) };
             let Some(pattern) = pattern else { continue };
             let has_own =
                 |route: &Scope| route.text("path") == Some(&pattern) && (route.responds() || route.runs());
@@ -759,7 +760,7 @@ fn pass_on_before_programs(host: &mut Host) {
             let mut own = Scope::new(place.line);
             own.set(&place, "path", "");
             let patterns = match prefix.text("rewrite") {
-                None => regex::all_beginning(&path(prefix), &path(&glob)),
+                None => pattern::all_beginning(&path(prefix), &path(&glob)),
                 // The rest of the path is what the wildcard finds, with the end behind it.
                 Some(to) => {
                     let end = path(&glob).trim_start_matches('*').to_owned();

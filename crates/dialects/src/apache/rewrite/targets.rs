@@ -3,6 +3,7 @@
 use crate::apache::flags::Flags;
 use crate::apache::paths;
 use crate::apache::rejections::{all, anchored, excepting};
+use crate::pattern;
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
 
@@ -94,7 +95,7 @@ pub fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Tar
     let pair = |one: &Captured| {
         let is_glob = one.pattern.contains(['*', '?']);
         let pattern = match any_case && is_glob {
-            true => regex::ignoring_case(&one.pattern)?,
+            true => pattern::ignoring_case(&one.pattern)?,
             false => one.pattern.clone(),
         };
         Some((pattern, one.target(&to)?))

@@ -1,6 +1,7 @@
 //! Who may have something.
 
 use crate::draft::{Draft, Scope};
+use crate::pattern;
 use crate::regex;
 use crate::tree::Directive;
 use crate::within::covers;
@@ -120,7 +121,7 @@ fn decision<'c>(path: &str, context: &Context<'c>) -> Option<&'c Directive> {
         prefixes.filter(|(prefix, _)| path.starts_with(prefix)).max_by_key(|(prefix, _)| prefix.len())?;
     let is_found = |child: &Directive| {
         let patterns = regex::patterns(child.argument(1)).unwrap_or_default();
-        patterns.iter().filter_map(|one| regex::ignoring_case(one)).any(|pattern| covers(&pattern, path))
+        patterns.iter().filter_map(|one| pattern::ignoring_case(one)).any(|pattern| covers(&pattern, path))
     };
     let mut expressions = locations().filter(|child| child.argument(0).starts_with('~'));
     let is_first = longest.argument(0) == "^~" || !expressions.any(is_found);

@@ -1,0 +1,283 @@
+//! Expressions with groups, whose parts a target names: `$1`.
+
+use super::parser::{MAX_CLASS, MAX_DEPTH};
+use super::syntax::unnamed;
+use crate::pattern::{alone, is_usable};
+
+/// A pattern, and what a target has in place of each group of an expression: `$1`, `${rest}`, or a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    pub pattern: String,
+    pub groups: Vec<String>,
+}
+
+impl Captured {
+    /// A target in which `$1` is the first group. `None`: there is no such group.
+    pub fn target(&self, text: &str) -> Option<String> {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            match after.chars().next().and_then(|digit| digit.to_digit(10)) {
+                Some(number) => {
+                    out.push_str(self.groups.get((number as usize).checked_sub(1)?)?);
+                    rest = &after[1..];
+                }
+                None => {
+                    out.push('$');
+                    rest = after;
+                }
+            }
+        }
+        out.push_str(rest);
+        Some(out)
+    }
+}
+
+/// A part of an expression for which there is one of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Char(char),
+    Wildcard(&'static str),
+    Begin(usize),
+    End(usize),
+}
+
+/// The patterns of the paths that an expression finds from their beginnings, with its groups. `None`: patterns cannot
+/// say it.
+pub fn captured(expression: &str) -> Option<Vec<Captured>> {
+    let expression = unnamed(expression);
+    let body = expression.strip_prefix('^')?;
+    let (body, ends) = match body.strip_suffix('$').filter(|body| !body.ends_with('\\')) {
+        Some(body) => (body, true),
+        None => (body, false),
+    };
+    let mut groups = Groups { text: body.chars().collect(), at: 0, count: 0 };
+    let all = groups.sequence(0)?;
+    if groups.at < groups.text.len() {
+        return None;
+    }
+    let mut found: Vec<Captured> = Vec::new();
+    for mut units in all {
+        if !ends
+            && !matches!(units.iter().rfind(|unit| !matches!(unit, Unit::End(_))), Some(Unit::Wildcard("**")))
+        {
+            units.push(Unit::Wildcard("**"));
+        }
+        let one = of_units(&units, groups.count)?;
+        if !found.iter().any(|other| other.pattern == one.pattern) {
+            found.push(one);
+        }
+    }
+    Some(found)
+}
+
+fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
+    let plain: Vec<Unit> =
+        units.iter().copied().filter(|unit| matches!(unit, Unit::Char(_) | Unit::Wildcard(_))).collect();
+    let wildcards = plain.iter().filter(|unit| matches!(unit, Unit::Wildcard(_))).count();
+    let is_prefix = wildcards == 1 && matches!(plain[..], [.., Unit::Char('/'), Unit::Wildcard("**")]);
+    let (mut pattern, mut number) = (String::new(), 0);
+    let mut groups = vec![String::new(); count];
+    let mut open = Vec::new();
+    for unit in units {
+        let (text, value) = match unit {
+            Unit::Begin(group) => {
+                open.push(*group);
+                continue;
+            }
+            Unit::End(group) => {
+                open.retain(|other| other != group);
+                continue;
+            }
+            Unit::Char('$') => ("$".to_owned(), "$$".to_owned()),
+            Unit::Char(c) => (c.to_string(), c.to_string()),
+            Unit::Wildcard(text) => {
+                number += 1;
+                ((*text).to_owned(), if is_prefix { "${rest}".to_owned() } else { format!("${number}") })
+            }
+        };
+        pattern.push_str(&text);
+        open.iter().for_each(|group| groups[*group].push_str(&value));
+    }
+    // This finds no folder as well, and what is between two slashes has no slash at its end.
+    if number > 9 || pattern.contains("***") || pattern.contains("/**/") {
+        return None;
+    }
+    let pattern = match wildcards {
+        0 => alone(&pattern),
+        _ if is_prefix => pattern.trim_end_matches("**").to_owned(),
+        _ => pattern.trim_end_matches('/').to_owned(),
+    };
+    is_usable(&pattern).then_some(Captured { pattern, groups })
+}
+
+/// Reads an expression with its groups.
+struct Groups {
+    text: Vec<char>,
+    at: usize,
+    count: usize,
+}
+
+impl Groups {
+    fn takes(&mut self, wanted: &str) -> bool {
+        let found = self.text[self.at..].iter().copied().take(wanted.chars().count()).eq(wanted.chars());
+        self.at += if found { wanted.chars().count() } else { 0 };
+        found
+    }
+
+    /// The alternatives up to the end of a group.
+    fn sequence(&mut self, depth: usize) -> Option<Vec<Vec<Unit>>> {
+        let mut done = Vec::new();
+        let mut all = vec![Vec::new()];
+        while let Some(c) = self.text.get(self.at).copied().filter(|c| *c != ')') {
+            if c == '|' {
+                if depth == 0 {
+                    return None;
+                }
+                self.at += 1;
+                done.append(&mut all);
+                all.push(Vec::new());
+                continue;
+            }
+            let mut one = self.atom(depth)?;
+            if self.takes("?") {
+                one.push(Vec::new());
+            }
+            all = all
+                .iter()
+                .flat_map(|before| one.iter().map(move |units| [before.as_slice(), units].concat()))
+                .collect();
+            if all.len() > MAX_CLASS {
+                return None;
+            }
+        }
+        done.append(&mut all);
+        (done.len() <= MAX_CLASS).then_some(done)
+    }
+
+    fn atom(&mut self, depth: usize) -> Option<Vec<Vec<Unit>>> {
+        const WILDCARDS: [(&str, &[&str]); 8] = [
+            (".*", &["**"]),
+            ("[^?]*", &["**"]),
+            ("[^/]*", &["*"]),
+            ("[^/?]*", &["*"]),
+            ("[^?/]*", &["*"]),
+            ("[^/]+", &["?", "*"]),
+            ("[^/?]+", &["?", "*"]),
+            ("[^?/]+", &["?", "*"]),
+        ];
+        for (expression, wildcards) in WILDCARDS {
+            if self.takes(expression) {
+                // A lazy one matches another part.
+                let is_lazy = self.text.get(self.at) == Some(&'?');
+                return (!is_lazy).then(|| vec![wildcards.iter().map(|text| Unit::Wildcard(text)).collect()]);
+            }
+        }
+        // `?` is no slash, which no segment begins with.
+        let begins = self.text[..self.at].iter().rfind(|c| **c != '(') == Some(&'/');
+        if begins && (self.takes(".+") || self.takes("[^?]+")) {
+            let is_lazy = self.text.get(self.at) == Some(&'?');
+            return (!is_lazy).then(|| vec![vec![Unit::Wildcard("?"), Unit::Wildcard("**")]]);
+        }
+        let c = *self.text.get(self.at)?;
+        self.at += 1;
+        let group = match c {
+            '(' if depth == MAX_DEPTH => return None,
+            '(' if self.takes("?:") => None,
+            '(' => {
+                self.count += 1;
+                Some(self.count - 1)
+            }
+            '\\' => {
+                let c = self
+                    .text
+                    .get(self.at)
+                    .copied()
+                    .filter(|c| c.is_ascii_punctuation() && !"*?".contains(*c))?;
+                self.at += 1;
+                return Some(vec![vec![Unit::Char(c)]]);
+            }
+            '.' if !matches!(self.text.get(self.at), Some('*' | '+' | '{')) => {
+                return Some(vec![vec![Unit::Wildcard("?")]]);
+            }
+            '.' | '*' | '+' | '?' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            c => return Some(vec![vec![Unit::Char(c)]]),
+        };
+        let mut all = self.sequence(depth + 1)?;
+        if !self.takes(")") {
+            return None;
+        }
+        if let Some(group) = group {
+            for units in &mut all {
+                units.insert(0, Unit::Begin(group));
+                units.push(Unit::End(group));
+            }
+        }
+        Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_groups_of_an_expression() {
+        for (expression, expected) in [
+            ("^/_media/(.*)$", "/_media/ [${rest}]"),
+            ("^/_media/(.*)", "/_media/ [${rest}]"),
+            ("^/_export/([^/]+)/(.*)", "/_export/?*/** [$1$2, $3]"),
+            ("^/([^/]+)/([^/]+)$", "/?*/?* [$1$2, $3$4]"),
+            ("^/a/(.+)$", "/a/?** [$1$2]"),
+            ("^/a(.*)$", "/a** [$1]"),
+            ("^/a/(x.*)-([^/]*)\\.html$", "/a/x**-*.html [x$1, $2]"),
+            ("^/a/(b|c)/(.*)$", "/a/b/ [b, ${rest}] /a/c/ [c, ${rest}]"),
+            ("^/a(?:/(.*))?$", "/a/ [${rest}] /a []"),
+            ("^/a/?$", "/a/. [] /a []"),
+            ("^/a$", "/a []"),
+            ("^/a/b", "/a/b** []"),
+            ("^/a.php$", "/a?php []"),
+            ("^/a.b/(.*)$", "/a?b/** [$2]"),
+            ("^/([^?/]+/[^?]*)?$", "/?*/** [$1$2/$3] /. []"),
+            ("^/(.*)$", "/ [${rest}]"),
+            ("^/a/(?<name>.*)$", "/a/ [${rest}]"),
+            ("^/a/(?P<name>[^/]+)$", "/a/?* [$1$2]"),
+            ("^/a\\$b/(.*)\\.php$", "/a$b/**.php [$1]"),
+        ] {
+            let found = captured(expression).map(|all| {
+                let one = |one: &Captured| {
+                    format!("{} [{}]", one.pattern, one.groups.join(", ")).replace("[, ", "[")
+                };
+                all.iter().map(one).collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(found.as_deref(), Some(expected), "{expression}");
+        }
+        for expression in [
+            "/a/(.*)",
+            "^/a/([0-9]+)$",
+            "^/a/(\\d+)$",
+            "^/a/(.*?)/b$",
+            "^/(.*)/b$",
+            "^/a/(?<=/)(.*)$",
+            "^/a/(?<!/)(.*)$",
+            "^/a/(?<na me>.*)$",
+            "^/a|^/b",
+            "^/a/(.*",
+            "^/a/.*)",
+            "^/a\\?b",
+            "^(.+)$",
+            "^/(a|b|c|d|e|f|g|h|i)/(.*)$",
+        ] {
+            assert_eq!(captured(expression), None, "{expression}");
+        }
+    }
+
+    #[test]
+    fn writes_groups_into_a_target() {
+        let one = &captured("^/a/([^/]+)/(.*)$").unwrap()[0];
+        assert_eq!(one.target("/b/$2?c=$1&$args").as_deref(), Some("/b/$3?c=$1$2&$args"));
+        assert_eq!(one.target("/b/$3"), None);
+        assert_eq!(one.target("/b/$0"), None);
+    }
+}
