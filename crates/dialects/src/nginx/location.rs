@@ -15,6 +15,7 @@ use super::early;
 use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
 use super::missing::{self, is_condition, is_missing_script, is_script_name, missing, try_files};
 use super::named;
+use super::names::{UPSTREAM_TIMEOUTS, WITHOUT_EFFECT};
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{
     FRONT, RUNS_FILES, alias_of_file, fields, hide, leads_to_file, proxy_header, proxy_pass, replaced,
@@ -359,28 +360,6 @@ struct Apart<'d> {
     rules: Vec<(Scope, &'d Directive)>,
     is_internal: bool,
 }
-
-const WITHOUT_EFFECT: [&str; 11] = [
-    "proxy_redirect",
-    "proxy_cookie_path",
-    "proxy_cookie_domain",
-    "proxy_pass_header",
-    "proxy_intercept_errors",
-    "proxy_cookie_flags",
-    "proxy_next_upstream",
-    "proxy_next_upstream_tries",
-    "proxy_ignore_headers",
-    "fastcgi_ignore_headers",
-    "fastcgi_intercept_errors",
-];
-const UPSTREAM_TIMEOUTS: [&str; 6] = [
-    "proxy_connect_timeout",
-    "proxy_read_timeout",
-    "proxy_send_timeout",
-    "fastcgi_read_timeout",
-    "fastcgi_send_timeout",
-    "fastcgi_connect_timeout",
-];
 
 /// The settings of a location.
 fn apply<'d>(

@@ -2,10 +2,10 @@
 
 use crate::known::Known;
 
-pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &NEEDLESS]);
+pub const KNOWN: Known = Known(&[&DIRECTIVES, &WITHOUT_EFFECT, &UPSTREAM_TIMEOUTS, &OF_TOP, &NEEDLESS]);
 
-/// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 132] = [
+/// Those with an effect, or with a message of their own about what differs.
+const DIRECTIVES: [&str; 115] = [
     "user",
     "pid",
     "worker_processes",
@@ -85,21 +85,9 @@ const DIRECTIVES: [&str; 132] = [
     "internal",
     "proxy_hide_header",
     "fastcgi_hide_header",
-    "proxy_redirect",
-    "proxy_cookie_path",
-    "proxy_cookie_domain",
-    "proxy_pass_header",
     "proxy_pass_request_body",
-    "proxy_intercept_errors",
-    "fastcgi_intercept_errors",
     "proxy_cache_bypass",
     "proxy_no_cache",
-    "proxy_connect_timeout",
-    "proxy_read_timeout",
-    "proxy_send_timeout",
-    "fastcgi_read_timeout",
-    "fastcgi_send_timeout",
-    "fastcgi_connect_timeout",
     "least_conn",
     "ip_hash",
     "random",
@@ -114,10 +102,6 @@ const DIRECTIVES: [&str; 132] = [
     "valid_referers",
     "stub_status",
     "break",
-    "proxy_cookie_flags",
-    "proxy_next_upstream_tries",
-    "proxy_ignore_headers",
-    "fastcgi_ignore_headers",
     "proxy_cache",
     "proxy_cache_path",
     "proxy_cache_valid",
@@ -136,8 +120,31 @@ const DIRECTIVES: [&str; 132] = [
     "fastcgi_cache_methods",
     "fastcgi_cache_bypass",
     "fastcgi_no_cache",
-    "proxy_next_upstream",
     "set",
+];
+
+/// What is said about upstreams and has no effect, with a warning.
+pub const WITHOUT_EFFECT: [&str; 11] = [
+    "proxy_redirect",
+    "proxy_cookie_path",
+    "proxy_cookie_domain",
+    "proxy_pass_header",
+    "proxy_intercept_errors",
+    "proxy_cookie_flags",
+    "proxy_next_upstream",
+    "proxy_next_upstream_tries",
+    "proxy_ignore_headers",
+    "fastcgi_ignore_headers",
+    "fastcgi_intercept_errors",
+];
+
+pub const UPSTREAM_TIMEOUTS: [&str; 6] = [
+    "proxy_connect_timeout",
+    "proxy_read_timeout",
+    "proxy_send_timeout",
+    "fastcgi_read_timeout",
+    "fastcgi_send_timeout",
+    "fastcgi_connect_timeout",
 ];
 
 /// What has no effect at the top level.
