@@ -1,178 +1,36 @@
-//! `location`: routes.
+//! `location`: its settings, and what is within it.
 
-use std::collections::BTreeSet;
+mod paths;
+mod routes;
 
-use crate::draft::{Draft, Host, Scope, denied_more};
-use crate::pattern;
+use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::Directive;
 
 use super::answers::{self, Answers};
 use super::around::{ANSWER, all, around};
 use super::cache;
 use super::cross_origin::shared;
 use super::early;
-use super::inherit::{CROSS_ORIGIN, adds_fields, has_any, is_plain};
-use super::missing::{self, is_condition, is_missing_script, is_script_name, missing, try_files};
+use super::inherit::{CROSS_ORIGIN, adds_fields};
+use super::missing::{self, is_condition, is_missing_script, missing, try_files};
 use super::named;
 use super::names::{UPSTREAM_TIMEOUTS, WITHOUT_EFFECT};
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
-use super::passing::{
-    FRONT, RUNS_FILES, alias_of_file, fields, hide, leads_to_file, proxy_header, proxy_pass, replaced,
-    script_file, upstream, upstream_timeout, variable,
-};
+use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upstream_timeout, variable};
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, setting};
 use super::upstreams::unconverted;
+use paths::{allowed_scripts, longer_names, of_any_case, patterns};
+use routes::{files_before_upstream, finish, guarded, with_first};
 
-/// Every path begins with a slash.
-pub fn with_slash(expression: &str) -> String {
-    let rest = ["(^|/)", "(?:^|/)"].iter().find_map(|begin| expression.strip_prefix(begin));
-    rest.map_or_else(|| expression.to_owned(), |rest| format!("/{rest}"))
-}
-
-/// Whether a location only sets fields of responses, so that a path that it misses has no other response.
-fn sets_only(child: &Directive) -> bool {
-    const SETS: [&str; 6] = ["expires", "add_header", "access_log", "log_not_found", "etag", "gzip_static"];
-    child.children().iter().all(|inner| SETS.contains(&inner.name.as_str()))
-}
-
-/// Whether a location only denies, so that what it finds has to be found exactly.
-pub fn denies_only(child: &Directive) -> bool {
-    let denies = |inner: &Directive| match inner.name.as_str() {
-        "deny" => inner.arguments == ["all"],
-        "return" => matches!(inner.argument(0), "403" | "404" | "410" | "444") && inner.arguments.len() == 1,
-        _ => false,
-    };
-    let is_needless =
-        |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found" | "internal");
-    child.children().iter().any(denies)
-        && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
-}
+pub use paths::{denies_only, with_slash};
 
 /// The location around another one.
 pub struct Outer<'o> {
     /// `None`: it is an expression, or one path.
     prefix: Option<&'o str>,
     scope: &'o Scope,
-}
-
-/// The paths of expressions within a location.
-fn nested(outer: &Outer, all: &[String]) -> Option<Vec<String>> {
-    let prefix = outer.prefix?;
-    let within = all.iter().map(|pattern| pattern::all_beginning(prefix, pattern));
-    let within: Vec<Vec<String>> = within.collect();
-    within.iter().all(|found| !found.is_empty()).then(|| within.concat())
-}
-
-/// The patterns of a location, with whether the route can have an alias.
-fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Option<Vec<String>> {
-    let place = &child.place;
-    let (kind, text) = match child.arguments.as_slice() {
-        [text] => ("", text.as_str()),
-        [kind, text] => (kind.as_str(), text.as_str()),
-        _ => ("?", ""),
-    };
-    if text.contains("//") && !kind.starts_with('~') {
-        draft.note(place, format!("{} is for no path", child.text()), "nginx reads several slashes as one");
-        return None;
-    }
-    match kind {
-        "=" => Some(vec![pattern::alone(text)]),
-        "" | "^~" if text.starts_with('/') && !text.contains(['*', '?', '[', ']', '{', '}']) => {
-            Some(prefix(text, place, draft))
-        }
-        "~" | "~*" => {
-            let text = with_slash(text);
-            let loosely = || {
-                let is_enough = sets_only(child) || regex::begins_names_with_dots(&text);
-                is_enough.then(|| regex::patterns(&regex::with_any_character(&text))).flatten()
-            };
-            let denied = || {
-                let text = regex::with_any_character_or_slash(&text);
-                let runs = |inner: &Directive| matches!(inner.name.as_str(), "fastcgi_pass" | "scgi_pass");
-                let is_enough = denies_only(child) || child.children().iter().any(runs);
-                is_enough.then(|| regex::patterns(&text)).flatten()
-            };
-            let found = regex::patterns(&text).or_else(loosely).or_else(denied);
-            let wider = || {
-                let wider = denies_only(child).then(|| regex::wider_patterns(&text)).flatten()?;
-                denied_more(&child.text(), &wider, place, draft);
-                Some(wider.patterns)
-            };
-            let found = found.or_else(wider);
-            let found = match denies_only(child) && regex::goes_on(&text) {
-                true => found.map(with_below),
-                false => found,
-            };
-            let found = match outer {
-                Some(outer) => found.and_then(|all| nested(outer, &all)),
-                None => found,
-            };
-            match &found {
-                Some(all) => {
-                    let shown = |pattern: &String| match kind {
-                        "~*" => pattern::ignoring_case(pattern).unwrap_or_else(|| pattern.clone()),
-                        _ => pattern.clone(),
-                    };
-                    let all: Vec<String> = all.iter().map(shown).collect();
-                    let what = format!("{} became {}", child.text(), all.join(" "));
-                    draft.note(place, what, "patterns precede prefixes");
-                }
-                None => not_found(child, draft),
-            }
-            found
-        }
-        _ => {
-            not_found(child, draft);
-            None
-        }
-    }
-}
-
-/// A location whose paths no pattern can say. What it protects has the settings of its server without it.
-fn not_found(child: &Directive, draft: &mut Draft) {
-    let protects = |inner: &Directive| match inner.name.as_str() {
-        "return" => matches!(inner.argument(0).parse(), Ok(400..=599)),
-        "auth_basic" | "auth_request" => inner.argument(0) != "off",
-        "allow" | "deny" | "internal" | "limit_req" | "limit_conn" => true,
-        _ => false,
-    };
-    let how = match child.argument(0) {
-        "~" | "~*" => "write prefixes, or patterns with *",
-        _ => "write a prefix that begins with a slash, without * ? [ ] { }",
-    };
-    match child.children().iter().any(protects) {
-        true => {
-            let what = format!("{}, and what it protects would be open", unconverted(child));
-            let what_to_do =
-                format!("before you remove this, write a [[host.route]] or a [[host.rule]] for it: {how}");
-            draft.error(&child.place, what, &what_to_do);
-        }
-        false => draft.error(&child.place, unconverted(child), how),
-    }
-}
-
-/// What is below the paths of patterns, too: a script there has no path, but an upstream would get it.
-fn with_below(mut all: Vec<String>) -> Vec<String> {
-    let below: Vec<String> =
-        all.iter().filter(|path| !path.ends_with('/')).map(|path| pattern::below_of(path)).collect();
-    all.extend(below.into_iter().filter(|path| !path.ends_with("**/**")));
-    let mut seen = BTreeSet::new();
-    all.retain(|pattern| seen.insert(pattern.clone()));
-    all
-}
-
-fn prefix(text: &str, place: &Place, draft: &mut Draft) -> Vec<String> {
-    if text.ends_with('/') {
-        return vec![text.to_owned()];
-    }
-    draft.note(
-        place,
-        format!("location {text} matches whole segments"),
-        "it does not match what only begins with it",
-    );
-    vec![format!("{text}/"), text.to_owned()]
 }
 
 pub fn location(
@@ -306,39 +164,6 @@ fn nest(child: &Directive, outer: &Outer, scope: &mut Scope, draft: &mut Draft) 
         let what = "a location within one with an alias cannot be converted";
         draft.error(&child.place, what, "write its whole path");
     }
-}
-
-/// The scripts that `rewrite ^/(?!index|cron) /index.php$request_uri` leaves as they are, in a location of scripts.
-/// `None`: it is another rewrite.
-fn allowed_scripts(inner: &Directive, patterns: &[String]) -> Option<Vec<String>> {
-    let [pattern] = patterns else { return None };
-    let end = pattern.strip_prefix("*.").filter(|end| !end.contains(['*', '/']))?;
-    let script = ["$request_uri", "$uri"].iter().find_map(|rest| inner.argument(1).strip_suffix(rest))?;
-    if !is_script_name(script) || script.contains('$') || !matches!(inner.argument(2), "" | "last") {
-        return None;
-    }
-    let inside = inner.argument(0).strip_prefix("^/(?!")?;
-    let names = regex::group(inside)?;
-    if inside.len() != names.len() + 1 {
-        return None;
-    }
-    let mut all = Vec::new();
-    for name in regex::branches(names) {
-        // A character more makes no other script.
-        let begins = regex::values(&format!("^/{}", name.replace(".+", ".*")))?;
-        all.extend(
-            begins.iter().map(|begin| format!("{}**.{end}", begin.trim_end_matches('*').replace('*', "**"))),
-        );
-    }
-    // It has to leave the script that it leads to.
-    all.iter().any(|begin| script.starts_with(begin.split('*').next().unwrap_or_default())).then_some(all)
-}
-
-/// A scope with rules that precede `allow` and `deny`.
-fn with_first(scope: &Scope, rules: &[Scope]) -> Scope {
-    let mut own = scope.clone();
-    own.rules.splice(0..0, rules.iter().cloned());
-    own
 }
 
 /// Whether only `auth_request` leads to a location.
@@ -574,200 +399,4 @@ fn inherit(scope: &mut Scope, outer: &Scope) {
         rest.limits.clear();
     }
     scope.inherit(&rest);
-}
-
-/// The patterns of `~*`. A script has one for each case, because its ending says what runs it.
-fn of_any_case(pattern: &str, is_script: bool, child: &Directive, draft: &mut Draft) -> Vec<String> {
-    let single = || pattern::ignoring_case(pattern).map(|pattern| vec![pattern]);
-    let all = match is_script {
-        true => pattern::any_case(pattern).or_else(single),
-        false => single().or_else(|| pattern::any_case(pattern)),
-    };
-    all.unwrap_or_else(|| {
-        let what = format!("{} is for paths whatever their case", child.text());
-        draft.error(&child.place, what, "write the paths in each case that there is");
-        vec![pattern.to_owned()]
-    })
-}
-
-/// The names that only begin with a prefix, which what protects it has in nginx, too.
-fn longer_names(child: &Directive) -> Option<String> {
-    match child.argument(0) {
-        "~*" | "~" | "=" => None,
-        _ => pattern::longer_names(child.arguments.last().map_or("", String::as_str)),
-    }
-}
-
-/// The route of the names that only begin with a prefix. With `^~` it precedes expressions.
-fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, draft: &mut Draft) {
-    let place = &child.place;
-    let mut own = scope.clone();
-    fields(&mut own, host, draft);
-    [FRONT, RUNS_FILES].iter().for_each(|name| own.remove(name));
-    let maps =
-        own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
-    if maps {
-        [
-            "alias",
-            "proxy",
-            "proxy_path",
-            "proxy_host",
-            "proxy_headers",
-            "fallback",
-            "fallback_for",
-            "try_suffixes",
-        ]
-        .iter()
-        .for_each(|name| own.remove(name));
-        own.set(place, "return", 404);
-    }
-    let text = child.arguments.last().map_or("", String::as_str);
-    match child.argument(0) {
-        "^~" => Order::Instead(text).set(&mut own, place),
-        _ => Order::Behind(text).set(&mut own, place),
-    }
-    host.route(pattern, place).inherit(&own);
-}
-
-/// What would respond if no `return` preceded it.
-const BEHIND_RETURN: [&str; 10] = [
-    "monitor",
-    "proxy",
-    "proxy_path",
-    "interpreter",
-    "alias",
-    "root",
-    "fallback",
-    "fallback_for",
-    "try_suffixes",
-    FRONT,
-];
-
-/// Gives the routes of these patterns what their location has.
-fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Host, draft: &mut Draft) {
-    let place = scope.place();
-    let inherits = !host.scope.rules.is_empty();
-    if !scope.rules.is_empty() && inherits && scope.rules.iter().all(|rule| rule.get("address").is_some()) {
-        let mut rule = Scope::new(place.line);
-        rule.set(&place, "then", "allow");
-        scope.rules.push(rule);
-    }
-    scope = with_first(&scope, first);
-    fields(&mut scope, host, draft);
-    if has_any(&scope, &["redirect", "return", "respond"]) {
-        BEHIND_RETURN.iter().for_each(|name| scope.remove(name));
-    }
-    let front = scope.text(FRONT).map(str::to_owned);
-    let runs_files = scope.get(RUNS_FILES).is_some();
-    [FRONT, RUNS_FILES].iter().for_each(|name| scope.remove(name));
-    if let Some(front) = front.as_deref().filter(|_| scope.get("interpreter").is_some()) {
-        return front_script(front, patterns, &scope, host, draft);
-    }
-    let is_begun = matches!(patterns, [folder, path] if *folder == format!("{path}/"));
-    let has_alias = scope.get("alias").is_some();
-    for (at, path) in patterns.iter().enumerate() {
-        if path == "/" && scope.is_empty() {
-            continue;
-        }
-        let is_prefix = path.ends_with('/');
-        let needs_file = scope.get("root").is_some() || has_alias || is_settings(&scope);
-        if at > 0 && needs_file && is_begun {
-            continue;
-        }
-        let mut own = scope.clone();
-        if has_alias && !is_prefix && !alias_of_file(path, &mut own) && !leads_to_file(&mut own, host) {
-            let what = "an alias of one file has the name of the file, in the root of the host";
-            draft.error(&place, what, "write a location that is a folder, with a slash at its end");
-            continue;
-        }
-        if !runs_script(path, runs_files) {
-            run_application(&mut own);
-        }
-        if own.get("interpreter").is_some() {
-            own.remove("fallback");
-        }
-        if let Some(url) = own.text("proxy").map(str::to_owned) {
-            match replaced(&url, path, is_begun, &place, draft) {
-                Some(url) => own.set(&place, "proxy", url),
-                None => {
-                    own.remove("proxy");
-                    own.set(&place, "return", 502);
-                }
-            }
-        }
-        // What follows the name of a script is a path for it, and no folder.
-        let behind = (is_prefix && is_script_name(path) && own.get("interpreter").is_some())
-            .then(|| format!("{path}**"));
-        host.route(behind.as_deref().unwrap_or(path), &place).inherit(&own);
-    }
-}
-
-/// Makes an interpreter of scripts the application of a route.
-fn run_application(scope: &mut Scope) {
-    if let Some(name) = scope.text("interpreter").map(str::to_owned) {
-        ["interpreter", "root"].iter().for_each(|name| scope.remove(name));
-        scope.set(&scope.place(), "application", name);
-    }
-}
-
-/// Whether the upstream of a path runs the file there. Otherwise one application responds for all paths.
-fn runs_script(path: &str, runs_files: bool) -> bool {
-    path.contains('*') || is_script_name(path) || (runs_files && path != "/")
-}
-
-/// `try_files` beside what passes a request on, or an `if` for scripts that are missing: only the files that are run are
-/// looked up.
-fn files_before_upstream(child: &Directive, patterns: &[String], scope: &Scope, draft: &mut Draft) {
-    let runs_files = scope.get(RUNS_FILES).is_some();
-    let is_script = scope.get(FRONT).is_none() && patterns.iter().all(|path| runs_script(path, runs_files));
-    let is_run = scope.get("interpreter").is_some();
-    if let Some(condition) = child.children().iter().find(|inner| is_missing_script(inner))
-        && !(is_run && is_script)
-    {
-        draft.error(&condition.place, unconverted(condition), "see try_files, and fallback");
-    }
-    let Some(files) = child.children().iter().find(|inner| inner.name == "try_files") else { return };
-    if has_any(scope, &["return", "redirect"]) {
-        return;
-    }
-    if scope.get("proxy").is_some() || (is_run && !is_script) {
-        let what = format!("\"{}\" has no effect where an upstream responds", files.text());
-        let what_to_do =
-            "give the files a location of their own, or let the upstream respond for what is missing";
-        draft.error(&files.place, what, what_to_do);
-    } else if let Some(fallback) = scope.text("fallback").filter(|_| is_run) {
-        let what =
-            format!("a script that does not exist has the status 404, and not the response of {fallback}");
-        draft.warn(
-            &files.place,
-            what,
-            "nothing to do, or write the script of a front controller in location /",
-        );
-    }
-}
-
-/// Every path of a location leads to one script, whose upstream runs it.
-fn front_script(front: &str, patterns: &[String], scope: &Scope, host: &mut Host, draft: &mut Draft) {
-    let place = scope.place();
-    let mut own = scope.clone();
-    ["interpreter", "env", "root", "alias", "fallback", "fallback_for", "try_suffixes"]
-        .iter()
-        .for_each(|name| own.remove(name));
-    own.set(&place, "rewrite", front);
-    for path in patterns.iter().filter(|path| *path != front) {
-        host.route(path, &place).inherit(&own);
-    }
-    let script = host.route(front, &place);
-    if script.responds()
-        || script.text("interpreter").is_some_and(|name| scope.text("interpreter") != Some(name))
-    {
-        return draft.error(&place, format!("{front} has a location of its own"), "let both be the same");
-    }
-    let mut own = scope.clone();
-    ["alias", "fallback", "fallback_for", "try_suffixes"].iter().for_each(|name| own.remove(name));
-    script.inherit(&own);
-}
-
-fn is_settings(scope: &Scope) -> bool {
-    is_plain(scope) && scope.get("root").is_none()
 }
