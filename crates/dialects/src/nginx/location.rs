@@ -45,11 +45,7 @@ pub fn location(
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
     if is_decision(child, context) {
-        draft.note(&child.place, "an authorizer is asked without a path of its own", "nothing to do");
-        patterns.extend(longer_names(child));
-        return patterns
-            .iter()
-            .for_each(|path| host.route(path, &child.place).set(&child.place, "return", 404));
+        return hide_decision(child, &patterns, host, draft);
     }
     let mut scope = Scope::new(child.place.line);
     let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
@@ -71,13 +67,7 @@ pub fn location(
     if child.argument(0).starts_with('~') && outer.is_none() {
         scope.set(&child.place, EXPRESSION, true);
     }
-    if [&scope, &host.scope, &draft.top].iter().any(|scope| scope.text("satisfy") == Some("any")) {
-        for (_, condition) in &rules {
-            // A password would open what is denied.
-            draft.error(&condition.place, unconverted(condition), "it cannot stand beside satisfy any");
-        }
-    }
-    let rules: Vec<Scope> = rules.into_iter().map(|(rule, _)| rule).collect();
+    let rules = before_access(rules, &scope, host, draft);
     if let Some(outer) = outer {
         nest(child, outer, &mut scope, draft);
     }
@@ -96,17 +86,7 @@ pub fn location(
     {
         patterns.remove(0);
     }
-    let within = Context {
-        server_name: context.server_name.clone(),
-        fallbacks: context.fallbacks.clone(),
-        root: context.root.clone(),
-        around: around(child.children(), &context.around),
-        ..*context
-    };
-    for inner in locations {
-        let outer = Outer { prefix: prefix_of(child), scope: &scope };
-        location(inner, host, &within, Some(&outer), draft);
-    }
+    locations_within(child, &locations, &scope, host, context, draft);
     if let Some(allowed) = allowed {
         finish(&allowed, scope.clone(), &rules, host, draft);
         scope.set(&child.place, "return", 404);
@@ -152,6 +132,43 @@ fn rewrite_all(
     allowed
 }
 
+/// What is denied or redirected before `allow` and `deny`.
+fn before_access(
+    rules: Vec<(Scope, &Directive)>,
+    scope: &Scope,
+    host: &Host,
+    draft: &mut Draft,
+) -> Vec<Scope> {
+    if [scope, &host.scope, &draft.top].iter().any(|scope| scope.text("satisfy") == Some("any")) {
+        for (_, condition) in &rules {
+            // A password would open what is denied.
+            draft.error(&condition.place, unconverted(condition), "it cannot stand beside satisfy any");
+        }
+    }
+    rules.into_iter().map(|(rule, _)| rule).collect()
+}
+
+fn locations_within(
+    child: &Directive,
+    locations: &[&Directive],
+    scope: &Scope,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    let within = Context {
+        server_name: context.server_name.clone(),
+        fallbacks: context.fallbacks.clone(),
+        root: context.root.clone(),
+        around: around(child.children(), &context.around),
+        ..*context
+    };
+    let outer = Outer { prefix: prefix_of(child), scope };
+    for inner in locations {
+        location(inner, host, &within, Some(&outer), draft);
+    }
+}
+
 /// A location within another one.
 fn nest(child: &Directive, outer: &Outer, scope: &mut Scope, draft: &mut Draft) {
     inherit(scope, outer.scope);
@@ -174,6 +191,15 @@ fn is_decision(child: &Directive, context: &Context) -> bool {
         None => child.arguments == ["=", path],
     };
     is_internal && asks_at(context.server, &leads_here)
+}
+
+/// Clients get nothing of a location that only `auth_request` leads to.
+fn hide_decision(child: &Directive, patterns: &[String], host: &mut Host, draft: &mut Draft) {
+    let place = &child.place;
+    draft.note(place, "an authorizer is asked without a path of its own", "nothing to do");
+    for path in patterns.iter().cloned().chain(longer_names(child)) {
+        host.route(&path, place).set(place, "return", 404);
+    }
 }
 
 /// What a location has apart from settings.

@@ -537,6 +537,24 @@ impl<'r> Reading<'r> {
 
     /// What has no effect, or cannot be converted.
     fn report(&mut self) {
+        self.report_handlers();
+        if let Some(given) = self.last('u') {
+            let what = format!("{}: there is no JSON-RPC for ubus", given.value.escape_debug());
+            self.findings.error(
+                given.line,
+                what,
+                "remove it, or have uhttpd serve it at an address of its own and add a proxy",
+            );
+        }
+        for given in self.each('H') {
+            let what = format!("{}: JSON scripts cannot be run", given.value.escape_debug());
+            self.findings.error(given.line, what, "write its redirects and rewrites as routes");
+        }
+        self.note_needless();
+    }
+
+    /// Lua and ucode, which uhttpd runs itself.
+    fn report_handlers(&mut self) {
         let home = self.home.clone();
         for given in self.each('l').chain(self.each('o')) {
             let (prefix, program) = given.value.split_once('=').unwrap_or((&given.value, ""));
@@ -568,18 +586,9 @@ impl<'r> Reading<'r> {
                 }
             }
         }
-        if let Some(given) = self.last('u') {
-            let what = format!("{}: there is no JSON-RPC for ubus", given.value.escape_debug());
-            self.findings.error(
-                given.line,
-                what,
-                "remove it, or have uhttpd serve it at an address of its own and add a proxy",
-            );
-        }
-        for given in self.each('H') {
-            let what = format!("{}: JSON scripts cannot be run", given.value.escape_debug());
-            self.findings.error(given.line, what, "write its redirects and rewrites as routes");
-        }
+    }
+
+    fn note_needless(&mut self) {
         for (letter, what) in [
             ('A', "TCP keep-alive has no effect: a connection without progress ends by its timeouts"),
             ('L', "the script of Lua has no effect without its prefix"),

@@ -28,28 +28,7 @@ pub fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> 
             Some(prefix(text, place, draft))
         }
         "~" | "~*" => {
-            let text = with_slash(text);
-            let loosely = || {
-                let is_enough = sets_only(child) || regex::begins_names_with_dots(&text);
-                is_enough.then(|| regex::patterns(&regex::with_any_character(&text))).flatten()
-            };
-            let denied = || {
-                let text = regex::with_any_character_or_slash(&text);
-                let runs = |inner: &Directive| matches!(inner.name.as_str(), "fastcgi_pass" | "scgi_pass");
-                let is_enough = denies_only(child) || child.children().iter().any(runs);
-                is_enough.then(|| regex::patterns(&text)).flatten()
-            };
-            let found = regex::patterns(&text).or_else(loosely).or_else(denied);
-            let wider = || {
-                let wider = denies_only(child).then(|| regex::wider_patterns(&text)).flatten()?;
-                denied_more(&child.text(), &wider, place, draft);
-                Some(wider.patterns)
-            };
-            let found = found.or_else(wider);
-            let found = match denies_only(child) && regex::goes_on(&text) {
-                true => found.map(with_below),
-                false => found,
-            };
+            let found = of_expression(child, &with_slash(text), draft);
             let found = match outer {
                 Some(outer) => found.and_then(|all| nested(outer, &all)),
                 None => found,
@@ -98,6 +77,30 @@ pub fn denies_only(child: &Directive) -> bool {
         |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found" | "internal");
     child.children().iter().any(denies)
         && child.children().iter().all(|inner| denies(inner) || is_needless(inner))
+}
+
+/// The patterns of an expression: of more than it finds, where that changes no response.
+fn of_expression(child: &Directive, expression: &str, draft: &mut Draft) -> Option<Vec<String>> {
+    let denies = denies_only(child);
+    let loosely = || {
+        let is_enough = sets_only(child) || regex::begins_names_with_dots(expression);
+        is_enough.then(|| regex::patterns(&regex::with_any_character(expression))).flatten()
+    };
+    let denied = || {
+        let runs = |inner: &Directive| matches!(inner.name.as_str(), "fastcgi_pass" | "scgi_pass");
+        let is_enough = denies || child.children().iter().any(runs);
+        is_enough.then(|| regex::patterns(&regex::with_any_character_or_slash(expression))).flatten()
+    };
+    let wider = || {
+        let wider = denies.then(|| regex::wider_patterns(expression)).flatten()?;
+        denied_more(&child.text(), &wider, &child.place, draft);
+        Some(wider.patterns)
+    };
+    let found = regex::patterns(expression).or_else(loosely).or_else(denied).or_else(wider);
+    match denies && regex::goes_on(expression) {
+        true => found.map(with_below),
+        false => found,
+    }
 }
 
 /// The paths of expressions within a location.
