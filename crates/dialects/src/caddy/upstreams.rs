@@ -26,6 +26,22 @@ struct Proxy {
     is_fastcgi: bool,
 }
 
+impl Proxy {
+    /// The addresses of the targets, whose schemes say how they are spoken to. `None`: one has no address.
+    fn addresses(&mut self, place: &Place) -> Option<Vec<String>> {
+        let mut addresses = Vec::new();
+        for target in &self.targets {
+            self.is_tls |= target.starts_with("https://");
+            self.application.remove("http2");
+            if target.starts_with("h2c://") {
+                self.application.set(place, "http2", true);
+            }
+            addresses.push(upstream(target)?);
+        }
+        Some(addresses)
+    }
+}
+
 impl Site<'_> {
     pub(super) fn proxy(
         &mut self,
@@ -41,20 +57,10 @@ impl Site<'_> {
         for option in child.children() {
             self.proxy_option(option, paths, &mut proxy, host);
         }
-        let Proxy { mut application, mut route, host_of_upstream, targets, health, mut is_tls, is_fastcgi } =
-            proxy;
-        let mut addresses = Vec::new();
-        for target in &targets {
-            is_tls |= target.starts_with("https://");
-            application.remove("http2");
-            if target.starts_with("h2c://") {
-                application.set(place, "http2", true);
-            }
-            match upstream(target) {
-                Some(address) => addresses.push(address),
-                None => return self.draft.error(place, unconverted(child), "write an address and a port"),
-            }
-        }
+        let Some(addresses) = proxy.addresses(place) else {
+            return self.draft.error(place, unconverted(child), "write an address and a port");
+        };
+        let Proxy { mut application, mut route, host_of_upstream, health, is_tls, is_fastcgi, .. } = proxy;
         if let Some(place) = host_of_upstream {
             match addresses.as_slice() {
                 [address] if !address.starts_with("unix:") => {
@@ -165,6 +171,26 @@ impl Site<'_> {
         let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
         };
+        let fallback = self.php_options(child, paths, host);
+        let mut keys = Scope::new(place.line);
+        keys.set(place, "address", vec![address]);
+        keys.set(place, "protocol", "fastcgi");
+        let name = self.draft.application_of_keys("php", keys);
+        if paths.is_empty() {
+            if let Some(fallback) = fallback {
+                host.scope.set(place, "fallback", fallback);
+                host.scope.set(place, "fallback_for", "all");
+            }
+            host.scope.set(place, "index", vec!["index.php".to_owned()]);
+            host.route("*.php", place).set(place, "interpreter", name.as_str());
+        }
+        for path in paths {
+            self.php_at(path, &name, place, way, host);
+        }
+    }
+
+    /// Returns what responds to paths without a file.
+    fn php_options(&mut self, child: &Directive, paths: &[String], host: &mut Host) -> Option<String> {
         let mut fallback = Some(SCRIPT_INDEX.to_owned());
         for option in child.children() {
             match (option.name.as_str(), option.arguments.as_slice()) {
@@ -196,39 +222,27 @@ impl Site<'_> {
                 ),
             }
         }
-        let mut keys = Scope::new(place.line);
-        keys.set(place, "address", vec![address]);
-        keys.set(place, "protocol", "fastcgi");
-        let name = self.draft.application_of_keys("php", keys);
-        if paths.is_empty() {
-            if let Some(fallback) = fallback {
-                host.scope.set(place, "fallback", fallback);
-                host.scope.set(place, "fallback_for", "all");
+        fallback
+    }
+
+    /// The scripts of one path, or of those below a prefix.
+    fn php_at(&mut self, path: &str, application: &str, place: &Place, way: &Way, host: &mut Host) {
+        let Some(folder) = path.strip_suffix('/') else {
+            return host.route(path, place).set(place, "interpreter", application);
+        };
+        host.route(&format!("{path}**.php"), place).set(place, "interpreter", application);
+        let prefix = host.route(path, place);
+        prefix.set(place, "index", vec!["index.php".to_owned()]);
+        match way.strips {
+            true => {
+                prefix.set(place, "fallback", format!("{folder}{SCRIPT_INDEX}"));
+                prefix.set(place, "fallback_for", "all");
             }
-            host.scope.set(place, "index", vec!["index.php".to_owned()]);
-            host.route("*.php", place).set(place, "interpreter", name);
-        } else {
-            for path in paths {
-                let Some(folder) = path.strip_suffix('/') else {
-                    host.route(path, place).set(place, "interpreter", name.as_str());
-                    continue;
-                };
-                host.route(&format!("{path}**.php"), place).set(place, "interpreter", name.as_str());
-                let prefix = host.route(path, place);
-                prefix.set(place, "index", vec!["index.php".to_owned()]);
-                match way.strips {
-                    true => {
-                        prefix.set(place, "fallback", format!("{folder}{SCRIPT_INDEX}"));
-                        prefix.set(place, "fallback_for", "all");
-                    }
-                    // `/index.php` beneath the root is another path.
-                    false => {
-                        prefix.set(place, "fallback", false);
-                        let what =
-                            format!("a path below {path} without a file does not lead to {SCRIPT_INDEX}");
-                        self.draft.warn(place, what, "see fallback");
-                    }
-                }
+            // `/index.php` beneath the root is another path.
+            false => {
+                prefix.set(place, "fallback", false);
+                let what = format!("a path below {path} without a file does not lead to {SCRIPT_INDEX}");
+                self.draft.warn(place, what, "see fallback");
             }
         }
     }

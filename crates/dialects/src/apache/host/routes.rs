@@ -506,6 +506,7 @@ impl Site<'_> {
         }
     }
 
+    /// The routes of `ProxyPass` and `ProxyPassMatch`.
     fn passes(&mut self, draft: &mut Draft) {
         let mut passes = std::mem::take(&mut self.passes);
         let mut is_raw = false;
@@ -520,58 +521,63 @@ impl Site<'_> {
                 }
                 continue;
             }
-            let to = to.to_owned();
-            let folder = paths::prefix(from);
             if to == "!" {
-                self.host.route(&folder, place);
+                self.host.route(&paths::prefix(from), place);
                 continue;
             }
-            let mut route = Scope::new(place.line);
-            if proxy::pass(&to, self.world.balancers, place, &mut route, draft).is_none() {
-                draft.error(place, unconverted(directive), "write a URL without variables");
-                route.set(place, "return", 502);
-            }
-            if self.preserves_host {
-                route.remove("proxy_host");
-            }
-            proxy::options(directive.arguments.get(2..).unwrap_or_default(), place, &route, draft);
-            let mut exact = None;
-            match route.text("proxy").map(|to| proxy::targets(from, to)) {
-                None => {}
-                // The upstream gets the path as it was sent.
-                Some(Some((below, alone)))
-                    if self.encoded_slashes.is_some() && is_same_path(from, &below) =>
-                {
-                    let (server, _) = server_and_path(&below);
-                    exact = alone.map(|_| server.to_owned());
-                    route.set(place, "proxy", server);
-                    route.set(place, "proxy_path", "raw");
-                    is_raw = true;
-                }
-                Some(Some((below, alone))) => {
-                    route.set(place, "proxy", below);
-                    exact = alone;
-                }
-                Some(None) => {
-                    draft.error(place, unconverted(directive), "end both the path and the URL with a slash");
-                    route = Scope::new(place.line);
-                    route.set(place, "return", 502);
-                }
-            }
-            let own = self.host.route(&folder, place);
-            if !own.responds() {
-                own.inherit(&route);
-                if let Some(exact) = exact {
-                    route.set(place, "proxy", exact);
-                    self.host.route(from, place).inherit(&route);
-                }
-            }
+            is_raw |= self.pass(directive, draft);
         }
         if let Some(place) = self.encoded_slashes.as_ref().filter(|_| !is_raw) {
             draft.warn(place, "an encoded slash is rejected, unless it is passed on", "see proxy_path");
         }
         passes.retain(|(_, directive)| directive.name == "proxypass");
         self.passes = passes;
+    }
+
+    /// The route of a `ProxyPass`. Returns whether the upstream gets paths as they were sent.
+    fn pass(&mut self, directive: &Directive, draft: &mut Draft) -> bool {
+        let place = &directive.place;
+        let (from, to) = (directive.argument(0), directive.argument(1));
+        let mut is_raw = false;
+        let mut route = Scope::new(place.line);
+        if proxy::pass(to, self.world.balancers, place, &mut route, draft).is_none() {
+            draft.error(place, unconverted(directive), "write a URL without variables");
+            route.set(place, "return", 502);
+        }
+        if self.preserves_host {
+            route.remove("proxy_host");
+        }
+        proxy::options(directive.arguments.get(2..).unwrap_or_default(), place, &route, draft);
+        let mut exact = None;
+        match route.text("proxy").map(|to| proxy::targets(from, to)) {
+            None => {}
+            // The upstream gets the path as it was sent.
+            Some(Some((below, alone))) if self.encoded_slashes.is_some() && is_same_path(from, &below) => {
+                let (server, _) = server_and_path(&below);
+                exact = alone.map(|_| server.to_owned());
+                route.set(place, "proxy", server);
+                route.set(place, "proxy_path", "raw");
+                is_raw = true;
+            }
+            Some(Some((below, alone))) => {
+                route.set(place, "proxy", below);
+                exact = alone;
+            }
+            Some(None) => {
+                draft.error(place, unconverted(directive), "end both the path and the URL with a slash");
+                route = Scope::new(place.line);
+                route.set(place, "return", 502);
+            }
+        }
+        let own = self.host.route(&paths::prefix(from), place);
+        if !own.responds() {
+            own.inherit(&route);
+            if let Some(exact) = exact {
+                route.set(place, "proxy", exact);
+                self.host.route(from, place).inherit(&route);
+            }
+        }
+        is_raw
     }
 
     /// The prefix that is passed on, if it is one.

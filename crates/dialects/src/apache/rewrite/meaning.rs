@@ -1,6 +1,7 @@
 //! What the conditions in front of a rule say together.
 
 use crate::apache::flags::Flags;
+use crate::apache::paths;
 use crate::regex;
 use crate::tree::Directive;
 
@@ -29,56 +30,10 @@ pub enum Conditions {
 const WWW: [&str; 4] = ["^www\\.", "^www\\.(.+)$", "^www\\.(.*)$", "^www\\.(.*)"];
 
 pub fn meaning(conditions: &[Directive]) -> Conditions {
-    let missing = |one: &Directive| {
-        matches!(one.argument(0), "%{REQUEST_FILENAME}" | "%{DOCUMENT_ROOT}%{REQUEST_URI}")
-            && matches!(one.argument(1), "!-f" | "!-d" | "!-l")
-    };
-    let upgrade = |one: &Directive| {
-        let subject = one.argument(0).to_ascii_lowercase();
-        matches!(subject.as_str(), "%{http:upgrade}" | "%{http:connection}")
-            && !one.argument(1).starts_with('!')
-    };
-    let is_slash = |one: &Directive| {
-        one.argument(0) == "%{REQUEST_URI}" && matches!(one.argument(1), "(.+)/$" | "^(.+)/$" | "/$" | ".+/$")
-    };
-    // `%{REQUEST_URI} !=/favicon.ico`, or `!^/index\.php`.
-    let excepted = |one: &Directive| {
-        let test = one.argument(1).strip_prefix('!').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
-        if Flags::of(one).has("OR", "ornext") {
-            return None;
-        }
-        let path = match test.strip_prefix('^') {
-            Some(expression) => regex::literal(expression.strip_suffix('$').unwrap_or(expression))
-                .filter(|path| path.ends_with(".php") || test.ends_with('$')),
-            None => test.strip_prefix('=').map(str::to_owned),
-        };
-        let path =
-            path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']));
-        // `!^/(media|js)/`, or `!\.(css|js)$`
-        let is_apart = |path: &String| path.len() > 1 && (path.ends_with('/') || path.contains(['*', '?']));
-        let patterns = || super::super::paths::expression(test).filter(|all| all.iter().all(is_apart));
-        path.map(|path| vec![path]).or_else(patterns)
-    };
-    // `%{REQUEST_URI} ^/api/`
-    let below = |one: &Directive| {
-        let expression = one.argument(1).strip_prefix('^').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
-        regex::literal(expression).filter(|path| path.starts_with('/') && path.ends_with('/'))
-    };
-    let plain = |one: &Directive| {
-        let (subject, test) = (one.argument(0), one.argument(1).to_ascii_lowercase());
-        match subject {
-            "%{HTTPS}" => matches!(test.as_str(), "off" | "!on" | "!=on" | "=off" | "^off$"),
-            "%{SERVER_PORT}" => matches!(test.as_str(), "80" | "^80$" | "=80" | "!443" | "!^443$"),
-            "%{REQUEST_SCHEME}" => {
-                matches!(test.as_str(), "http" | "=http" | "!https" | "!=https" | "^http$")
-            }
-            _ => false,
-        }
-    };
     match conditions {
         [] => Conditions::None,
         all if all.iter().any(|one| one.argument(1) == "!-f")
-            && all.iter().all(|one| missing(one) || excepted(one).is_some() || below(one).is_some())
+            && all.iter().all(|one| is_missing(one) || excepted(one).is_some() || below(one).is_some())
             && all.iter().filter_map(below).count() < 2 =>
         {
             Conditions::Missing(
@@ -86,24 +41,74 @@ pub fn meaning(conditions: &[Directive]) -> Conditions {
                 all.iter().find_map(below),
             )
         }
-        all if all.iter().all(plain) => Conditions::Plain,
+        all if all.iter().all(is_plain) => Conditions::Plain,
         [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
         [one] if one.argument(0) == "%{HTTP_HOST}" && WWW.contains(&one.argument(1)) => Conditions::Www(true),
-        all if all.iter().all(upgrade) => Conditions::Upgrade,
-        all if all.iter().all(|one| missing(one) || is_slash(one)) => Conditions::Slash,
+        all if all.iter().all(asks_for_websocket) => Conditions::Upgrade,
+        all if all.iter().all(|one| is_missing(one) || is_slash(one)) => Conditions::Slash,
         all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,
-        // `^[A-Z]{3,}\s([^.]+)\.php`
-        [one]
-            if one.argument(0) == "%{THE_REQUEST}"
-                && !one.argument(1).starts_with('!')
-                && ["\\.php", ".php", "\\.html", ".html"].iter().any(|end| {
-                    one.argument(1).trim_end_matches(['$', ' ']).trim_end_matches("\\s").ends_with(end)
-                }) =>
-        {
-            Conditions::Asked
-        }
+        [one] if is_of_request_line(one) => Conditions::Asked,
         all => names(all).map_or(Conditions::Unknown, Conditions::Names),
     }
+}
+
+fn is_missing(one: &Directive) -> bool {
+    matches!(one.argument(0), "%{REQUEST_FILENAME}" | "%{DOCUMENT_ROOT}%{REQUEST_URI}")
+        && matches!(one.argument(1), "!-f" | "!-d" | "!-l")
+}
+
+fn asks_for_websocket(one: &Directive) -> bool {
+    let subject = one.argument(0).to_ascii_lowercase();
+    matches!(subject.as_str(), "%{http:upgrade}" | "%{http:connection}") && !one.argument(1).starts_with('!')
+}
+
+fn is_slash(one: &Directive) -> bool {
+    one.argument(0) == "%{REQUEST_URI}" && matches!(one.argument(1), "(.+)/$" | "^(.+)/$" | "/$" | ".+/$")
+}
+
+/// The paths of `%{REQUEST_URI} !=/favicon.ico`, or `!^/index\.php`.
+fn excepted(one: &Directive) -> Option<Vec<String>> {
+    let test = one.argument(1).strip_prefix('!').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+    if Flags::of(one).has("OR", "ornext") {
+        return None;
+    }
+    let path = match test.strip_prefix('^') {
+        Some(expression) => regex::literal(expression.strip_suffix('$').unwrap_or(expression))
+            .filter(|path| path.ends_with(".php") || test.ends_with('$')),
+        None => test.strip_prefix('=').map(str::to_owned),
+    };
+    let path =
+        path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']));
+    // `!^/(media|js)/`, or `!\.(css|js)$`
+    let is_apart = |path: &String| path.len() > 1 && (path.ends_with('/') || path.contains(['*', '?']));
+    let patterns = || paths::expression(test).filter(|all| all.iter().all(is_apart));
+    path.map(|path| vec![path]).or_else(patterns)
+}
+
+/// The prefix of `%{REQUEST_URI} ^/api/`.
+fn below(one: &Directive) -> Option<String> {
+    let expression = one.argument(1).strip_prefix('^').filter(|_| one.argument(0) == "%{REQUEST_URI}")?;
+    regex::literal(expression).filter(|path| path.starts_with('/') && path.ends_with('/'))
+}
+
+/// Whether the request had no TLS.
+fn is_plain(one: &Directive) -> bool {
+    let (subject, test) = (one.argument(0), one.argument(1).to_ascii_lowercase());
+    match subject {
+        "%{HTTPS}" => matches!(test.as_str(), "off" | "!on" | "!=on" | "=off" | "^off$"),
+        "%{SERVER_PORT}" => matches!(test.as_str(), "80" | "^80$" | "=80" | "!443" | "!^443$"),
+        "%{REQUEST_SCHEME}" => matches!(test.as_str(), "http" | "=http" | "!https" | "!=https" | "^http$"),
+        _ => false,
+    }
+}
+
+/// `^[A-Z]{3,}\s([^.]+)\.php`
+fn is_of_request_line(one: &Directive) -> bool {
+    let test = one.argument(1);
+    let text = test.trim_end_matches(['$', ' ']).trim_end_matches("\\s");
+    one.argument(0) == "%{THE_REQUEST}"
+        && !test.starts_with('!')
+        && ["\\.php", ".php", "\\.html", ".html"].iter().any(|end| text.ends_with(end))
 }
 
 /// The names of conditions of which one is enough.
