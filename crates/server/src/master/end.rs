@@ -1,4 +1,4 @@
-//! The end of children, expected and not, the end of the program, and timers.
+//! The end of children, expected and not, and the end of the program.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,13 +8,12 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::change::{Cause, Change, reject_clients};
-use super::lifecycle::{Action, Ended, Event, State, Wait};
+use super::lifecycle::{Ended, Event, State, Wait};
 use super::loggers::LoggerProcess;
-use super::process::{Generation, PoolProcess, Retirement, blocked};
+use super::process::{Generation, PoolProcess, blocked};
 use super::sockets::Sockets;
-use super::upgrade::{Successor, ended_before_serving, report_failed_upgrade};
-use super::{GRACE, Master, Phase, Timer, could_not_start};
-use crate::control::Control;
+use super::upgrade::{ended_before_serving, report_failed_upgrade};
+use super::{GRACE, Master, Phase, could_not_start};
 use crate::log;
 use crate::logger::process::LONGEST_END;
 use crate::process::ipc::MasterCommand;
@@ -89,7 +88,7 @@ impl Master {
     }
 
     /// The end of the program has waited for its children.
-    fn end_waiting(&mut self, now: Instant) {
+    pub(super) fn end_waiting(&mut self, now: Instant) {
         let Some(wait) = self.wait else { return };
         let next = wait.next(now);
         self.wait = Some(next);
@@ -191,7 +190,7 @@ impl Master {
     }
 
     /// Starts the signer of a generation again. If that fails, another generation reads the certificates again.
-    fn restart_signer(&mut self, generation: Pid) {
+    pub(super) fn restart_signer(&mut self, generation: Pid) {
         let of_generation = |g: &Generation| g.pid == generation;
         let Some(at) = self.generations.iter().position(of_generation) else { return };
         let Some(mut signer) = self.generations[at].signer.take() else { return };
@@ -280,7 +279,7 @@ impl Master {
     }
 
     /// No generation could be started in place of one that has ended, or that lacks another process.
-    fn on_failed_restart(&mut self, why: &str) {
+    pub(super) fn on_failed_restart(&mut self, why: &str) {
         let pause = self.schedule_restart();
         let clients = match self.serving() {
             Some(_) => "the present one goes on",
@@ -300,142 +299,6 @@ impl Master {
         let at = self.restart.map_or(at, |earlier| earlier.min(at));
         self.restart = Some(at);
         at.saturating_duration_since(now)
-    }
-
-    /// Everything that is due at some time.
-    pub(super) fn timers(&self) -> Vec<(Instant, Timer)> {
-        let retirements = self.generations.iter().filter_map(|generation| match generation.retirement {
-            Retirement::Until(until) => Some((until, Timer::Retirement(generation.pid))),
-            Retirement::NotBegun | Retirement::Done => None,
-        });
-        let lifecycles = self.generations.iter().filter_map(|generation| {
-            // While the program serves, it waits for a killed process without limit.
-            let waits = matches!(generation.state, State::Killed(_)) && self.phase == Phase::Serving;
-            let until = generation.state.deadline().filter(|_| !waits)?;
-            Some((until, Timer::Lifecycle(generation.pid)))
-        });
-        let unsent = self.generations.iter().filter_map(|g| Some((g.due()?, Timer::Unsent(g.pid))));
-        let helpers = self.helpers.iter().map(|(pid, timer)| (timer.due(), Timer::KillHelper(*pid)));
-        let signers = self.generations.iter().filter_map(|generation| {
-            let restart = generation.signer.as_ref()?.restart_time()?;
-            Some((restart, Timer::RestartSigner(generation.pid)))
-        });
-        let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
-        let loggers =
-            self.loggers.iter().filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
-        let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
-        let others = [
-            self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
-            upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
-            upgrade.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
-            self.leaving_predecessor
-                .as_ref()
-                .and_then(|predecessor| predecessor.unsent.due())
-                .map(|at| (at, Timer::TakeOver)),
-            self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
-            self.purges.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
-            self.disconnects.iter().map(|running| running.until).min().map(|at| (at, Timer::Disconnects)),
-            self.next_ping.map(|at| (at, Timer::Ping)),
-            self.certificates.deadline().map(|at| (at, Timer::Acme)),
-            self.next_certificate_check
-                .filter(|_| self.phase == Phase::Serving)
-                .map(|at| (at, Timer::Certificates)),
-            self.next_file_check.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::NamedFiles)),
-            self.next_epoch.map(|at| (at, Timer::Tickets)),
-            self.release.map(|at| (at, Timer::Release)),
-            self.restart_loggers
-                .filter(|_| self.phase == Phase::Serving)
-                .map(|at| (at, Timer::RestartLoggers)),
-            self.next_log.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::SendLogs)),
-            self.wait.and_then(Wait::deadline).map(|at| (at, Timer::End)),
-            // The end of a change restarts the generation, or schedules it again.
-            self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
-        ];
-        retirements
-            .chain(lifecycles)
-            .chain(unsent)
-            .chain(helpers)
-            .chain(signers)
-            .chain(pools)
-            .chain(loggers)
-            .chain(others.into_iter().flatten())
-            .collect()
-    }
-
-    pub(super) fn on_timers(&mut self) {
-        let now = Instant::now();
-        for (_, timer) in self.timers().into_iter().filter(|(at, _)| *at <= now) {
-            self.on_timer(timer, now);
-        }
-        self.end_pools(now);
-        self.end_loggers(now);
-        self.look_after_certificates();
-        self.serve_renewed();
-    }
-
-    fn on_timer(&mut self, timer: Timer, now: Instant) {
-        match timer {
-            Timer::Retirement(pid) => {
-                self.generations.iter_mut().filter(|g| g.pid == pid).for_each(Generation::on_retired);
-            }
-            Timer::Lifecycle(pid) => self.generations.retain_mut(|generation| {
-                generation.pid != pid || generation.on_event(Event::TimeOver, now) != Action::Abandon
-            }),
-            Timer::Unsent(pid) => {
-                self.generations.iter().filter(|g| g.pid == pid).for_each(Generation::send_unsent);
-            }
-            Timer::KillHelper(pid) => {
-                for (_, timer) in self.helpers.iter_mut().filter(|(helper, _)| *helper == pid) {
-                    if timer.expires(now) {
-                        // The kernel then kills the scripts of a spawner, too (PR_SET_PDEATHSIG).
-                        _ = kill(pid, Signal::SIGKILL);
-                    }
-                }
-            }
-            Timer::RestartSigner(generation) => self.restart_signer(generation),
-            Timer::Purges => self.advance_purges(),
-            Timer::Disconnects => self.advance_disconnects(),
-            // `on_timers` looks after them.
-            Timer::Pool | Timer::Logger | Timer::Acme => {}
-            Timer::RestartLoggers => self.replace_loggers(),
-            Timer::SendLogs => self.send_awaited_logs(),
-            Timer::StartTimeout => {
-                if let Some(change) = &mut self.change
-                    && change.kill.expires(now)
-                {
-                    // `reap` then reports the failure.
-                    _ = kill(change.new.pid, Signal::SIGKILL);
-                }
-            }
-            Timer::UpgradeTimeout => {
-                let why = self.successor.as_ref().map(Successor::why_not_in_time);
-                self.abandon_upgrade(&why.unwrap_or_default());
-            }
-            Timer::HandOff => self.on_successor(),
-            Timer::TakeOver => self.on_predecessor(),
-            Timer::ControlTimeout => self.on_control(),
-            Timer::Ping => {
-                self.next_ping = self.notify.watchdog().map(|every| now + every);
-                if let Some(generation) = self.serving() {
-                    _ = generation.channel.send(&MasterCommand::Ping);
-                }
-            }
-            Timer::Certificates => self.check_certificates(now),
-            Timer::NamedFiles => self.check_files(now),
-            Timer::Tickets => self.forget_tickets(),
-            Timer::End => self.end_waiting(now),
-            // `wait` does it last: code that ran afterwards would map the program again.
-            Timer::Release => {}
-            // A client of the control socket may just have begun a reload.
-            Timer::Restart if self.change.is_some() => {}
-            Timer::Restart => {
-                self.restart = None;
-                let begun = self.site.clone().map(|site| self.begin_change(site, Cause::Crash));
-                if let Some(Err((lines, _))) = begun {
-                    self.on_failed_restart(&lines.join("; "));
-                }
-            }
-        }
     }
 
     /// The exit code when all children of an ending program have ended.

@@ -35,6 +35,7 @@ mod certificates;
 pub mod upgrade;
 
 mod end;
+mod timers;
 
 pub mod notify;
 pub mod signals;
@@ -226,41 +227,6 @@ enum Source {
     Successor,
     Predecessor,
     Certificates,
-}
-
-/// What is due at a time.
-#[derive(Debug, Clone, Copy)]
-enum Timer {
-    Retirement(Pid),
-    Lifecycle(Pid),
-    /// Of the generation with this ID.
-    Unsent(Pid),
-    KillHelper(Pid),
-    /// Of the generation with this ID.
-    RestartSigner(Pid),
-    /// `end_pools` compares the deadlines of the pools.
-    Pool,
-    Logger,
-    RestartLoggers,
-    SendLogs,
-    Acme,
-    StartTimeout,
-    UpgradeTimeout,
-    /// Messages to the successor.
-    HandOff,
-    /// The command to the predecessor.
-    TakeOver,
-    ControlTimeout,
-    Purges,
-    Disconnects,
-    Ping,
-    Certificates,
-    NamedFiles,
-    Tickets,
-    Release,
-    Restart,
-    /// The end of the program waits no longer.
-    End,
 }
 
 impl Master {
