@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,7 +12,6 @@ use site::endpoint::Resolution;
 use site::model::{Level, NewPrivileges, Sink, Site};
 
 use super::change::Preparation;
-use super::process::{ErrorLog, PoolProcess};
 use super::{Master, Phase};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
@@ -24,8 +23,6 @@ use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
 const PIPE: usize = 256 * 1024;
-/// How often the error log is sent to a child that could not receive it.
-const SEND_LOGS_EVERY: Duration = Duration::from_millis(500);
 /// Bytes of a block of lines.
 const BLOCK: usize = 32 * 1024;
 
@@ -147,12 +144,6 @@ impl Master {
         Ok(opened)
     }
 
-    /// Opens the error log of the site that is served.
-    pub(super) fn open_error_log(&self) -> Result<OpenSink, String> {
-        let site = self.site.as_ref().ok_or("nothing is served")?;
-        self.open_log(&site.log.error, &self.loggers_in_use)
-    }
-
     /// Connects those of the logs that a logger writes.
     pub(super) fn connect_logs(&self, sinks: &mut [OpenSink], plans: &[LoggerPlan]) -> io::Result<()> {
         for sink in sinks {
@@ -271,46 +262,6 @@ impl Master {
         for (_, line) in lines.iter().filter(|_| has_error_log) {
             log::error(format_args!("{line}"));
         }
-    }
-
-    /// The master's own messages go to standard error, because its log is not written.
-    fn write_to_stderr(&self) {
-        let level = self.site.as_ref().map(|site| site.log.level);
-        if let (Some(level), Ok(stderr)) = (level, OpenSink::open(&Sink::Stderr)) {
-            log::write_to(stderr, level);
-        }
-    }
-
-    /// The master's own messages go to the error log as it is opened now.
-    pub(super) fn take_error_log(&self) {
-        let level = self.site.as_ref().map(|site| site.log.level);
-        if let (Some(level), Ok(errors)) = (level, self.open_error_log()) {
-            log::write_to(errors, level);
-        }
-    }
-
-    /// Sends the error log, as it is opened now, to the children that are no generation.
-    pub(super) fn send_log_to_children(&mut self) {
-        self.pools.iter_mut().for_each(|pool| pool.log = ErrorLog::Earlier);
-        self.certificates.on_log();
-        self.send_awaited_logs();
-    }
-
-    /// Sends it to those that have not received it. What a child cannot receive now, it gets later: it would otherwise
-    /// write to a file that was rotated and perhaps removed, or to a logger that has ended.
-    pub(super) fn send_awaited_logs(&mut self) {
-        let awaits_log = |pool: &PoolProcess| pool.channel.is_some() && pool.log != ErrorLog::Current;
-        self.next_log = None;
-        if !self.certificates.awaits_log() && !self.pools.iter().any(awaits_log) {
-            return;
-        }
-        // A log that cannot be opened is reported elsewhere.
-        let Ok(Some(log)) = self.open_error_log().map(OpenSink::share) else { return };
-        let level = self.site.as_ref().map_or(Level::Error, |site| site.log.level);
-        self.certificates.send_log(&log, level);
-        self.send_log_to_pools(&log, level);
-        let is_awaited = self.certificates.awaits_log() || self.pools.iter().any(awaits_log);
-        self.next_log = is_awaited.then(|| Instant::now() + SEND_LOGS_EVERY);
     }
 
     /// Ends the loggers when every other child has ended and there will be no other.

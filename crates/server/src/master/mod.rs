@@ -22,6 +22,7 @@ mod tls;
 mod counters;
 mod disconnects;
 mod loggers;
+mod logs;
 mod oom;
 mod pools;
 mod purges;
@@ -56,7 +57,7 @@ use site::model::{Sink, Site};
 use crate::control::{Client, Control, DrainChange, Request};
 use crate::file_stamps::FileStamps;
 use crate::flags::{Presence, Serve};
-use crate::log::{self, OpenSink};
+use crate::log;
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::process::privilege::Accounts;
 use crate::process::sandbox;
@@ -543,58 +544,5 @@ impl Master {
 
     fn serving(&self) -> Option<&Generation> {
         self.generations.iter().find(|generation| generation.state == State::Serving)
-    }
-
-    /// Returns the logs that cannot be opened, and why, as far as no logger writes them.
-    fn reopen_logs(&mut self) -> Vec<String> {
-        self.reopen_in_loggers();
-        self.reopen(|_| true)
-    }
-
-    /// The client has its response when each process that writes logs has closed its copy: then it has the new files,
-    /// and the old ones may be compressed.
-    fn respond_when_reopened(&self, client: Client) {
-        let done = client.into_done_socket();
-        for generation in &self.generations {
-            // Without a copy, the client does not wait for this one.
-            if let Ok(done) = done.try_clone() {
-                generation.send_descriptor(MasterCommand::LogsSent(done));
-            }
-        }
-        self.end_reopening(&done);
-    }
-
-    /// Opens those logs again that no logger writes and that are among the selected ones, for every process. Returns
-    /// those that cannot be opened, and why.
-    fn reopen(&mut self, is_selected: impl Fn(&Sink) -> bool) -> Vec<String> {
-        let mut problems = Vec::new();
-        let is_own = |sink: &Sink| !self.has_logger(sink) && is_selected(sink);
-        for generation in &self.generations {
-            for (number, sink) in generation.sinks.iter().enumerate().filter(|(_, sink)| is_own(sink)) {
-                match OpenSink::open(sink).map(OpenSink::into_fd) {
-                    Ok(Some(file)) => {
-                        generation.send_descriptor(MasterCommand::Log { sink: number as u32, file });
-                    }
-                    Ok(None) => {}
-                    Err(why) => {
-                        problems.push(format!("{why}; the server continues to write to the old file"))
-                    }
-                }
-            }
-        }
-        // Each generation has them.
-        problems.sort_unstable();
-        problems.dedup();
-        problems.iter().for_each(|why| log::error(format_args!("{why}")));
-        let is_served = self.site.as_ref().is_some_and(|site| is_own(&site.log.error));
-        let is_next = self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error));
-        if is_served {
-            self.take_error_log();
-            self.send_log_to_children();
-        }
-        if is_next && let Some(change) = &mut self.change {
-            change.new.errors = OpenSink::open(&change.site.log.error).ok();
-        }
-        problems
     }
 }
