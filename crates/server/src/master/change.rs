@@ -10,7 +10,7 @@ use site::memory;
 use site::model::Site;
 
 use super::announce;
-use super::files::{self, FileRound};
+use super::files::{self, WatchedFiles};
 use super::generations::{NewGeneration, Started};
 use super::lifecycle::{Event, State};
 use super::process::{ChannelState, Generation, Retirement};
@@ -278,15 +278,13 @@ impl Master {
         }
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
         self.announce(&site, &cause);
-        (self.site, self.tls, self.user_files) = (Some(site), tls, users);
+        (self.site, self.tls, self.watched) = (Some(site), tls, WatchedFiles::of(users));
         self.accounts = Some(accounts);
-        (self.tried_certificates, self.tried_files) = (None, None);
-        self.file_round = FileRound::default();
         self.forget_tickets();
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());
         self.release_pools();
-        self.loggers_in_use = loggers;
+        self.loggers.in_use = loggers;
         self.send_log_to_children();
         self.release_loggers();
         self.resend_challenges();

@@ -36,6 +36,13 @@ enum Requester {
     Successor(u32),
 }
 
+#[derive(Default)]
+pub(super) struct Disconnects {
+    pub(super) running: Vec<RunningDisconnect>,
+    /// The number of the last one.
+    last: u32,
+}
+
 pub(super) struct RunningDisconnect {
     number: u32,
     selection: Selection,
@@ -56,7 +63,7 @@ impl Master {
         if self.serving().is_none() {
             return client.failed([super::NOT_SERVING]);
         }
-        if self.disconnects.len() >= MOST {
+        if self.disconnects.running.len() >= MOST {
             return client.failed(["too many connections are being ended; try again"]);
         }
         self.begin_disconnect(selection, Requester::Client(client));
@@ -68,9 +75,9 @@ impl Master {
     }
 
     fn begin_disconnect(&mut self, selection: Selection, requester: Requester) {
-        self.disconnect_number = self.disconnect_number.wrapping_add(1);
-        self.disconnects.push(RunningDisconnect {
-            number: self.disconnect_number,
+        self.disconnects.last = self.disconnects.last.wrapping_add(1);
+        self.disconnects.running.push(RunningDisconnect {
+            number: self.disconnects.last,
             selection,
             requester,
             asked: Vec::new(),
@@ -104,7 +111,7 @@ impl Master {
 
     fn note_disconnected(&mut self, process: Process, ended: Disconnected) {
         let Disconnected { number, connections, streams, silent } = ended;
-        if let Some(running) = self.disconnects.iter_mut().find(|running| running.number == number) {
+        if let Some(running) = self.disconnects.running.iter_mut().find(|running| running.number == number) {
             running.connections += connections;
             running.streams += streams;
             // One that was late has been counted.
@@ -119,10 +126,10 @@ impl Master {
     /// Asks the next generation of each, and responds to those that have asked all.
     pub(super) fn advance_disconnects(&mut self) {
         let now = Instant::now();
-        for mut running in std::mem::take(&mut self.disconnects) {
+        for mut running in std::mem::take(&mut self.disconnects.running) {
             match running.advance(self.leaving_predecessor.as_ref(), &self.generations, now) {
                 true => running.end(self.successor.as_ref()),
-                false => self.disconnects.push(running),
+                false => self.disconnects.running.push(running),
             }
         }
     }

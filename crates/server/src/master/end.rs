@@ -61,7 +61,7 @@ impl Master {
     fn longest_end(&self) -> Duration {
         let spawners = self.generations.iter().filter_map(|generation| generation.spawner);
         let pools = self.pools.iter().map(PoolProcess::patience);
-        let loggers = self.loggers.iter().map(|_| LONGEST_END);
+        let loggers = self.loggers.running.iter().map(|_| LONGEST_END);
         let all = spawners.map(|spawner| spawner.patience()).chain(pools).chain(loggers);
         all.max().unwrap_or_default()
     }
@@ -77,7 +77,7 @@ impl Master {
         let generations = self.generations.iter().flat_map(of_generation);
         let helpers = self.helpers.iter().map(|(pid, _)| *pid);
         let pools = self.pools.iter().map(|pool| pool.pid);
-        let loggers = self.loggers.iter().map(LoggerProcess::pid);
+        let loggers = self.loggers.running.iter().map(LoggerProcess::pid);
         let children = generations.chain(helpers).chain(pools).chain(loggers).chain(self.certificates.pids());
         let children: Vec<Pid> = children.collect();
         for child in &children {
@@ -306,7 +306,7 @@ impl Master {
         let has_children = !self.generations.is_empty()
             || !self.helpers.is_empty()
             || !self.pools.is_empty()
-            || !self.loggers.is_empty()
+            || !self.loggers.running.is_empty()
             || !self.certificates.is_empty();
         match self.phase {
             _ if has_children && self.wait != Some(Wait::Over) => None,

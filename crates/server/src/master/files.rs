@@ -19,9 +19,32 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Named files that one check looks at, in about a millisecond: there may be thousands of certificates.
 const FILES_AT_ONCE: usize = 500;
 
+/// What is known of the files of the site that is served.
+#[derive(Default)]
+pub(super) struct WatchedFiles {
+    /// When the files of certificates are compared with those that are served.
+    pub(super) next_certificate_check: Option<Instant>,
+    /// `None`: no reload for them has failed.
+    tried_certificates: Option<TriedFiles>,
+    /// When the files that the configuration names are checked. `None`: there are none.
+    pub(super) next_check: Option<Instant>,
+    /// The files of users, groups and keys.
+    users: FileStamps,
+    /// `None`: no reload for them has failed.
+    tried_users: Option<TriedFiles>,
+    round: FileRound,
+}
+
+impl WatchedFiles {
+    /// Those of a site that is served from now on. The checks are yet to be scheduled.
+    pub(super) fn of(users: FileStamps) -> WatchedFiles {
+        WatchedFiles { users, ..WatchedFiles::default() }
+    }
+}
+
 /// What the last checks have found of the named files, until they have looked at all.
 #[derive(Default)]
-pub(super) struct FileRound {
+struct FileRound {
     looked_at: usize,
     found: Vec<FileId>,
 }
@@ -46,7 +69,7 @@ impl FileRound {
 
 /// The states of files with which a reload has been begun. If it fails, as while too many earlier processes finish their
 /// responses, another one follows.
-pub(super) struct TriedFiles {
+struct TriedFiles {
     stamps: FileStamps,
     pause: Duration,
     again: Instant,
@@ -73,7 +96,8 @@ impl TriedFiles {
 impl Master {
     pub(super) fn schedule_certificate_check(&mut self, now: Instant) {
         let every = self.site.as_ref().and_then(|site| site.tls.watch);
-        self.next_certificate_check = every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
+        self.watched.next_certificate_check =
+            every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
     }
 
     /// Reloads if a file of a certificate has changed. If that fails, as where the key has yet to follow, another state
@@ -85,8 +109,8 @@ impl Master {
             return;
         }
         let stamps = self.tls.stamps.renewed();
-        if let Some(tried) = TriedFiles::next(self.tried_certificates.as_ref(), stamps, every, now) {
-            self.tried_certificates = Some(tried);
+        if let Some(tried) = TriedFiles::next(self.watched.tried_certificates.as_ref(), stamps, every, now) {
+            self.watched.tried_certificates = Some(tried);
             log::info(format_args!("certificates have changed"));
             self.reload(Vec::new());
         }
@@ -94,19 +118,19 @@ impl Master {
 
     pub(super) fn schedule_file_check(&mut self, now: Instant) {
         let names_files = |site: &Site| site.named_files.paths().next().is_some();
-        self.next_file_check = self.site.as_ref().is_some_and(names_files).then(|| now + FILE_CHECKS);
+        self.watched.next_check = self.site.as_ref().is_some_and(names_files).then(|| now + FILE_CHECKS);
     }
 
     /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
     pub(super) fn check_files(&mut self, now: Instant) {
         self.schedule_file_check(now);
         self.hide_replaced_files();
-        if self.change.is_some() || self.successor.is_some() || !self.user_files.have_changed() {
+        if self.change.is_some() || self.successor.is_some() || !self.watched.users.have_changed() {
             return;
         }
         let stamps = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
-        if let Some(tried) = TriedFiles::next(self.tried_files.as_ref(), stamps, FILE_CHECKS, now) {
-            self.tried_files = Some(tried);
+        if let Some(tried) = TriedFiles::next(self.watched.tried_users.as_ref(), stamps, FILE_CHECKS, now) {
+            self.watched.tried_users = Some(tried);
             log::info(format_args!("a file of users, groups or keys has changed"));
             self.reload(Vec::new());
         }
@@ -116,7 +140,7 @@ impl Master {
     /// the files itself.
     fn hide_replaced_files(&mut self) {
         let Some(site) = &self.site else { return };
-        let found = self.file_round.next(&site.named_files);
+        let found = self.watched.round.next(&site.named_files);
         let Some(found) = found.filter(|found| found != site.named_files.files()) else { return };
         let Some(generation) = self.serving() else { return };
         let messages =

@@ -220,25 +220,14 @@ impl Master {
             site: _,
             pid_file: _,
             accounts: _,
-            loggers_in_use: _,
-            lost_loggers: _,
-            logger_limit: _,
-            restart_loggers: _,
             next_log: _,
             cgroups: _,
             acts: _,
-            purge_number: _,
-            disconnect_number: _,
             restart_limit: _,
             oom: _,
             restart: _,
             next_ping: _,
-            next_certificate_check: _,
-            tried_certificates: _,
-            user_files: _,
-            tried_files: _,
-            next_file_check: _,
-            file_round: _,
+            watched: _,
             next_epoch: _,
             release: _,
             wait: _,
@@ -257,14 +246,14 @@ impl Master {
         generations.clear();
         helpers.clear();
         pools.clear();
-        loggers.clear();
+        loggers.running.clear();
         certificates.clear();
         *tls = Tls::default();
         *change = None;
         *queued_reload = None;
         // Their clients wait for the end of the stream, and so for each copy of its descriptor.
-        purges.clear();
-        disconnects.clear();
+        purges.running.clear();
+        disconnects.running.clear();
         *counters = Counters::new(Vec::new(), None);
     }
 }

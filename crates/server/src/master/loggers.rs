@@ -18,7 +18,7 @@ use crate::logger::message::LoggerCommand;
 use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
 use crate::process::ipc::{Channel, MasterCommand};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{self, KillTimer, what_to_do};
+use crate::process::supervisor::{self, KillTimer, RestartLimit, what_to_do};
 use crate::sys::{self, Fork};
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
@@ -36,6 +36,28 @@ pub(super) struct LoggerPlan {
     new_privileges: NewPrivileges,
     errors: Sink,
     level: Level,
+}
+
+pub(super) struct Loggers {
+    pub(super) running: Vec<LoggerProcess>,
+    /// Of the site that is served.
+    pub(super) in_use: Vec<LoggerPlan>,
+    /// They have crashed, and are replaced at `restart`: each with how it ended, for the log that it wrote.
+    lost: Vec<(LoggerPlan, String)>,
+    limit: RestartLimit,
+    pub(super) restart: Option<Instant>,
+}
+
+impl Loggers {
+    pub(super) fn new() -> Loggers {
+        Loggers {
+            running: Vec::new(),
+            in_use: Vec::new(),
+            lost: Vec::new(),
+            limit: RestartLimit::of_servers(),
+            restart: None,
+        }
+    }
 }
 
 pub(super) struct LoggerProcess {
@@ -86,7 +108,7 @@ impl Master {
     pub(super) fn start_loggers(&mut self, preparation: &mut Preparation) -> io::Result<Vec<LoggerPlan>> {
         let plans = LoggerPlan::of(&preparation.site, preparation.accounts.own.as_ref());
         for plan in &plans {
-            if !self.loggers.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
+            if !self.loggers.running.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
                 self.start_logger(plan, &plans, Some(preparation))?;
             }
         }
@@ -113,7 +135,12 @@ impl Master {
         };
         match sys::fork()? {
             Fork::Parent(pid) => {
-                self.loggers.push(LoggerProcess { pid, plan: plan.clone(), channel: Some(ours), kill: None });
+                self.loggers.running.push(LoggerProcess {
+                    pid,
+                    plan: plan.clone(),
+                    channel: Some(ours),
+                    kill: None,
+                });
                 Ok(())
             }
             Fork::Child => {
@@ -162,7 +189,7 @@ impl Master {
             Some((logger.channel.as_ref()?.try_clone().ok()?, target))
         };
         let (channel, target) =
-            self.loggers.iter().rev().find_map(of_plan).ok_or(io::ErrorKind::NotConnected)?;
+            self.loggers.running.iter().rev().find_map(of_plan).ok_or(io::ErrorKind::NotConnected)?;
         let (output, input) = pipe()?;
         channel.send_until(&LoggerCommand::Writer { target, pipe: output }, Instant::now() + super::GRACE)?;
         Ok(input)
@@ -171,8 +198,8 @@ impl Master {
     /// Leaves the loggers that no configuration needs. Each ends when its writers have ended.
     pub(super) fn release_loggers(&mut self) {
         let next = self.change.as_ref().map_or(&[][..], |change| &change.new.loggers);
-        for logger in &mut self.loggers {
-            if !self.loggers_in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
+        for logger in &mut self.loggers.running {
+            if !self.loggers.in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
                 logger.channel = None;
             }
         }
@@ -181,12 +208,12 @@ impl Master {
     /// Whether a running logger writes there.
     pub(super) fn has_logger(&self, sink: &Sink) -> bool {
         let next = self.change.iter().flat_map(|change| &change.new.loggers);
-        self.loggers_in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
+        self.loggers.in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
     }
 
     /// Another program has renamed files.
     pub(super) fn reopen_in_loggers(&self) {
-        for channel in self.loggers.iter().filter_map(|logger| logger.channel.as_ref()) {
+        for channel in self.loggers.running.iter().filter_map(|logger| logger.channel.as_ref()) {
             // Fails only if the logger has ended, and then the next one opens the files.
             _ = channel.send(&LoggerCommand::Reopen);
         }
@@ -194,7 +221,7 @@ impl Master {
 
     /// Has the loggers close a copy when they have opened their files.
     pub(super) fn end_reopening(&self, done: &OwnedFd) {
-        for channel in self.loggers.iter().filter_map(|logger| logger.channel.as_ref()) {
+        for channel in self.loggers.running.iter().filter_map(|logger| logger.channel.as_ref()) {
             if let Ok(done) = done.try_clone() {
                 // If the logger does not receive it, the client does not wait for it.
                 _ = channel.send(&LoggerCommand::Done(done));
@@ -204,13 +231,13 @@ impl Master {
 
     /// `false`: the process was no logger.
     pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) -> bool {
-        let Some(at) = self.loggers.iter().position(|logger| logger.pid == pid) else { return false };
-        let logger = self.loggers.remove(at);
+        let Some(at) = self.loggers.running.iter().position(|logger| logger.pid == pid) else { return false };
+        let logger = self.loggers.running.remove(at);
         if logger.channel.is_none() || self.phase != Phase::Serving {
             return true;
         }
         let now = Instant::now();
-        let pause = self.logger_limit.count(now);
+        let pause = self.loggers.limit.count(now);
         let line = format!(
             "the process that writes logs has ended: {end}; it is replaced {}",
             supervisor::text(pause)
@@ -220,18 +247,18 @@ impl Master {
             self.write_to_stderr();
         }
         log::error(format_args!("{line}"));
-        self.lost_loggers.push((logger.plan, line));
-        self.restart_loggers = Some(now + pause);
+        self.loggers.lost.push((logger.plan, line));
+        self.loggers.restart = Some(now + pause);
         true
     }
 
     /// Replaces the loggers that have crashed, and gives their logs to the processes that write them.
     pub(super) fn replace_loggers(&mut self) {
-        self.restart_loggers = None;
-        let mut plans = self.loggers_in_use.clone();
+        self.loggers.restart = None;
+        let mut plans = self.loggers.in_use.clone();
         plans.extend(self.change.iter().flat_map(|change| change.new.loggers.clone()));
         let mut lines = Vec::new();
-        for (plan, line) in std::mem::take(&mut self.lost_loggers) {
+        for (plan, line) in std::mem::take(&mut self.loggers.lost) {
             if !plans.contains(&plan) {
                 continue;
             }
@@ -240,8 +267,8 @@ impl Master {
                     "cannot start the process that writes logs: {error}{}",
                     what_to_do(&error)
                 ));
-                self.restart_loggers = Some(Instant::now() + self.logger_limit.count(Instant::now()));
-                self.lost_loggers.push((plan, line));
+                self.loggers.restart = Some(Instant::now() + self.loggers.limit.count(Instant::now()));
+                self.loggers.lost.push((plan, line));
                 continue;
             }
             for generation in &self.generations {
@@ -270,10 +297,10 @@ impl Master {
             || !self.helpers.is_empty()
             || !self.pools.is_empty()
             || !self.certificates.is_empty();
-        if self.phase == Phase::Serving || has_writers || self.loggers.is_empty() {
+        if self.phase == Phase::Serving || has_writers || self.loggers.running.is_empty() {
             return;
         }
-        for logger in &mut self.loggers {
+        for logger in &mut self.loggers.running {
             if logger.channel.take().is_some()
                 && let Ok(stderr) = OpenSink::open(&Sink::Stderr)
             {

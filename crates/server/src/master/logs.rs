@@ -70,7 +70,7 @@ impl Master {
     /// Opens the error log of the site that is served.
     pub(super) fn open_error_log(&self) -> Result<OpenSink, String> {
         let site = self.site.as_ref().ok_or("nothing is served")?;
-        self.open_log(&site.log.error, &self.loggers_in_use)
+        self.open_log(&site.log.error, &self.loggers.in_use)
     }
 
     /// The master's own messages go to standard error, because its log is not written.

@@ -55,7 +55,6 @@ use rustix::thread::CapabilitySet;
 use site::model::{Sink, Site};
 
 use crate::control::{Client, Control, DrainChange, Request};
-use crate::file_stamps::FileStamps;
 use crate::flags::{Presence, Serve};
 use crate::log;
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
@@ -68,14 +67,14 @@ use certificates::CertificateKeeper;
 use change::{Cause, Change};
 use counters::Counters;
 use detach::Starter;
-use disconnects::RunningDisconnect;
-use files::{FileRound, TriedFiles};
+use disconnects::Disconnects;
+use files::WatchedFiles;
 use lifecycle::{Action, State, Wait};
-use loggers::{LoggerPlan, LoggerProcess};
+use loggers::Loggers;
 use notify::Notify;
 use oom::OomKills;
 use process::{ChannelState, Generation, PoolProcess};
-use purges::RunningPurge;
+use purges::Purges;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
 use tls::Tls;
@@ -159,13 +158,7 @@ struct Master {
     /// Spawners and signers that are ending, because their generations have ended; each is killed at its time.
     helpers: Vec<(Pid, KillTimer)>,
     pools: Vec<PoolProcess>,
-    loggers: Vec<LoggerProcess>,
-    /// Of the site that is served.
-    loggers_in_use: Vec<LoggerPlan>,
-    /// They have crashed, and are replaced at `restart_loggers`: each with how it ended, for the log that it wrote.
-    lost_loggers: Vec<(LoggerPlan, String)>,
-    logger_limit: RestartLimit,
-    restart_loggers: Option<Instant>,
+    loggers: Loggers,
     /// When the error log is sent again to the children that have not received it.
     next_log: Option<Instant>,
     /// Folders in which scripts have had control groups.
@@ -176,12 +169,8 @@ struct Master {
     queued_reload: Option<Vec<Client>>,
     counters: Counters,
     acts: Acts,
-    purges: Vec<RunningPurge>,
-    /// Of the last purge.
-    purge_number: u32,
-    disconnects: Vec<RunningDisconnect>,
-    /// Of the last one.
-    disconnect_number: u32,
+    purges: Purges,
+    disconnects: Disconnects,
     predecessor: Option<Predecessor>,
     /// It finishes its requests.
     leaving_predecessor: Option<Predecessor>,
@@ -191,17 +180,7 @@ struct Master {
     /// When a crashed generation is replaced.
     restart: Option<Instant>,
     next_ping: Option<Instant>,
-    /// When the files of certificates are compared with those that are served.
-    next_certificate_check: Option<Instant>,
-    /// `None`: no reload for them has failed.
-    tried_certificates: Option<TriedFiles>,
-    /// The files of users, groups and keys.
-    user_files: FileStamps,
-    /// `None`: no reload for them has failed.
-    tried_files: Option<TriedFiles>,
-    /// When the files that the configuration names are checked. `None`: there are none.
-    next_file_check: Option<Instant>,
-    file_round: FileRound,
+    watched: WatchedFiles,
     /// When the keys of old session tickets are forgotten.
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
@@ -291,21 +270,15 @@ impl Master {
             generations: Vec::new(),
             helpers: Vec::new(),
             pools: Vec::new(),
-            loggers: Vec::new(),
-            loggers_in_use: Vec::new(),
-            lost_loggers: Vec::new(),
-            logger_limit: RestartLimit::of_servers(),
-            restart_loggers: None,
+            loggers: Loggers::new(),
             next_log: None,
             cgroups: BTreeSet::new(),
             change: None,
             queued_reload: None,
             counters: Counters::new(counters, history),
             acts,
-            purges: Vec::new(),
-            purge_number: 0,
-            disconnects: Vec::new(),
-            disconnect_number: 0,
+            purges: Purges::default(),
+            disconnects: Disconnects::default(),
             predecessor,
             leaving_predecessor: None,
             successor: None,
@@ -313,12 +286,7 @@ impl Master {
             oom: OomKills::now(),
             restart: None,
             next_ping: None,
-            next_certificate_check: None,
-            tried_certificates: None,
-            user_files: FileStamps::default(),
-            tried_files: None,
-            next_file_check: None,
-            file_round: FileRound::default(),
+            watched: WatchedFiles::default(),
             next_epoch: None,
             release: None,
             wait: None,

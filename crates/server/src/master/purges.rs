@@ -16,6 +16,13 @@ const TIMEOUT: Duration = Duration::from_secs(110);
 /// Purges at the same time.
 const MOST: usize = 64;
 
+#[derive(Default)]
+pub(super) struct Purges {
+    pub(super) running: Vec<RunningPurge>,
+    /// The number of the last one.
+    last: u32,
+}
+
 pub(super) struct RunningPurge {
     number: u32,
     purge: Purge,
@@ -35,12 +42,12 @@ impl Master {
     pub(super) fn purge(&mut self, purge: Purge, client: Client) {
         if self.serving().is_none() {
             client.failed(["no process serves at this moment; try again"]);
-        } else if self.purges.len() >= MOST {
+        } else if self.purges.running.len() >= MOST {
             client.failed(["too many purges are running; try again"]);
         } else {
-            self.purge_number = self.purge_number.wrapping_add(1);
-            self.purges.push(RunningPurge {
-                number: self.purge_number,
+            self.purges.last = self.purges.last.wrapping_add(1);
+            self.purges.running.push(RunningPurge {
+                number: self.purges.last,
                 purge,
                 client,
                 asked: Vec::new(),
@@ -62,7 +69,7 @@ impl Master {
         files: u64,
         failed: u64,
     ) {
-        if let Some(running) = self.purges.iter_mut().find(|running| running.number == number) {
+        if let Some(running) = self.purges.running.iter_mut().find(|running| running.number == number) {
             running.waiting.retain(|pid| *pid != generation);
             running.in_memory += in_memory;
             running.files += files;
@@ -74,7 +81,7 @@ impl Master {
     /// Asks the generations that have begun since, and responds to the clients whose purges have ended.
     pub(super) fn advance_purges(&mut self) {
         let now = Instant::now();
-        for mut running in std::mem::take(&mut self.purges) {
+        for mut running in std::mem::take(&mut self.purges.running) {
             let living = |pid: &Pid| {
                 self.generations.iter().any(|g| g.pid == *pid && g.channel_state == ChannelState::Open)
             };
@@ -95,7 +102,7 @@ impl Master {
                 false if running.until <= now => {
                     running.client.failed(["a process does not respond; see the error log, and try again"]);
                 }
-                false => self.purges.push(running),
+                false => self.purges.running.push(running),
             }
         }
     }

@@ -68,8 +68,13 @@ impl Master {
             Some((restart, Timer::RestartSigner(generation.pid)))
         });
         let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
-        let loggers =
-            self.loggers.iter().filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
+        let loggers = self
+            .loggers
+            .running
+            .iter()
+            .filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
+        let while_serving =
+            |at: Option<Instant>, timer| at.filter(|_| self.phase == Phase::Serving).map(|at| (at, timer));
         let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
         let others = [
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
@@ -80,20 +85,21 @@ impl Master {
                 .and_then(|predecessor| predecessor.unsent.due())
                 .map(|at| (at, Timer::TakeOver)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
-            self.purges.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
-            self.disconnects.iter().map(|running| running.until).min().map(|at| (at, Timer::Disconnects)),
+            self.purges.running.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
+            self.disconnects
+                .running
+                .iter()
+                .map(|running| running.until)
+                .min()
+                .map(|at| (at, Timer::Disconnects)),
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.certificates.deadline().map(|at| (at, Timer::Acme)),
-            self.next_certificate_check
-                .filter(|_| self.phase == Phase::Serving)
-                .map(|at| (at, Timer::Certificates)),
-            self.next_file_check.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::NamedFiles)),
+            while_serving(self.watched.next_certificate_check, Timer::Certificates),
+            while_serving(self.watched.next_check, Timer::NamedFiles),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
             self.release.map(|at| (at, Timer::Release)),
-            self.restart_loggers
-                .filter(|_| self.phase == Phase::Serving)
-                .map(|at| (at, Timer::RestartLoggers)),
-            self.next_log.filter(|_| self.phase == Phase::Serving).map(|at| (at, Timer::SendLogs)),
+            while_serving(self.loggers.restart, Timer::RestartLoggers),
+            while_serving(self.next_log, Timer::SendLogs),
             self.wait.and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
