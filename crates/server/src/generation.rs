@@ -127,6 +127,8 @@ struct MainThread {
     refused_acts: LineLimit,
     /// One permit for each inherited connection that no worker has taken over yet.
     unplaced: Arc<Semaphore>,
+    /// The worker that had the last inherited connection.
+    last_placed: usize,
     /// Connections of the predecessor that were lost on their way.
     lost_handoffs: LineLimit,
     /// The tasks that tell the master what has ended. Each takes no longer than `RESPONSE_TIMEOUT`.
@@ -216,6 +218,7 @@ impl MainThread {
             acts: Arc::new(Semaphore::new(questions::MAX_ACTS)),
             refused_acts: LineLimit::default(),
             unplaced: Arc::new(Semaphore::new(UNPLACED)),
+            last_placed: 0,
             lost_handoffs: LineLimit::default(),
             disconnecting: JoinSet::new(),
         }
@@ -275,7 +278,6 @@ impl MainThread {
             self.predecessor.take().map(|p| sys::watch(p, Interest::READABLE)).transpose()?;
         let mut stopped = None;
         let mut forget = self.forget_tickets();
-        let mut next = 0;
         loop {
             let restart = self.workers.iter().filter_map(WorkerHandle::restart).min();
             tokio::select! {
@@ -287,14 +289,7 @@ impl MainThread {
                     }
                     Received::Message(MasterCommand::Disconnect { number, selection }) => {
                         // What the predecessor has sent up to now is selected from, too.
-                        for _ in 0..HANDOFFS_IN_CHANNEL {
-                            let received = predecessor.as_ref().map(|channel| channel.get_ref().receive());
-                            let Some(Ok(Received::Message(connection))) = received else { break };
-                            next = self.next_serving(next);
-                            // All of them, now.
-                            let permit = self.unplaced.clone().try_acquire_owned().ok();
-                            self.place(connection, permit, next).await;
-                        }
+                        self.place_all(predecessor.as_ref()).await;
                         self.disconnect(number, &selection);
                     }
                     Received::Message(command) => self.on_command(command),
@@ -303,10 +298,7 @@ impl MainThread {
                 },
                 (received, permit) = receive_inherited(predecessor.as_ref(), &self.unplaced), if predecessor.is_some() => {
                     match received {
-                        Ok(Received::Message(connection)) => {
-                            next = self.next_serving(next);
-                            self.place(connection, permit, next).await;
-                        }
+                        Ok(Received::Message(connection)) => self.place(connection, permit).await,
                         Ok(Received::End) => predecessor = None,
                         Err(error) => {
                             // Others follow one that came without its descriptor.
@@ -349,13 +341,20 @@ impl MainThread {
         Some(tokio::time::Instant::now() + after)
     }
 
-    /// Gives an inherited connection to a worker, or to the successor.
-    async fn place(
-        &self,
-        connection: InheritedConnection,
-        permit: Option<OwnedSemaphorePermit>,
-        worker: usize,
-    ) {
+    /// Places the inherited connections that have arrived, without a wait for the workers to take others over.
+    async fn place_all(&mut self, predecessor: Option<&AsyncFd<Channel>>) {
+        for _ in 0..HANDOFFS_IN_CHANNEL {
+            let received = predecessor.map(|channel| channel.get_ref().receive());
+            let Some(Ok(Received::Message(connection))) = received else { return };
+            let permit = self.unplaced.clone().try_acquire_owned().ok();
+            self.place(connection, permit).await;
+        }
+    }
+
+    /// Gives an inherited connection to the next worker, or to the successor.
+    async fn place(&mut self, connection: InheritedConnection, permit: Option<OwnedSemaphorePermit>) {
+        self.last_placed = self.next_serving(self.last_placed);
+        let worker = self.last_placed;
         let Some(successor) = &self.successor else {
             _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection, permit));
             return;
@@ -571,11 +570,11 @@ mod tests {
             let (mut main, _far_end) = with_failing_worker(Phase::Leaving);
             let (successor, theirs) = Channel::pair().unwrap();
             main.successor = Some(sys::watch(successor, Interest::WRITABLE).unwrap());
-            main.place(connection(), None, 0).await;
+            main.place(connection(), None).await;
             assert!(matches!(theirs.receive::<InheritedConnection>(), Ok(Received::Message(_))));
             // It has ended, and the connection with it.
             drop(theirs);
-            main.place(connection(), None, 0).await;
+            main.place(connection(), None).await;
             assert_eq!(main.lost_handoffs.admit(1).map(|omitted| omitted.to_string()), Some(String::new()));
             // A pipe takes no descriptors.
             let (_output, input) = rustix::pipe::pipe().unwrap();
@@ -583,7 +582,7 @@ mod tests {
             main.successor = Some(sys::watch(Channel::from(input), Interest::WRITABLE).unwrap());
             // The limit of lines tells one that was written in this second.
             let now = clock::wall();
-            main.place(connection(), None, 0).await;
+            main.place(connection(), None).await;
             let is_noted = (now..=clock::wall()).any(|second| main.lost_handoffs.admit(second).is_none());
             assert!(is_noted, "it is lost, and the log says so");
         });

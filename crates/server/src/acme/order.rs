@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use instant_acme::{
-    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewOrder, Order,
-    OrderStatus, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, KeyAuthorization,
+    NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -263,36 +263,52 @@ impl Context {
                 let text = format!("the authority offers no challenge {}", challenge.name());
                 return Err(OrderError::new(Failure::Challenge, text));
             };
-            let name = offered.identifier().to_string();
-            let proof = offered.key_authorization();
-            let here = |why: String| OrderError::new(Failure::Challenge, why);
-            match challenge {
-                // The workers have the account's thumbprint, or the record stays.
-                Challenge::Http | Challenge::DnsPersist => {}
-                Challenge::TlsAlpn => {
-                    let digest = super::crypto::sha256(proof.as_str().as_bytes());
-                    let pair = issue::challenge(&name, &digest).map_err(here)?;
-                    let server = server_name(&name);
-                    answers.borrow_mut().push(Answer::Certificate(server.clone()));
-                    responder.respond(&server, &pair).await.map_err(here)?;
-                }
-                Challenge::Dns => {
-                    let record = Record::of_challenge(&name, proof.dns_value());
-                    // The program may be ended when it has set the record.
-                    answers.borrow_mut().push(Answer::Record(record.clone()));
-                    responder.remember(&record).await;
-                    let set = dns::run(&self.settings, Change::Set, &record).await;
-                    if let Err(why) = set {
-                        responder.forget(&record).await;
-                        answers.borrow_mut().pop();
-                        return Err(here(why));
-                    }
-                }
-            }
+            let (name, proof) = (offered.identifier().to_string(), offered.key_authorization());
+            let answered = self.answer(challenge, &name, &proof, responder, answers).await;
+            answered.map_err(|why| OrderError::new(Failure::Challenge, why))?;
         }
         if answers.borrow().iter().any(|answer| matches!(answer, Answer::Record(_))) {
             tokio::time::sleep(self.settings.dns_wait).await;
         }
+        self.report_ready(order, challenge).await
+    }
+
+    /// Answers the challenge of one name. Errors: why it cannot be answered.
+    async fn answer(
+        &self,
+        challenge: Challenge,
+        name: &str,
+        proof: &KeyAuthorization,
+        responder: &impl Responder,
+        answers: &Answers,
+    ) -> Result<(), String> {
+        match challenge {
+            // The workers have the account's thumbprint, or the record stays.
+            Challenge::Http | Challenge::DnsPersist => Ok(()),
+            Challenge::TlsAlpn => {
+                let digest = super::crypto::sha256(proof.as_str().as_bytes());
+                let pair = issue::challenge(name, &digest)?;
+                let server = server_name(name);
+                answers.borrow_mut().push(Answer::Certificate(server.clone()));
+                responder.respond(&server, &pair).await
+            }
+            Challenge::Dns => {
+                let record = Record::of_challenge(name, proof.dns_value());
+                // The program may be ended when it has set the record.
+                answers.borrow_mut().push(Answer::Record(record.clone()));
+                responder.remember(&record).await;
+                let set = dns::run(&self.settings, Change::Set, &record).await;
+                if set.is_err() {
+                    responder.forget(&record).await;
+                    answers.borrow_mut().pop();
+                }
+                set
+            }
+        }
+    }
+
+    /// Has the authority validate what is answered.
+    async fn report_ready(&self, order: &mut Order, challenge: Challenge) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| self.error(error))?;
