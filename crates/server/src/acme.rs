@@ -20,4 +20,4 @@ mod window;
 
 pub use challenges::OpenChallenges;
 pub use crypto::provider;
-pub use files::{AcmeFiles, Effect, Problem, Renewal, Wanted, problems, renewal_of};
+pub use files::{AcmeFiles, Effect, Renewal, Wanted, problems, renewal_of};

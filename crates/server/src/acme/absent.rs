@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use site::model::Site;
 
+use crate::finding::Finding;
 use crate::tls::Challenges;
 
 pub enum AcmeFiles {}
@@ -30,14 +31,8 @@ impl OpenChallenges {
     pub fn set(&self, _name: &[u8], _pem: &[u8]) {}
 }
 
-/// There is none: a site that needs ACME is rejected.
-pub struct Problem {
-    pub keys: &'static [&'static str],
-    pub value: std::path::PathBuf,
-    pub text: String,
-}
-
-pub fn problems(_: &Site) -> Vec<Problem> {
+/// There are none: a site that needs ACME is rejected.
+pub fn problems(_: &Site) -> Vec<Finding> {
     Vec::new()
 }
 

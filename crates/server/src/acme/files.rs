@@ -23,6 +23,7 @@ use super::report::Report;
 use super::schedule::Time;
 use super::storage::{Lock, Storage};
 use super::stored::{self, Stored};
+use crate::finding::Finding;
 use crate::log;
 use crate::tls::inspect::CertificateFacts;
 
@@ -231,23 +232,14 @@ fn pem(file: &str) -> String {
     format!("{file}.pem")
 }
 
-/// What would prevent orders, for `taipan check`.
-pub struct Problem {
-    /// The key of the configuration.
-    pub keys: &'static [&'static str],
-    pub value: PathBuf,
-    pub text: String,
-}
-
-/// Changes nothing.
-pub fn problems(site: &Site) -> Vec<Problem> {
+/// What would prevent orders. Changes nothing.
+pub fn problems(site: &Site) -> Vec<Finding> {
     let settings = &site.certificates;
     if !site.hosts.iter().any(|host| host.tls.acme) {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut add =
-        |keys, value: &Path, text: String| found.push(Problem { keys, value: value.to_owned(), text });
+    let mut add = |keys, value: &Path, text: String| found.push(Finding::error(keys, value, text));
     match folder_of(settings) {
         Ok(folder) if folder.exists() => {
             if let Err(why) = Storage::existing(&folder) {

@@ -312,9 +312,7 @@ fn written_files(site: &Site) -> Vec<Finding> {
 /// What would prevent orders of certificates. The server may be started by another user, with more rights.
 fn orders(site: &Site) -> Vec<Finding> {
     let severity = if geteuid().is_root() { Severity::Error } else { Severity::Warning };
-    let finding =
-        |acme::Problem { keys, value, text }| Finding { severity, ..Finding::error(keys, value, text) };
-    acme::problems(site).into_iter().map(finding).collect()
+    acme::problems(site).into_iter().map(|problem| Finding { severity, ..problem }).collect()
 }
 
 fn chroot(site: &Site) -> Option<Finding> {
