@@ -117,12 +117,11 @@ impl Master {
     }
 }
 
-/// The lines that were met, with the places of their findings, and the other errors.
+/// The lines that were met, with the places of their findings, and the other errors. A problem that was met and found
+/// has one text, because one function says it.
 fn completed(lines: &[String], findings: Vec<Finding>, places: &Places) -> Vec<String> {
-    let is_same =
-        |finding: &Finding, line: &str| line.contains(&*finding.text) || finding.text.contains(line);
-    let is_met = |finding: &Finding| lines.iter().any(|line| is_same(finding, line));
-    let is_found = |line: &&String| findings.iter().any(|finding| is_same(finding, line));
+    let is_met = |finding: &Finding| lines.contains(&finding.text);
+    let is_found = |line: &&String| findings.iter().any(|finding| finding.text == **line);
     let mut all: Vec<String> = lines.iter().filter(|line| !is_found(line)).cloned().collect();
     let is_shown = |finding: &Finding| finding.severity == Severity::Error || is_met(finding);
     let (shown, beyond) = in_order(findings.into_iter().filter(|finding| is_shown(finding)), places);
@@ -321,12 +320,10 @@ fn chroot(site: &Site) -> Option<Finding> {
 }
 
 fn sandbox_in_force(site: &Site) -> Option<Finding> {
-    let missing = match site.sandbox {
-        Sandbox::Required => sandbox::available().missing,
-        Sandbox::On | Sandbox::Off => return None,
-    };
-    let text = format!("the sandbox is required, but not all of it is available: {}", missing.join("; "));
-    (!missing.is_empty()).then(|| Finding::error(&["sandbox"], "required", text))
+    match site.sandbox {
+        Sandbox::Required => Some(Finding::error(&["sandbox"], "required", sandbox::available().problem()?)),
+        Sandbox::On | Sandbox::Off => None,
+    }
 }
 
 /// The interpreters that cannot be executed. Otherwise, the first request would find out.

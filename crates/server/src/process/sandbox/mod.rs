@@ -110,13 +110,21 @@ pub fn keep_only_channels(sandbox: Sandbox) -> Result<Active, String> {
 }
 
 fn satisfying(sandbox: Sandbox, active: Active) -> Result<Active, String> {
-    if sandbox == Sandbox::Required && !active.missing.is_empty() {
-        return Err(format!(
-            "the sandbox is required, but not all of it is available: {}; or set `sandbox = \"on\"`, to do without",
-            active.missing.join("; ")
-        ));
+    match active.problem().filter(|_| sandbox == Sandbox::Required) {
+        Some(problem) => Err(problem),
+        None => Ok(active),
     }
-    Ok(active)
+}
+
+impl Active {
+    /// Why a process that requires the sandbox cannot serve, with what to do. `None`: nothing is missing.
+    pub fn problem(&self) -> Option<String> {
+        let missing = self.missing.join("; ");
+        let text = format!(
+            "the sandbox is required, but not all of it is available: {missing}; or set `sandbox = \"on\"`, to do without"
+        );
+        (!self.missing.is_empty()).then_some(text)
+    }
 }
 
 /// Programs that this process executes gain nothing from their files. Errors: the kernel cannot forbid it.
