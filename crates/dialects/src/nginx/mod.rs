@@ -1,26 +1,43 @@
-//! nginx.conf.
+//! nginx.conf. `read` makes directives of the file and of those that it includes. `convert` carries out those of the main
+//! block, `server` makes a host of each server, and `location` makes its routes. `settings` has the directives that may
+//! stand in all of them.
 
-mod answers;
+mod names;
+mod read;
+
+mod constants;
+
+mod convert;
+
+mod server;
+
+mod location;
+
+mod settings;
+
+// Upstreams, and what they are told.
 mod around;
 mod cache;
-mod cache_control;
-mod constants;
-mod convert;
-mod cross_origin;
-mod early;
-mod expires;
-mod inherit;
-mod location;
+mod passing;
+mod upstreams;
+
+// What responds without a file, or where there is none.
 mod missing;
 mod named;
-mod names;
-mod order;
-mod passing;
-mod read;
 mod returns;
-mod server;
-mod settings;
-mod upstreams;
+
+// Conditions: before anything else, and by the answer of an authorizer.
+mod answers;
+mod early;
+
+// Fields of responses.
+mod cache_control;
+mod cross_origin;
+mod expires;
+
+// What nginx and this server do differently for all routes of a host.
+mod inherit;
+mod order;
 
 pub use convert::convert;
 pub use names::KNOWN;
