@@ -2,7 +2,7 @@
 //! that a list cannot lack what has an effect.
 
 use crate::draft::Draft;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 use crate::words;
 
 /// Lists of names.
@@ -40,7 +40,7 @@ impl Known {
             }
             // The reader has reported a directive without a name.
             if !directive.name.is_empty() && !self.names().any(|name| name == directive.name) {
-                let what = format!("\"{}\" cannot be converted", directive.text());
+                let what = unconverted(&directive);
                 draft.error(&directive.place, what, &self.what_to_do(&directive.name));
                 continue;
             }

@@ -40,6 +40,11 @@ pub struct Directive {
     pub place: Place,
 }
 
+/// What is said of a directive for which there is none here.
+pub fn unconverted(directive: &Directive) -> String {
+    format!("\"{}\" cannot be converted", directive.text())
+}
+
 impl Directive {
     pub fn argument(&self, at: usize) -> &str {
         self.arguments.get(at).map_or("", String::as_str)

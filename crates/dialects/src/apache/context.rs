@@ -7,7 +7,7 @@ mod requirements;
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 use super::access::{self, Access, Lists, Need};
 use super::names::NEEDLESS;
@@ -99,10 +99,6 @@ pub struct Reading<'r> {
     pub path: &'r dyn Fn(&str) -> String,
     /// Where messages come from. `None`: every directive is allowed.
     pub overrides: Option<Overrides>,
-}
-
-pub fn unconverted(directive: &Directive) -> String {
-    format!("\"{}\" cannot be converted", directive.text())
 }
 
 impl Context {

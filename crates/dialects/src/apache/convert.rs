@@ -9,10 +9,9 @@ use site::address::without_brackets;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::draft::{Draft, Listen};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 use super::choices;
-use super::context::unconverted;
 use super::host::{Site, World, log_target};
 use super::names::{KNOWN, OF_TOP};
 use super::proxy;

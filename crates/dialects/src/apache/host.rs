@@ -10,9 +10,9 @@ use std::path::Path;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
-use super::context::{Context, Reading, unconverted};
+use super::context::{Context, Reading};
 use super::names::OF_TLS;
 use super::paths;
 use super::proxy::Balancers;

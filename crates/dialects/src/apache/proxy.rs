@@ -2,10 +2,8 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 use crate::within::server_and_path;
-
-use super::context::unconverted;
 
 /// The names of balancers, and those of their upstreams.
 pub type Balancers = [(String, String)];

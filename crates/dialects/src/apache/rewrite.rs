@@ -6,7 +6,7 @@ mod targets;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 use crate::within::covers;
 
 use self::meaning::{Conditions, meaning};
@@ -187,10 +187,6 @@ impl Rewrites {
             }
         }
     }
-}
-
-fn unconverted(directive: &Directive) -> String {
-    format!("\"{}\" cannot be converted", directive.text())
 }
 
 /// Whether a rule ends the others where a file or a folder is there.

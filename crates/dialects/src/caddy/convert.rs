@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::draft::Draft;
-use crate::tree::Directive;
+use crate::tree::unconverted;
 
 use super::names;
 use super::options::global;
@@ -49,8 +49,4 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         "Caddy sends files whose name begins with a dot. \"deny\" is safer.",
     );
     draft.written(file.to_owned(), "Caddy")
-}
-
-pub(super) fn unconverted(directive: &Directive) -> String {
-    format!("\"{}\" cannot be converted", directive.text())
 }

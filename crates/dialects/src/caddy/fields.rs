@@ -4,9 +4,8 @@ use site::config::own_field;
 
 use crate::document::Value;
 use crate::draft::Host;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::convert::unconverted;
 use super::site::Site;
 
 impl Site<'_> {

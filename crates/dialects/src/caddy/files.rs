@@ -1,9 +1,8 @@
 //! Files: their folder, how they are sent, and what is looked for.
 
 use crate::draft::Host;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::convert::unconverted;
 use super::site::{Site, Way};
 use super::tried::{Tried, tried};
 

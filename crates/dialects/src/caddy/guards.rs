@@ -5,9 +5,8 @@ use std::path::Path;
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
 use crate::pattern;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::convert::unconverted;
 use super::responses::redirected;
 use super::site::Site;
 use super::upstreams::upstream;

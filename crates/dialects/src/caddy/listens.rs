@@ -1,9 +1,8 @@
 //! Where a site listens, by which names, and with which certificates.
 
 use crate::draft::{Draft, Host, Listen};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
-use super::convert::unconverted;
 use super::site::Site;
 
 pub(super) fn address_of(text: &str, place: &Place, host: &mut Host, draft: &mut Draft) {

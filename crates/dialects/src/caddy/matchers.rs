@@ -5,9 +5,8 @@ use site::route::Pattern;
 use crate::draft::Scope;
 use crate::pattern;
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
-use super::convert::unconverted;
 use super::options::networks;
 use super::responses::status;
 use super::site::{Site, Way, asks};

@@ -2,9 +2,8 @@
 //! all paths but some.
 
 use crate::draft::Host;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::convert::unconverted;
 use super::matchers::{Matcher, Presence};
 use super::site::{Block, Site, Way};
 

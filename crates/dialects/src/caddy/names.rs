@@ -2,7 +2,7 @@
 
 use crate::draft::Draft;
 use crate::known::{Known, bounded};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 /// The global options, whose block has no name.
 const GLOBAL: &str = "";
@@ -144,7 +144,7 @@ fn known(block: Vec<Directive>, context: &str, draft: &mut Draft) -> Vec<Directi
         // It is about the answer.
         let is_of_answer = context == "forward_auth" && name.starts_with('@');
         if !is_matcher && !is_of_answer && !names.names().any(|known| known == name) {
-            let what = format!("\"{}\" cannot be converted", directive.text());
+            let what = unconverted(&directive);
             draft.error(&directive.place, what, &names.what_to_do(name));
             if context == MATCHER {
                 kept.push(directive);

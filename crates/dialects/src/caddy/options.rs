@@ -1,9 +1,7 @@
 //! The options for all sites, and the logs of sites.
 
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
-
-use super::convert::unconverted;
+use crate::tree::{Directive, unconverted};
 
 pub(super) fn global(options: &Directive, draft: &mut Draft) {
     for option in options.children() {

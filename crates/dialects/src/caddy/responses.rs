@@ -1,9 +1,8 @@
 //! Directives that respond without a file: redirects, rewrites and texts.
 
 use crate::draft::Host;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::convert::unconverted;
 use super::site::Site;
 
 impl Site<'_> {

@@ -5,9 +5,8 @@ use std::path::Path;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::pattern;
-use crate::tree::{Directive, MAX_DEPTH, Place};
+use crate::tree::{Directive, MAX_DEPTH, Place, unconverted};
 
-use super::convert::unconverted;
 use super::finish::hoist;
 use super::listens::address_of;
 use super::matchers::{Condition, Matcher, pattern};

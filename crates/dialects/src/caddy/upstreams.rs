@@ -2,9 +2,8 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
-use super::convert::unconverted;
 use super::site::{Site, Way};
 use super::tried::{Tried, tried};
 

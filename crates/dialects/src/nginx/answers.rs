@@ -4,12 +4,11 @@ use site::config::own_field;
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::around::ANSWER;
 use super::returns::status;
 use super::settings::{Context, template};
-use super::upstreams::unconverted;
 
 /// The key of the fields that applications get.
 const FIELDS: &str = "authorizer_fields";

@@ -2,9 +2,9 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::upstreams::{duration, unconverted};
+use super::upstreams::duration;
 
 /// The protocols that have these directives.
 const PROTOCOLS: [&str; 2] = ["proxy", "fastcgi"];

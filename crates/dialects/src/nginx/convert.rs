@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::around::{around, is_for_locations};
 use super::cache;
@@ -18,7 +18,7 @@ use super::names::{KNOWN, OF_TOP};
 use super::read::Reader;
 use super::server::{REMOTE_LOG, log_target, server, split_hidden};
 use super::settings::{Context, TRUSTED, setting, zone};
-use super::upstreams::{self, unconverted};
+use super::upstreams;
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {

@@ -5,9 +5,7 @@ use site::cors::{LONGEST, Origin};
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::regex;
-use crate::tree::Directive;
-
-use super::upstreams::unconverted;
+use crate::tree::{Directive, unconverted};
 
 const ADVICE: &str = "write cors_origins, cors_methods and cors_fields";
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";

@@ -3,11 +3,10 @@
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 use super::returns::{redirected, status, targets};
 use super::settings::{Context, template};
-use super::upstreams::unconverted;
 
 /// What an `if` does.
 enum Then {

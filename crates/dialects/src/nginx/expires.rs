@@ -7,11 +7,11 @@ use crate::draft::{Draft, Scope};
 use crate::media;
 use crate::pattern;
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 use crate::within::{covers, is_glob};
 
 use super::cache_control::NEVER_EXPIRES;
-use super::upstreams::{duration, unconverted};
+use super::upstreams::duration;
 
 const ADVICE: &str = "see cache_control, which has types of media and patterns of paths";
 

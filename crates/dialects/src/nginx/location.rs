@@ -5,7 +5,7 @@ mod routes;
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::answers::{self, Answers};
 use super::around::{ANSWER, all, around};
@@ -20,7 +20,6 @@ use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upstream_timeout, variable};
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, setting};
-use super::upstreams::unconverted;
 use paths::{allowed_scripts, longer_names, of_any_case, patterns};
 use routes::{files_before_upstream, finish, guarded, with_first};
 
@@ -269,7 +268,7 @@ fn apply<'d>(
             }
             name if UPSTREAM_TIMEOUTS.contains(&name) => upstream_timeout(inner, scope, draft),
             "access_log" | "error_log" => {
-                let what = format!("\"{}\" cannot be converted", inner.text());
+                let what = unconverted(inner);
                 draft.warn(place, what, "a location has no log of its own");
             }
             _ if cache::part(inner).is_some_and(|part| part != "path") => {}

@@ -2,10 +2,9 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 use super::settings::Context;
-use super::upstreams::unconverted;
 use super::{named, returns};
 
 /// The files that `try_files` names, here and in locations.

@@ -1,13 +1,13 @@
 //! Upstreams of a location: where they are, and what they are told.
 
 use crate::draft::{Draft, Host, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 use site::config::own_field;
 
 use super::answers::Answers;
 use super::inherit::{has_field, without_fields};
 use super::settings::Context;
-use super::upstreams::{application, duration, unconverted};
+use super::upstreams::{application, duration};
 
 /// What proxies are told in any case.
 const OWN_FIELDS: [&str; 7] = [

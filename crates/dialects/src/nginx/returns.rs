@@ -2,11 +2,10 @@
 
 use crate::draft::{Draft, Host, Scope};
 use crate::regex::{self, Captured};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 use crate::within::is_glob;
 
 use super::settings::{self, Context, template};
-use super::upstreams::unconverted;
 
 /// The host of a URL that has `https`, and the path and the query of the request. `None`: it is another URL.
 fn https_host<'t>(target: &'t str, server_name: &'t str) -> Option<&'t str> {

@@ -4,7 +4,7 @@ use site::address::without_brackets;
 
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::answers::{self, Answers};
 use super::around::{around, is_for_locations};
@@ -18,7 +18,6 @@ use super::order::{files_of_server, keep_first_expressions, leave_out_expression
 use super::passing::{hidden_fields, hide};
 use super::returns::{is_condition_of_https, is_type_of_text, rewrite, server_return, to_https};
 use super::settings::{Context, setting};
-use super::upstreams::unconverted;
 
 /// A `server`.
 pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {

@@ -6,11 +6,11 @@ mod files;
 mod limits;
 
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::cache;
 use super::names::NEEDLESS;
-use super::upstreams::{Upstream, size, unconverted};
+use super::upstreams::{Upstream, size};
 
 pub use self::access::asks_at;
 pub use self::connections::TRUSTED;

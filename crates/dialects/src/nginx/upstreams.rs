@@ -2,7 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 /// An `upstream` block.
 pub struct Upstream {
@@ -161,10 +161,6 @@ pub fn application(
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
     Some(draft.application(&name, keys))
-}
-
-pub fn unconverted(directive: &Directive) -> String {
-    format!("\"{}\" cannot be converted", directive.text())
 }
 
 /// `30s`, `1m`, `1h 30m`, as one duration.

@@ -5,10 +5,10 @@ use site::config::own_field;
 use crate::document::Value;
 use crate::draft::Draft;
 use crate::media;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 use crate::words;
 
-use super::{Context, unconverted};
+use super::Context;
 
 /// Fields of a response that say what its content is.
 const OF_CONTENT: [&str; 3] = ["content-encoding", "content-type", "location"];

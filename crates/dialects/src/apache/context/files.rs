@@ -4,9 +4,9 @@ use crate::apache::options::{Options, Overrides};
 use crate::apache::paths;
 use crate::document::Value;
 use crate::draft::Draft;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::{Context, Reading, unconverted};
+use super::{Context, Reading};
 
 impl Context {
     /// The directive, if it is about files. `false`: it is another one.

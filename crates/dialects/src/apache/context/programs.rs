@@ -1,9 +1,9 @@
 //! Scripts, PHP and upstreams.
 
 use crate::draft::Draft;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
-use super::{Context, Handler, unconverted};
+use super::{Context, Handler};
 
 /// Expressions that find every `Origin`.
 const ANY_ORIGIN: [&str; 5] = [":", ".", ".*", ".+", "^"];

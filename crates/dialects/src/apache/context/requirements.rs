@@ -3,9 +3,9 @@
 use crate::apache::access::{self, Need};
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
-use super::{Context, Limited, Reading, unconverted};
+use super::{Context, Limited, Reading};
 
 impl Context {
     /// The directive, if it is about access. `false`: it is another one.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{Paths, Single, Site, Tree};
-use crate::apache::context::{Context, Handler, unconverted};
+use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
 use crate::apache::proxy;
 use crate::apache::rewrite::Rewrites;
@@ -12,7 +12,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::pattern;
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 use crate::within::{common, covers, pass_on, passes_on, server_and_path};
 
 impl Site<'_> {

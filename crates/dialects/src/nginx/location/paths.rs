@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use super::Outer;
 use crate::draft::{Draft, denied_more};
 use crate::nginx::missing::is_script_name;
-use crate::nginx::upstreams::unconverted;
 use crate::pattern;
 use crate::regex;
-use crate::tree::{Directive, Place};
+use crate::tree::{Directive, Place, unconverted};
 
 /// The patterns of a location, with whether the route can have an alias.
 pub fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Option<Vec<String>> {

@@ -5,8 +5,7 @@ use crate::nginx::inherit::{has_any, is_plain};
 use crate::nginx::missing::{is_missing_script, is_script_name};
 use crate::nginx::order::Order;
 use crate::nginx::passing::{FRONT, RUNS_FILES, alias_of_file, fields, leads_to_file, replaced};
-use crate::nginx::upstreams::unconverted;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 /// Gives the routes of these patterns what their location has.
 pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Host, draft: &mut Draft) {

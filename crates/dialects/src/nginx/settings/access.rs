@@ -3,7 +3,7 @@
 use crate::draft::{Draft, Scope};
 use crate::pattern;
 use crate::regex;
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 use crate::within::covers;
 
 use super::Context;
@@ -11,7 +11,6 @@ use crate::nginx::answers::Answers;
 use crate::nginx::names::NEEDLESS;
 use crate::nginx::order::prefix_of;
 use crate::nginx::passing::proxy_pass;
-use crate::nginx::upstreams::unconverted;
 
 /// The directive, if it is about access.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {

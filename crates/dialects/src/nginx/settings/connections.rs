@@ -2,10 +2,10 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::Context;
-use crate::nginx::upstreams::{duration, size, unconverted};
+use crate::nginx::upstreams::{duration, size};
 
 /// The directive, if it is about connections.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {

@@ -3,12 +3,11 @@
 use site::config::own_field;
 
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::{Context, bytes};
 use crate::nginx::cache_control;
 use crate::nginx::expires::expires;
-use crate::nginx::upstreams::unconverted;
 
 /// The directive, if it is about files.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {

@@ -1,10 +1,10 @@
 //! Limits of sizes, speed, requests and connections.
 
 use crate::draft::{Draft, Scope};
-use crate::tree::Directive;
+use crate::tree::{Directive, unconverted};
 
 use super::{Context, Zone, bytes};
-use crate::nginx::upstreams::{size, unconverted};
+use crate::nginx::upstreams::size;
 
 /// The directive, if it is about a limit.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {
