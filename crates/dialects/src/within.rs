@@ -113,7 +113,8 @@ impl Host {
         }
     }
 
-    /// A path of its own would precede the globs that deny it. `is_apart`: what they respond with is not for this route.
+    /// A route of one path precedes all patterns. So it gets the protection of the patterns that deny the path, and their
+    /// status, unless `is_apart` says that this is not for the route.
     pub fn deny_paths(&mut self, is_apart: impl Fn(&Scope) -> bool) {
         if self.routes.len() > TOO_MANY_ROUTES {
             return;

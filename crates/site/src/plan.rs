@@ -25,6 +25,7 @@ use crate::walk::{Walk, is_script, walk};
 
 /// Rewrites of one request.
 pub const MAX_REWRITES: usize = 10;
+
 /// What to do for a path.
 #[derive(Debug)]
 pub struct Plan<'s, 'p> {

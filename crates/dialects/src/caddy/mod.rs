@@ -1,5 +1,5 @@
-//! Caddyfile. `read` makes blocks of the file, its snippets and imports, and `convert` carries out each block: `site` finds
-//! the paths and conditions that a directive is for, and `finish` makes the routes of all of them.
+//! Caddyfile. `read` makes blocks of the file, its snippets and imports, and `convert` carries out each block. `site`
+//! finds the paths and conditions that a directive is for, and `finish` makes the routes of all of them.
 
 mod names;
 mod read;

@@ -1,5 +1,5 @@
-//! lighttpd.conf. `read` makes assignments and conditions of the file, `convert` makes its hosts, and `conditions` their
-//! routes. `settings` carries out an assignment.
+//! lighttpd.conf. `read` makes assignments and conditions of the file, `convert` makes its hosts, and `conditions`
+//! their routes. `settings` carries out an assignment.
 
 mod names;
 mod read;

@@ -63,8 +63,8 @@ pub const CROSS_ORIGIN: [&str; 6] = [
     "cors_max_age",
 ];
 
-/// What has `add_header` shares nothing with other origins that what is around it does, and no location has what another
-/// one says.
+/// A location with `add_header` has none of those around it, and so does not share with the origins that they name. And
+/// a pattern would have here what the route of its folder says, where in nginx it has what the server says.
 fn origins(host: &mut Host, outers: &[Scope]) {
     let shares = |scope: &Scope| scope.get("cors_origins").is_some();
     for route in host.routes.iter_mut().filter(|route| !shares(route)) {

@@ -1,6 +1,6 @@
-//! nginx.conf. `read` makes directives of the file and of those that it includes. `convert` carries out those of the main
-//! block, `server` makes a host of each server, and `location` makes its routes. `settings` has the directives that may
-//! stand in all of them.
+//! nginx.conf. `read` makes directives of the file and of those that it includes. `convert` carries out those of the
+//! main block, `server` makes a host of each server, and `location` makes its routes. `settings` has the directives that
+//! may stand in all of them.
 
 mod names;
 mod read;

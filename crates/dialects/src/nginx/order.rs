@@ -55,8 +55,9 @@ pub fn order(host: &mut Host) {
     host.routes.iter_mut().for_each(|route| [ORDER, EXPRESSION].iter().for_each(|name| route.remove(name)));
 }
 
-/// An expression of the server does not precede a location with `^~`, and one within a prefix is not for a longer prefix.
-/// What they would send or run there has the response of the location. So it has below a location that returns a status.
+/// Here, a pattern precedes every prefix. In nginx, an expression does not precede a location with `^~`, and one within a
+/// prefix is not for a longer prefix. So what an expression would send or run below such a location gets a route with the
+/// response of the location, and so does what is below a location that returns a status.
 pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
     let is_nested = |route: &Scope| route.get(ORDER).is_some();
     let server_runs =
@@ -98,8 +99,8 @@ pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
 /// A key of a route that was an expression. It is no key of a route.
 pub const EXPRESSION: &str = "expression";
 
-/// An expression such as `^/a/` is a prefix here, and nginx asks no expression behind it. What they would run there has
-/// the response of the first.
+/// In nginx, the first expression that matches counts. One such as `^/a/` is a prefix here, which the patterns of later
+/// ones precede. So what these would run below it gets a route that has the response of the prefix.
 pub fn keep_first_expressions(host: &mut Host) {
     let mut at = 0;
     while let Some(route) = host.routes.get(at) {
@@ -127,8 +128,8 @@ pub fn keep_first_expressions(host: &mut Host) {
     }
 }
 
-/// An expression has the files of the server, also below a prefix that has others or none: a script among uploaded files
-/// that have a folder of their own is not run.
+/// In nginx, an expression has the root of its server, also for a path below a prefix that has another root or none. So its
+/// route gets this root, and runs no script in a folder of uploaded files that a prefix leads to.
 pub fn files_of_server(host: &mut Host, context: &Context) {
     let Some(root) = host.scope.text("root").or(context.root.as_deref()).map(str::to_owned) else { return };
     let has_others = |route: &Scope| {

@@ -48,8 +48,8 @@ const OWN_VARIABLES: [(&str, &[&str]); 25] = [
     ("HTTP_HOST", &["$host", "$http_host", "$server_name"]),
 ];
 
-/// Replaces the alias of one file with its path, if it is beneath the root of the host. Whether it can. The route of the
-/// path decides who may have it.
+/// Replaces the alias of one file with its path, if it is beneath the root of the host. The route of the path then decides
+/// who may have it. Returns whether it could be replaced.
 pub fn leads_to_file(own: &mut Scope, host: &Host) -> bool {
     let is_plain = |path: &&str| path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     let root = host.scope.text("root").map(|root| root.trim_end_matches('/'));
@@ -62,7 +62,7 @@ pub fn leads_to_file(own: &mut Scope, host: &Host) -> bool {
     true
 }
 
-/// Replaces the alias of one file with the root that the file is in. Whether it can.
+/// Replaces the alias of one file with the root that the file is in. Returns whether it could be replaced.
 pub fn alias_of_file(path: &str, own: &mut Scope) -> bool {
     let Some(root) = own.text("alias").and_then(|alias| alias.strip_suffix(path)).map(str::to_owned) else {
         return false;

@@ -305,7 +305,8 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
-/// Accepts every certificate, for `tls_verify = false` and health checks. Signatures are verified, because nothing is gained otherwise.
+/// Accepts every certificate, for `tls_verify = false` and health checks. Signatures are verified, because nothing is
+/// gained otherwise.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
