@@ -2,7 +2,7 @@
 //! nonces of the server; a token passes only before it expires.
 
 use auth::basic::{Authorization, Basic};
-use auth::digest::{Context, Digest};
+use auth::digest::{Digest, Expected};
 use auth::digest_users::DigestUsers;
 use auth::jwt;
 use auth::keys::Keys;
@@ -45,17 +45,17 @@ fn basic(token: &[u8]) {
 fn digest(text: &[u8], file: &[u8]) {
     let (Ok(digest), Ok(users)) = (Digest::parse(text), DigestUsers::parse(file)) else { return };
     for target in [&b"/"[..], b"/a?b"] {
-        let context = Context { method: b"GET", target, realm: "r", key: &KEY, now: 1000, lifetime: 300 };
-        let Ok(passed) = digest.verify(&users, &context) else { continue };
+        let expected = Expected { method: b"GET", target, realm: "r", key: &KEY, now: 1000, lifetime: 300 };
+        let Ok(passed) = digest.verify(&users, &expected) else { continue };
         assert!(users.contains("r", passed.user));
         assert!((700..=1000).contains(&passed.nonce.time));
         assert!(!passed.info.contains(['\r', '\n']));
         for other in [
-            Context { method: b"POST", ..context },
-            Context { target: b"/other", ..context },
-            Context { realm: "other", ..context },
-            Context { key: &[0; 32], ..context },
-            Context { now: 2000, ..context },
+            Expected { method: b"POST", ..expected },
+            Expected { target: b"/other", ..expected },
+            Expected { realm: "other", ..expected },
+            Expected { key: &[0; 32], ..expected },
+            Expected { now: 2000, ..expected },
         ] {
             assert!(digest.verify(&users, &other).is_err(), "{other:?}");
         }

@@ -47,7 +47,7 @@ enum UserName {
 
 /// What the credentials have to fit.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct Expected<'a> {
     pub method: &'a [u8],
     /// As the client sent it.
     pub target: &'a [u8],
@@ -146,23 +146,23 @@ impl Digest {
     }
 
     /// An unknown user costs what a known one costs.
-    pub fn verify<'a>(&self, users: &'a DigestUsers, context: &Context) -> Result<Passed<'a>, DigestError> {
-        if self.realm != context.realm {
+    pub fn verify<'a>(&self, users: &'a DigestUsers, expected: &Expected) -> Result<Passed<'a>, DigestError> {
+        if self.realm != expected.realm {
             return Err(DigestError::Realm);
         }
-        if self.uri != context.target {
+        if self.uri != expected.target {
             return Err(DigestError::Uri);
         }
         let known = match &self.user {
-            UserName::Plain(name) => users.find(context.realm, name, self.algorithm),
-            UserName::Hashed(hash) => users.find_hashed(context.realm, hash, self.algorithm),
+            UserName::Plain(name) => users.find(expected.realm, name, self.algorithm),
+            UserName::Hashed(hash) => users.find_hashed(expected.realm, hash, self.algorithm),
         };
         // For an unknown user, any secret: the result is not used.
         let secret = known.map_or("d41d8cd98f00b204e9800998ecf8427e", |(_, secret)| secret.as_str());
-        let is_right = bool::from(self.response(context.method, secret).as_bytes().ct_eq(&self.response));
+        let is_right = bool::from(self.response(expected.method, secret).as_bytes().ct_eq(&self.response));
         let Some((user, secret)) = known.filter(|_| is_right) else { return Err(DigestError::Wrong) };
-        let nonce = Nonce::verify(&self.nonce, context.key)
-            .filter(|nonce| nonce.is_fresh(context.now, context.lifetime))
+        let nonce = Nonce::verify(&self.nonce, expected.key)
+            .filter(|nonce| nonce.is_fresh(expected.now, expected.lifetime))
             .ok_or(DigestError::Stale)?;
         Ok(Passed { user, nonce, count: self.count, info: self.info(secret) })
     }

@@ -31,8 +31,8 @@ fn users() -> DigestUsers {
     users
 }
 
-fn context() -> Context<'static> {
-    Context { method: b"GET", target: b"/dir/index.html", realm: REALM, key: &KEY, now: 1000, lifetime: 300 }
+fn expected() -> Expected<'static> {
+    Expected { method: b"GET", target: b"/dir/index.html", realm: REALM, key: &KEY, now: 1000, lifetime: 300 }
 }
 
 /// What a client sends who has this nonce.
@@ -58,18 +58,18 @@ fn computes_the_responses_of_the_rfc() {
     for (algorithm, response) in table {
         let digest = Digest::parse(example(algorithm, response).as_bytes()).expect("credentials");
         // The nonce is another server's.
-        assert_eq!(digest.verify(&users(), &context()), Err(DigestError::Stale), "{algorithm}");
-        let other = Context { method: b"HEAD", ..context() };
+        assert_eq!(digest.verify(&users(), &expected()), Err(DigestError::Stale), "{algorithm}");
+        let other = Expected { method: b"HEAD", ..expected() };
         assert_eq!(digest.verify(&users(), &other), Err(DigestError::Wrong));
-        let other = Context { target: b"/dir/index.html?", ..context() };
+        let other = Expected { target: b"/dir/index.html?", ..expected() };
         assert_eq!(digest.verify(&users(), &other), Err(DigestError::Uri));
-        let other = Context { realm: "other", ..context() };
+        let other = Expected { realm: "other", ..expected() };
         assert_eq!(digest.verify(&users(), &other), Err(DigestError::Realm));
-        assert_eq!(digest.verify(&DigestUsers::default(), &context()), Err(DigestError::Wrong));
+        assert_eq!(digest.verify(&DigestUsers::default(), &expected()), Err(DigestError::Wrong));
     }
     let without = example("MD5", table[0].1).replace("algorithm=MD5,", "");
     let digest = Digest::parse(without.as_bytes()).expect("credentials");
-    assert_eq!(digest.verify(&users(), &context()), Err(DigestError::Stale));
+    assert_eq!(digest.verify(&users(), &expected()), Err(DigestError::Stale));
 }
 
 #[test]
@@ -87,20 +87,20 @@ fn passes_who_has_the_password_and_a_fresh_nonce() {
         for user in spellings {
             let text = credentials(algorithm, &user, &nonce.sign(&KEY), "Circle of Life");
             let digest = Digest::parse(text.as_bytes()).expect("credentials");
-            let passed = digest.verify(&users, &context()).expect("it is right");
+            let passed = digest.verify(&users, &expected()).expect("it is right");
             assert_eq!((passed.user, passed.nonce, passed.count), ("Mufasa", nonce, 10), "{user}");
             assert!(passed.info.ends_with("\", qop=auth, cnonce=\"c\\\"n\", nc=0000000a"), "{}", passed.info);
             for now in [899, 1201] {
-                let later = Context { now, ..context() };
+                let later = Expected { now, ..expected() };
                 assert_eq!(digest.verify(&users, &later), Err(DigestError::Stale), "{now}");
             }
             let text = credentials(algorithm, &user, &nonce.sign(&KEY), "Circle of life");
             let digest = Digest::parse(text.as_bytes()).expect("credentials");
-            assert_eq!(digest.verify(&users, &context()), Err(DigestError::Wrong));
+            assert_eq!(digest.verify(&users, &expected()), Err(DigestError::Wrong));
         }
         let text = credentials(algorithm, "username=\"Nala\"", &nonce.sign(&KEY), "Circle of Life");
         let digest = Digest::parse(text.as_bytes()).expect("credentials");
-        assert_eq!(digest.verify(&users, &context()), Err(DigestError::Wrong));
+        assert_eq!(digest.verify(&users, &expected()), Err(DigestError::Wrong));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use auth::digest::{Context, Digest, DigestError, Passed, Reason, challenge};
+use auth::digest::{Digest, DigestError, Expected, Passed, Reason, challenge};
 use auth::nonce::{Nonce, Use, Uses};
 use site::authentication::Authentication;
 use site::memory::NONCES;
@@ -82,7 +82,7 @@ pub fn verify(
     now: i64,
 ) -> Result<DigestUser, DigestError> {
     let nonces = &*NONCES_OF_PROCESS;
-    let context = Context {
+    let expected = Expected {
         method: head.token.as_bytes(),
         target: head.raw_target.as_bytes(),
         realm: &authentication.realm,
@@ -92,7 +92,7 @@ pub fn verify(
     };
     let mut result = Err(DigestError::Wrong);
     for users in &authentication.digest_users {
-        result = digest.verify(users, &context);
+        result = digest.verify(users, &expected);
         if !matches!(result, Err(DigestError::Wrong)) {
             break;
         }

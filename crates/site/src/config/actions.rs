@@ -44,10 +44,10 @@ pub(super) fn action(section: &Section, pattern: &Pattern, inherited: &Inherited
         "alias" => alias(section, pattern),
         "application" => {
             let given = section.text("application")?;
-            upstreams::find(section, given.value, given.place, inherited.context.upstreams)
+            upstreams::find(section, given.value, given.place, inherited.definitions.upstreams)
                 .map(Action::Upstream)
         }
-        "proxy" => proxies::action(section, inherited.context.upstreams),
+        "proxy" => proxies::action(section, inherited.definitions.upstreams),
         "redirect" => {
             let status = redirect_status(section, status, section.place_of("status"))?;
             redirect(section, pattern, section.text("redirect")?.value, &entry.place, status)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Source;
 use super::account::account_name;
 use super::certificates::certificates;
-use super::context::Context;
+use super::definitions::Definitions;
 use super::error::Errors;
 use super::forward_proxy::forward_proxy;
 use super::hosts::hosts;
@@ -44,8 +44,8 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let upstreams = upstreams(&top);
     let certificates = certificates(&top);
     let reader = LimitReader::new(source);
-    let context = Context { scripts: &scripts, upstreams: &upstreams, limits: &reader };
-    let hosts = hosts(&top, limits.body, context, &host_logs, &certificates);
+    let definitions = Definitions { scripts: &scripts, upstreams: &upstreams, limits: &reader };
+    let hosts = hosts(&top, limits.body, definitions, &host_logs, &certificates);
     if let Some(hosts) = &hosts {
         publishing::check(hosts, source, errors, top.place());
     }

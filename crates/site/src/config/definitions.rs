@@ -5,7 +5,7 @@ use crate::model::Scripts;
 use crate::upstream::Upstream;
 
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub struct Definitions<'a> {
     pub scripts: &'a Scripts,
     pub upstreams: &'a [Upstream],
     pub limits: &'a LimitReader<'a>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use taipan_http::status::Status;
 
 use super::certificates::check_names;
-use super::context::Context;
+use super::definitions::Definitions;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
@@ -33,7 +33,7 @@ const MAX_HOST_LOGS: usize = 1000;
 pub fn hosts(
     top: &Section,
     max_body: u64,
-    context: Context<'_>,
+    definitions: Definitions<'_>,
     log: &HostLogs,
     certificates: &Certificates,
 ) -> Option<Hosts> {
@@ -42,7 +42,7 @@ pub fn hosts(
         route: Route { max_body, ..Route::new(Pattern::EVERYTHING, Action::Return(Status::NOT_FOUND)) },
         environment: scripts::default_environment(),
         users: None,
-        context,
+        definitions,
         tls: HostTls::default(),
         texts: Texts::default(),
     };
@@ -191,7 +191,7 @@ fn host<'c>(
     let (environment, tls) = (inherited.environment.clone(), inherited.tls.clone());
     let texts = inherited.texts.clone();
     let inherited = Inherited { route, environment, tls, texts, users: users.clone(), ..*inherited };
-    let upstreams = inherited.context.upstreams;
+    let upstreams = inherited.definitions.upstreams;
     // The top level has no such key.
     let sink = section.sink("access_log").flatten();
     let addresses = addresses(section);

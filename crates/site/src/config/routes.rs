@@ -8,7 +8,7 @@ use taipan_http::target::SafePath;
 
 use super::account::account;
 use super::actions::{self, ShortAction, action, is_action};
-use super::context::Context;
+use super::definitions::Definitions;
 use super::error::Place;
 use super::folders;
 use super::keys::Scope;
@@ -34,7 +34,7 @@ pub(super) struct Inherited<'a> {
     pub(super) route: Route,
     /// The variables of its scripts.
     pub(super) environment: Additions,
-    pub(super) context: Context<'a>,
+    pub(super) definitions: Definitions<'a>,
     pub(super) users: Option<Arc<UserFolders>>,
     pub(super) tls: HostTls,
     pub(super) texts: Texts,
@@ -44,12 +44,12 @@ impl Inherited<'_> {
     /// With the settings of a section in place of these. `users` are those of the top level.
     pub(super) fn by_section(&self, section: &Section, users: &UserFolders) -> Self {
         Inherited {
-            route: route_settings(section, Pattern::EVERYTHING, &self.route, self.context),
+            route: route_settings(section, Pattern::EVERYTHING, &self.route, self.definitions),
             environment: scripts::environment(section, &self.environment),
             users: folders::user_folders(section, self.users.as_ref(), users),
             tls: tls::host_tls(section, &self.tls),
             texts: texts(section, &self.texts),
-            context: self.context,
+            definitions: self.definitions,
         }
     }
 }
@@ -148,7 +148,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
         return Route { pattern, action, within: None, script: None, ..outer.route.clone() };
     };
     let environment = scripts::environment(section, &outer.environment);
-    let mut route = route_settings(section, pattern, &outer.route, inherited.context);
+    let mut route = route_settings(section, pattern, &outer.route, inherited.definitions);
     if let (Pattern::Glob(_), Some(prefix)) = (&route.pattern, outer.section) {
         restrict(&mut route, section, prefix, &outer.route);
     }
@@ -163,7 +163,7 @@ fn combined(inner: &PlacedRoute, outer: &PlacedRoute, inherited: &Inherited<'_>)
     let has_interpreter = section.has("interpreter") || section.has("cgi");
     let script = match has_interpreter && route.action.may_have_scripts() {
         true => {
-            scripts::script(section, &route.pattern, &route.action, &outer.environment, inherited.context)
+            scripts::script(section, &route.pattern, &route.action, &outer.environment, inherited.definitions)
         }
         false => outer.route.script.as_deref().cloned().map(|script| Script { environment, ..script }),
     };
@@ -181,7 +181,7 @@ fn with_account(
     inherited: &Inherited<'_>,
 ) -> Script {
     let named =
-        [&inner.account, &outer.account, &inherited.context.scripts.account].into_iter().flatten().next();
+        [&inner.account, &outer.account, &inherited.definitions.scripts.account].into_iter().flatten().next();
     let is_program = !matches!(script.interpreter, Some(Interpreter::Upstream(_)));
     Script { account: named.filter(|_| is_program).cloned(), ..script }
 }
@@ -288,7 +288,7 @@ fn route<'s, 'c>(
     };
     let applies_within = !has_action && !has_root(inherited) && is_within;
     let action = (!applies_within).then(|| action(section, &pattern, inherited));
-    let route = route_settings(section, pattern, &inherited.route, inherited.context);
+    let route = route_settings(section, pattern, &inherited.route, inherited.definitions);
     let Some(action) = action else {
         // It applies only within prefixes: see `combined`.
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
@@ -297,7 +297,8 @@ fn route<'s, 'c>(
     let route = Route { action, ..route };
     reject_open(section, &route);
     let action = route.action.clone();
-    let script = scripts::script(section, &route.pattern, &action, &inherited.environment, inherited.context);
+    let script =
+        scripts::script(section, &route.pattern, &action, &inherited.environment, inherited.definitions);
     let route = Route { action, script: script.map(Box::new), ..route };
     Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place })
 }

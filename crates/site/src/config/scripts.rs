@@ -6,7 +6,7 @@ use std::time::Duration;
 use script::environment::{AdditionError, Additions, Credentials};
 
 use super::account::account;
-use super::context::Context;
+use super::definitions::Definitions;
 use super::keys::Scope;
 use super::proxies;
 use super::section::Section;
@@ -156,9 +156,9 @@ pub fn script(
     pattern: &Pattern,
     action: &Action,
     inherited: &Additions,
-    context: Context<'_>,
+    definitions: Definitions<'_>,
 ) -> Option<Script> {
-    let Context { scripts, upstreams, .. } = context;
+    let Definitions { scripts, upstreams, .. } = definitions;
     let processes = scripts.processes;
     if let Action::Upstream(id) = action {
         let names = ["cgi", "interpreter", "script_processes"];

@@ -10,8 +10,8 @@ use super::access::rules;
 use super::authentication::{authentication, has_authentication};
 use super::authorizers::{authorizers, subrequest};
 use super::cache::{caching, purgers};
-use super::context::Context;
 use super::cors::sharing;
+use super::definitions::Definitions;
 use super::fields::{cache_control, headers, security_headers};
 use super::files::{lister, shared_files};
 use super::jwt::jwt;
@@ -23,8 +23,13 @@ use crate::route::Pattern;
 use crate::template::Template;
 
 /// A route for this pattern, with the action and the settings of `inherited` unless `section` has others.
-pub fn route_settings(section: &Section, pattern: Pattern, inherited: &Route, context: Context<'_>) -> Route {
-    let Context { scripts, upstreams, limits } = context;
+pub fn route_settings(
+    section: &Section,
+    pattern: Pattern,
+    inherited: &Route,
+    definitions: Definitions<'_>,
+) -> Route {
+    let Definitions { scripts, upstreams, limits } = definitions;
     let fallback = fallback(section, &pattern, inherited.fallback.as_deref());
     let language_fallback = section.choices("language_fallback").map(|words| LanguageFallback {
         suffix: words.contains(&"suffix"),
