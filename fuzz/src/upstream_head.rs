@@ -2,7 +2,7 @@
 //! that looks for lines agrees on where a head ends. What passes is fit for a client, and an error is fit for a log.
 
 use script::response::{self as cgi, Kind};
-use taipan_http::client::{self as http, lines::FieldSection, lines::Limits};
+use taipan_http::client::{self as http, lines::Limits, section::FieldSection};
 use taipan_http::fields::{is_name, is_token, text_len};
 
 use crate::cuts::cuts;

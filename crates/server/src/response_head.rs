@@ -5,7 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use site::model::{Route, Site};
-use taipan_http::client::lines::FieldSection;
+use taipan_http::client::section::FieldSection;
 use taipan_http::date::LEN;
 use taipan_http::head::Field;
 use taipan_http::known::KnownFields;

@@ -4,12 +4,12 @@
 
 pub mod lines;
 pub mod request;
+pub mod section;
 
 use std::fmt;
 
-use self::lines::{
-    FieldSection, HeadLines, Limits, LineError, Position, Progress, final_status, status_line,
-};
+use self::lines::{HeadLines, Limits, LineError, Position, Progress, final_status, status_line};
+use self::section::FieldSection;
 use crate::framing::Framing;
 use crate::head::{Persistence, Version};
 use crate::known::KnownField;

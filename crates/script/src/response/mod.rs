@@ -4,8 +4,9 @@
 use std::fmt;
 
 use taipan_http::client::lines::{
-    FieldSection, HeadLines, LineError, Position, Progress, final_status, status_code, status_line,
+    HeadLines, LineError, Position, Progress, final_status, status_code, status_line,
 };
+use taipan_http::client::section::FieldSection;
 use taipan_http::fields::target_len;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Version};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use site::memory;
 use site::model::Limits;
 use taipan_h2::fields::FieldList;
-use taipan_http::client::lines::FieldSection;
+use taipan_http::client::section::FieldSection;
 use taipan_http::response::ResponseHead;
 
 use crate::log::access::Records;

@@ -1,7 +1,7 @@
 //! The head of a response. CGI, FastCGI and SCGI have one grammar for it (RFC 3875 §6), and HTTP has another.
 
 use script::response as cgi;
-use taipan_http::client::{self as http, Interim, lines::FieldSection, lines::Limits};
+use taipan_http::client::{self as http, Interim, lines::Limits, section::FieldSection};
 use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;

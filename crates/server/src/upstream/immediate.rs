@@ -24,7 +24,7 @@ use site::plan::UpstreamPlan;
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream};
 use slab::Slab;
-use taipan_http::client::lines::FieldSection;
+use taipan_http::client::section::FieldSection;
 use taipan_http::head::{Head, Method, Persistence};
 use taipan_http::status::Status;
 use tokio::task::unconstrained;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use script::response::variables;
 use site::authorizer::{Subrequest, Verdict, may_be_remembered, verdict};
 use site::model::LocalRedirects;
-use taipan_http::client::lines::ReceivedLine;
+use taipan_http::client::section::ReceivedLine;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};

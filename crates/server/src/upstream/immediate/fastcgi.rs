@@ -9,7 +9,7 @@ use site::forwarding::Spelling;
 use site::memory;
 use site::model::Script;
 use site::upstream::Upstream;
-use taipan_http::client::lines::FieldSection;
+use taipan_http::client::section::FieldSection;
 use taipan_http::framing::Framing;
 use taipan_http::head;
 use taipan_http::target::Scheme;
