@@ -26,12 +26,12 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Orders one after another, when the authority rejects nonce after nonce (RFC 8555 §6.5).
 const ORDERS: usize = 3;
 
-/// What all orders need.
-pub struct Context {
+/// An ACME client (RFC 8555): what all orders need.
+pub struct AcmeClient {
     pub settings: Certificates,
     pub key: AccountKey,
     pub binding: Option<Binding>,
-    pub client: Client,
+    pub https: Client,
 }
 
 /// A certificate to order.
@@ -99,14 +99,14 @@ impl OrderError {
 
 /// Orders a certificate within the time of the settings, and until `given_up` is ready.
 pub async fn order(
-    context: &Context,
+    client: &AcmeClient,
     request: &Request<'_>,
     responder: &impl Responder,
     given_up: impl Future<Output = ()>,
 ) -> Result<Finished, OrderError> {
-    let (time, answers) = (context.settings.order_timeout, Answers::default());
+    let (time, answers) = (client.settings.order_timeout, Answers::default());
     let ordered = tokio::select! {
-        ordered = context.order(request, responder, &answers) => ordered,
+        ordered = client.order(request, responder, &answers) => ordered,
         () = tokio::time::sleep(time) => {
             let text = format!("the order was not finished within {} s", time.as_secs_f32());
             Err(OrderError::of_authority(text))
@@ -114,7 +114,7 @@ pub async fn order(
         () = given_up => Err(OrderError::new(Failure::Here, "the order was given up")),
     };
     // Nothing, if the order has finished.
-    context.take_back(&answers, responder).await;
+    client.take_back(&answers, responder).await;
     ordered
 }
 
@@ -129,16 +129,16 @@ fn is_of_validation(error: &Error) -> bool {
     matches!(name, Some("caa" | "connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized"))
 }
 
-impl Context {
+impl AcmeClient {
     fn failed(&self, why: String) -> OrderError {
-        match self.client.retry_after().take() {
+        match self.https.retry_after().take() {
             Some(until) => OrderError::new(Failure::RateLimited(seconds(until)), why),
             None => OrderError::of_authority(why),
         }
     }
 
     fn error(&self, error: Error) -> OrderError {
-        let retry_after = self.client.retry_after().take();
+        let retry_after = self.https.retry_after().take();
         match retry_after {
             _ if is_bad_nonce(&error) => OrderError::new(Failure::Nonce, error.to_string()),
             Some(until) => OrderError::new(Failure::RateLimited(seconds(until)), error.to_string()),
@@ -152,14 +152,14 @@ impl Context {
         responder: &impl Responder,
         answers: &Answers,
     ) -> Result<Finished, OrderError> {
-        self.client.retry_after().take();
-        let Context { settings, key, binding, client } = self;
-        let directory = Directory::fetch(client, request.authority).await.map_err(|why| self.failed(why))?;
-        let account = directory.account(client, key, settings.email.as_deref(), binding.as_ref()).await;
+        self.https.retry_after().take();
+        let AcmeClient { settings, key, binding, https } = self;
+        let directory = Directory::fetch(https, request.authority).await.map_err(|why| self.failed(why))?;
+        let account = directory.account(https, key, settings.email.as_deref(), binding.as_ref()).await;
         let id = account.map_err(|why| self.failed(why))?;
         let known = (id.clone(), directory.issuer.clone());
         let attempt = async || {
-            let builder = Account::builder_with_http(Box::new(client.clone()));
+            let builder = Account::builder_with_http(Box::new(https.clone()));
             let account =
                 builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
             let account = account.map_err(|error| self.error(error))?;

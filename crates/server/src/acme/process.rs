@@ -27,7 +27,7 @@ use super::dns::{self, Change, Record};
 use super::https::Client;
 use super::issue::Pair;
 use super::message::{AcmeCommand, AcmeRequest, Reply, Wish};
-use super::order::{self, Context, Finished, OrderError, Responder};
+use super::order::{self, AcmeClient, Finished, OrderError, Responder};
 use super::report::Report;
 use super::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use super::stored::Stored;
@@ -99,15 +99,15 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
     let AcmeSetup { certificates, settings, master, identity, sandbox } = setup;
     give_up(&settings, identity, sandbox)?;
     let Secrets { key, binding, roots } = secrets;
-    let client = Client::new(roots, settings.timeout)?;
-    let context = Context { settings, key, binding, client };
+    let https = Client::new(roots, settings.timeout)?;
+    let client = AcmeClient { settings, key, binding, https };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default());
     let runtime = runtime.map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let link = Link::new(master).map_err(|e| e.to_string())?;
         let orders = Semaphore::new(ORDERS);
-        let shared = Rc::new(Shared { context, link, orders, ending: Ending::default() });
+        let shared = Rc::new(Shared { client, link, orders, ending: Ending::default() });
         let mut tasks = JoinSet::new();
         for (number, wanted) in certificates.into_iter().enumerate() {
             let task = CertificateTask::new(number as u32, wanted, shared.clone());
@@ -173,7 +173,7 @@ fn ports(authorities: &[String]) -> [u16; MAX_PORTS] {
 }
 
 struct Shared {
-    context: Context,
+    client: AcmeClient,
     link: Link,
     orders: Semaphore,
     ending: Ending,
@@ -289,7 +289,7 @@ struct CertificateTask {
 
 impl CertificateTask {
     fn new(number: u32, wanted: Wanted, shared: Rc<Shared>) -> CertificateTask {
-        let settings = &shared.context.settings;
+        let settings = &shared.client.settings;
         let proves_all = |challenge: &Challenge| wanted.names.iter().all(|name| challenge.proves(name));
         let challenges: Vec<Challenge> = settings.challenges.iter().copied().filter(proves_all).collect();
         let rules = Rules {
@@ -357,7 +357,7 @@ impl CertificateTask {
             }
             let left = self.records.borrow().clone();
             for record in left {
-                match dns::run(&shared.context.settings, Change::Unset, &record).await {
+                match dns::run(&shared.client.settings, Change::Unset, &record).await {
                     Ok(()) => log::info(format_args!("the record {} was left, and is removed", record.name)),
                     Err(why) => log::warn(format_args!(
                         "the record {} may have been left by an order that was broken off: {why}",
@@ -390,10 +390,10 @@ impl CertificateTask {
 
     async fn window(&self) -> Event {
         let authority = self.report.authority.as_ref();
-        let authority = authority.or(self.shared.context.settings.authorities.first());
+        let authority = authority.or(self.shared.client.settings.authorities.first());
         match authority.zip(self.identifier.as_ref()) {
             Some((authority, identifier)) => {
-                window::ask(&self.shared.context.client, authority, identifier).await
+                window::ask(&self.shared.client.https, authority, identifier).await
             }
             None => Event::NoWindow,
         }
@@ -439,7 +439,7 @@ impl CertificateTask {
 
     async fn order_with_lock(&self, attempt: Attempt) -> Result<Finished, OrderError> {
         let shared = self.shared.clone();
-        let authority = shared.context.settings.authorities[attempt.authority].as_str();
+        let authority = shared.client.settings.authorities[attempt.authority].as_str();
         let own = self.report.authority.as_deref() == Some(authority);
         let request = order::Request {
             names: &self.wanted.names,
@@ -447,7 +447,7 @@ impl CertificateTask {
             challenge: self.challenges[attempt.challenge],
             replaces: self.identifier.as_deref().filter(|_| own && self.validity.is_some()),
         };
-        let mut ordering = pin!(order::order(&shared.context, &request, self, shared.ending.wait()));
+        let mut ordering = pin!(order::order(&shared.client, &request, self, shared.ending.wait()));
         loop {
             tokio::select! {
                 ordered = &mut ordering => return ordered,
@@ -507,7 +507,7 @@ impl CertificateTask {
             (self.report.account, self.report.issuer) = (Some(account), issuer);
         }
         self.schedule.on(Event::Failed(failure), now);
-        let authority = &self.shared.context.settings.authorities[attempt.authority];
+        let authority = &self.shared.client.settings.authorities[attempt.authority];
         let names = self.wanted.names.join(", ");
         let then = match self.schedule.due().saturating_sub(now) {
             0 => "the next challenge or authority is tried at once".to_owned(),
