@@ -2,6 +2,8 @@
 //! prefix of paths that one of them speaks of.
 
 mod access_files;
+mod needless;
+mod passes;
 mod routes;
 
 use std::cell::RefCell;
