@@ -2,6 +2,7 @@
 //! prefix of paths that one of them speaks of.
 
 mod access_files;
+mod folder_patterns;
 mod needless;
 mod passes;
 mod routes;
@@ -55,6 +56,8 @@ pub struct Site<'s> {
     server: Context,
     trees: Vec<Tree>,
     folders: Vec<(String, Context)>,
+    /// `<DirectoryMatch>`
+    sections: Vec<folder_patterns::Section>,
     locations: Vec<(Paths, Context, Place)>,
     /// Their paths, and the directives: they are no files.
     passes: Vec<(String, Directive)>,
@@ -85,6 +88,7 @@ impl<'s> Site<'s> {
             server: Context::new(place),
             trees: Vec::new(),
             folders: Vec::new(),
+            sections: Vec::new(),
             locations: Vec::new(),
             passes: Vec::new(),
             passed: Vec::new(),
@@ -121,16 +125,15 @@ impl<'s> Site<'s> {
                 self.trees.push(Tree { url: "/".into(), folder, runs_scripts: false, place: place.clone() });
             }
             "alias" | "scriptalias" | "aliasmatch" | "scriptaliasmatch" => self.alias(directive, draft),
+            "directorymatch" if self.add_folder_patterns(directive) => {}
+            "directory" if first == "~" && self.add_folder_patterns(directive) => {}
+            "directorymatch" => self.unknown(directive, &reading, draft),
             "directory" if first.contains(['*', '?', '[', '~']) => self.unknown(directive, &reading, draft),
             "directory" => {
                 let children = self.without_redirects(directive.children(), draft);
                 let context = Context::read(&children, place, &reading, draft);
                 self.folders.push((paths::folder(&(self.world.path)(first)).to_owned(), context));
             }
-            "directorymatch" => match paths::expression(first).filter(|_| !first.starts_with('^')) {
-                Some(patterns) => self.patterns(patterns, directive, &reading, draft),
-                None => self.unknown(directive, &reading, draft),
-            },
             "location" | "locationmatch" => self.location(directive, &reading, draft),
             // The first one that matches counts.
             "proxypass" | "proxypassmatch" if self.is_hidden(directive) => {

@@ -939,6 +939,60 @@ fn rewrites_of_apache_in_files_and_locations_are_not_left_out() {
     }
 }
 
+/// A section may be for a folder that is not there: the server starts all the same.
+#[test]
+fn folders_that_are_missing_within_an_alias_have_no_alias() {
+    let text = "DocumentRoot /srv\nAlias /wiki /lib/wiki\n<Directory /lib/wiki/images>\nOptions Indexes\n</Directory>\n\
+                <Directory /lib/wiki/upload>\nRequire all denied\n</Directory>\n";
+    let files = [("/etc/x/conf", text), ("/lib/wiki/index.php", ""), ("/lib/wiki/images/a.png", "")];
+    let text = converted(Web::Apache, "/etc/x/conf", &files).text;
+    assert!(text.contains("path = \"/wiki/images/\"\nalias = \"/lib/wiki/images\""), "{text}");
+    assert!(
+        text.contains("line 6: warning: there is no folder /lib/wiki/upload, so that /wiki/upload/ responds"),
+        "{text}"
+    );
+    assert!(
+        text.contains("path = \"/wiki/upload/\"\nreturn = 404\n\n[[host.route.rule]]\nthen = \"deny\""),
+        "{text}"
+    );
+}
+
+/// Expressions of folders find names of files, wherever an alias leads to them.
+#[test]
+fn expressions_of_folders_are_for_aliases_too() {
+    let section = |expression: &str| {
+        format!(
+            "DocumentRoot /srv/www\nAlias /app /usr/share/app/web\nScriptAlias /app/cgi-bin /usr/lib/cgi-bin/app\n\
+             <Directory /usr/share/app/web/open>\nRequire all granted\n</Directory>\n\
+             <DirectoryMatch \"{expression}\">\nRequire ip 10.0.0.0/8\n</DirectoryMatch>\n"
+        )
+    };
+    let only = "[[host.route.rule]]\naddress = [\"10.0.0.0/8\"]\nthen = \"allow\"\n\n[[host.route.rule]]\nthen = \"deny\"\n";
+    for (expression, closed) in [
+        ("(/usr/share/app/web|/usr/lib/cgi-bin/app)", ["/app/", "/app/cgi-bin/", "/app/open/"].as_slice()),
+        ("^/usr/share/app/(web|other)/", &["/app/", "/app/open/"]),
+        ("^/usr/share/app/web/private/", &["/app/private/"]),
+        ("share/app/web/pri", &["/app/pri**"]),
+        ("^/srv/[^/]+/private/", &["/private/"]),
+        ("/\\.git", &["/**/.git**"]),
+    ] {
+        let text = section(expression);
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        for path in closed {
+            let route = conversion
+                .text
+                .split("[[host.route]]\n")
+                .find(|route| route.starts_with(&format!("path = \"{path}\"")));
+            let route = route.unwrap_or_else(|| panic!("{expression}: no {path}: {}", conversion.text));
+            assert!(route.trim_end().ends_with(only.trim_end()), "{expression}: {path}: {}", conversion.text);
+        }
+    }
+    let tilde = section("/x").replace("DirectoryMatch \"/x\"", "Directory ~ \"^/usr/share/app/\"");
+    let tilde = tilde.replace("DirectoryMatch", "Directory");
+    let closed = ["path = \"/app/\"", "address = [\"10.0.0.0/8\"]", "then = \"allow\"", "then = \"deny\""];
+    check(Web::Apache, &[(&tilde, &closed)]);
+}
+
 /// What a pattern keeps from being run is not run by what is around it, and what it runs is not sent.
 #[test]
 fn patterns_of_apache_keep_files_from_being_run() {

@@ -259,6 +259,22 @@ fn converted_paths_are_those_of_the_original() {
                 ("/missing.html", 200, "not here"),
             ],
         ),
+        // The folder of an alias, found by the name that it has on the disk.
+        (
+            "apache",
+            apache(
+                "Alias /manual HOME/docs\n<DirectoryMatch \"(HOME/docs|HOME/none)\">\nRequire ip 192.0.2.0/24\n\
+                 </DirectoryMatch>\n<DirectoryMatch \"^HOME/[^/]+/far/\">\nRequire all denied\n</DirectoryMatch>\n\
+                 <Directory HOME/docs>\nRequire all granted\n</Directory>\n\
+                 <Directory HOME/docs/later>\nRequire all granted\n</Directory>\n",
+            ),
+            &[
+                ("/manual/one.html", 403, ""),
+                ("/manual/later/x", 403, ""),
+                ("/far/x", 403, ""),
+                ("/near/x", 200, "near"),
+            ],
+        ),
         (
             "lighttpd",
             lighttpd("$HTTP[\"url\"] =~ \"/(near|own)(/|$)\" {\nurl.access-deny = ( \"\" )\n}\n"),

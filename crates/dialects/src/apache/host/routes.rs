@@ -27,6 +27,7 @@ impl Site<'_> {
         let has_files = |url: &str| url == "/" || !is_rewritten && !self.is_passed(url);
         self.trees = trees.filter(|tree| has_files(&tree.url)).collect();
         self.find_access_files(draft);
+        self.find_folder_patterns(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
         let urls = self.section_urls();
         let passes_all = self.passes_all();
@@ -280,18 +281,31 @@ impl Site<'_> {
         // A folder within that of an alias is not beneath the root.
         let around = self.trees.iter().filter(|tree| tree.url != "/" && url.starts_with(&tree.url));
         let around = around.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url));
+        let disk = self.world.disk;
         let alias = tree.or(around).map(|tree| {
             let folder = format!("{}/{}", tree.folder, &url[tree.url.len()..]);
-            (paths::folder(&folder).to_owned(), tree.runs_scripts)
+            let folder = paths::folder(&folder).to_owned();
+            let is_missing = tree.url != url
+                && disk.is_folder(Path::new(&tree.folder))
+                && !disk.is_folder(Path::new(&folder));
+            (folder, tree.runs_scripts, is_missing)
         });
         let host = self.host.scope.clone();
         let route = self.host.route(url, &place);
         if !route.responds()
-            && let Some((folder, runs_scripts)) = alias
+            && let Some((folder, runs_scripts, is_missing)) = alias
         {
-            route.set(&place, "alias", folder);
-            if runs_scripts {
-                route.set(&place, "cgi", true);
+            if is_missing {
+                // Apache takes the section of a folder that may be there one day. Here an alias is opened at the start.
+                let at = Place::at(context.line.max(1));
+                let what = format!("there is no folder {folder}, so that {url} responds with 404");
+                draft.warn(&at, what, "when there is, write its alias in place of return");
+                route.set(&place, "return", 404);
+            } else {
+                route.set(&place, "alias", folder);
+                if runs_scripts {
+                    route.set(&place, "cgi", true);
+                }
             }
         }
         if let Some((handler, at)) = &context.handler {
