@@ -81,6 +81,9 @@ fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, Vec<String>> {
         let addresses = if flags.listen.is_empty() { Addresses::Default } else { Addresses::Given };
         add_tls(&mut site, &flags.tls, addresses).map_err(|line| vec![line])?;
     }
+    if !flags.listen.is_empty() {
+        expect_certificate(&site, &flags.source).map_err(|line| vec![line])?;
+    }
     if let Some(workers) = flags.workers {
         site.workers = NonZeroUsize::new(workers);
     }
@@ -102,6 +105,20 @@ fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, Vec<String>> {
         (None, _) => {}
     }
     Ok(site)
+}
+
+/// Errors: an address of `--listen` is for TLS, and there is no certificate. With what to do.
+fn expect_certificate(site: &Site, source: &SiteSource) -> Result<(), String> {
+    let has_certificate = |host: &Host| host.tls.acme || !host.tls.certificates.is_empty();
+    let listener = site.listeners.iter().find(|listener| listener.protocols.tls);
+    let Some(listener) = listener.filter(|_| !site.hosts.iter().any(has_certificate)) else { return Ok(()) };
+    let what_to_do = match source {
+        SiteSource::Folder(_) => "add --tls and a name, such as --tls localhost",
+        _ => "add certificate = \"FILE\" or acme = true to the configuration",
+    };
+    Err(format!(
+        "--listen \"{listener}\" needs a certificate, and there is none; {what_to_do}, or remove the word tls"
+    ))
 }
 
 /// Serves a folder by TLS, with a certificate for these names. Errors: with what to do.

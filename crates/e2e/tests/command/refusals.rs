@@ -48,6 +48,14 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
             &["unix:missing/t.sock", "folder does not exist", "create it"],
         ),
         (&["www", "--listen", "unix:page.html"], &["unix:page.html", "not a socket", "--listen"]),
+        (
+            &["www", "--listen", "127.0.0.1:0 tls"],
+            &["\"127.0.0.1:0 tls\" needs a certificate", "--tls localhost", "remove the word tls"],
+        ),
+        (
+            &["-c", "pid.toml", "--listen", "127.0.0.1:0 tls"],
+            &["\"127.0.0.1:0 tls\" needs a certificate", "acme = true"],
+        ),
         (&["www", "--lisen", "127.0.0.1:0"], &["unknown flag --lisen", "--listen?"]),
         (&["www", "-x"], &["unknown flag -x", "--help"]),
         (&["www", "--port", "8080"], &["unknown flag --port", "--listen 127.0.0.1:PORT"]),
