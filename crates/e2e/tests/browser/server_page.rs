@@ -309,19 +309,22 @@ fn hosts_of_requests_and_figures_fit_into_their_places() {
     let server = watched_site("").start();
     _ = server.request("GET /page HTTP/1.1\r\nHost: example.org\r\n\r\n");
     let mut browser = Browser::start();
-    let size = json!({ "width": 1100, "height": 800, "deviceScaleFactor": 1, "mobile": false });
-    browser.call("Emulation.setDeviceMetricsOverride", size);
     browser.open(&server.url("/-/status"));
     let has_row = "document.getElementById('last-rows').rows.length";
     assert!(wait_until(TIMEOUT, || browser.value(has_row) == 1));
-    // The longest figure that there is, in place of the present ones.
-    browser.value("document.querySelectorAll('dd').forEach(figure => figure.textContent = '1023 kB/s'); 0");
-    for cells in ["#last-rows td", "#last-rows td:nth-child(3)", "dl.tiles dd"] {
-        let cut = format!(
-            "[...document.querySelectorAll('{cells}')].filter(cell => cell.scrollWidth > cell.clientWidth)\
-             .map(cell => cell.textContent).join()"
-        );
-        assert_eq!(browser.value(&cut), "", "{cells}");
+    for width in [1300, 1100, 1000, 860] {
+        let size = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        browser.call("Emulation.setDeviceMetricsOverride", size);
+        // The longest figure that there is, in place of the present ones.
+        browser
+            .value("document.querySelectorAll('dd').forEach(figure => figure.textContent = '1023 kB/s'); 0");
+        for cells in ["#last-rows td", "table:has(#last-rows) th", "dl.tiles dd"] {
+            let cut = format!(
+                "[...document.querySelectorAll('{cells}')].filter(cell => cell.scrollWidth > cell.clientWidth)\
+                 .map(cell => cell.textContent).join()"
+            );
+            assert_eq!(browser.value(&cut), "", "{cells} at {width}");
+        }
     }
 }
 
