@@ -39,8 +39,8 @@ pub enum Use {
 pub struct Uses {
     windows: BTreeMap<Nonce, Window>,
     most: usize,
-    /// No nonce of this second or before is taken, unless it has a window.
-    forgotten: i64,
+    /// Neither this nonce nor one that was made before is taken, unless it has a window.
+    forgotten: Option<Nonce>,
 }
 
 /// The greatest count, and which of those up to it were seen. Bit 0 is the greatest.
@@ -88,7 +88,7 @@ impl Nonce {
 impl Uses {
     /// `most` nonces, each of some 80 bytes.
     pub fn new(most: usize) -> Self {
-        Self { windows: BTreeMap::new(), most: most.max(1), forgotten: i64::MIN }
+        Self { windows: BTreeMap::new(), most: most.max(1), forgotten: None }
     }
 
     /// Notes a use. The nonce is fresh and was verified, and so was the response: otherwise anyone could use up counts.
@@ -96,25 +96,37 @@ impl Uses {
         if let Some(window) = self.windows.get_mut(&nonce) {
             return window.note(count);
         }
-        if nonce.time <= self.forgotten {
+        if self.is_forgotten(nonce) {
             return Use::Forgotten;
         }
         while self.windows.len() >= self.most
             && let Some((oldest, _)) = self.windows.pop_first()
         {
-            self.forgotten = oldest.time;
+            self.forgotten = Some(Nonce { time: oldest.time, unique: u64::MAX });
         }
         // It may itself be older than all others.
-        if nonce.time <= self.forgotten {
+        if self.is_forgotten(nonce) {
             return Use::Forgotten;
         }
         self.windows.entry(nonce).or_default().note(count)
     }
 
-    /// Forgets the nonces of times before this one, which are stale in any case.
-    pub fn expire(&mut self, time: i64) {
-        self.windows = self.windows.split_off(&Nonce { time, unique: 0 });
-        self.forgotten = self.forgotten.max(time.saturating_sub(1));
+    /// Forgets the nonces that are stale at `now` in any case. `last`: what distinguishes the nonce that was made last.
+    pub fn expire(&mut self, now: i64, lifetime: i64, last: u64) {
+        if self.forgotten.is_some_and(|forgotten| now < forgotten.time) {
+            // The clock was set back. What is forgotten is of times that come again: only nonces from now on are taken.
+            self.windows.clear();
+            self.forgotten = Some(Nonce { time: now, unique: last });
+            return;
+        }
+        let stale = Nonce { time: now.saturating_sub(lifetime), unique: 0 };
+        self.windows = self.windows.split_off(&stale);
+        self.forgotten =
+            self.forgotten.max(Some(Nonce { time: stale.time.saturating_sub(1), unique: u64::MAX }));
+    }
+
+    fn is_forgotten(&self, nonce: Nonce) -> bool {
+        self.forgotten.is_some_and(|forgotten| nonce <= forgotten)
     }
 }
 
@@ -210,10 +222,31 @@ mod tests {
         assert_eq!(uses.note(nonce(10, 0), 1), Use::Forgotten);
         assert_eq!(uses.note(nonce(11, 0), 1), Use::Again);
         assert_eq!(uses.note(nonce(10, 9), 1), Use::Forgotten);
-        uses.expire(13);
+        uses.expire(313, 300, 0);
         assert_eq!(uses.note(nonce(12, 0), 1), Use::Forgotten);
         assert_eq!(uses.note(nonce(13, 0), 1), Use::First);
         assert_eq!(uses.windows.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_the_nonces_of_before_stale_and_no_later_ones() {
+        let mut uses = Uses::new(10);
+        assert_eq!(uses.note(nonce(1000, 1), 1), Use::First);
+        uses.expire(5000, 300, 2);
+        assert_eq!(uses.note(nonce(5000, 2), 1), Use::First);
+        uses.expire(1001, 300, 3);
+        for (again, expected) in [
+            (nonce(1000, 1), Use::Forgotten),
+            (nonce(1001, 3), Use::Forgotten),
+            (nonce(1001, 4), Use::First),
+            (nonce(1002, 5), Use::First),
+        ] {
+            assert_eq!(uses.note(again, 1), expected, "{again:?}");
+        }
+        uses.expire(1001, 300, 5);
+        assert_eq!(uses.note(nonce(1001, 4), 1), Use::Again, "the second lasts");
+        uses.expire(1002, 300, 5);
+        assert_eq!(uses.note(nonce(1002, 5), 1), Use::Again);
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Directed {
 
 /// No response is older than this, in seconds (RFC 9111 §1.2.2).
 const GREATEST: i64 = 1 << 31;
+/// Workers read their clocks at different moments, and a running clock is corrected by so many seconds at most.
+const CORRECTION: i64 = 5;
 
 impl Directed {
     /// The first targeted field that the response has and the settings name; else `Cache-Control`.
@@ -129,10 +131,15 @@ impl Freshness {
         }
     }
 
-    /// Seconds.
+    /// Seconds. When the clock was set back, none knows how old a response of before is: it counts as very old, because
+    /// it would be fresh until the clock is where it was.
     #[inline]
     pub fn age(&self, now: i64) -> i64 {
-        self.initial_age.saturating_add(now.saturating_sub(self.received).max(0)).min(GREATEST)
+        let resident = now.saturating_sub(self.received);
+        if resident < -CORRECTION {
+            return GREATEST;
+        }
+        self.initial_age.saturating_add(resident.max(0)).min(GREATEST)
     }
 
     /// Seconds for which it is still fresh: negative if it is stale.
@@ -311,7 +318,11 @@ mod tests {
             check(&[("Age", old)], GREATEST);
         }
         check(&[("Age", "0"), ("Age", "0")], GREATEST);
-        assert_eq!(freshness(&[("Age", "0")]).age(i64::MIN), 1);
+        // A correction of the clock, and a clock that was set back.
+        for (back, expected) in [(1, 1), (CORRECTION, 1), (CORRECTION + 1, GREATEST)] {
+            assert_eq!(freshness(&[("Age", "0")]).age(NOW - back), expected, "{back}");
+        }
+        assert_eq!(freshness(&[("Age", "0")]).age(i64::MIN), GREATEST);
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub const MAX_LOCKS: usize = 1000;
 const MAX_OF_USER: usize = 250;
 /// Locks on one resource, of its own and of the folders that it is in. Each is in every description of it.
 const MAX_ON_RESOURCE: usize = 32;
+/// Seconds of a lock. One that has longer was made when the clock was wrong.
+pub const LONGEST: u64 = 7 * 24 * 3600;
 /// Bytes of the element `owner` of a lock.
 pub const MAX_OWNER: usize = 2048;
 
@@ -69,8 +71,8 @@ pub struct Locks {
 impl Locks {
     /// The locks that have not expired. What is not a lock is left out.
     pub fn parse(text: &str, now: i64) -> Locks {
-        let all = text.lines().filter_map(Lock::parse).filter(|lock| lock.expires > now).take(MAX_LOCKS);
-        Locks { all: all.collect() }
+        let lasts = |lock: &Lock| lock.expires > now && lock.expires <= now.saturating_add_unsigned(LONGEST);
+        Locks { all: text.lines().filter_map(Lock::parse).filter(lasts).take(MAX_LOCKS).collect() }
     }
 
     pub fn text(&self) -> String {
@@ -308,6 +310,7 @@ mod tests {
         locks.add(lock("", Extent::Resource, Scope::Exclusive));
         assert_eq!(Locks::parse(&locks.text(), 99), locks);
         assert!(Locks::parse(&locks.text(), 100).is_empty(), "they have expired");
+        assert!(Locks::parse(&locks.text(), 99 - LONGEST as i64).is_empty(), "the clock was set back");
         assert_eq!(Locks::parse(&format!("half a li\n{}x", locks.text()), 0), locks);
     }
 

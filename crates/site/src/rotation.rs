@@ -1,13 +1,15 @@
 //! When a log file is rotated, what the rotated file is called, and which old ones are removed. Pure: it knows nothing
 //! of files, and the time is handed in.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use taipan_http::date::civil;
 use taipan_http::negotiate::Coding;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
+/// Clocks are corrected by so many seconds while they run.
+const CORRECTION: i64 = 60;
 /// Names with one date that are tried. A file of the last one is replaced.
 const MAX_SAME_DATE: u32 = 9999;
 
@@ -48,7 +50,7 @@ pub enum RotatedNames {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
     Number(u64),
-    Date(std::cmp::Reverse<(String, u64)>),
+    Date(Reverse<(String, u64)>),
 }
 
 impl Rotation {
@@ -59,6 +61,12 @@ impl Rotation {
             Period::Day(second) => (DAY, second),
         };
         Some((time - offset).div_euclid(every) * every + every + offset)
+    }
+
+    /// When a file is rotated, by the clock at `now`, that was to be rotated at `due`: a clock that was set back must not
+    /// let it wait for longer than a period.
+    pub fn corrected(&self, due: i64, now: i64) -> i64 {
+        self.next(now.saturating_add(CORRECTION)).map_or(due, |next| due.min(next))
     }
 
     /// The renames that make way for `access.log.1`, in their order, if rotated files have numbers.
@@ -105,8 +113,16 @@ impl Rotation {
     }
 
     /// The rotated files that are not kept. `files`: the names in the folder, with their sizes.
-    pub fn removed(&self, base: &str, files: &[(String, u64)]) -> Vec<String> {
-        let rotated = |(name, size): &(String, u64)| Some((self.age(base, name)?, name.clone(), *size));
+    ///
+    /// A date that is still to come is one of a wrong clock, now or then: such a file goes first, because it would take
+    /// the place of all that are rotated until that date.
+    pub fn removed(&self, base: &str, now: i64, files: &[(String, u64)]) -> Vec<String> {
+        let tomorrow = Age::Date(Reverse((stamp(now.saturating_add(DAY)), 0)));
+        let rotated = |(name, size): &(String, u64)| {
+            let age = self.age(base, name)?;
+            let is_to_come = matches!(age, Age::Date(_)) && age < tomorrow;
+            Some((is_to_come, age, name.clone(), *size))
+        };
         let mut rotated: Vec<_> = files.iter().filter_map(rotated).collect();
         sort::by(&mut rotated, Ord::cmp);
         let mut total = 0_u64;
@@ -114,10 +130,11 @@ impl Rotation {
             total = total.saturating_add(size);
             at < self.keep && self.keep_size.is_none_or(|most| total <= most)
         };
-        let kept = rotated.iter().map(|(_, _, size)| *size).enumerate().map(is_kept).take_while(|kept| *kept);
+        let kept =
+            rotated.iter().map(|(_, _, _, size)| *size).enumerate().map(is_kept).take_while(|kept| *kept);
         let kept = kept.count();
         rotated.drain(..kept);
-        rotated.into_iter().map(|(_, name, _)| name).collect()
+        rotated.into_iter().map(|(_, _, name, _)| name).collect()
     }
 
     /// Whether this is a rotated file that is not compressed yet.
@@ -146,10 +163,17 @@ impl Rotation {
                 };
                 let (day, time) = date.split_once('-').unwrap_or((date, "000000"));
                 let is_date = digits(day, 8) && digits(time, 6);
-                is_date.then(|| Age::Date(std::cmp::Reverse((format!("{day}{time}"), count))))
+                is_date.then(|| Age::Date(Reverse((format!("{day}{time}"), count))))
             }
         }
     }
+}
+
+/// A time as the names of rotated files have it, without the hyphens.
+fn stamp(time: i64) -> String {
+    let date = civil(time);
+    let (year, month, day) = (date.year, date.month, date.day);
+    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", date.hour, date.minute, date.second)
 }
 
 /// Without what a compressed file's name ends with.
@@ -169,6 +193,9 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 2026-11-22T15:30:59Z
+    const TODAY: i64 = 1_795_361_459;
 
     fn rotation(names: RotatedNames) -> Rotation {
         let compress = Some(Coding::Gzip);
@@ -192,17 +219,45 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_back_delays_no_rotation_for_longer_than_a_period() {
+        let daily = rotation(RotatedNames::Date);
+        assert_eq!(daily.corrected(1500 * DAY, 100 * DAY + HOUR), 101 * DAY);
+        assert_eq!(daily.corrected(101 * DAY, 100 * DAY + HOUR), 101 * DAY, "nothing has changed");
+        assert_eq!(daily.corrected(101 * DAY, 200 * DAY), 101 * DAY, "it is due");
+        assert_eq!(
+            daily.corrected(102 * DAY, 101 * DAY - 1),
+            102 * DAY,
+            "a correction rotates no file again"
+        );
+        assert_eq!(Rotation { period: None, ..daily }.corrected(5, 1), 5);
+    }
+
+    #[test]
+    fn files_of_a_wrong_clock_do_not_displace_those_that_are_rotated_now() {
+        let files = |text: &str| -> Vec<(String, u64)> { names(text).into_iter().map(|n| (n, 10)).collect() };
+        let removed = |text: &str, now| rotation(RotatedNames::Date).removed("a.log", now, &files(text));
+        let of_future = "a.log-20301101.gz a.log-20301102 a.log-20301103 a.log-20261122 a.log-20261121";
+        assert_eq!(removed(of_future, TODAY), ["a.log-20301102", "a.log-20301101.gz"]);
+        // The clock is wrong now.
+        assert_eq!(
+            removed("a.log-20261122 a.log-20261121 a.log-20261120 a.log-19700101", 5),
+            ["a.log-20261120"]
+        );
+        // Clocks that are only corrected.
+        let of_today = "a.log-20261122-153100 a.log-20261122-1 a.log-20261121 a.log-20261120 a.log-20261119";
+        assert_eq!(removed(of_today, TODAY), ["a.log-20261119"]);
+    }
+
+    #[test]
     fn names_a_file_by_its_date_and_keeps_every_name_apart() {
         let of_day = rotation(RotatedNames::Date);
-        // 2026-11-22T15:30:59Z
-        let now = 1_795_361_459;
-        assert_eq!(of_day.name("a.log", now, &[]), "a.log-20261122");
+        assert_eq!(of_day.name("a.log", TODAY, &[]), "a.log-20261122");
         let taken = names("a.log a.log-20261122.gz a.log-20261122.1");
-        assert_eq!(of_day.name("a.log", now, &taken), "a.log-20261122.2");
+        assert_eq!(of_day.name("a.log", TODAY, &taken), "a.log-20261122.2");
         let by_size = Rotation { size: Some(1), ..of_day.clone() };
-        assert_eq!(by_size.name("a.log", now, &[]), "a.log-20261122-153059");
+        assert_eq!(by_size.name("a.log", TODAY, &[]), "a.log-20261122-153059");
         let of_hour = Rotation { period: Some(Period::Hour), ..of_day };
-        assert_eq!(of_hour.name("a.log", now, &[]), "a.log-20261122-153059");
+        assert_eq!(of_hour.name("a.log", TODAY, &[]), "a.log-20261122-153059");
     }
 
     #[test]
@@ -221,13 +276,13 @@ mod tests {
     fn removes_the_oldest_beyond_the_count_and_the_bytes() {
         let files = |text: &str| -> Vec<(String, u64)> { names(text).into_iter().map(|n| (n, 10)).collect() };
         let dates = "x a.log a.log-20261101.gz a.log-20261122 a.log-20261122.1 a.log-20261122-000001 a.log-x";
-        let removed = rotation(RotatedNames::Date).removed("a.log", &files(dates));
+        let removed = rotation(RotatedNames::Date).removed("a.log", TODAY, &files(dates));
         assert_eq!(removed, ["a.log-20261101.gz"]);
         let few = Rotation { keep_size: Some(25), ..rotation(RotatedNames::Date) };
-        assert_eq!(few.removed("a.log", &files(dates)), ["a.log-20261122", "a.log-20261101.gz"]);
+        assert_eq!(few.removed("a.log", TODAY, &files(dates)), ["a.log-20261122", "a.log-20261101.gz"]);
         let numbers = rotation(RotatedNames::Number);
         assert_eq!(
-            numbers.removed("a.log", &files("a.log.10 a.log.2.gz a.log.1 a.log.3 a.log")),
+            numbers.removed("a.log", TODAY, &files("a.log.10 a.log.2.gz a.log.1 a.log.3 a.log")),
             ["a.log.10"]
         );
         assert!(few.is_to_be_compressed("a.log", "a.log-20261122.1"));

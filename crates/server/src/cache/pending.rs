@@ -105,7 +105,9 @@ impl PendingRequests {
         now: i64,
         is_valid: impl FnOnce(u64) -> bool,
     ) -> Role {
-        if self.uncollapsed.borrow().get(&key.without_text()).is_some_and(|end| *end > now) {
+        // A clock that was set back must not let them last.
+        let lasts = |end: &i64| (now + 1..=now + UNCOLLAPSED_SECONDS).contains(end);
+        if self.uncollapsed.borrow().get(&key.without_text()).is_some_and(lasts) {
             return Role::Alone;
         }
         let by_key = self.by_key.borrow();
@@ -252,6 +254,7 @@ mod tests {
         all.do_not_collapse(&key("a"), 5);
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS - 1), Role::Alone));
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
+        assert!(matches!(join(&all, 4), Role::Leader(_)), "the clock was set back");
         for number in 0..3 * MOST_UNCOLLAPSED {
             all.do_not_collapse(&key(&number.to_string()), 5);
         }

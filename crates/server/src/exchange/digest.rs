@@ -102,8 +102,9 @@ pub fn verify(
     if replay == Replay::SameRequest {
         return Ok(passed);
     }
+    let last = *nonces.unique.lock().unwrap_or_else(PoisonError::into_inner);
     let mut uses = nonces.uses.lock().unwrap_or_else(PoisonError::into_inner);
-    uses.expire(now - LIFETIME);
+    uses.expire(now, LIFETIME, last);
     match uses.note(nonce, count) {
         Use::First => Ok(passed),
         // The client repeats it with a new nonce, and another client cannot.

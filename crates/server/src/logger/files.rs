@@ -106,6 +106,7 @@ impl RotatedFile {
     }
 
     pub fn rotate_if_due(&mut self, now: i64) {
+        self.due = self.due.map(|due| self.rotation.corrected(due, now));
         if self.due().is_some_and(|due| due <= now) && self.may_try() {
             self.measure();
             // An empty file would take the place of one with lines.
@@ -201,7 +202,7 @@ impl RotatedFile {
         self.size = found.st_size as u64;
         self.is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
         // A file of yesterday is due at once.
-        let since = if self.size > 0 { found.st_mtime } else { now };
+        let since = if self.size > 0 { found.st_mtime.min(now) } else { now };
         self.due = self.rotation.next(since).filter(|_| self.is_regular);
         self.sink.replace(copy.into());
         self.file = Some(file);

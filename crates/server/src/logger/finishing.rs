@@ -15,6 +15,7 @@ use site::rotation::Rotation;
 use taipan_http::negotiate::Coding;
 
 use super::files::Names;
+use crate::clock;
 use crate::encoder::{self, Effort};
 use crate::log;
 use crate::process::privileged_file::Location;
@@ -69,7 +70,7 @@ fn finish(path: PathBuf, rotation: &Rotation, names: &Names) -> Result<Finished,
         }
     }
     let _held = names.lock().unwrap_or_else(PoisonError::into_inner);
-    for name in rotation.removed(&base, &files(&location)?) {
+    for name in rotation.removed(&base, clock::wall(), &files(&location)?) {
         location.remove_entry(OsStr::new(&name)).map_err(|errno| format!("cannot remove {name}: {errno}"))?;
     }
     Ok(finished)

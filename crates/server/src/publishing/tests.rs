@@ -17,6 +17,7 @@ use super::new_file::NewFile;
 use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms, check_length};
 use super::tree::{self, Kind, Progress, PropertyCopy, Reach, Scan};
 use super::{removal, usage};
+use crate::clock;
 use crate::files::beneath::Root;
 
 /// A root of its own. Removed when dropped.
@@ -92,7 +93,7 @@ fn a_commit_checks_again_what_was_true_before() {
     assert_eq!(commit(&Terms::default(), "none/x").unwrap_err(), Failure::NoFolder);
     assert_eq!(commit(&Terms::default(), "").unwrap_err(), Failure::Exists);
     let guard = fixture.store.guard().unwrap();
-    let mut locks = guard.locks(0).unwrap();
+    let mut locks = guard.locks(clock::wall()).unwrap();
     let lock = Lock {
         token: "urn:1".into(),
         path: "d".into(),
@@ -100,7 +101,7 @@ fn a_commit_checks_again_what_was_true_before() {
         scope: Scope::Exclusive,
         owner: String::new(),
         user: String::new(),
-        expires: i64::MAX,
+        expires: clock::wall() + 60,
     };
     locks.add(lock.clone());
     guard.write_locks(&locks).unwrap();
@@ -237,7 +238,7 @@ fn a_lock_on_a_folder_is_for_names_in_it() {
 fn what_is_written_has_its_name_in_the_folder_that_is_cleaned() {
     let fixture = Fixture::new("own");
     let guard = fixture.store.guard().unwrap();
-    let mut locks = guard.locks(0).unwrap();
+    let mut locks = guard.locks(clock::wall()).unwrap();
     locks.add(Lock {
         token: "urn:1".into(),
         path: "a".into(),
@@ -245,7 +246,7 @@ fn what_is_written_has_its_name_in_the_folder_that_is_cleaned() {
         scope: Scope::Exclusive,
         owner: String::new(),
         user: String::new(),
-        expires: i64::MAX,
+        expires: clock::wall() + 60,
     });
     guard.write_locks(&locks).unwrap();
     let state = fixture.store.state().unwrap();

@@ -81,7 +81,7 @@ pub const CHAPTER: Chapter = Chapter {
         },
         Key {
             name: "publish_lock_time",
-            kind: time(1000, 7 * DAY),
+            kind: time(1000, dav::locks::LONGEST),
             default: Value("\"1h\""),
             example: "\"10m\"",
             text: "The longest time that a client can lock a file or a folder before it has to renew the lock.",
