@@ -13,6 +13,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 /// How long links are swapped.
 const RACE: Duration = Duration::from_secs(10);
 const CLIENTS: usize = 3;
+/// So many that each of four workers has some.
+const CONNECTIONS: usize = 40;
 /// The owner of the links and of their allowed targets, if the test runs as root.
 const ATTACKER: u32 = 12345;
 /// A folder of another owner, a file in it, and a line of that file.
@@ -204,5 +206,28 @@ fn no_link_rule_leaks_while_links_are_swapped() {
             let is_hidden = matches!(race.name, "precompressed" | "link-and-file");
             rows.holds(&what, "what is not is denied", seen.denied > 0 || is_hidden);
         }
+    }
+}
+
+/// A release is often switched by exchanging a link, and asked for afterwards. With the old code of a page, a cache in
+/// front would keep it.
+#[test]
+fn the_first_request_after_a_root_was_switched_gets_the_new_folder() {
+    let site = Site::new()
+        .config_without_root("root = \"current\"\nworkers = 4\n")
+        .file_beside_root("old/a.txt", "old")
+        .file_beside_root("new/a.txt", "new");
+    let current = site.home().join("current");
+    symlink("old", &current).unwrap();
+    let server = site.start();
+    for _ in 0..CONNECTIONS {
+        assert_eq!(server.get("/a.txt").text(), "old");
+    }
+    symlink("new", current.with_extension("next")).unwrap();
+    fs::rename(current.with_extension("next"), &current).unwrap();
+    // What was compared with the disk within a second counts, as the manual says.
+    thread::sleep(Duration::from_millis(2100));
+    for number in 0..CONNECTIONS {
+        assert_eq!(server.get("/a.txt").text(), "new", "request {number}");
     }
 }

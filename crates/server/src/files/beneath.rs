@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, FileType, OFlags, ResolveFlags, accessat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use taipan_http::path_text;
@@ -51,6 +51,15 @@ impl Root {
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let path = Arc::new(path.canonicalize()?);
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden: HiddenFiles::default() })
+    }
+
+    /// Whether `path` leads to this folder, as far as the kernel has that in memory: `false` may mean that it has not.
+    /// Never waits for a disk.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = calls::openat2(CWD, path, FOLDER, ResolveFlags::CACHED)
+            .and_then(|folder| calls::statx(&folder, "", flags));
+        found.is_ok_and(|found| (found.device, found.inode) == (self.device, self.inode))
     }
 
     /// The same folder, beneath which these files are never served.

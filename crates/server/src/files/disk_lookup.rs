@@ -2,6 +2,7 @@
 //! that completes a partial entry runs while the entry is already being sent.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::beneath::Wait;
 use super::lookup::Query;
+use super::roots::Roots;
 use super::{Entry, Files, Key};
 use crate::disk::{Busy, Device, Work};
 use crate::semaphore::Permit;
@@ -23,6 +25,8 @@ pub struct DiskLookup {
     pub(super) key: Key,
     pub(super) query: Query<'static>,
     pub(super) cached: Option<Rc<Entry>>,
+    /// The path of the root, if it may lead to another folder by now.
+    pub(super) unsure_root: Option<PathBuf>,
 }
 
 /// A lookup for which requests wait.
@@ -41,13 +45,15 @@ pub(super) struct Pending {
 
 impl DiskLookup {
     /// Errors: the status of the response.
-    pub async fn find(self) -> Result<Rc<Entry>, Status> {
+    pub async fn find(mut self) -> Result<Rc<Entry>, Status> {
         let (files, path) = (self.files.clone(), self.key.1.clone());
-        let found = match self.wait_for_earlier().await {
-            Ok(()) => self.join_or_start().await,
-            Err(busy) => Err(busy),
-        };
-        found.unwrap_or_else(|busy| Err(files.report_busy(path.as_str(), busy)))
+        let busy = |busy| files.report_busy(path.as_str(), busy);
+        if let Some(root) = self.unsure_root.take() {
+            Roots::renew(&files, &root).await.map_err(busy)?;
+            self.query.root = Roots::get(&files, &root, files.services.clock.read())?;
+        }
+        self.wait_for_earlier().await.map_err(busy)?;
+        self.join_or_start().await.map_err(busy)?
     }
 
     /// Looks the file up again, with all precompressed files, while `partial` is sent. No request waits for it.
@@ -86,7 +92,7 @@ impl DiskLookup {
     }
 
     fn start(self, device: Device) -> Rc<Pending> {
-        let DiskLookup { files, key, query, cached } = self;
+        let DiskLookup { files, key, query, cached, .. } = self;
         let pending = Rc::new(Pending { device, ..Pending::default() });
         files.pending.borrow_mut().insert(key.clone(), pending.clone());
         let guard = LookupGuard { files, key, pending: pending.clone() };

@@ -22,6 +22,7 @@ pub mod table;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -151,6 +152,11 @@ impl Files {
         };
         let query = Query::of_plan(root, planned, self.keep_up_to);
         let cached = self.cached(host, path.as_str());
+        let key = || (host, path.clone().into_owned());
+        if let Some(root) = self.unsure_root(planned, now) {
+            let (files, query, unsure_root) = (self.clone(), query.into_owned(), Some(root));
+            return Probe::WouldWait(Box::new(DiskLookup { files, key: key(), query, cached, unsure_root }));
+        }
         let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
         let result = query.lookup_if_changed(stamps, Wait::Never);
         let (result, permit) = match result {
@@ -161,8 +167,8 @@ impl Files {
             result => (result, None),
         };
         let disk_lookup = |cached| {
-            let key = (host, path.clone().into_owned());
-            DiskLookup { files: self.clone(), key, query: query.into_owned(), cached }
+            let (files, query) = (self.clone(), query.into_owned());
+            DiskLookup { files, key: key(), query, cached, unsure_root: None }
         };
         match result {
             Err(OpenError::WouldWait) if self.services.sheds_cold() => {
@@ -179,6 +185,13 @@ impl Files {
                 Err(status) => Probe::Failed(status),
             },
         }
+    }
+
+    /// The path of the root of planned files, if it has to be opened again before a file is looked up.
+    fn unsure_root(self: &Rc<Files>, planned: &FilesPlan<'_, '_>, now: i64) -> Option<PathBuf> {
+        let PlannedRoot::Path(path) = planned.root else { return None };
+        let is_unsure = Roots::may_be_other(self, path, now) && !self.services.sheds_cold();
+        is_unsure.then(|| path.to_owned())
     }
 
     /// The root of planned files. Errors: the status of the response.

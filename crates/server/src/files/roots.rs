@@ -19,11 +19,12 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use site::model::Site;
 use taipan_http::status::Status;
+use tokio::sync::Notify;
 
 use super::Files;
 use super::beneath::Root;
 use super::hidden_files::HiddenFiles;
-use crate::disk::{Device, Work};
+use crate::disk::{Busy, Device, Work};
 use crate::log;
 use crate::process::privilege;
 use crate::sys::calls;
@@ -212,6 +213,10 @@ struct RootState {
     opened: Opened,
     opened_at: i64,
     reopening: Reopening,
+    /// Notified when it has been opened again.
+    reopened: Rc<Notify>,
+    /// Why it could not be opened again.
+    busy: Option<Busy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,8 +229,9 @@ enum Reopening {
 impl Roots {
     pub fn new(roots: &OpenRoots, check_seconds: i64, now: i64) -> Roots {
         let all = roots.all.iter().map(|(path, opened)| {
-            let state = RootState { opened: opened.clone(), opened_at: now, reopening: Reopening::Idle };
-            (path.clone(), state)
+            let (reopening, reopened) = (Reopening::Idle, Rc::default());
+            let opened = opened.clone();
+            (path.clone(), RootState { opened, opened_at: now, reopening, reopened, busy: None })
         });
         let (all, preopened) = (RefCell::new(all.collect()), roots.preopened.clone());
         Roots { all, preopened, hidden: roots.hidden.clone(), check_seconds: check_seconds.max(1) }
@@ -248,16 +254,54 @@ impl Roots {
         let roots = &files.roots;
         let mut all = roots.all.borrow_mut();
         let Some(state) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
-        // Also after the clock was set back.
-        let is_due = !(0..roots.check_seconds).contains(&(now - state.opened_at));
-        if is_due && state.reopening == Reopening::Idle {
-            state.reopening = Reopening::Running;
-            spawn_local(reopen(files.clone(), path.to_owned()));
+        if roots.is_due(state, now) {
+            state.reopen(files, path);
         }
         match &state.opened {
             Opened::Root(root) => Ok(root.clone()),
             Opened::Failed(_) => Err(Status::INTERNAL_SERVER_ERROR),
             Opened::Unknown(_) | Opened::Unresponsive => Err(Status::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// Also after the clock was set back.
+    fn is_due(&self, state: &RootState, now: i64) -> bool {
+        !(0..self.check_seconds).contains(&(now - state.opened_at))
+    }
+
+    /// Whether the path of a root may lead to another folder by now: the link has been switched, or the kernel would
+    /// have to wait to tell. Where there was no root, the next request learns of one.
+    pub fn may_be_other(files: &Rc<Files>, path: &Path, now: i64) -> bool {
+        let roots = &files.roots;
+        roots.all.borrow().get(path).is_some_and(|state| match &state.opened {
+            Opened::Root(root) if roots.is_due(state, now) => !roots.is_preopened(path) && !root.is_at(path),
+            _ => false,
+        })
+    }
+
+    /// Opens a root again for a request, which may wait for a disk. Errors: the disk does not respond.
+    pub async fn renew(files: &Rc<Files>, path: &Path) -> Result<(), Busy> {
+        let disk = &files.services.disk;
+        let _admitted = disk.admit(files.roots.device(path))?;
+        let reopened = files.roots.all.borrow_mut().get_mut(path).map(|state| {
+            state.reopen(files, path);
+            state.reopened.clone()
+        });
+        let Some(reopened) = reopened else { return Ok(()) };
+        disk.wait(reopened.notified()).await?;
+        match files.roots.all.borrow().get(path).and_then(|state| state.busy) {
+            Some(busy) => Err(busy),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RootState {
+    /// Opens the root again, unless that runs already.
+    fn reopen(&mut self, files: &Rc<Files>, path: &Path) {
+        if self.reopening == Reopening::Idle {
+            self.reopening = Reopening::Running;
+            spawn_local(reopen(files.clone(), path.to_owned()));
         }
     }
 }
@@ -282,6 +326,9 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     let mut all = files.roots.all.borrow_mut();
     let Some(state) = all.get_mut(&path) else { return };
     (state.opened_at, state.reopening) = (now, Reopening::Idle);
+    // Those that wait run when this has ended.
+    state.reopened.notify_waiters();
+    state.busy = result.as_ref().err().copied();
     // If the disk does not respond, the folder may still be there.
     let Ok(result) = result else { return };
     let is_denied = result.as_ref().is_ok_and(|(_, is_denied)| *is_denied);

@@ -32,6 +32,13 @@ pub async fn find(
     now: i64,
 ) -> Result<Verdict, Status> {
     let path = walk.path.as_str();
+    for step in &walk.steps {
+        if let StepRoot::Path(root) = &step.root
+            && Roots::may_be_other(files, root, now)
+        {
+            Roots::renew(files, root).await.map_err(|busy| files.report_busy(path, busy))?;
+        }
+    }
     let query = Query::new(files, walk, of_host, now)?;
     let result = match query.verdict(Wait::Never) {
         Err(OpenError::WouldWait) if files.services.sheds_cold() => return Err(Status::SERVICE_UNAVAILABLE),
