@@ -358,3 +358,34 @@ fn the_first_process_of_a_container_refuses_an_upgrade_by_which_the_container_wo
     assert!(wait_until(TIMEOUT, || count() == 2), "{}", server.stderr());
     assert_eq!(server.get("/a.txt").text(), "a");
 }
+
+#[test]
+fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() {
+    if !is_root() {
+        return;
+    }
+    // The init process of a container, which ends when the program has ended.
+    let mut init = tool("unshare");
+    init.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$@\"; exit $?", "init"]);
+    init.arg(program());
+    // A unit without Type=notify.
+    let mut unit = tool("sh");
+    unit.args(["-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "systemd"]).arg(program());
+    unit.env_remove("NOTIFY_SOCKET");
+    for (command, why) in [(init, "which ends with it"), (unit, "write Type=notify into the unit")] {
+        let mut server = Site::new().file("a.txt", "a").start_by(command);
+        let is_program =
+            |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path.ends_with("taipan"));
+        let inits = children_of(server.pid());
+        let below = inits.iter().flat_map(|init| children_of(*init));
+        if let Some(master) = below.filter(|pid| is_program(*pid)).min().filter(|_| !is_program(server.pid()))
+        {
+            server.succeeded_by(master);
+        }
+        let upgraded = server.run_command(&["upgrade"]);
+        let text = String::from_utf8_lossy(&upgraded.stderr).into_owned();
+        assert_eq!(upgraded.status.code(), Some(1), "{text}");
+        assert!(text.contains(why), "{text}");
+        assert_eq!(server.get("/a.txt").text(), "a");
+    }
+}

@@ -35,6 +35,11 @@ impl Notify {
         Notify { watchdog: watchdog.map(Duration::from_micros), manager }
     }
 
+    /// Whether there is a service manager that is told which process is the main one.
+    pub fn has_manager(&self) -> bool {
+        self.manager.is_some()
+    }
+
     /// The interval of pings: half of the manager's interval.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.map(|every| every / 2)

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
+use rustix::process::getppid;
 use site::disconnect::{self, Selection};
 
 use super::acts::Acts;
@@ -34,7 +35,13 @@ const VARIABLE: &str = "TAIPAN_UPGRADE";
 /// How long the new program may take until it serves, and the handoff of the sockets.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const FIRST_PROCESS: &str = "this program is process 1, as in a container, and the new one would end with it; start \
-                             another container, or this one with an init process";
+                             another container in its place";
+const BELOW_FIRST_PROCESS: &str = "this program was started by process 1 of a container, which ends with it, and the \
+                                   new one as well; start another container in its place";
+const UNKNOWN_TO_SYSTEMD: &str = "systemd would end the service, and the new program with it; write Type=notify into \
+                                  the unit, or restart the service";
+/// The machine's own PID namespace, in every kernel (`PROC_PID_INIT_INO`).
+const MACHINE: &str = "pid:[4026531836]";
 
 /// Has a running program started this one to take over?
 pub fn is_successor() -> bool {
@@ -172,9 +179,9 @@ impl Master {
             log::warn(format_args!("no upgrade: {why}"));
             return reject_clients(client, why);
         }
-        if is_first_process() {
-            log::warn(format_args!("no upgrade: {FIRST_PROCESS}"));
-            return reject_clients(client, FIRST_PROCESS);
+        if let Some(why) = self.end_of_successor() {
+            log::warn(format_args!("no upgrade: {why}"));
+            return reject_clients(client, why);
         }
         match self.start_successor(client) {
             Ok(successor) => self.successor = Some(successor),
@@ -183,6 +190,27 @@ impl Master {
                 reject_clients(client, &line);
             }
         }
+    }
+
+    /// Why a new program would end when this one does. `None`: it would go on.
+    fn end_of_successor(&self) -> Option<&'static str> {
+        if is_first_process() {
+            return Some(FIRST_PROCESS);
+        }
+        // It learns which process is the main one.
+        if self.notify.has_manager() {
+            return None;
+        }
+        let started_by_systemd =
+            std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+        if started_by_systemd {
+            return Some(UNKNOWN_TO_SYSTEMD);
+        }
+        // Such as tini, dumb-init or a shell. On a machine, process 1 never ends.
+        let is_below_first = getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == 1);
+        let is_on_machine =
+            || std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(MACHINE));
+        (is_below_first && !is_on_machine()).then_some(BELOW_FIRST_PROCESS)
     }
 
     /// Starts this program's file with the same arguments, and hands off what it needs to take over.
