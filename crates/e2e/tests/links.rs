@@ -213,21 +213,28 @@ fn no_link_rule_leaks_while_links_are_swapped() {
 /// front would keep it.
 #[test]
 fn the_first_request_after_a_root_was_switched_gets_the_new_folder() {
-    let site = Site::new()
-        .config_without_root("root = \"current\"\nworkers = 4\n")
-        .file_beside_root("old/a.txt", "old")
-        .file_beside_root("new/a.txt", "new");
-    let current = site.home().join("current");
-    symlink("old", &current).unwrap();
-    let server = site.start();
-    for _ in 0..CONNECTIONS {
-        assert_eq!(server.get("/a.txt").text(), "old");
-    }
-    symlink("new", current.with_extension("next")).unwrap();
-    fs::rename(current.with_extension("next"), &current).unwrap();
-    // What was compared with the disk within a second counts, as the manual says.
-    thread::sleep(Duration::from_millis(2100));
-    for number in 0..CONNECTIONS {
-        assert_eq!(server.get("/a.txt").text(), "new", "request {number}");
+    for (root, link, old, new) in [
+        ("current", "current", "old", "new"),
+        ("$host/current", "a.example/current", "a.example/old", "a.example/new"),
+        ("current/$host", "current", "old/a.example", "new/a.example"),
+    ] {
+        let site = Site::new()
+            .config_without_root(&format!("root = \"sites/{root}\"\nworkers = 4\n"))
+            .file_beside_root(&format!("sites/{old}/a.txt"), "old")
+            .file_beside_root(&format!("sites/{new}/a.txt"), "new");
+        let current = site.home().join("sites").join(link);
+        symlink("old", &current).unwrap();
+        let server = site.start();
+        let get = || server.request("GET /a.txt HTTP/1.1\r\nHost: a.example\r\n\r\n").text();
+        for _ in 0..CONNECTIONS {
+            assert_eq!(get(), "old", "{root}");
+        }
+        symlink("new", current.with_extension("next")).unwrap();
+        fs::rename(current.with_extension("next"), &current).unwrap();
+        // What was compared with the disk within a second counts, as the manual says.
+        thread::sleep(Duration::from_millis(2100));
+        for number in 0..CONNECTIONS {
+            assert_eq!(get(), "new", "{root}: request {number}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::refusal::Fast;
 use super::{Exchange, Way};
 use crate::content::fixed;
 use crate::files::folders::{Folder, FolderOf, Found};
+use crate::files::roots::Roots;
 use crate::handshake::TlsFacts;
 use crate::response::Response;
 
@@ -52,10 +53,16 @@ impl<'a> Exchange<'a> {
             let found = match files.folder(self.host.into(), of, symlinks, self.now) {
                 Found::Folder(found) => Ok(found),
                 Found::Missing(status) => Err(status),
-                Found::Unknown => match files.wanted_folder(self.host.into(), of, symlinks, self.now) {
-                    Ok(wanted) => files.find_folder(wanted).await,
-                    Err(status) => Err(status),
-                },
+                Found::Unknown => {
+                    if Roots::may_be_other(files, &folder.base, self.now) {
+                        // If its disk does not respond, the folder is not found, either.
+                        _ = Roots::renew(files, &folder.base).await;
+                    }
+                    match files.wanted_folder(self.host.into(), of, symlinks, self.now) {
+                        Ok(wanted) => files.find_folder(wanted).await,
+                        Err(status) => Err(status),
+                    }
+                }
             };
             match found {
                 Ok(found) => {

@@ -169,6 +169,10 @@ impl Files {
         if let Some(known) = self.folders.found.borrow_mut().get(key, &name) {
             let folder = known.folder.clone();
             if !(0..self.check_seconds.max(1)).contains(&(now - known.checked_at)) {
+                let leads_to_it = |path: &Rc<Path>| folder.root.is_at(path);
+                if !folder.path.as_ref().is_none_or(leads_to_it) && !self.services.sheds_cold() {
+                    return Found::Unknown;
+                }
                 // It stays in use until it is compared.
                 known.checked_at = now;
                 if let Ok(wanted) = self.wanted_folder(host, of, symlinks, now) {
