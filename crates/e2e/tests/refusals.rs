@@ -106,6 +106,33 @@ fn rejections_name_the_rule_on_the_page_and_in_the_log() {
 }
 
 #[test]
+fn rejected_uploads_name_the_rule_on_the_page_and_in_the_log() {
+    let server = site("json")
+        .config("[[route]]\npath = \"/\"\npublish = \"webdav\"\npublish_anonymous = true")
+        .start();
+    let table = [
+        ("PUT", "Content-Range: bytes 0-0/4\r\nContent-Length: 1\r\n", 400, "content-range"),
+        ("PUT", "Content-Encoding: gzip\r\nContent-Length: 1\r\n", 415, "content-encoding"),
+        ("PUT", "Content-Length: 1001\r\n", 413, "body-too-large"),
+        ("PUT", "Upload-Complete: ?1\r\nContent-Length: 1001\r\n", 413, "body-too-large"),
+        ("PROPFIND", "Content-Length: 70000\r\n", 413, "body-too-large"),
+    ];
+    let mut rows = Rows::new();
+    for (method, fields, status, token) in &table {
+        let response = server.request(format!("{method} /a.txt HTTP/1.1\r\nHost: h\r\n{fields}\r\nx"));
+        rows.check(fields, response.status, *status);
+        let page = response.text();
+        rows.holds(fields, &format!("{token} is on {page}"), page.contains(&format!("<code>{token}</code>")));
+    }
+    for ((_, fields, _, token), line) in table.iter().zip(server.wait_for_lines(table.len())) {
+        let object: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let found = object["why"].as_str().unwrap_or_default();
+        rows.holds(fields, &format!("{found} begins with {token}"), found.starts_with(&format!("{token}: ")));
+    }
+    assert_eq!(server.get("/a.txt").text(), "hello\n");
+}
+
+#[test]
 fn does_not_pass_an_invalid_body_to_a_script() {
     let server = Site::new()
         .script("a.cgi", "#!/bin/sh\ncat >/dev/null\nprintf 'X: y\\n\\nran'\n")

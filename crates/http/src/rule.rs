@@ -15,6 +15,14 @@ pub struct Rule {
 /// The body is larger than its route allows.
 pub const BODY_TOO_LARGE: &Rule = &Rule::new("body-too-large", "the body is larger than allowed here");
 
+/// A client would store a part of a file as the whole (RFC 9110 §14.5).
+pub const PART_OF_A_FILE: &Rule =
+    &Rule::new("content-range", "the body is a part of a file, which would be stored as the whole");
+
+/// A client would store a file in a coding, which nothing would undo.
+pub const CODED_FILE: &Rule =
+    &Rule::new("content-encoding", "the body has a Content-Encoding, and is stored as it is");
+
 /// A client without TLS has connected to a port for TLS.
 pub const PLAINTEXT: &Rule =
     &Rule::new("plaintext", "the client speaks plain HTTP, and this port speaks TLS (https)");
@@ -79,7 +87,7 @@ mod tests {
             FramingError::RULES,
             PathError::RULES,
             ChunkError::RULES,
-            &[BODY_TOO_LARGE, PLAINTEXT].map(|rule| (rule.token, rule.sentence)),
+            &[BODY_TOO_LARGE, PART_OF_A_FILE, CODED_FILE, PLAINTEXT].map(|rule| (rule.token, rule.sentence)),
         ];
         let mut tokens: Vec<_> = tables.concat();
         for (token, sentence) in &tokens {

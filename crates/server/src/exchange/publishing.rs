@@ -23,6 +23,7 @@ use site::publishing::{Mode, UPLOAD_NAME};
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Method, Names};
 use taipan_http::path_text;
+use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
 
@@ -446,12 +447,10 @@ impl<'a> Exchange<'a> {
     /// The body of a request that is read as a whole.
     async fn small_body(&self) -> Result<Vec<u8>, Problem> {
         if matches!(self.body.length(), Length::Sized(bytes) if bytes > MAX_BODY) {
-            return Err(Status::CONTENT_TOO_LARGE.into());
+            return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }
         let mut all = Vec::new();
-        while let Some(bytes) =
-            self.body.read(MAX_BODY).await.map_err(|(status, _)| Problem::Status(status))?
-        {
+        while let Some(bytes) = self.body.read(MAX_BODY).await? {
             all.extend_from_slice(&bytes);
         }
         Ok(all)

@@ -8,12 +8,15 @@ use crate::exchange::Exchange;
 use crate::log;
 use crate::publishing::failure::Failure;
 use crate::publishing::tree::Kind;
+use crate::request::body::Rejection;
 use crate::response::Response;
 use crate::stats::Count;
 
 /// Why a request gets no success.
 pub enum Problem {
     Status(Status),
+    /// The request breaks a rule, which the page and the log name.
+    Rule(Rejection),
     /// A precondition of RFC 4918 §16.
     Precondition(Status, &'static str),
     Failure(Failure),
@@ -33,6 +36,12 @@ impl From<Status> for Problem {
     }
 }
 
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Problem {
+        Problem::Rule(rejection)
+    }
+}
+
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Problem {
         Problem::Failure(failure)
@@ -44,6 +53,7 @@ impl<'a> Exchange<'a> {
         let (route, failure) = match problem {
             Problem::Status(Status::INSUFFICIENT_STORAGE) => (target.route, Failure::NoSpace),
             Problem::Status(status) => return self.status(target.route, status).await,
+            Problem::Rule((status, rule)) => return self.reject(target.route, status, Some(rule)).await,
             Problem::Precondition(status, name) => {
                 return self.xml(target.route, status, &multistatus::error(name, None));
             }

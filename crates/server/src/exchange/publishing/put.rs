@@ -5,6 +5,7 @@ use std::time::Instant;
 use dav::locks::Touch;
 use site::publishing::MissingFolders;
 use taipan_http::fields::trim_ows;
+use taipan_http::rule::{BODY_TOO_LARGE, CODED_FILE, PART_OF_A_FILE};
 use taipan_http::status::Status;
 
 use super::{Exchange, Present, Problem, Target};
@@ -96,14 +97,16 @@ impl<'a> Exchange<'a> {
         }
         // RFC 9110 §14.5: a part must not be taken for the whole.
         if self.head.value("content-range").is_some() {
-            return Err(Status::BAD_REQUEST.into());
+            return Err((Status::BAD_REQUEST, PART_OF_A_FILE).into());
         }
         let is_plain = |value: &[u8]| trim_ows(value).eq_ignore_ascii_case(b"identity");
         if !self.head.values("content-encoding").all(is_plain) {
-            return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
+            return Err((Status::UNSUPPORTED_MEDIA_TYPE, CODED_FILE).into());
         }
         match self.body.length() {
-            Length::Sized(bytes) if bytes > target.route.max_body => Err(Status::CONTENT_TOO_LARGE.into()),
+            Length::Sized(bytes) if bytes > target.route.max_body => {
+                Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into())
+            }
             _ => Ok(()),
         }
     }
@@ -171,7 +174,7 @@ impl<'a> Exchange<'a> {
         while !is_whole {
             let mut bytes = Vec::new();
             while bytes.len() < WRITE_SIZE && !is_whole {
-                match self.body.read(limit).await.map_err(|(status, _)| Problem::Status(status))? {
+                match self.body.read(limit).await? {
                     Some(more) => append(&mut bytes, &more),
                     None => is_whole = true,
                 }

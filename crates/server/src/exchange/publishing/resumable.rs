@@ -14,6 +14,7 @@ use site::model::Route;
 use site::publishing::UPLOAD_NAME;
 use taipan_http::fields::trim_ows;
 use taipan_http::head::{Field, Method};
+use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encoded_path};
 use tokio::sync::Notify;
@@ -157,7 +158,7 @@ impl<'a> Exchange<'a> {
         };
         self.learn_length(target, &mut upload, 0, part)?;
         if upload.length.is_some_and(|length| length > target.route.max_body) {
-            return Err(Status::CONTENT_TOO_LARGE.into());
+            return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
         }
         let reservation = self.reserve(target, 0).await?;
         let (begun, now) = (upload.clone(), self.now);
@@ -432,14 +433,14 @@ impl<'a> Exchange<'a> {
                     () = running.receipt.ended.notified() => return Err(Failure::Busy.into()),
                     read = self.body.read(target.route.max_body) => read,
                 };
-                match read.map_err(|(status, _)| Problem::Status(status))? {
+                match read? {
                     Some(more) => append(&mut bytes, &more),
                     None => is_whole = true,
                 }
             }
             let length = new.length + bytes.len() as u64;
             if length > target.route.max_body {
-                return Err(Status::CONTENT_TOO_LARGE.into());
+                return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
             }
             if upload.length.is_some_and(|whole| length > whole) {
                 return Err(Failure::Precondition.into());
