@@ -42,6 +42,37 @@ fn gives_up_a_silent_peer_after_the_timeout() {
 }
 
 #[test]
+fn a_response_whose_output_has_ended_is_whole_after_the_timeout() {
+    let table = [
+        ("a head and a body", HEAD, "hello", "200 hello"),
+        ("a head", HEAD, "", "200 "),
+        ("less than it says", b"Content-Length: 9\r\n\r\n", "hello", "cut"),
+    ];
+    let (to, reports) = report_channel();
+    let server = start(
+        &part(move |connection, _| {
+            let (received, _) = connection.whole()?;
+            let at: usize = received.name().parse().expect("a number");
+            let (_, head, body, _) = table[at];
+            connection.send(out(received.id, [head, body.as_bytes()].concat()))?;
+            connection.send(record(STDOUT, received.id, b""))?;
+            connection.is_left();
+            report(&to, at);
+            Ok(())
+        }),
+        "idle = \"300ms\"",
+    );
+    let mut rows = Rows::new();
+    for (at, (what, _, _, expected)) in table.iter().enumerate() {
+        rows.check(what, get(&server, &at.to_string()), (*expected).to_owned());
+        rows.check(what, reports.recv_timeout(TIMEOUT).ok(), Some(at));
+        let ended = if *expected == "cut" { "is incomplete" } else { "FCGI_END_REQUEST" };
+        rows.holds(what, "the log says what is missing", logs(&server, &at.to_string(), ended));
+        rows.holds(what, "the log names the key", logs(&server, &at.to_string(), "(`idle`)"));
+    }
+}
+
+#[test]
 fn a_slow_response_may_take_up_to_the_total_timeout() {
     let trickle = part(|connection, _| {
         let (received, _) = connection.whole()?;

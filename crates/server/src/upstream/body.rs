@@ -118,9 +118,13 @@ impl UpstreamBody {
             let raw = match (std::mem::take(&mut self.received), &self.framed.rest) {
                 (_, Rest::Done | Rest::Sized(0)) => return self.finish(),
                 (received, _) if !received.is_empty() => received,
-                _ => match self.read().await.map_err(|error| self.fail(&error.to_string()))? {
-                    Some(raw) => raw,
-                    None => return self.end().await,
+                _ => match self.read().await {
+                    Ok(Some(raw)) => raw,
+                    Ok(None) => return self.end().await,
+                    Err(error @ ReadError::Timeout(_)) if self.is_whole() => {
+                        return self.finish_without_end(&error);
+                    }
+                    Err(error) => return Err(self.fail(&error.to_string())),
                 },
             };
             let bytes = self.framed.take(raw).map_err(|why| self.fail(why))?;
@@ -150,6 +154,20 @@ impl UpstreamBody {
             Rest::Chunked(_) => Err(self.fail("its last chunk is missing")),
             Rest::Done => self.finish(),
         }
+    }
+
+    /// Whether nothing is missing but the end of the request.
+    fn is_whole(&self) -> bool {
+        matches!(self.framed.rest, Rest::Open) && self.exchange.has_whole_output()
+    }
+
+    /// The end of the request would have told nothing that the client gets.
+    fn finish_without_end(&mut self, error: &ReadError) -> io::Result<Option<Vec<u8>>> {
+        let UpstreamExchange { label, upstream_name, .. } = &self.exchange;
+        log::warn(format_args!(
+            "{label}: {upstream_name} has ended its output, and not the request (FCGI_END_REQUEST): {error}"
+        ));
+        self.finish()
     }
 
     fn finish(&mut self) -> io::Result<Option<Vec<u8>>> {

@@ -370,6 +370,11 @@ impl UpstreamExchange {
         self.is_broken.get()
     }
 
+    /// As `Transport::has_whole_output`.
+    pub fn has_whole_output(&self) -> bool {
+        self.transport.has_whole_output()
+    }
+
     pub fn warn_of_body(&self) {
         log::warn(format_args!("{}: the body of the request has broken off", self.label));
     }

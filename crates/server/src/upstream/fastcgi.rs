@@ -291,6 +291,10 @@ impl Transport for FastCgi {
         Poll::Pending
     }
 
+    fn has_whole_output(&self) -> bool {
+        self.response.borrow().is_output_whole
+    }
+
     fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
         Poll::Ready(self.response.borrow().exit)
     }

@@ -52,6 +52,11 @@ pub trait Transport {
     /// The next bytes of the response, never none; `None` at its end.
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>>;
 
+    /// Whether the upstream has said that its output is whole, although it has not ended the request.
+    fn has_whole_output(&self) -> bool {
+        false
+    }
+
     /// How the upstream has ended its response, as far as it is known soon.
     fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
         Poll::Ready(None)
