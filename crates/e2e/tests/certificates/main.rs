@@ -4,9 +4,9 @@ mod faults;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use e2e::{
     BackgroundProcess, Folder, Server, Signal, Site, SmallDisk, TIMEOUT, authority, command, free_port,
@@ -334,6 +334,48 @@ fn pebble_gets_one_order_of_two_servers_with_one_folder() {
     pebble.check_trusted(pebble.tls);
     pebble.check_trusted(other);
     assert_eq!(pebble.issued(), 1, "{}", pebble.log());
+    // Each of them asks when to renew it, and reports that beside what the other one has reported.
+    let asked = || pebble.log().matches("/renewalInfo/").count() >= servers.len();
+    assert!(wait_until(ORDER, asked), "{}", pebble.log());
+    let report = || fs::read_to_string(shared.path().join("a.example.status")).unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs();
+    let due = || report().lines().find_map(|line| line.strip_prefix("due ")?.parse::<u64>().ok());
+    assert!(wait_until(ORDER, || due().is_some_and(|due| due > now + 3600)), "{}", report());
+    let authority = format!("authority {}\n", pebble.directory());
+    for _ in 0..200 {
+        assert!(report().contains(&authority), "{}", report());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_with_a_shared_folder_keeps_the_records_of_another_one() {
+    let pebble = Pebble::start(&USUAL);
+    let shared = Folder::new();
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let log = shared.path().join("log");
+    let program = shared.script("dns", format!("#!/bin/sh\necho \"$*\" >>{}\n", log.display()));
+    let settings = pebble.settings(&format!(
+        "folder = \"{}\"\nchallenges = [\"dns-01\"]\ndns_command = \"{}\"\ndns_wait = \"1000s\"",
+        shared.path().display(),
+        program.display()
+    ));
+    let site = || {
+        let listen = format!("listen = [\"127.0.0.1:{}\"]\n", free_port());
+        Site::new().file("hello", "hello").config(&format!("{listen}{settings}"))
+    };
+    // Both begin without a report. One of them orders, and the other one waits for it.
+    let servers = [site().start(), site().start()];
+    let lines = |path: &Path, word: &str| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with(word)).count()
+    };
+    assert!(wait_until(ORDER, || lines(&log, "set ") == 2), "{}", servers[0].stderr());
+    let report = shared.path().join("a.example.status");
+    assert!(wait_until(TIMEOUT, || lines(&report, "record ") == 2), "{}", servers[0].stderr());
+    // The one that waits tries again every five seconds.
+    let are_lost = wait_until(Duration::from_secs(12), || lines(&report, "record ") != 2);
+    assert!(!are_lost, "{}", fs::read_to_string(&report).unwrap_or_default());
 }
 
 #[test]

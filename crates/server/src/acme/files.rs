@@ -138,8 +138,12 @@ impl AcmeFiles {
                 (done(written), effect)
             }
             Wish::Serve => (Reply::Done, Effect::Changed),
+            Wish::ReadReport => match self.storage.read(&report_of(file)) {
+                Ok(text) => (Reply::Content(text.unwrap_or_default()), Effect::Nothing),
+                Err(error) => (Reply::Failed(error.to_string()), Effect::Nothing),
+            },
             Wish::Report(text) => {
-                let written = self.storage.write(&format!("{file}.status"), text);
+                let written = self.storage.write(&report_of(file), text);
                 (done(written.map_err(|e| e.to_string())), Effect::Nothing)
             }
             Wish::Challenge { .. } | Wish::Withdraw { .. } => return None,
@@ -153,7 +157,7 @@ impl AcmeFiles {
 }
 
 fn report(storage: &Storage, file: &str) -> Report {
-    let text = storage.read(&format!("{file}.status")).ok().flatten().unwrap_or_default();
+    let text = storage.read(&report_of(file)).ok().flatten().unwrap_or_default();
     Report::parse(&String::from_utf8_lossy(&text))
 }
 
@@ -232,6 +236,10 @@ fn pem(file: &str) -> String {
     format!("{file}.pem")
 }
 
+fn report_of(file: &str) -> String {
+    format!("{file}.status")
+}
+
 /// What would prevent orders. Changes nothing.
 pub fn problems(site: &Site) -> Vec<Finding> {
     let settings = &site.certificates;
@@ -303,7 +311,7 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
     let storage = Storage::existing(&folder).map_err(|why| fail(&why))?;
     let text = storage.read(&pem(&name)).map_err(|e| fail(&e))?;
     let stored = text.and_then(|text| Stored::read(&text).ok());
-    let report = storage.read(&format!("{name}.status")).map_err(|e| fail(&e))?;
+    let report = storage.read(&report_of(&name)).map_err(|e| fail(&e))?;
     Ok(Renewal {
         file,
         is_self_made: stored.as_ref().is_some_and(Stored::is_self_made),

@@ -26,7 +26,9 @@ pub enum Wish {
     Store(Zeroizing<Vec<u8>>),
     /// To serve what another server has stored.
     Serve,
-    /// To store what `taipan certificates` shows.
+    /// To see the stored report, which another server may have changed.
+    ReadReport,
+    /// To store what `taipan certificates` shows. Only with the lock: another server's report would be lost.
     Report(Vec<u8>),
     /// To answer TLS-ALPN-01 challenges for the name with this certificate, in PEM with its key.
     Challenge {
@@ -67,6 +69,7 @@ impl Message<'_> for AcmeRequest {
             Wish::Unlock => begin(b'U'),
             Wish::Store(pem) => begin(b'S').bytes(pem),
             Wish::Serve => begin(b'N'),
+            Wish::ReadReport => begin(b'P'),
             Wish::Report(text) => begin(b'T').bytes(text),
             Wish::Challenge { name, pem } => begin(b'C').u32(name.len() as u32).bytes(name).bytes(pem),
             Wish::Withdraw { name } => begin(b'W').bytes(name),
@@ -81,6 +84,7 @@ impl Message<'_> for AcmeRequest {
             b'U' => Wish::Unlock,
             b'S' => Wish::Store(Zeroizing::new(fields.rest().to_vec())),
             b'N' => Wish::Serve,
+            b'P' => Wish::ReadReport,
             b'T' => Wish::Report(fields.rest().to_vec()),
             b'C' => {
                 let length = fields.u32()?;
@@ -142,6 +146,7 @@ mod tests {
             Wish::Unlock,
             Wish::Store(Zeroizing::new(b"pem".to_vec())),
             Wish::Serve,
+            Wish::ReadReport,
             Wish::Report(b"due 1".to_vec()),
             Wish::Challenge { name: name(), pem: b"pem".to_vec() },
             Wish::Withdraw { name: name() },

@@ -280,8 +280,10 @@ struct CertificateTask {
     identifier: Option<String>,
     /// One that could not be stored: it is not ordered again.
     unsaved: Option<Finished>,
+    /// As it was stored last, by this server or another one, with what an order has changed since then.
     report: Report,
-    reported: Option<Report>,
+    /// What this process has stored.
+    reported: Option<Time>,
     /// As in `report`, while an order changes them.
     records: RefCell<Vec<Record>>,
     shared: Rc<Shared>,
@@ -341,7 +343,7 @@ impl CertificateTask {
     }
 
     /// Removes the records that a process before this one has set, and not removed, as when it was killed.
-    async fn remove_left_records(&self) {
+    async fn remove_left_records(&mut self) {
         let shared = self.shared.clone();
         while !self.records.borrow().is_empty() && !shared.ending.has_begun.get() {
             let Ok(permit) = shared.orders.acquire().await else { return };
@@ -355,6 +357,8 @@ impl CertificateTask {
                 Reply::Failed(_) => return,
                 Reply::Done | Reply::Content(_) => {}
             }
+            // Another server may have removed them, or ordered meanwhile.
+            self.read_report().await;
             let left = self.records.borrow().clone();
             for record in left {
                 match dns::run(&shared.client.settings, Change::Unset, &record).await {
@@ -377,8 +381,17 @@ impl CertificateTask {
         self.take(&chain);
         if hash != self.served && self.validity.is_some() {
             self.served = hash;
+            self.read_report().await;
             self.request(Wish::Serve).await;
         }
+    }
+
+    /// Takes over what another server has reported: which authority has issued the certificate, why the last attempt has
+    /// failed, and which records are set.
+    async fn read_report(&mut self) {
+        let Reply::Content(text) = self.request(Wish::ReadReport).await else { return };
+        self.report = Report::parse(&String::from_utf8_lossy(&text));
+        self.records.replace(self.report.records.clone());
     }
 
     fn take(&mut self, chain: &[u8]) {
@@ -420,6 +433,7 @@ impl CertificateTask {
             Reply::Done | Reply::Content(_) => {}
         }
         // Another server may have ordered before this one has got the lock.
+        self.read_report().await;
         self.check_stored().await;
         if let Step::Order(attempt) = self.schedule.step(now()) {
             let ordered = match self.unsaved.take() {
@@ -433,6 +447,7 @@ impl CertificateTask {
                 Ok(finished) => self.store(attempt, finished).await,
                 Err(error) => self.fail(attempt, error),
             }
+            self.store_report().await;
         }
         self.request(Wish::Unlock).await;
     }
@@ -483,6 +498,8 @@ impl CertificateTask {
         log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
         self.report =
             Report { authority: Some(authority), account: Some(account), issuer, ..Report::default() };
+        // Before another server finds the certificate.
+        self.store_report().await;
         if let Reply::Content(chain) = self.request(Wish::Read).await {
             self.served = sha256(&chain);
             self.take(&chain);
@@ -530,13 +547,24 @@ impl CertificateTask {
         self.request(Wish::Report(report.write().into_bytes())).await;
     }
 
+    /// Reports when the next order begins. Another server that orders reports that itself.
     async fn publish(&mut self) {
+        if self.reported == Some(self.schedule.due()) {
+            return;
+        }
+        if self.request(Wish::Lock(now() + LOCK)).await == Reply::Done {
+            self.read_report().await;
+            self.store_report().await;
+            self.request(Wish::Unlock).await;
+        }
+    }
+
+    /// With the lock.
+    async fn store_report(&mut self) {
         self.report.due = self.schedule.due();
         self.report.records = self.records.borrow().clone();
-        if self.reported.as_ref() != Some(&self.report) {
-            self.request(Wish::Report(self.report.write().into_bytes())).await;
-            self.reported = Some(self.report.clone());
-        }
+        self.request(Wish::Report(self.report.write().into_bytes())).await;
+        self.reported = Some(self.report.due);
     }
 }
 
