@@ -106,6 +106,27 @@ fn responds_as_to_http1() {
     }
 }
 
+/// Browsers send each cookie of a site as a field of its own (RFC 9113 §8.2.3).
+#[test]
+fn as_many_cookies_and_fields_as_in_http1() {
+    let server = site().file("a.txt", "a").start();
+    let mut client = connect(&server);
+    let cookies: Vec<_> = (0..180).map(|at| format!("c{at}=1")).collect();
+    let mut crumbs: Vec<_> = cookies.iter().map(|cookie| ("cookie", &**cookie)).collect();
+    crumbs.push(("user-agent", "browser"));
+    assert_eq!(client.request(&Http2Request::new("GET", "/a.txt", &crumbs)).unwrap().status, 200);
+    let line = format!("Cookie: {}\r\nUser-Agent: browser", cookies.join("; "));
+    assert_eq!(server.request(format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n")).status, 200);
+    // Host, or the authority, is one of a hundred.
+    for (count, status) in [(99, 200), (100, 431)] {
+        let fields = vec![("x", "y"); count];
+        assert_eq!(client.request(&Http2Request::new("GET", "/a.txt", &fields)).unwrap().status, status);
+        let lines = "x: y\r\n".repeat(count);
+        let response = server.request(format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        assert_eq!(response.status, status, "{count} fields");
+    }
+}
+
 #[test]
 fn sends_several_ranges_and_large_files() {
     let content = Random::new(3).bytes(3_000_000);

@@ -16,9 +16,10 @@ pub struct FieldList {
     fields: Vec<Entry>,
     pseudo: [Option<Entry>; PSEUDO],
     names: Names,
-    /// Fields that were appended, pseudo-fields included.
+    /// Fields that were appended, without pseudo-fields and crumbs.
     count: usize,
-    cookies: u32,
+    /// Crumbs: browsers send each cookie as one.
+    cookies: usize,
     section: Section,
     /// Whether a body follows.
     body: Option<Body>,
@@ -41,6 +42,9 @@ struct Entry {
     name: u32,
     value: u32,
 }
+
+/// Crumbs of a cookie, which count as one field. Browsers keep 180 cookies of a site.
+const MAX_CRUMBS: usize = 256;
 
 const METHOD: usize = 0;
 const SCHEME: usize = 1;
@@ -205,7 +209,9 @@ impl FieldList {
         limits: &Limits,
     ) -> Result<Head<'s>, HeadError> {
         store.clear();
-        if self.fields.len() > limits.fields.min(head::MAX_FIELDS) {
+        // In HTTP/1.1, the authority is a field, too.
+        let authority = usize::from(!self.names.contains(Names::HOST));
+        if self.fields.len() + authority > limits.fields.min(head::MAX_FIELDS) {
             return Err(HeadError::TooManyFields);
         }
         store.extend(self.fields());
@@ -250,7 +256,7 @@ impl FieldList {
         self.body = Some(body);
     }
 
-    /// Appends a field. `max` limits the fields, pseudo-fields included.
+    /// Appends a field. `max` limits the fields, without pseudo-fields and crumbs, which have limits of their own.
     fn push(
         &mut self,
         source: Source<Class>,
@@ -258,10 +264,6 @@ impl FieldList {
         value: &[u8],
         max: usize,
     ) -> Result<Class, SectionError> {
-        self.count += 1;
-        if self.count > max {
-            return Err(SectionError::TooMany);
-        }
         let class = match source {
             Source::Known(class) => class,
             Source::Static(index) => static_class(index),
@@ -274,7 +276,10 @@ impl FieldList {
                 self.push_pseudo(at.into(), value)?;
                 return Ok(class);
             }
-            Class::Field(names) => names,
+            Class::Field(names) => {
+                self.count += 1;
+                names
+            }
             Class::Cookie => {
                 self.cookies += 1;
                 Names::COOKIE
@@ -282,6 +287,9 @@ impl FieldList {
             Class::UnknownPseudo => return Err(Malformed::UnknownPseudo.into()),
             Class::ConnectionSpecific => return Err(Malformed::ConnectionSpecific.into()),
         };
+        if self.count > max || self.cookies > MAX_CRUMBS {
+            return Err(SectionError::TooMany);
+        }
         self.names.insert(names);
         let start = self.bytes.len() as u32;
         self.fields.push(Entry { start, name: name.len() as u32, value: value.len() as u32 });

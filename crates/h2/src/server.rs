@@ -34,7 +34,7 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of a header list (RFC 9113 §6.5.2): those of its names and values, and 32 for each field.
     pub list: u32,
-    /// Fields of a header list, with the pseudo-fields and each crumb of a cookie.
+    /// Fields of a header list, without pseudo-fields and crumbs of a cookie.
     pub fields: u32,
     /// The largest window of a stream for received data, in bytes. It begins with at most 65,535, and grows while its
     /// consumer keeps up.

@@ -216,10 +216,29 @@ fn joins_the_crumbs_of_a_cookie() {
 }
 
 #[test]
-fn limits_the_fields_and_counts_crumbs() {
-    let crumbs = |count| with(&vec![("cookie", "a"); count]);
-    assert!(request(&crumbs(16)).is_ok());
-    assert_eq!(request(&crumbs(17)).err(), Some(SectionError::TooMany));
+fn limits_the_fields_and_the_crumbs() {
+    let fields = |count| with(&vec![("x", "a"); count]);
+    assert!(request(&fields(20)).is_ok());
+    assert_eq!(request(&fields(21)).err(), Some(SectionError::TooMany));
+    let crumbs = |count| with(&[vec![("cookie", "a"); count], vec![("x", "a"); 20]].concat());
+    assert!(request(&crumbs(256)).is_ok());
+    assert_eq!(request(&crumbs(257)).err(), Some(SectionError::TooMany));
+}
+
+#[test]
+fn counts_the_fields_of_a_head_as_in_http1() {
+    let limits = Limits { fields: 3, ..LIMITS };
+    for (fields, is_accepted) in [
+        (&[("x", "a"), ("y", "b")][..], true),
+        (&[("x", "a"), ("y", "b"), ("z", "c")], false),
+        (&[("x", "a"), ("cookie", "b=1"), ("cookie", "c=2"), ("cookie", "d=3")], true),
+        (&[("x", "a"), ("host", "example.org:8443"), ("y", "b")], true),
+        (&[("x", "a"), ("host", "example.org:8443"), ("y", "b"), ("z", "c")], false),
+    ] {
+        let (list, mut store) = (request(&with(fields)).unwrap(), FieldStore::new());
+        let head = list.head(&mut store, &limits);
+        assert_eq!(head.is_ok(), is_accepted, "{fields:?}: {:?}", head.err());
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub const CHAPTER: Chapter = Chapter {
             kind: count(1, MAX_FIELDS as u64),
             default: Value("100"),
             example: "50",
-            text: "Fields in a request head. More get 431.",
+            text: "Fields in a request head, where the cookies of a browser are one. More get 431.",
         },
         Key {
             name: "target",
