@@ -171,6 +171,21 @@ fn does_not_pass_an_invalid_body_to_a_script() {
     }
 }
 
+#[test]
+fn a_body_that_the_client_does_not_complete_is_named() {
+    let server = site("json")
+        .script("a.cgi", "#!/bin/sh\ncat >/dev/null\nprintf 'X: y\\n\\nran'\n")
+        .config("[[route]]\npath = \"*.cgi\"\ncgi = true")
+        .start();
+    let mut client = server.connect();
+    client.send("POST /a.cgi HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n123").half_close();
+    let response = client.read_response();
+    assert_eq!(response.status, 400);
+    assert!(response.text().contains("<code>body-incomplete</code>"), "{}", response.text());
+    let line: Value = serde_json::from_str(&server.wait_for_lines(1)[0]).expect("it is JSON");
+    assert!(line["why"].as_str().is_some_and(|why| why.starts_with("body-incomplete: ")), "{line}");
+}
+
 /// Answers one request with the request's own head.
 fn echo() -> (u16, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");

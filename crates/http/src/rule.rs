@@ -15,6 +15,10 @@ pub struct Rule {
 /// The body is larger than its route allows.
 pub const BODY_TOO_LARGE: &Rule = &Rule::new("body-too-large", "the body is larger than allowed here");
 
+/// The connection of a client has ended within the body.
+pub const BODY_INCOMPLETE: &Rule =
+    &Rule::new("body-incomplete", "the client has ended its side of the connection within the body");
+
 /// A client would store a part of a file as the whole (RFC 9110 §14.5).
 pub const PART_OF_A_FILE: &Rule =
     &Rule::new("content-range", "the body is a part of a file, which would be stored as the whole");
@@ -87,7 +91,8 @@ mod tests {
             FramingError::RULES,
             PathError::RULES,
             ChunkError::RULES,
-            &[BODY_TOO_LARGE, PART_OF_A_FILE, CODED_FILE, PLAINTEXT].map(|rule| (rule.token, rule.sentence)),
+            &[BODY_TOO_LARGE, BODY_INCOMPLETE, PART_OF_A_FILE, CODED_FILE, PLAINTEXT]
+                .map(|rule| (rule.token, rule.sentence)),
         ];
         let mut tokens: Vec<_> = tables.concat();
         for (token, sentence) in &tokens {

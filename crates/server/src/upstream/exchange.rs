@@ -13,6 +13,7 @@ use std::time::Duration;
 use site::route::RouteId;
 use site::upstream::Upstream;
 use taipan_http::head::Persistence;
+use taipan_http::rule::BODY_INCOMPLETE;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 use tokio::time::{Instant, sleep_until};
@@ -528,7 +529,7 @@ impl UpstreamExchange {
             // The upstream has done nothing wrong, and no other could have the body.
             ReadError::Failed(_) if self.lacks_body() => {
                 self.warn_of_body();
-                Failure::Reported(Status::BAD_REQUEST)
+                Failure::Rejected((Status::BAD_REQUEST, BODY_INCOMPLETE))
             }
             ReadError::Failed(_) | ReadError::Broken(_) => {
                 self.no_response(Status::BAD_GATEWAY, error.to_string())
