@@ -273,6 +273,13 @@ fn passes_the_trailers_of_requests() {
             rows.holds(&row, "it ends with what passes", received.ends_with(expected));
         };
         check("HTTP/2", response.text());
+        // Behind an empty body, too, however soon they come.
+        request.body.clear();
+        for _ in 0..if announced { 20 } else { 0 } {
+            let response = client.request(&request).unwrap_or_else(|error| panic!("{path}: {error}"));
+            let passed = "\r\nx-sum: 5\r\nserver-timing: a;dur=1\r\n";
+            rows.holds(response.text(), "it has what passes", response.text().contains(passed));
+        }
     }
     // Malformed or too large, they end the request.
     for trailers in ["x sum: 5\r\n".to_owned(), "x: y\r\n".repeat(2000)] {

@@ -64,9 +64,11 @@ pub struct StreamBody {
 }
 
 impl StreamBody {
-    /// Whether the request has a body, which may have come already.
+    /// Whether the request has a body, or trailers behind an empty one. They may have come already.
     pub fn has_content(&self) -> bool {
-        self.with(false, |incoming| !incoming.is_ended || !incoming.bytes.is_empty())
+        self.with(false, |incoming| {
+            !incoming.is_ended || !incoming.bytes.is_empty() || !incoming.trailers.is_empty()
+        })
     }
 
     /// The next bytes of a stream whose protocol was switched, never none; `None` at its end. The client need not send
