@@ -63,10 +63,8 @@ impl Site<'_> {
                 "copy_headers" => {
                     let inner = option.children().iter().map(|inner| &inner.name);
                     let all: Vec<String> = option.arguments.iter().chain(inner).cloned().collect();
-                    match all.iter().any(|name| name.contains(['>', '{'])) {
-                        true => self.draft.error(&option.place, unconverted(option), "see authorizer_fields"),
-                        false => own.set(&option.place, "authorizer_fields", all),
-                    }
+                    let fields = self.copied(option, &all);
+                    own.set(&option.place, "authorizer_fields", fields);
                 }
                 "trusted_proxies" => {
                     self.draft.note(&option.place, "trusted_proxies has no effect here", "nothing to do");
@@ -106,6 +104,26 @@ impl Site<'_> {
                 self.each(paths, place, host, |scope| scope.rules.push(rule.clone()));
             }
         }
+    }
+
+    /// The fields of `copy_headers`. One with a new name, as `A>B`, is sent under the one that it has. No client can send
+    /// either.
+    fn copied(&mut self, option: &Directive, all: &[String]) -> Vec<String> {
+        let mut fields = Vec::new();
+        for text in all {
+            let (own, renamed) = text.split_once('>').unwrap_or((text, ""));
+            if text.contains('{') || own.is_empty() {
+                self.draft.error(&option.place, unconverted(option), "see authorizer_fields");
+                continue;
+            }
+            let names = [own, renamed].into_iter().filter(|name| !name.is_empty());
+            fields.extend(names.map(str::to_owned));
+            if !renamed.is_empty() {
+                let what = format!("the application gets {own} in place of {renamed}, which is removed");
+                self.draft.warn(&option.place, what, "let the application read that field");
+            }
+        }
+        fields
     }
 
     /// Files that `file_server` does not send: those that it is told to hide, and the configuration itself.

@@ -154,10 +154,13 @@ fn caddy_denies_what_no_authorizer_can_be_asked_about() {
     refuse(Web::Caddy, &[(text, 2, "forward_auth")]);
     let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
     assert!(conversion.text.contains("[[host.rule]]\nthen = \"deny\"\n"), "{}", conversion.text);
-    let text = "http://:80 {\nforward_auth a:1 {\nuri /a\ncopy_headers A>B\n}\nroot * /srv\n}\n";
+    let text = "http://:80 {\nforward_auth a:1 {\nuri /a\ncopy_headers {args.0}\n}\nroot * /srv\n}\n";
     refuse(Web::Caddy, &[(text, 4, "copy_headers")]);
     let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
     assert!(conversion.text.contains("authorizer = \"authorizer\""), "{}", conversion.text);
+    // No client can say what a field under another name would have said.
+    let text = text.replace("{args.0}", "A>B C");
+    check(Web::Caddy, &[(&text, &["authorizer_fields = [\"A\", \"B\", \"C\"]"])]);
 }
 
 #[test]
