@@ -30,7 +30,7 @@ const MAX_PAIRS: usize = 4000;
 const MAX_APPLICATIONS: usize = 64;
 
 /// Keys about users.
-const PROTECTION: [&str; 15] = [
+pub const PROTECTION: [&str; 15] = [
     "auth",
     "realm",
     "user_files",
@@ -106,6 +106,11 @@ impl Scope {
 
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.keys.iter().find(|key| key.name == name).map(|key| &key.value)
+    }
+
+    /// Where the other server says this key.
+    pub fn line_of(&self, name: &str) -> Option<u32> {
+        self.keys.iter().find(|key| key.name == name).and_then(|key| key.line)
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
@@ -285,6 +290,8 @@ pub struct Host {
     pub is_default: bool,
     /// Patterns of files that are not sent, unless a route runs them.
     pub unsent: Vec<(String, Place)>,
+    /// Paths whose files nothing runs that does so elsewhere.
+    pub unrun: Vec<(String, Place, fn(&Scope) -> bool)>,
     /// It does nothing but redirect to the same URL with `https`, and serve challenges of authorities.
     pub is_to_https: bool,
     /// The name that it redirects to, if that is not the requested one.

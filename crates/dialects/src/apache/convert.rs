@@ -8,6 +8,7 @@ use site::address::without_brackets;
 
 use crate::Conversion;
 use crate::disk::Disk;
+use crate::document::Value;
 use crate::draft::{Draft, Listen};
 use crate::tree::{Directive, Place, unconverted};
 
@@ -112,6 +113,29 @@ fn server(tree: &[Directive], reader: Reader, disk: &dyn Disk, draft: &mut Draft
     }
     if let Some(first) = draft.hosts.first_mut() {
         first.is_default = true;
+    }
+    times_of_programs(draft);
+}
+
+/// `ExpiresDefault` and the time of pages count for what programs and upstreams respond, too, if that says nothing itself.
+fn times_of_programs(draft: &mut Draft) {
+    let is_of_all = |(selector, _): &(String, Value)| matches!(selector.as_str(), "/" | "text/html");
+    let mut lines = Vec::new();
+    for host in &draft.hosts {
+        let has_programs = host.routes.iter().any(|route| route.runs() || route.get("proxy").is_some());
+        let scopes = host.routes.iter().chain([&host.scope]).filter(|_| has_programs);
+        let found = scopes.filter(|scope| scope.pairs("cache_control").iter().any(is_of_all));
+        lines.extend(found.filter_map(|scope| scope.line_of("cache_control")));
+    }
+    lines.sort_unstable();
+    lines.dedup();
+    for line in lines {
+        let what = "the time of Expires is for files alone, and not for scripts and upstreams";
+        draft.warn(
+            &Place::at(line),
+            what,
+            "let them send Cache-Control, or write it in headers of their route",
+        );
     }
 }
 

@@ -18,6 +18,7 @@ pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
         (route.get("return").is_none(), !route.protects(), !(is_glob(path(route)) && leads(route)))
     });
     host.share_handlers();
+    run_nothing(host, draft);
     host.deny_paths(|_| false);
     deny_before_upstreams(host);
     host.redirect_to_folders(301);
@@ -63,6 +64,18 @@ pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
         host.route(&pattern, &place).deny(403.into());
     }
     host.deny_paths(|route| route.runs() || route.responds());
+}
+
+/// Denies what programs would run where lighttpd sends files in their place, also within the prefix of an upstream.
+fn run_nothing(host: &mut Host, draft: &mut Draft) {
+    for (pattern, place, is_run) in std::mem::take(&mut host.unrun) {
+        host.without_programs(&[(pattern.clone(), place.clone())], is_run, draft);
+        let around = |route: &&Scope| path(route).ends_with('/') && covers(path(route), &pattern);
+        let Some(prefix) = host.routes.iter().filter(|route| is_run(route)).find(around) else { continue };
+        let what = format!("{pattern} has files below {}, which a program or an upstream has", path(prefix));
+        draft.error(&place, what, "write a [[host.route]] with a root for it; until then, it is denied");
+        host.route(&pattern, &place).deny(403.into());
+    }
 }
 
 /// Denies the files of a pattern that other globs would send, because these come before.

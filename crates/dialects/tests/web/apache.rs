@@ -1523,3 +1523,23 @@ fn an_upstream_of_apache_gets_encoded_slashes() {
         assert_eq!(is_said, says, "{text}");
     }
 }
+
+#[test]
+fn the_time_of_apache_is_for_files_alone_and_says_so() {
+    let text = |handler: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory />\nRequire all granted\n</Directory>\nExpiresActive On\n\
+             ExpiresDefault \"access plus 1 hour\"\n{handler}"
+        )
+    };
+    let said = |text: &str| {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        let mut all = conversion.findings.iter().filter(|finding| finding.line == Some(7));
+        all.any(|finding| finding.what.starts_with("the time of Expires is for files alone"))
+    };
+    assert!(!said(&text("")));
+    assert!(said(&text("ProxyPass /a http://192.0.2.1/a\n")));
+    assert!(said(&text(
+        "<FilesMatch \\.php$>\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n"
+    )));
+}

@@ -249,7 +249,9 @@ fn settings_of_some_scripts_leave_them_scripts() {
         [&["path = \"/wp-admin**.php\"", "auth = \"basic\"", "interpreter = \"fastcgi\""], &of_php[..]];
     check(Web::Lighttpd, &[(&[lighttpd, asks].concat(), &expected.concat())]);
     let unset = "$HTTP[\"url\"] =~ \"^/uploads/\" { fastcgi.server = () }\n";
-    refuse(Web::Lighttpd, &[(&[lighttpd, unset].concat(), 6, "nothing runs the files of these paths")]);
+    check(Web::Lighttpd, &[(&[lighttpd, unset].concat(), &["path = \"/uploads/**/*.php\"", "return = 403"])]);
+    let below = "proxy.server = (\"/\" => ((\"host\" => \"192.0.2.1\")))\n$HTTP[\"url\"] =^ \"/files/\" { proxy.server = () }\n";
+    refuse(Web::Lighttpd, &[(&[lighttpd, below].concat(), 7, "/files/ has files below /,")]);
     let caddy = ":80 {\nroot * /srv\nphp_fastcgi unix//p.sock\nbasic_auth /secret* {\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}\n}";
     check(Web::Caddy, &[(caddy, &["path = \"/secret**.php\"", "interpreter = \"php\"", "path = \"*.php\""])]);
     let nginx = |location: &str, modifier: &str| {

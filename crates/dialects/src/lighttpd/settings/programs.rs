@@ -1,6 +1,6 @@
 //! Scripts and upstreams.
 
-use crate::draft::{Draft, Host};
+use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::convert::unconverted;
 use crate::lighttpd::paths::within;
 use crate::lighttpd::upstreams::upstreams;
@@ -14,8 +14,12 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
         "cgi.assign" | "fastcgi.server" | "scgi.server" | "proxy.server"
             if value.pairs().is_empty() && !paths.is_empty() =>
         {
-            let what = "nothing runs the files of these paths, which a route cannot say";
-            draft.error(place, format!("{name}: {what}"), "add url.access-deny for these files to the block");
+            let is_run: fn(&Scope) -> bool = match name {
+                "cgi.assign" => |route| route.get("cgi").is_some(),
+                "proxy.server" => |route| route.get("proxy").is_some(),
+                _ => |route| route.get("interpreter").or(route.get("application")).is_some(),
+            };
+            host.unrun.extend(paths.iter().map(|path| (path.clone(), place.clone(), is_run)));
         }
         "cgi.assign" => scripts(setting, host, draft),
         "cgi.local-redir" if paths.is_empty() => draft.scripts.set(place, "local_redirects", value.is_on()),
