@@ -7,8 +7,9 @@ use crate::draft::{Draft, Scope};
 use crate::tree::{Directive, unconverted};
 
 use super::around::ANSWER;
+use super::named;
 use super::returns::status;
-use super::settings::{Context, template};
+use super::settings::{Context, decision, template};
 
 /// The key of the fields that applications get.
 const FIELDS: &str = "authorizer_fields";
@@ -104,10 +105,16 @@ impl<'d> Answers<'d> {
     }
 }
 
-/// `error_page 401` to a redirect: clients that the authorizer does not know are led to a login.
+/// `error_page 401` to a redirect: clients that the authorizer does not know are led to a login. So they are where it is a
+/// page of an application.
 pub fn login(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
     let place = &directive.place;
     if let Some(target) = login_target(directive, context) {
+        return scope.set(place, "authorizer_login", target);
+    }
+    if let Some(target) = login_page(directive, context) {
+        let what = format!("\"{}\": clients are redirected to {target}", directive.text());
+        draft.warn(place, what, "nothing to do, if that page knows where to return to");
         return scope.set(place, "authorizer_login", target);
     }
     let what = format!("\"{}\" has no effect: clients get the answer of the authorizer", directive.text());
@@ -125,6 +132,25 @@ fn login_target(directive: &Directive, context: &Context) -> Option<String> {
             .filter(|last| ["http://", "https://", "$scheme://"].iter().any(|own| last.starts_with(own)))?,
     };
     template(target, &context.server_name)
+}
+
+/// A page that an application sends to clients without a login. That of oauth2-proxy is told where they come from.
+fn login_page(directive: &Directive, context: &Context) -> Option<String> {
+    let last = directive.arguments.last().filter(|last| last.starts_with('/'))?;
+    let (path, query) = last.split_once('?').unwrap_or((last, ""));
+    let location = decision(path, context)?;
+    let has = |block: &[Directive], name: &str| block.iter().any(|inner| inner.name == name);
+    let is_off = |inner: &Directive| inner.name == "auth_request" && inner.argument(0) == "off";
+    let asks_none = match has(location.children(), "auth_request") {
+        true => location.children().iter().any(is_off),
+        false => !has(context.server, "auth_request"),
+    };
+    if !asks_none || !named::passes(location) || has(location.children(), "internal") {
+        return None;
+    }
+    let returns = matches!(path, "/oauth2/sign_in" | "/oauth2/start") && query.is_empty();
+    let query = if returns { "?rd=$scheme://$host$request_uri" } else { &last[path.len()..] };
+    template(&format!("{path}{query}"), &context.server_name)
 }
 
 /// The target of the redirect that is all that a location has.

@@ -1,11 +1,16 @@
-//! Variables that a server sets once, to a text: their values stand in the place of their names.
+//! Variables that a server sets once, to a text, perhaps with parts of the request that never change: their values stand
+//! in the place of their names.
 
 use std::collections::BTreeMap;
 
 use crate::tree::Directive;
 
 /// What has the value of a variable wherever it has its name.
-const FILLED: [&str; 6] = ["root", "alias", "return", "add_header", "proxy_set_header", "proxy_pass"];
+const FILLED: [&str; 7] =
+    ["root", "alias", "return", "add_header", "proxy_set_header", "proxy_pass", "error_page"];
+
+/// Variables that are the same from the beginning of a request to its end.
+const STEADY: [&str; 5] = ["$scheme", "$http_host", "$host", "$request_uri", "$server_name"];
 
 /// What a request or its response changes by.
 const EFFECTIVE: [&str; 2] = ["$limit_rate", "$args"];
@@ -35,6 +40,13 @@ fn count(block: &[Directive], counts: &mut BTreeMap<String, usize>) {
     }
 }
 
+/// Whether a text has other variables than those that stay as they are.
+fn has_others(text: &str) -> bool {
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let is_steady = |rest: &str| STEADY.iter().any(|name| rest.strip_prefix(&name[1..]).is_some_and(is_end));
+    text.split('$').skip(1).any(|rest| !is_steady(rest))
+}
+
 /// A server or a location. What a location sets is not for those within it.
 fn within(directive: Directive, around: &Values, counts: &BTreeMap<String, usize>) -> Directive {
     let is_constant = |inner: &Directive| {
@@ -42,7 +54,7 @@ fn within(directive: Directive, around: &Values, counts: &BTreeMap<String, usize
             && counts.get(inner.argument(0)) == Some(&1)
             && inner.arguments.len() == 2
             && !EFFECTIVE.contains(&inner.argument(0))
-            && !inner.argument(1).contains('$')
+            && !has_others(inner.argument(1))
     };
     let own = directive.children().iter().filter(|inner| is_constant(inner));
     let own = own.map(|inner| (inner.argument(0).to_owned(), inner.argument(1).to_owned()));

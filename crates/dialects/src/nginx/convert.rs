@@ -15,6 +15,7 @@ use super::expires::is_for_expires;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
+use super::own_access;
 use super::read::Reader;
 use super::server::{REMOTE_LOG, log_target, server, split_hidden};
 use super::settings::{Context, TRUSTED, setting, zone};
@@ -46,6 +47,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut hosts = std::mem::take(&mut draft.hosts);
     for host in &mut hosts {
         settle(host, &mut draft);
+        own_access::settle(host, &mut draft);
         finish(host);
     }
     draft.hosts = hosts;

@@ -19,9 +19,9 @@ use super::names::{UPSTREAM_TIMEOUTS, WITHOUT_EFFECT};
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upstream_timeout, variable};
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
-use super::settings::{Context, asks_at, setting};
+use super::settings::{Context, asks_at, limit_except, setting};
 use paths::{allowed_scripts, longer_names, of_any_case, patterns};
-use routes::{files_before_upstream, finish, guarded, with_first};
+use routes::{begun, files_before_upstream, finish, with_first};
 
 pub use paths::{denies_only, with_slash};
 
@@ -75,8 +75,8 @@ pub fn location(
         patterns =
             patterns.iter().flat_map(|pattern| of_any_case(pattern, is_script, child, draft)).collect();
     }
-    if let Some(pattern) = longer_names(child).filter(|_| scope.protects() || !rules.is_empty()) {
-        guarded(&pattern, child, &with_first(&scope, &rules), host, draft);
+    if let Some(pattern) = longer_names(child) {
+        begun(&pattern, child, &with_first(&scope, &rules), host, context, draft);
     }
     // An alias of one file.
     if let [folder, path] = patterns.as_slice()
@@ -160,6 +160,7 @@ fn locations_within(
         fallbacks: context.fallbacks.clone(),
         root: context.root.clone(),
         around: around(child.children(), &context.around),
+        is_closed: context.is_closed || named::has_access(child.children()),
         ..*context
     };
     let outer = Outer { prefix: prefix_of(child), scope };
@@ -251,6 +252,12 @@ fn apply<'d>(
             "add_header" if answers.added(inner, scope) => {}
             "error_page" if answers.leads_away(inner) => answers::login(inner, scope, context, draft),
             "internal" => apart.is_internal = true,
+            "limit_except" => {
+                let is_open = !context.is_closed
+                    && !named::has_access(child.children())
+                    && !named::has_access(context.server);
+                limit_except(inner, is_open, scope, context, draft);
+            }
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
             "if" => match early::rule(inner, context, draft) {

@@ -38,6 +38,7 @@ mod expires;
 // What nginx and this server do differently for all routes of a host.
 mod inherit;
 mod order;
+mod own_access;
 
 pub use convert::convert;
 pub use names::KNOWN;

@@ -10,7 +10,7 @@ use super::settings::Context;
 const MAX_TARGETS: usize = 64;
 
 const PASSES: [&str; 4] = ["proxy_pass", "fastcgi_pass", "scgi_pass", "grpc_pass"];
-const ACCESS: [&str; 5] = ["allow", "deny", "auth_basic", "auth_basic_user_file", "satisfy"];
+const ACCESS: [&str; 6] = ["allow", "deny", "auth_basic", "auth_basic_user_file", "auth_request", "satisfy"];
 const LIMITS: [&str; 2] = ["limit_req", "limit_conn"];
 
 /// Whether an upstream responds for all that leads to this location, whose name can be a part of a path.

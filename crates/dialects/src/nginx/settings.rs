@@ -12,7 +12,7 @@ use super::cache;
 use super::names::NEEDLESS;
 use super::upstreams::{Upstream, size};
 
-pub use self::access::asks_at;
+pub use self::access::{asks_at, decision, limit_except};
 pub use self::connections::TRUSTED;
 pub use self::limits::zone;
 
@@ -27,7 +27,7 @@ pub struct Zone {
 pub struct Context<'c> {
     pub upstreams: &'c [Upstream],
     pub zones: &'c [Zone],
-    /// Whether `http` says who may have something.
+    /// Whether what is around says who may have something: `http`, or for a location also a location.
     pub is_closed: bool,
     /// Whether there is `set_real_ip_from`.
     pub trusts: bool,

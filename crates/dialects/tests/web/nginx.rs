@@ -691,16 +691,21 @@ fn the_path_of_a_url_replaces_that_of_its_location() {
     };
     let redirect = "path = \"/a\"; redirect = \"/a/$query\"; status = 301";
     let raw = "proxy = \"http://http\"; proxy_path = \"raw\"";
+    let longer = "path = \"/a?*/**\"; return = 404";
     for (location, path, expected) in [
         (
             "/a",
             "/b",
-            "path = \"/a/\"; proxy = \"http://http/b/\"; path = \"/a\"; proxy = \"http://http/b\"".to_owned(),
+            format!(
+                "path = \"/a/\"; proxy = \"http://http/b/\"; path = \"/a\"; proxy = \"http://http/b\"; {longer}"
+            ),
         ),
         (
             "/a",
             "/",
-            "path = \"/a/\"; proxy = \"http://http/\"; path = \"/a\"; proxy = \"http://http/\"".to_owned(),
+            format!(
+                "path = \"/a/\"; proxy = \"http://http/\"; path = \"/a\"; proxy = \"http://http/\"; {longer}"
+            ),
         ),
         ("/a/", "/b/", format!("path = \"/a/\"; proxy = \"http://http/b/\"; {redirect}")),
         ("= /a", "/b", "path = \"/a\"; proxy = \"http://http/b\"".to_owned()),
@@ -1975,4 +1980,108 @@ fn expressions_of_nginx_that_begin_with_no_slash_find_nothing() {
             &["path = \"*.inc\"", "then = \"deny\""],
         )],
     );
+}
+
+/// Nothing of another location counts: neither what opens it nor what closes it.
+#[test]
+fn paths_and_patterns_of_nginx_have_the_access_of_their_server() {
+    let closed = "auth_basic x; auth_basic_user_file /u; root /srv;";
+    let own =
+        "location = /a { } location ~ \\.txt$ { } location ~ \\.up$ { proxy_pass http://127.0.0.1:81; }";
+    let opened = format!("{closed} location / {{ auth_basic off; }} {own}");
+    let asks = |path: &'static str| [path, "auth = \"basic\""];
+    let expected = ["path = \"/a\"", "path = \"*.txt\"", "path = \"*.up\""].map(asks).concat();
+    check(Web::Nginx, &[(&format!("server {{ {opened} }}"), &expected)]);
+    let denied = format!("server {{ deny all; root /srv; location / {{ allow all; }} {own} }}");
+    let denies = |path: &'static str| [path, "[[host.route.rule]]", "then = \"deny\""];
+    let expected = ["path = \"/a\"", "path = \"*.txt\"", "path = \"*.up\""].map(denies).concat();
+    check(Web::Nginx, &[(&denied, &expected)]);
+    // A health check is open beside a location that asks. What is sent as a file stays closed, with a warning: other
+    // paths lead to it.
+    let asking = format!(
+        "server {{ root /srv; location / {{ {closed} }} location = /ping {{ return 200 ok; }} {own} }}"
+    );
+    let expected = ["path = \"/ping\"", "auth = \"off\"", "path = \"*.up\"", "auth = \"off\""];
+    check(Web::Nginx, &[(&asking, &expected)]);
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &asking)]);
+    for path in ["/a", "*.txt"] {
+        let what = format!("{path} asks for what / asks for, too");
+        assert!(conversion.findings.iter().any(|finding| finding.what == what), "{:?}", conversion.findings);
+    }
+}
+
+#[test]
+fn methods_of_nginx_that_ask_for_a_password_are_never_open() {
+    let asks = "limit_except GET { auth_basic x; auth_basic_user_file /u; }";
+    let rule = ["[[host.route.rule]]", "method = [\"!GET\", \"!HEAD\"]"];
+    let alone = format!("server {{ root /srv; location /a/ {{ {asks} }} }}");
+    let expected =
+        [&["satisfy = \"rules\"", "auth = \"basic\""], &rule[..], &["then = \"authenticate\""]].concat();
+    check(Web::Nginx, &[(&alone, &expected)]);
+    // Two ways to ask cannot stand side by side.
+    for access in ["auth_basic y; auth_basic_user_file /v;", "allow 192.0.2.1; deny all;"] {
+        let text = format!("server {{ root /srv;\nlocation /a/ {{ {access}\n{asks} }} }}");
+        refuse(Web::Nginx, &[(&text, 3, "other methods are denied")]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let denied = format!("{}\nthen = \"deny\"\n", rule.join("\n"));
+        assert!(conversion.text.contains(&denied), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn names_that_only_begin_with_a_prefix_of_nginx_have_its_response() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; location /old { return 301 /new; } }",
+                &["path = \"/old?*/**\"", "redirect = \"/new\"", "status = 301"],
+            ),
+            (
+                "server { root /srv; location /app { proxy_pass http://127.0.0.1:81; } }",
+                &["path = \"/app?*/**\"", "proxy = \"http://http\""],
+            ),
+            (
+                "server { root /srv; location /x { expires 1h; } }",
+                &["path = \"/x?*/**\"", "cache_control = \"max-age=3600\""],
+            ),
+        ],
+    );
+    // The pattern would take another location its paths, such as `/old.php/x`.
+    for other in ["location /older { return 302 /x; }", "location ~ \\.php(/|$) { fastcgi_pass unix:/p; }"] {
+        let both = format!("server {{ root /srv; location /old {{ return 301 /new; }} {other} }}");
+        lacks(Web::Nginx, &[(&both, &["path = \"/old?*/**\""])]);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &both)]);
+        let what = "location /old matches whole segments, and not /oldx";
+        assert!(conversion.findings.iter().any(|finding| finding.what == what), "{:?}", conversion.findings);
+    }
+}
+
+#[test]
+fn logins_of_nginx_are_those_of_variables_and_of_pages_of_applications() {
+    let server = |more: &str, page: &str| {
+        format!(
+            "server {{ location = /check {{ internal; proxy_pass http://127.0.0.1:81/auth; }} \
+             location /oauth2/ {{ proxy_pass http://127.0.0.1:82; }} \
+             location / {{ auth_request /check; {more} error_page 401 {page}; proxy_pass http://127.0.0.1:83; }} }}"
+        )
+    };
+    let variable = "set $target $scheme://$http_host$request_uri;";
+    for (more, page, login) in [
+        (
+            variable,
+            "=302 https://auth.example/?rd=$target",
+            "https://auth.example/?rd=$scheme://$host$path$query",
+        ),
+        ("", "=403 /oauth2/sign_in", "/oauth2/sign_in?rd=$scheme://$host$path$query"),
+        ("", "= /oauth2/start?rd=$request_uri", "/oauth2/start?rd=$path$query"),
+    ] {
+        let expected = format!("authorizer_login = \"{login}\"");
+        check(Web::Nginx, &[(&server(more, page), &[&expected])]);
+    }
+    // A page that asks the authorizer itself would lead to itself, and a file has the status of a page.
+    for page in ["/login", "@none"] {
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &server("", page))]);
+        assert!(!conversion.text.contains("authorizer_login ="), "{}", conversion.text);
+    }
 }

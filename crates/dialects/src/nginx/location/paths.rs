@@ -7,7 +7,7 @@ use crate::draft::{Draft, denied_more};
 use crate::nginx::missing::is_script_name;
 use crate::pattern;
 use crate::regex;
-use crate::tree::{Directive, Place, unconverted};
+use crate::tree::{Directive, unconverted};
 
 /// The patterns of a location, with whether the route can have an alias.
 pub fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> Option<Vec<String>> {
@@ -24,7 +24,7 @@ pub fn patterns(child: &Directive, outer: Option<&Outer>, draft: &mut Draft) -> 
     match kind {
         "=" => Some(vec![pattern::alone(text)]),
         "" | "^~" if text.starts_with('/') && !text.contains(['*', '?', '[', ']', '{', '}']) => {
-            Some(prefix(text, place, draft))
+            Some(prefix(text))
         }
         "~" | "~*" => {
             let found = of_expression(child, &with_slash(text), draft);
@@ -143,16 +143,11 @@ fn with_below(mut all: Vec<String>) -> Vec<String> {
     all
 }
 
-fn prefix(text: &str, place: &Place, draft: &mut Draft) -> Vec<String> {
-    if text.ends_with('/') {
-        return vec![text.to_owned()];
+fn prefix(text: &str) -> Vec<String> {
+    match text.ends_with('/') {
+        true => vec![text.to_owned()],
+        false => vec![format!("{text}/"), text.to_owned()],
     }
-    draft.note(
-        place,
-        format!("location {text} matches whole segments"),
-        "it does not match what only begins with it",
-    );
-    vec![format!("{text}/"), text.to_owned()]
 }
 
 /// The scripts that `rewrite ^/(?!index|cron) /index.php$request_uri` leaves as they are, in a location of scripts.

@@ -3,9 +3,11 @@
 use crate::draft::{Draft, Host, Scope};
 use crate::nginx::inherit::{has_any, is_plain};
 use crate::nginx::missing::{is_missing_script, is_script_name};
-use crate::nginx::order::Order;
+use crate::nginx::named;
+use crate::nginx::order::{Order, prefix_of};
 use crate::nginx::passing::{FRONT, RUNS_FILES, alias_of_file, fields, leads_to_file, replaced};
-use crate::tree::{Directive, unconverted};
+use crate::nginx::settings::Context;
+use crate::tree::{Directive, Place, unconverted};
 
 /// Gives the routes of these patterns what their location has.
 pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut Host, draft: &mut Draft) {
@@ -66,15 +68,63 @@ pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut
     }
 }
 
+/// The names that only begin with a prefix, unless that would take another location its paths. What protects is for them
+/// in any case.
+pub fn begun(
+    pattern: &str,
+    child: &Directive,
+    scope: &Scope,
+    host: &mut Host,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    let (text, place) = (child.arguments.last().map_or("", String::as_str), &child.place);
+    let has_rest = |name: &&str| scope.text(name).is_some_and(|to| to.contains("rest"));
+    let runs = |child: &Directive| child.argument(0).starts_with('~') && named::passes(child);
+    let is_unsaid = scope.get("interpreter").is_some()
+        || ["redirect", "rewrite"].iter().any(has_rest)
+        || context.server.iter().any(runs);
+    match (scope.protects(), longer_location(text, context.server)) {
+        (true, Some(longer)) => {
+            let what = format!("location {text} protects {longer}, too");
+            draft.warn(place, what, "write a slash at its end, if it is meant for a folder");
+        }
+        (false, Some(_)) => return only_segments(text, place, draft),
+        (false, None) if is_unsaid => return only_segments(text, place, draft),
+        (false, None) if is_mapped(scope) && scope.get("proxy").is_some() => {
+            only_segments(text, place, draft)
+        }
+        _ => {}
+    }
+    guarded(pattern, child, scope, host, draft);
+}
+
+fn only_segments(text: &str, place: &Place, draft: &mut Draft) {
+    let what = format!("location {text} matches whole segments, and not {text}x");
+    draft.warn(place, what, "nothing to do, unless such paths are needed");
+}
+
+/// A location whose prefix is this text and more, without a slash behind it.
+fn longer_location<'d>(text: &str, block: &'d [Directive]) -> Option<&'d str> {
+    let is_longer =
+        |own: &&str| own.strip_prefix(text).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    block.iter().filter(|child| child.name == "location").find_map(|child| {
+        prefix_of(child).filter(is_longer).or_else(|| longer_location(text, child.children()))
+    })
+}
+
+/// Whether a part of the path is replaced.
+fn is_mapped(scope: &Scope) -> bool {
+    scope.get("alias").is_some() || scope.text("proxy").is_some_and(|url| url.matches('/').count() > 2)
+}
+
 /// The route of the names that only begin with a prefix. With `^~` it precedes expressions.
-pub fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, draft: &mut Draft) {
+fn guarded(pattern: &str, child: &Directive, scope: &Scope, host: &mut Host, draft: &mut Draft) {
     let place = &child.place;
     let mut own = scope.clone();
     fields(&mut own, host, draft);
     [FRONT, RUNS_FILES].iter().for_each(|name| own.remove(name));
-    let maps =
-        own.get("alias").is_some() || own.text("proxy").is_some_and(|url| url.matches('/').count() > 2);
-    if maps {
+    if is_mapped(&own) {
         [
             "alias",
             "proxy",

@@ -32,7 +32,6 @@ pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draf
             rule.set(place, "then", directive.name.as_str());
             scope.rules.push(rule);
         }
-        "limit_except" => limit_except(directive, scope, draft),
         "auth_request" if first == "off" => scope.set(place, "authorizer", false),
         "auth_request" if authorizer(directive, scope, context, draft).is_some() => {}
         "auth_request" => {
@@ -109,8 +108,8 @@ fn is_internal(location: &Directive) -> bool {
     location.children().iter().any(|inner| inner.name == "internal")
 }
 
-/// The location of the path that is asked. `None`: there is none, or an expression may be in its place.
-fn decision<'c>(path: &str, context: &Context<'c>) -> Option<&'c Directive> {
+/// The location of a path. `None`: there is none, or an expression may be in its place.
+pub fn decision<'c>(path: &str, context: &Context<'c>) -> Option<&'c Directive> {
     let locations = || context.server.iter().filter(|child| child.name == "location");
     if let Some(exact) = locations().find(|child| child.arguments == ["=", path]) {
         return Some(exact);
@@ -153,25 +152,46 @@ pub fn asks_at(block: &[Directive], is_path: &dyn Fn(&str) -> bool) -> bool {
     block.iter().any(|child| asks(child) || asks_at(child.children(), is_path))
 }
 
-/// What is denied to other methods.
-fn limit_except(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
+/// What other methods may do. `is_open`: the location has no access of its own, nor has what is around it.
+pub fn limit_except(
+    directive: &Directive,
+    is_open: bool,
+    scope: &mut Scope,
+    context: &Context,
+    draft: &mut Draft,
+) {
+    let place = &directive.place;
     let mut methods = directive.arguments.clone();
     if methods.iter().any(|method| method == "GET") {
         methods.push("HEAD".to_owned());
     }
-    let excepted: Vec<String> = methods.iter().map(|method| format!("!{method}")).collect();
-    for child in directive.children() {
-        if !matches!(child.name.as_str(), "allow" | "deny") || excepted.is_empty() {
-            draft.error(&child.place, unconverted(child), "see method of [[rule]]");
-            continue;
-        }
-        let place = &child.place;
-        let mut rule = Scope::new(place.line);
-        rule.set(place, "method", excepted.clone());
+    let mut others = Scope::new(place.line);
+    others.set(place, "method", methods.iter().map(|method| format!("!{method}")).collect::<Vec<_>>());
+    let (rules, rest): (Vec<&Directive>, Vec<&Directive>) =
+        directive.children().iter().partition(|child| matches!(child.name.as_str(), "allow" | "deny"));
+    let asks = |child: &&&Directive| matches!(child.name.as_str(), "auth_basic" | "auth_basic_user_file");
+    let (asks, unknown): (Vec<&Directive>, Vec<&Directive>) = rest.iter().partition(asks);
+    if rules.is_empty() && unknown.is_empty() && is_open && asks.len() == 2 {
+        others.set(place, "then", "authenticate");
+        scope.rules.push(others);
+        scope.set(place, "satisfy", "rules");
+        return asks.iter().for_each(|child| _ = setting(child, scope, context, draft));
+    }
+    for child in &rest {
+        let what = format!("{}: other methods are denied", unconverted(child));
+        draft.error(&child.place, what, "see method of [[rule]], and satisfy");
+    }
+    if !rest.is_empty() || methods.is_empty() {
+        others.set(place, "then", "deny");
+        return scope.rules.insert(0, others);
+    }
+    for child in rules {
+        let mut rule = others.clone();
+        rule.line = Some(child.place.line);
         if child.argument(0) != "all" {
-            rule.set(place, "address", child.argument(0).trim_end_matches(':'));
+            rule.set(&child.place, "address", child.argument(0).trim_end_matches(':'));
         }
-        rule.set(place, "then", child.name.as_str());
+        rule.set(&child.place, "then", child.name.as_str());
         scope.rules.push(rule);
     }
 }

@@ -1,0 +1,119 @@
+//! Who may have what one path or a pattern is for. A location has the access of its server, and nothing of another
+//! location. Here it has that of the prefix around it, too.
+
+use crate::document::Value;
+use crate::draft::{Draft, Host, PROTECTION, Scope};
+use crate::tree::Place;
+use crate::within::covers;
+
+use super::inherit::{is_prefix, path};
+
+/// Keys that open what is around them, with the values that do.
+const OPENS: [(&str, &[&str]); 2] = [("auth", &["off"]), ("satisfy", &["any", "rules"])];
+
+/// Gives the paths and patterns of a host the access of their server.
+pub fn settle(host: &mut Host, draft: &mut Draft) {
+    let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
+    let fallbacks = host.routes.iter().chain([&host.scope]).filter_map(|scope| scope.text("fallback"));
+    let fallbacks = fallbacks.filter_map(|to| to.split('?').next()).map(str::to_owned).collect();
+    let server = Server { scopes: [&host.scope, &draft.top].map(Scope::clone), fallbacks };
+    for route in host.routes.iter_mut().filter(|route| !is_prefix(route)) {
+        let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)) || path(outer) == "/");
+        if let Some(outer) = around.max_by_key(|outer| path(outer).len()) {
+            server.restore(route, outer, draft);
+        }
+    }
+}
+
+struct Server {
+    /// The host, and what is around it.
+    scopes: [Scope; 2],
+    /// Paths that others lead to: their access alone decides.
+    fallbacks: Vec<String>,
+}
+
+impl Server {
+    fn restore(&self, route: &mut Scope, outer: &Scope, draft: &mut Draft) {
+        // What it leads to, or what sends no files, is asked for by its own path alone.
+        let is_apart = route.responds() && !self.fallbacks.iter().any(|to| covers(path(route), to));
+        let place = route.place();
+        let keeps = self.keys(route, outer, is_apart, &place) || self.rules(route, outer, is_apart, &place);
+        // What only others lead to is not requested, and names that only begin with a prefix are seldom meant.
+        let is_meant = !self.fallbacks.iter().any(|to| to == path(route)) && !path(route).ends_with("?*/**");
+        if keeps && is_meant {
+            let what = format!("{} asks for what {} asks for, too", path(route), path(outer));
+            draft.warn(&place, what, "nothing to do; nginx asks for less where the path itself is requested");
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.scopes.iter().any(|scope| scope.get(name).is_some())
+    }
+
+    /// The keys about users. Returns whether the route keeps one that closes it.
+    fn keys(&self, route: &mut Scope, outer: &Scope, is_apart: bool, place: &Place) -> bool {
+        let differs = |name: &str| outer.get(name).is_some() && route.get(name).is_none();
+        let asks =
+            differs("auth") && !opens(outer, "auth") || differs("authorizer") && !opens(outer, "authorizer");
+        if is_apart && outer.text("satisfy") == Some("rules") {
+            // A rule that allows is enough.
+            return false;
+        }
+        if asks && !is_apart {
+            if !route.rules.is_empty() && differs("satisfy") {
+                route.set(place, "satisfy", "all");
+            }
+            return true;
+        }
+        for name in PROTECTION {
+            if !(outer.get(name).is_some() && route.get(name).is_none()) {
+                continue;
+            }
+            let of_server = self.scopes.iter().find_map(|scope| scope.get(name)).cloned();
+            let neutral = || match name {
+                "auth" => Some("off".into()),
+                "authorizer" => Some(false.into()),
+                "authorizer_login" if self.has("authorizer") => Some(false.into()),
+                "satisfy" => Some("all".into()),
+                _ => None,
+            };
+            if let Some(value) = of_server.or_else(neutral) {
+                route.set(place, name, value);
+            }
+        }
+        false
+    }
+
+    /// The rules. Returns whether the route keeps some that close it.
+    fn rules(&self, route: &mut Scope, outer: &Scope, is_apart: bool, place: &Place) -> bool {
+        if outer.rules.is_empty() || !route.rules.is_empty() {
+            return false;
+        }
+        let allows = outer.rules.iter().any(|rule| rule.text("then") != Some("deny"));
+        if !is_apart && !allows {
+            return true;
+        }
+        let own = self.scopes.iter().find(|scope| !scope.rules.is_empty());
+        let mut own = own.map(|scope| scope.rules.clone()).unwrap_or_default();
+        if !is_apart && own.is_empty() {
+            return true;
+        }
+        if !own.last().is_some_and(Scope::denies_all) {
+            let mut rest = Scope::new(place.line);
+            rest.set(place, "then", "allow");
+            own.push(rest);
+        }
+        route.rules = own;
+        false
+    }
+}
+
+/// Whether a key lets more clients pass than the server does.
+fn opens(scope: &Scope, name: &str) -> bool {
+    let values = OPENS.iter().find(|(key, _)| *key == name).map_or(&[][..], |(_, values)| values);
+    match scope.get(name) {
+        Some(Value::Flag(false)) => true,
+        Some(Value::Text(text)) => values.contains(&text.as_str()),
+        _ => false,
+    }
+}
