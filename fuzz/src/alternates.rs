@@ -19,7 +19,9 @@ pub fn alternates(data: &[u8]) {
         }
         for (label, made) in rules.names(name) {
             let plain = name.to_owned();
-            assert!(name.is_empty() || name.starts_with('.') || rules.parse(&made) == Some((label, plain.into())));
+            assert!(
+                name.is_empty() || name.starts_with('.') || rules.parse(&made) == Some((label, plain.into()))
+            );
         }
     }
     let tags = ["en", "de", "pt-BR"];
