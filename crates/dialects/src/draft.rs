@@ -280,6 +280,9 @@ pub struct Listen {
     pub proxy: bool,
 }
 
+/// Whether a route runs files in some way.
+pub type IsRun = fn(&Scope) -> bool;
+
 /// A virtual host.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
@@ -291,7 +294,7 @@ pub struct Host {
     /// Patterns of files that are not sent, unless a route runs them.
     pub unsent: Vec<(String, Place)>,
     /// Paths whose files nothing runs that does so elsewhere.
-    pub unrun: Vec<(String, Place, fn(&Scope) -> bool)>,
+    pub unrun: Vec<(String, Place, IsRun)>,
     /// It does nothing but redirect to the same URL with `https`, and serve challenges of authorities.
     pub is_to_https: bool,
     /// The name that it redirects to, if that is not the requested one.

@@ -11,12 +11,14 @@ use super::around::{around, is_for_locations};
 use super::cache;
 use super::cache_control;
 use super::constants;
+use super::early;
 use super::expires::is_for_expires;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
 use super::own_access;
 use super::read::Reader;
+use super::selected;
 use super::server::{REMOTE_LOG, log_target, server, split_hidden};
 use super::settings::{Context, TRUSTED, setting, zone};
 use super::upstreams;
@@ -95,9 +97,16 @@ fn map(directive: &Directive, block: &[Directive], draft: &mut Draft) {
     }
 }
 
+/// Whether all that has the variable of a `map` or of `geo` becomes a rule.
+fn is_of_rules(child: &Directive, block: &[Directive], context: &Context) -> bool {
+    let becomes_rule =
+        |condition: &Directive| early::rule(condition, context, &mut Draft::default()).is_some();
+    is_used(child, block) && selected::is_of_conditions(child, block, &becomes_rule)
+}
+
 /// Whether a directive may have the variable of a `map`, other than a format of logs.
 fn is_used(map: &Directive, block: &[Directive]) -> bool {
-    let name = map.argument(1).trim_start_matches('$');
+    let name = map.arguments.last().map_or("", |name| name.trim_start_matches('$'));
     let (plain, braced) = (format!("${name}"), format!("${{{name}}}"));
     let has = |text: &String| text.contains(&plain) || text.contains(&braced);
     block.iter().filter(|directive| !std::ptr::eq(*directive, map) && directive.name != "log_format").any(
@@ -223,7 +232,8 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
     let is_cache = |child: &&Directive| cache::part(child) == Some("path");
     let caches: Vec<_> =
         children.iter().filter(is_cache).map(|directive| cache::zone(directive, draft)).collect();
-    let maps: Vec<&Directive> = children.iter().filter(|child| child.name == "map").collect();
+    let is_map = |child: &&Directive| matches!(child.name.as_str(), "map" | "geo");
+    let maps: Vec<&Directive> = children.iter().filter(is_map).collect();
     let context = Context {
         maps: &maps,
         trusts: children.iter().any(|child| find(std::slice::from_ref(child), "set_real_ip_from").is_some()),
@@ -246,6 +256,7 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
             "upstream" | "limit_req_zone" | "limit_conn_zone" => {}
             _ if is_for_locations(child) || cache::part(child) == Some("path") => {}
             "server" => server(child, &context, draft),
+            "map" | "geo" if is_of_rules(child, children, &context) => {}
             "map" => map(child, children, draft),
             "geo" => draft.error(&child.place, unconverted(child), "see address of [[rule]]"),
             "error_log" => error_log(child, folder, draft),

@@ -6,6 +6,7 @@ use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 
 use super::returns::{redirected, status, targets};
+use super::selected;
 use super::settings::{Context, template};
 
 /// What an `if` does.
@@ -106,9 +107,8 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
     };
     match (variable, operator) {
         ("$query_string" | "$args", "") => rule.set(place, "query", vec!["?*".to_owned()]),
-        (variable, "") => {
-            let name = variable.strip_prefix("$arg_")?;
-            rule.set(place, "query", parameter(name, "?*")?);
+        (variable, "") if variable.starts_with("$arg_") => {
+            rule.set(place, "query", parameter(&variable["$arg_".len()..], "?*")?);
         }
         ("$request_method", _) => {
             let methods: Option<Vec<String>> = match operator {
@@ -139,15 +139,27 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
             };
             rule.set(place, "query", with_sign(operator, found));
         }
-        (variable, "=" | "!=") => {
-            let name = variable.strip_prefix("$arg_")?;
+        (variable, "=" | "!=") if variable.starts_with("$arg_") => {
+            let name = &variable["$arg_".len()..];
             let value = plain_query(unquoted(value)).filter(|value| !value.is_empty())?;
             rule.set(place, "query", with_sign(operator, parameter(name, &value)?));
+        }
+        // A target of a redirect may have what such a condition found.
+        _ if matches!(then, Then::Deny(_)) => {
+            selected::add(variable, operator, unquoted(value), context.maps, &mut rule)?;
         }
         _ => return None,
     }
     then.set(&mut rule, place, draft);
     Some(rule)
+}
+
+/// A condition that no rule can say. What it denies would be open without it.
+pub fn unsaid(child: &Directive) -> String {
+    let denies =
+        |inner: &Directive| inner.name == "return" && status(inner).is_some_and(|status| status >= 400);
+    let end = if child.children().iter().any(denies) { ", and what it denies would be open" } else { "" };
+    format!("{}{end}", unconverted(child))
 }
 
 fn unquoted(text: &str) -> &str {

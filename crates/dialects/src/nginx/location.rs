@@ -262,7 +262,7 @@ fn apply<'d>(
             "stub_status" => scope.set(place, "monitor", "metrics"),
             "if" => match early::rule(inner, context, draft) {
                 Some(rule) => apart.rules.push((rule, *inner)),
-                None => draft.error(place, unconverted(inner), condition_advice(inner)),
+                None => draft.error(place, early::unsaid(inner), condition_advice(inner)),
             },
             "add_header" if is_type_of_text(inner, child) => {
                 scope.set(place, "default_type", inner.argument(1));

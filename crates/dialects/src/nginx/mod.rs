@@ -29,6 +29,7 @@ mod returns;
 // Conditions: before anything else, and by the answer of an authorizer.
 mod answers;
 mod early;
+mod selected;
 
 // Fields of responses.
 mod cache_control;

@@ -104,7 +104,7 @@ fn parts<'d>(directive: &'d Directive, host: &mut Host, context: &Context, draft
                     parts.conditions.push(child);
                 }
                 None => {
-                    draft.error(&child.place, unconverted(child), "see [[rule]], redirects and canonical")
+                    draft.error(&child.place, early::unsaid(child), "see [[rule]], redirects and canonical")
                 }
             },
             "add_header" if is_type_of_text(child, directive) => {}

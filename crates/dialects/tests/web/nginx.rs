@@ -1245,7 +1245,7 @@ fn what_a_server_of_nginx_denies_to_methods_and_programs_precedes_its_locations(
             ("server { root /srv;\nif ($request_method = POST) { return 200; } }", 2, "if ("),
             ("server { root /srv;\nif ($http_user_agent ~* [a-z]) { return 403; } }", 2, "if ("),
             ("server { root /srv;\nif ($request_method !~ GET|HEAD) { return 403; } }", 2, "if ("),
-            ("server { root /srv;\nif ($http_cookie ~ a) { return 403; } }", 2, "if ("),
+            ("server { root /srv;\nif ($cookie_a ~ a) { return 403; } }", 2, "if ("),
             ("server { root /srv; satisfy any;\nif ($request_method = PUT) { return 403; } }", 2, "if "),
         ],
     );
@@ -2084,4 +2084,51 @@ fn logins_of_nginx_are_those_of_variables_and_of_pages_of_applications() {
         let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &server("", page))]);
         assert!(!conversion.text.contains("authorizer_login ="), "{}", conversion.text);
     }
+}
+
+#[test]
+fn what_nginx_denies_by_maps_networks_and_fields_becomes_rules() {
+    let maps = "map $http_user_agent $bot { default 0; ~*(semrush|ahrefs) 1; evil 1; }\n\
+                geo $blocked { default 0; 192.0.2.0/24 1; 2001:db8::/32 1; }\n\
+                geo $office { default 0; 10.0.0.0/8 1; }\nmap $request_method $writes { default 1; GET 0; HEAD 0; }\n";
+    let server = |condition: &str| {
+        format!("http {{\n{maps}server {{ root /srv; if ({condition}) {{ return 403; }} }} }}")
+    };
+    let expected = |rule: &'static str| ["[[host.rule]]", rule, "then = \"deny\""];
+    for (condition, rule) in [
+        ("$bot", "user_agent = [\"*semrush*\", \"*ahrefs*\", \"evil\"]"),
+        ("$bot = 1", "user_agent = [\"*semrush*\", \"*ahrefs*\", \"evil\"]"),
+        ("$blocked", "address = [\"192.0.2.0/24\", \"2001:db8::/32\"]"),
+        // All but those of the office.
+        ("$office = 0", "address = [\"!10.0.0.0/8\"]"),
+        ("$office != 1", "address = [\"!10.0.0.0/8\"]"),
+        ("$writes", "method = [\"!GET\", \"!HEAD\"]"),
+        ("$remote_addr != 127.0.0.1", "address = [\"!127.0.0.1\"]"),
+        ("$http_x_key != Abc", "field = { x-key = \"!(?-i)Abc\" }"),
+        ("$http_cookie ~* debug", "field = { cookie = \"*debug*\" }"),
+    ] {
+        let text = server(condition);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let lines: Vec<&str> = conversion.text.lines().collect();
+        let is_there = lines.windows(3).any(|three| *three == expected(rule));
+        assert!(is_there, "{condition}\n{}", conversion.text);
+        // The maps that are not used are no part of it.
+        let said = |finding: &&dialects::Finding| finding.what.starts_with("\"if");
+        assert_eq!(conversion.findings.iter().find(said).map(ToString::to_string), None, "{condition}");
+    }
+    // A network within another one, a variable, and a use by something else.
+    for map in [
+        "geo $x { default 0; 10.0.0.0/8 1; 10.1.0.0/16 0; }",
+        "geo $x { default 0; include /networks; }",
+        "map $http_a $x { default 0; a $http_b; }",
+        "map $http_a $x { default 0; a 1; b 1; }",
+    ] {
+        let text = format!("http {{ {map}\nserver {{ root /srv;\nif ($x) {{ return 403; }} }} }}");
+        refuse(
+            Web::Nginx,
+            &[(&text, 1, "cannot be converted"), (&text, 3, "and what it denies would be open")],
+        );
+    }
+    let used = "http { geo $x { default 0; 10.0.0.0/8 1; }\nserver { root /srv; if ($x) { return 403; } add_header X-A $x; } }";
+    refuse(Web::Nginx, &[(used, 1, "geo $x")]);
 }

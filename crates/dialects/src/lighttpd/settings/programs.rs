@@ -1,6 +1,6 @@
 //! Scripts and upstreams.
 
-use crate::draft::{Draft, Host, Scope};
+use crate::draft::{Draft, Host, IsRun};
 use crate::lighttpd::convert::unconverted;
 use crate::lighttpd::paths::within;
 use crate::lighttpd::upstreams::upstreams;
@@ -14,7 +14,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
         "cgi.assign" | "fastcgi.server" | "scgi.server" | "proxy.server"
             if value.pairs().is_empty() && !paths.is_empty() =>
         {
-            let is_run: fn(&Scope) -> bool = match name {
+            let is_run: IsRun = match name {
                 "cgi.assign" => |route| route.get("cgi").is_some(),
                 "proxy.server" => |route| route.get("proxy").is_some(),
                 _ => |route| route.get("interpreter").or(route.get("application")).is_some(),
