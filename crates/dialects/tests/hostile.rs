@@ -57,6 +57,7 @@ fn every_reader_ends_with_short_messages() {
             b"a {\n".repeat(20_000),
             b"<a>\n".repeat(20_000),
             b"*".repeat(1 << 17),
+            b"http { map $a \"\" { } geo \"\" { } server { if ($a) { return 403; } } }".to_vec(),
             b"\x1b]0;x\x07 \xff\xfe\n".repeat(1000),
             b"$HTTP[\"url\"] == \"a\" {".repeat(2000),
         ] {
