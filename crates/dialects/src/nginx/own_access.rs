@@ -4,7 +4,7 @@
 use crate::document::Value;
 use crate::draft::{Draft, Host, PROTECTION, Scope};
 use crate::tree::Place;
-use crate::within::covers;
+use crate::within::{covers, is_glob};
 
 use super::inherit::{is_prefix, path};
 
@@ -21,6 +21,10 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)) || path(outer) == "/");
         if let Some(outer) = around.max_by_key(|outer| path(outer).len()) {
             server.restore(route, outer, draft);
+        }
+        // A pattern has what any prefix around a path has.
+        if is_glob(path(route)) {
+            outers.iter().for_each(|outer| server.keep_closed(route, outer));
         }
     }
 }
@@ -43,6 +47,28 @@ impl Server {
         if keeps && is_meant {
             let what = format!("{} asks for what {} asks for, too", path(route), path(outer));
             draft.warn(&place, what, "nothing to do; nginx asks for less where the path itself is requested");
+        }
+    }
+
+    /// A prefix that is open opens no pattern of a server that asks or denies.
+    fn keep_closed(&self, route: &mut Scope, outer: &Scope) {
+        let place = route.place();
+        for key in ["auth", "authorizer"] {
+            if opens(outer, key) && route.get(key).is_none() && self.has(key) {
+                for name in PROTECTION.iter().filter(|name| route.get(name).is_none()).collect::<Vec<_>>() {
+                    if let Some(value) = self.scopes.iter().find_map(|scope| scope.get(name)) {
+                        route.set(&place, name, value.clone());
+                    }
+                }
+            }
+        }
+        if route.get("satisfy").is_none() && opens(outer, "satisfy") {
+            let own = self.scopes.iter().find_map(|scope| scope.get("satisfy")).cloned();
+            route.set(&place, "satisfy", own.unwrap_or_else(|| "all".into()));
+        }
+        let has_rules = self.scopes.iter().any(|scope| !scope.rules.is_empty());
+        if has_rules && outer.rules.iter().any(|rule| rule.text("then") != Some("deny")) {
+            self.rules(route, outer, false, &place);
         }
     }
 

@@ -1996,6 +1996,20 @@ fn paths_and_patterns_of_nginx_have_the_access_of_their_server() {
     let denies = |path: &'static str| [path, "[[host.route.rule]]", "then = \"deny\""];
     let expected = ["path = \"/a\"", "path = \"*.txt\"", "path = \"*.up\""].map(denies).concat();
     check(Web::Nginx, &[(&denied, &expected)]);
+    // Nor does a folder open what an expression finds in it.
+    for (access, open, expected) in [
+        (closed, "auth_basic off;", &["path = \"*.txt\"", "auth = \"basic\""][..]),
+        (
+            "deny all; root /srv;",
+            "allow all;",
+            &["path = \"*.txt\"", "[[host.route.rule]]", "then = \"deny\""],
+        ),
+    ] {
+        let text = format!(
+            "server {{ {access} location /public/ {{ {open} }} location ~ \\.txt$ {{ expires 1h; }} }}"
+        );
+        check(Web::Nginx, &[(&text, expected)]);
+    }
     // A health check is open beside a location that asks. What is sent as a file stays closed, with a warning: other
     // paths lead to it.
     let asking = format!(
