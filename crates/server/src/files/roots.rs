@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -202,7 +203,8 @@ fn no_access(folder: &Path, alternative: &str) -> String {
 
 /// The roots of one worker.
 pub struct Roots {
-    all: RefCell<HashMap<PathBuf, RootState, RandomState>>,
+    /// By the bytes of their paths: a `Path` is hashed and compared by its components, which takes longer.
+    all: RefCell<HashMap<OsString, RootState, RandomState>>,
     preopened: Option<Root>,
     hidden: HiddenFiles,
     /// Seconds after which a root is opened again.
@@ -231,7 +233,7 @@ impl Roots {
         let all = roots.all.iter().map(|(path, opened)| {
             let (reopening, reopened) = (Reopening::Idle, Rc::default());
             let opened = opened.clone();
-            (path.clone(), RootState { opened, opened_at: now, reopening, reopened, busy: None })
+            (path.clone().into(), RootState { opened, opened_at: now, reopening, reopened, busy: None })
         });
         let (all, preopened) = (RefCell::new(all.collect()), roots.preopened.clone());
         Roots { all, preopened, hidden: roots.hidden.clone(), check_seconds: check_seconds.max(1) }
@@ -243,7 +245,7 @@ impl Roots {
 
     /// The device of a root. All roots that are not open share the device (0, 0).
     fn device(&self, path: &Path) -> Device {
-        match self.all.borrow().get(path).map(|state| &state.opened) {
+        match self.all.borrow().get(path.as_os_str()).map(|state| &state.opened) {
             Some(Opened::Root(root)) => root.device,
             _ => (0, 0),
         }
@@ -253,7 +255,7 @@ impl Roots {
     pub fn get(files: &Rc<Files>, path: &Path, now: i64) -> Result<Root, Status> {
         let roots = &files.roots;
         let mut all = roots.all.borrow_mut();
-        let Some(state) = all.get_mut(path) else { return Err(Status::INTERNAL_SERVER_ERROR) };
+        let Some(state) = all.get_mut(path.as_os_str()) else { return Err(Status::INTERNAL_SERVER_ERROR) };
         if roots.is_due(state, now) {
             state.reopen(files, path);
         }
@@ -273,7 +275,7 @@ impl Roots {
     /// have to wait to tell. Where there was no root, the next request learns of one.
     pub fn may_be_other(files: &Rc<Files>, path: &Path, now: i64) -> bool {
         let roots = &files.roots;
-        roots.all.borrow().get(path).is_some_and(|state| match &state.opened {
+        roots.all.borrow().get(path.as_os_str()).is_some_and(|state| match &state.opened {
             Opened::Root(root) if roots.is_due(state, now) => !roots.is_preopened(path) && !root.is_at(path),
             _ => false,
         })
@@ -283,13 +285,13 @@ impl Roots {
     pub async fn renew(files: &Rc<Files>, path: &Path) -> Result<(), Busy> {
         let disk = &files.services.disk;
         let _admitted = disk.admit(files.roots.device(path))?;
-        let reopened = files.roots.all.borrow_mut().get_mut(path).map(|state| {
+        let reopened = files.roots.all.borrow_mut().get_mut(path.as_os_str()).map(|state| {
             state.reopen(files, path);
             state.reopened.clone()
         });
         let Some(reopened) = reopened else { return Ok(()) };
         disk.wait(reopened.notified()).await?;
-        match files.roots.all.borrow().get(path).and_then(|state| state.busy) {
+        match files.roots.all.borrow().get(path.as_os_str()).and_then(|state| state.busy) {
             Some(busy) => Err(busy),
             None => Ok(()),
         }
@@ -310,7 +312,7 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
         let (path, hidden) = (path.clone(), files.roots.hidden.clone());
-        let before = match files.roots.all.borrow().get(&path).map(|state| &state.opened) {
+        let before = match files.roots.all.borrow().get(path.as_os_str()).map(|state| &state.opened) {
             Some(Opened::Root(root)) => Some(root.clone()),
             _ => None,
         };
@@ -324,7 +326,7 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
     };
     let now = files.services.clock.read();
     let mut all = files.roots.all.borrow_mut();
-    let Some(state) = all.get_mut(&path) else { return };
+    let Some(state) = all.get_mut(path.as_os_str()) else { return };
     (state.opened_at, state.reopening) = (now, Reopening::Idle);
     // Those that wait run when this has ended.
     state.reopened.notify_waiters();
