@@ -389,3 +389,22 @@ fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() 
         assert_eq!(server.get("/a.txt").text(), "a");
     }
 }
+
+#[test]
+fn a_program_that_process_1_has_only_adopted_is_upgraded() {
+    if !is_root() {
+        return;
+    }
+    // What has started it ends with it, and process 1 goes on.
+    let mut init = tool("unshare");
+    let script = "trap exit INT; sh -c '\"$@\"; :' starter \"$@\"; sleep 600 & wait";
+    init.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "init"]);
+    init.arg(program());
+    let mut server = Site::new().file("a.txt", "a").start_by(init);
+    server.succeeded_by(children_of(server.pid())[0]);
+    for _ in 0..2 {
+        let upgraded = server.run_command(&["upgrade"]);
+        assert!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stderr));
+        assert_eq!(server.get("/a.txt").text(), "a");
+    }
+}

@@ -216,6 +216,7 @@ impl Master {
             // These have neither descriptors nor secrets.
             options: _,
             program: _,
+            is_child_of_first_process: _,
             descriptors: _,
             site: _,
             pid_file: _,

@@ -138,6 +138,8 @@ struct Master {
     options: Serve,
     /// The file that an upgrade executes: this program's, which may have been replaced.
     program: PathBuf,
+    /// As it was at the start: process 1 also becomes the parent of what has lost its own.
+    is_child_of_first_process: bool,
     descriptors: u64,
     signals: Option<Signals>,
     control: Option<Control>,
@@ -255,6 +257,7 @@ impl Master {
             program: std::env::current_exe()
                 .or_else(|error| std::env::args_os().next().map(PathBuf::from).ok_or(error))
                 .map_err(fail("find this program's file"))?,
+            is_child_of_first_process: starter.is_none() && signals::is_child_of_first_process(),
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
             // A second program that serves the same site, at other addresses, has no control socket.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::process::getppid;
 use site::model::SignalSet;
 
 use crate::generation::INTERRUPTED;
@@ -93,6 +94,11 @@ pub fn keep_no_more() {
 /// Whether all processes of the namespace end with this one.
 pub fn is_first_process() -> bool {
     std::process::id() == 1
+}
+
+/// Whether that process has started this one, if nothing has ended that did.
+pub fn is_child_of_first_process() -> bool {
+    getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == 1)
 }
 
 impl Signals {

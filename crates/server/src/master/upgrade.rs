@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
-use rustix::process::getppid;
 use site::disconnect::{self, Selection};
 
 use super::acts::Acts;
@@ -207,10 +206,9 @@ impl Master {
             return Some(UNKNOWN_TO_SYSTEMD);
         }
         // Such as tini, dumb-init or a shell. On a machine, process 1 never ends.
-        let is_below_first = getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == 1);
         let is_on_machine =
             || std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(MACHINE));
-        (is_below_first && !is_on_machine()).then_some(BELOW_FIRST_PROCESS)
+        (self.is_child_of_first_process && !is_on_machine()).then_some(BELOW_FIRST_PROCESS)
     }
 
     /// Starts this program's file with the same arguments, and hands off what it needs to take over.
