@@ -754,6 +754,35 @@ fn the_last_request_of_a_connection_is_followed_by_goaway() {
     assert_eq!(goaway(&mut client), 0);
 }
 
+/// Requests of one packet, and those that wait for an application, count as they come.
+#[test]
+fn a_burst_has_no_more_responses_than_the_limit_of_requests() {
+    let server = site()
+        .script("slow.cgi", "#!/bin/sh\nsleep 0.3\nprintf 'Content-Type: text/plain\\n\\n'\n")
+        .config(EVERY_CGI)
+        .config("[limits]\nrequests = 3\n")
+        .start();
+    for path in ["/a.txt", "/slow.cgi"] {
+        let mut client = connect(&server);
+        let mut ended = Vec::new();
+        for _ in 0..8 {
+            _ = client.open(&Http2Request::get(path));
+        }
+        let mut last = None;
+        while let Ok(frame) = client.read_frame() {
+            match frame.kind {
+                frame::GOAWAY => last = Some(code(&frame, 0)),
+                frame::DATA | frame::HEADERS if frame.flags & flag::END_STREAM != 0 => {
+                    ended.push(frame.stream);
+                }
+                _ => {}
+            }
+        }
+        ended.sort_unstable();
+        assert_eq!((ended, last), (vec![1, 3, 5], Some(5)), "{path}");
+    }
+}
+
 #[test]
 fn takes_heads_up_to_the_largest_limit_again_and_again() {
     let server = site().config("[limits]\nhead = \"1MiB\"\n").start();

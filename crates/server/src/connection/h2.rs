@@ -300,11 +300,16 @@ impl Http2 {
         }
     }
 
+    /// Whether the connection has had as many requests as it may have, and its client is to be told so.
+    fn has_last_request(&self) -> bool {
+        let limit = self.services.site.limits.requests;
+        limit != 0 && self.requests >= limit && self.state == State::Open
+    }
+
     /// Sends GOAWAY behind the last request that the connection may have, or when clients wait for capacity.
     fn shut_down_if_due(&mut self, connections: &Connections, out: &mut Vec<u8>) {
-        let limit = connections.services.site.limits.requests;
-        let is_last = limit != 0 && self.requests >= limit;
-        if self.state == State::Open && (is_last || connections.acceptor.is_at_capacity()) {
+        let is_due = self.has_last_request() || connections.acceptor.is_at_capacity();
+        if self.state == State::Open && is_due {
             self.state = State::Ending;
             self.frames.shut_down(out);
         }

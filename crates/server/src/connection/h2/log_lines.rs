@@ -73,7 +73,6 @@ impl Http2 {
         added: usize,
         records: &mut Records,
     ) {
-        self.requests = self.requests.saturating_add(1);
         let services = &connections.services;
         services.counts.add_response(response.status(), head);
         let request = LoggedRequest {

@@ -24,7 +24,8 @@ use crate::services::Services;
 use crate::stats::Count;
 
 impl Http2 {
-    /// Reads frames, as long as there is space for responses. Returns how many bytes of the input are used up.
+    /// Reads frames, as long as there is space for responses, and at most up to the last request that the connection
+    /// may have: streams that the client opens behind GOAWAY are ignored. Returns how many bytes of the input are used up.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -35,7 +36,11 @@ impl Http2 {
     ) -> usize {
         let began = clock::micros();
         let mut used = 0;
-        while used < input.len() && gathered.accepts_more() && self.state != State::Failed {
+        while used < input.len()
+            && gathered.accepts_more()
+            && self.state != State::Failed
+            && !self.has_last_request()
+        {
             match self.frames.receive(&input[used..], fields, &mut gathered.out) {
                 Ok((bytes, event)) => {
                     used += bytes;
@@ -63,9 +68,11 @@ impl Http2 {
     ) {
         match event {
             Event::Request { stream, end } => {
+                self.requests = self.requests.saturating_add(1);
                 self.on_request(connections, stream, fields, began, end, gathered);
             }
             Event::Rejected { stream, error, .. } => {
+                self.requests = self.requests.saturating_add(1);
                 let received = Received { head: None, origin: self.origin(began) };
                 let response = rejection(&self.services, fields, error);
                 self.respond(connections, stream, received, response, gathered);
