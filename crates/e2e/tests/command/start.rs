@@ -152,6 +152,35 @@ fn the_pid_file_exists_while_the_program_runs() {
     assert!(!path.exists());
 }
 
+/// Signals would go to the wrong one, and the first to end would take the file from the other.
+#[test]
+fn two_servers_have_no_pid_file_in_common() {
+    let mut server = Site::new().config("pid_file = \"taipan.pid\"").start();
+    let path = server.home().join("taipan.pid");
+    let pid = format!("{}\n", server.pid());
+    let other = Site::new().config(&format!("pid_file = {path:?}"));
+    let output = e2e::output_within(command().arg("-c").arg(other.write_config()), TIMEOUT);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(text.contains(&format!("the process {} runs with it", server.pid())), "{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), pid);
+    // The lock outlives neither a reload nor a process that was killed.
+    server.reload();
+    let output = e2e::output_within(command().arg("-c").arg(other.write_config()), TIMEOUT);
+    assert!(!output.status.success());
+    server.signal(Signal::KILL);
+    server.wait(TIMEOUT);
+    assert_eq!(fs::read_to_string(&path).unwrap(), pid, "it was left behind");
+    let mut other = other.start();
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", other.pid()));
+    // A file that has taken its place is not removed.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "1\n").unwrap();
+    other.signal(Signal::TERM);
+    assert_eq!(other.wait(TIMEOUT).code(), Some(0));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+}
+
 #[test]
 fn taipan_writes_access_lines_on_a_terminal_and_nowhere_else() {
     let home = Folder::new();

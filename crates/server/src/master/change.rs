@@ -25,7 +25,7 @@ use crate::generation;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{MasterCommand, Rates};
 use crate::process::privilege::Accounts;
-use crate::process::privileged_file;
+use crate::process::privileged_file::{self, Holder, PidFile};
 use crate::process::supervisor::KillTimer;
 use crate::spawner::cgroup;
 use crate::{limits, start, sys, terminal};
@@ -299,21 +299,25 @@ impl Master {
     /// At the start, and when its path changes: writes the PID file of the new configuration, and removes the earlier
     /// one. Errors: the file could not be written.
     fn replace_pid_file(&mut self, site: &Site, cause: &Cause) -> Result<(), String> {
-        if self.pid_file == site.pid_file && !matches!(cause, Cause::Start) {
+        if !matches!(cause, Cause::Start)
+            && self.pid_file.as_ref().map(PidFile::path) == site.pid_file.as_deref()
+        {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.pid_file, site.pid_file.clone());
-        if let Some(path) = before.filter(|before| Some(before) != site.pid_file.as_ref()) {
-            privileged_file::remove(&path);
+        if let Some(before) = self.pid_file.take()
+            && site.pid_file.as_deref() != Some(before.path())
+        {
+            before.remove();
         }
         let Some(path) = &site.pid_file else { return Ok(()) };
         if self.control.is_none() && control::is_served(&self.options.source) {
             let path = path.display();
             log::warn(format_args!("the pid file {path} stays that of the taipan that serves this already"));
-            self.pid_file = None;
             return Ok(());
         }
-        privileged_file::write_pid_file(path)
+        let holder = if self.predecessor.is_some() { Holder::Predecessor } else { Holder::None };
+        self.pid_file = Some(PidFile::write(path, holder)?);
+        Ok(())
     }
 
     /// Tells the administrator that the new generation serves.

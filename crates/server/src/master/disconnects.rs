@@ -104,6 +104,9 @@ impl Master {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => {
                 self.leaving_predecessor = None;
+                if let Some(pid_file) = &self.pid_file {
+                    pid_file.take_over();
+                }
                 self.advance_disconnects();
             }
         }

@@ -17,8 +17,8 @@ use super::{GRACE, Master, Phase, could_not_start};
 use crate::log;
 use crate::logger::process::LONGEST_END;
 use crate::process::ipc::MasterCommand;
+use crate::process::supervisor;
 use crate::process::supervisor::KillTimer;
-use crate::process::{privileged_file, supervisor};
 use crate::signer::SignerProcess;
 use crate::spawner::cgroup;
 
@@ -322,8 +322,8 @@ impl Master {
     /// Removes the sockets and the pid file.
     fn clean_up(&self) {
         self.sockets.remove_files(&Sockets::default());
-        if let Some(path) = &self.pid_file {
-            privileged_file::remove(path);
+        if let Some(pid_file) = &self.pid_file {
+            pid_file.remove();
         }
     }
 }

@@ -201,6 +201,7 @@ impl Master {
             predecessor,
             leaving_predecessor,
             successor,
+            pid_file,
             sockets,
             generations,
             helpers,
@@ -219,7 +220,6 @@ impl Master {
             is_child_of_first_process: _,
             descriptors: _,
             site: _,
-            pid_file: _,
             accounts: _,
             next_log: _,
             cgroups: _,
@@ -243,6 +243,7 @@ impl Master {
         *predecessor = None;
         *leaving_predecessor = None;
         *successor = None;
+        *pid_file = None;
         *sockets = Sockets::default();
         generations.clear();
         helpers.clear();

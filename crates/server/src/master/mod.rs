@@ -59,6 +59,7 @@ use crate::flags::{Presence, Serve};
 use crate::log;
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::process::privilege::Accounts;
+use crate::process::privileged_file::PidFile;
 use crate::process::sandbox;
 use crate::process::supervisor::{KillTimer, RestartLimit};
 use crate::{start, sys, terminal};
@@ -149,7 +150,7 @@ struct Master {
     /// `None` until the first generation serves.
     site: Option<Site>,
     /// The pid file that this program has written.
-    pid_file: Option<PathBuf>,
+    pid_file: Option<PidFile>,
     /// The ids of its processes and scripts.
     accounts: Option<Accounts>,
     /// Its certificates.

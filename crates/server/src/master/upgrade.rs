@@ -291,6 +291,7 @@ impl Master {
         let client = successor.client.take();
         log::info(format_args!("process {} has taken over", successor.pid()));
         self.phase = Phase::Replaced;
+        self.pid_file = None;
         self.drop_change("another program has taken over");
         let patience = self.site.as_ref().map_or(Duration::ZERO, |site| site.timeouts.reload);
         self.retire_generations(None, Some(handoff), Instant::now() + patience + GRACE);

@@ -13,7 +13,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
@@ -29,6 +28,10 @@ use rustix::thread::set_thread_groups;
 
 use crate::process::privilege;
 
+mod pid_file;
+
+pub use pid_file::{Holder, PidFile};
+
 /// More links than this are a loop (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 /// How often opening and creating a file are tried in turns, while another process removes and creates it.
@@ -37,7 +40,6 @@ const ATTEMPTS: usize = 8;
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// The mode of new logs: the owner writes them, and the folder's group reads them.
 const LOG_MODE: Mode = Mode::from_raw_mode(0o640);
-const PID_FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 /// The `st_uid` of users without a number in this namespace, and a group without rights (user_namespaces(7)).
 const OVERFLOW: u32 = 65534;
 
@@ -106,24 +108,7 @@ pub fn open_log(path: &Path) -> Result<File, String> {
     opened.map(File::from).map_err(|why| cannot_open_log(path, &why))
 }
 
-/// Writes the ID of this process. Errors: the reason, with what to do.
-pub fn write_pid_file(path: &Path) -> Result<(), String> {
-    let write = || -> Result<(), Refusal> {
-        let location = Location::of_root(path)?;
-        let mut file = File::from(location.open(OFlags::empty(), PID_FILE_MODE)?);
-        let text = format!("{}\n", std::process::id());
-        // In this order: on a full disk, the block of a file that was truncated may be lost to another program.
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.set_len(text.len() as u64));
-        if written.is_err() && file.metadata().is_ok_and(|found| found.len() == 0) {
-            // It was created in vain.
-            _ = location.remove();
-        }
-        Ok(written.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?)
-    };
-    write().map_err(|why| cannot_write_pid_file(path, &why))
-}
-
-/// Removes a pid file or a socket.
+/// Removes a socket.
 pub fn remove(path: &Path) {
     // A file that cannot be removed stays, and the next start replaces it.
     _ = Location::of(path).map(|location| location.remove());

@@ -56,7 +56,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Words("none"),
             example: "\"/run/taipan/taipan.pid\"",
             text: "A file with the process ID of the server while it runs. When root starts the server, it rejects a \
-                   folder that another user can write, because signals go to the process that the file names.",
+                   folder that another user can write, because signals go to the process that the file names. \
+                   It is locked: a second server that names the same file does not start.",
         },
         Key {
             name: "chroot",
