@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site, TIMEOUT,
@@ -686,6 +687,24 @@ fn queues_requests_at_capacity_and_then_answers_503() {
         request(&server, "wait?5").read_response().status == 200
     });
     assert!(["2", "3"].iter().all(|name| began(&server, name).is_none()));
+}
+
+#[test]
+fn the_log_has_a_line_a_second_of_requests_that_the_queue_has_no_space_for() {
+    let server = start("processes = 1\nqueue = 0");
+    let mut first = begin(&server, "1");
+    let rejected = || request(&server, "wait?2").read_response().status == 503;
+    let began = Instant::now();
+    assert!((0..100).all(|_| rejected()));
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    thread::sleep(Duration::from_millis(1100));
+    assert!(rejected());
+    let last = server.wait_for_line("more were left out before)", TIMEOUT);
+    assert!(last.contains("too many requests wait for it"), "{last}");
+    let lines = server.stderr().matches("too many requests wait for it").count();
+    assert!(lines <= 2 + seconds, "{lines} lines in {seconds} s");
+    go(&server);
+    assert_eq!(first.read_response().status, 200);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Quotas, and disks that are full.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use super::*;
 
 #[test]
@@ -44,6 +47,24 @@ fn quotas_and_free_space_are_kept() {
     assert_eq!(content(&server, "/a"), "a");
     let server = Site::new().config(&OPEN.replace("8MiB", "1KiB")).start();
     check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);
+}
+
+/// A client that tries again and again must not fill the disk by the log.
+#[test]
+fn the_log_has_a_line_a_second_of_what_has_no_space() {
+    let server = Site::new().config(&format!("{OPEN}publish_quota = 4096")).start();
+    let body = |bytes: usize| "y".repeat(bytes);
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(send(&server, "PUT", "/a", "", &body(64 * 1024)).status, 507);
+    }
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(send(&server, "PUT", "/a", "", &body(64 * 1024)).status, 507);
+    let last = server.wait_for_line("more were left out before)", TIMEOUT);
+    assert!(last.contains("/a cannot be stored"), "{last}");
+    let lines = server.stderr().matches("cannot be stored").count();
+    assert!(lines <= 2 + seconds, "{lines} lines in {seconds} s");
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct Responder {
     pub dry_runs: LineLimit,
     /// Limits the lines about directives that cannot be carried out.
     pub mistakes: LineLimit,
+    /// Limits the lines about what clients cannot publish, because there is no space.
+    pub no_space: LineLimit,
     pub logins: Logins,
     pub token_checks: TokenChecks,
     pub folder_passwords: FolderPasswordFiles,
@@ -114,6 +116,7 @@ impl Responder {
             forward_proxy,
             idle_connections: IdleConnections::new(keep, most),
             refused_tunnels: LineLimit::default(),
+            no_space: LineLimit::default(),
             cache,
             refuses: Cell::new(needs.refusals),
             maintenance: RefCell::default(),

@@ -36,7 +36,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::disk::Busy;
-use crate::log;
+use crate::log::{self, LineLimit};
 use crate::response_head::DatedHead;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
@@ -99,6 +99,8 @@ pub struct Files {
     expired: Cell<u64>,
     /// The second of the last warning that too many requests wait.
     warned_at: Cell<i64>,
+    /// Files that could not be opened for a reason of this machine.
+    errors: LineLimit,
 }
 
 impl Files {
@@ -126,6 +128,7 @@ impl Files {
             keep_up_to: file,
             expired: Cell::new(0),
             warned_at: Cell::new(0),
+            errors: LineLimit::default(),
         })
     }
 
@@ -260,7 +263,10 @@ impl Files {
 
     /// Logs an error that neither the client nor the file caused, and returns the status of the response.
     pub fn report_errno(&self, path: &str, errno: Errno) -> Status {
-        log::error(format_args!("cannot open /{}: {errno}", path_text::escaped(path)));
+        // A disk that fails has an error for each request.
+        if let Some(omitted) = self.errors.admit(self.services.clock.now()) {
+            log::error(format_args!("cannot open /{}: {errno}{omitted}", path_text::escaped(path)));
+        }
         if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
     }
 

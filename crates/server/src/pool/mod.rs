@@ -47,6 +47,7 @@ use site::upstream::Upstream;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
+use crate::log::LineLimit;
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
@@ -111,6 +112,8 @@ pub struct Pool {
     sweeps: Cell<bool>,
     phase: Cell<Phase>,
     names: Names,
+    /// Limits the lines about requests for which there is no space in the queue.
+    pub overflows: LineLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +164,7 @@ impl Pool {
             sweeps: Cell::new(false),
             phase: Cell::new(Phase::Serving),
             names: Names::of(upstream),
+            overflows: LineLimit::default(),
         }))
     }
 

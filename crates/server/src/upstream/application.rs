@@ -1,5 +1,6 @@
 //! A request to an application: its attempts, one after another, and what the pool and the breaker learn of them.
 
+use std::fmt;
 use std::rc::Rc;
 
 use site::balance::Balance;
@@ -86,7 +87,19 @@ impl Application<'_> {
     /// There is no connection. Gives the status of the response.
     pub fn rejected(&self, error: PoolError) -> Status {
         let Application { services, upstream, request, .. } = self;
-        log::error(format_args!("{}: cannot forward to {upstream}: {}", request.label, error.why()));
+        let log = |omitted: &dyn fmt::Display| {
+            let why = error.why();
+            log::error(format_args!("{}: cannot forward to {upstream}: {why}{omitted}", request.label));
+        };
+        match error {
+            // Each further request is rejected, too.
+            PoolError::QueueFull => {
+                if let Some(omitted) = self.pool.overflows.admit(services.clock.now()) {
+                    log(&omitted);
+                }
+            }
+            _ => log(&""),
+        }
         let (count, status) = match error {
             PoolError::Unreachable | PoolError::Unresolved | PoolError::NoSettings => {
                 (Count::ScriptsFailed, Status::BAD_GATEWAY)

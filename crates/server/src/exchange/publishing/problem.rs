@@ -76,10 +76,14 @@ impl<'a> Exchange<'a> {
             }
             Failure::NoSpace => {
                 self.services.counts.add(Count::PublicationsWithoutSpace, 1);
-                log::warn(format_args!(
-                    "/{path} cannot be stored: no space in {}, or \"publish_quota\" or \"publish_min_free\" does not allow it",
-                    target.store.root.path.display()
-                ));
+                // A client that tries again and again must not fill the disk by the log.
+                if let Some(omitted) = self.responder.no_space.admit(self.now) {
+                    log::warn(format_args!(
+                        "/{path} cannot be stored: no space in {}, or \"publish_quota\" or \"publish_min_free\" does not \
+                         allow it{omitted}",
+                        target.store.root.path.display()
+                    ));
+                }
             }
             Failure::TooMany => log::warn(format_args!(
                 "/{path}: more members, locks, properties or uploads than one request may have; see \"listing_entries\""
