@@ -238,3 +238,34 @@ fn the_first_request_after_a_root_was_switched_gets_the_new_folder() {
         }
     }
 }
+
+/// As for roots: the link of a user, and the folder that the homes are in.
+#[test]
+fn the_first_request_after_a_user_has_switched_the_folder_gets_the_new_one() {
+    for (link, old, new) in [
+        ("homes/ann/public_html", "homes/ann/old", "homes/ann/new"),
+        ("homes", "old/ann/public_html", "new/ann/public_html"),
+    ] {
+        let site = Site::new()
+            .config("workers = 4\nuser_folders = \"public_html\"\n[accounts]\nhomes = \"homes\"\npasswd = \"passwd\"\n")
+            .file_beside_root(&format!("{old}/a.txt"), "old")
+            .file_beside_root(&format!("{new}/a.txt"), "new");
+        let home = site.home().join("homes");
+        let site =
+            site.file_beside_root("passwd", format!("ann:x:1000:1000::{}/ann:/bin/sh\n", home.display()));
+        let current = site.home().join(link);
+        symlink("old", &current).unwrap();
+        let server = site.start();
+        for _ in 0..CONNECTIONS {
+            assert_eq!(server.get("/~ann/a.txt").text(), "old", "{link}");
+        }
+        let next = current.with_extension("next");
+        symlink("new", &next).unwrap();
+        fs::rename(&next, &current).unwrap();
+        // What was compared with the disk within a second counts, as the manual says.
+        thread::sleep(Duration::from_millis(2100));
+        for number in 0..CONNECTIONS {
+            assert_eq!(server.get("/~ann/a.txt").text(), "new", "{link}: request {number}");
+        }
+    }
+}

@@ -100,7 +100,7 @@ impl<'a> Exchange<'a> {
 
     /// The path of the chosen folder.
     pub(super) fn folder_path(&self) -> Option<Rc<Path>> {
-        self.folder.as_ref()?.path.clone()
+        Some(self.folder.as_ref()?.path.clone())
     }
 
     fn use_folder(&mut self, folder: Rc<Folder>) {
@@ -128,6 +128,12 @@ impl<'a> Exchange<'a> {
         }
         let Some((users, Some(user))) = self.user_of(planned) else { return Err(Status::NOT_FOUND) };
         let files = &self.responder.files;
+        for base in &users.homes {
+            if Roots::may_be_other(files, base, self.now) {
+                // If its disk does not respond, the folder is not found, either.
+                _ = Roots::renew(files, base).await;
+            }
+        }
         let wanted =
             files.wanted_folder(self.key, FolderOf::User(users, user), planned.rules.symlinks, self.now)?;
         files.find_folder(wanted).await.map(|_| ())

@@ -42,8 +42,8 @@ pub struct Folders {
 pub struct Folder {
     pub number: u32,
     pub root: Root,
-    /// As the configuration and the name say it. `None`: it is a user's.
-    pub path: Option<Rc<Path>>,
+    /// As the configuration and the name say it.
+    pub path: Rc<Path>,
 }
 
 struct Known {
@@ -111,25 +111,19 @@ impl Folders {
         found.get(host.with_folder(0), &user_key(user)).map(|known| known.folder.root.clone())
     }
 
-    fn add(
-        &self,
-        host: HostKey,
-        name: &str,
-        root: Root,
-        path: Option<Rc<Path>>,
-        now: i64,
-    ) -> Option<Rc<Folder>> {
+    fn add(&self, host: HostKey, name: &str, root: Root, path: &Path, now: i64) -> Option<Rc<Folder>> {
         self.missing.borrow_mut().remove(host, name);
         let mut found = self.found.borrow_mut();
         if let Some(known) = found.get(host, name)
             && known.folder.root.is_same(&root)
+            && *known.folder.path == *path
         {
             known.checked_at = now;
             return Some(known.folder.clone());
         }
         let number = self.next.get();
         self.next.set(number.checked_add(1)?);
-        let folder = Rc::new(Folder { number, root, path });
+        let folder = Rc::new(Folder { number, root, path: path.into() });
         found.insert(host, name, Known { folder: folder.clone(), checked_at: now }, 0, 1);
         let mut numbered = self.numbered.borrow_mut();
         if numbered.len() >= 2 * self.limit {
@@ -169,8 +163,7 @@ impl Files {
         if let Some(known) = self.folders.found.borrow_mut().get(key, &name) {
             let folder = known.folder.clone();
             if !(0..self.check_seconds.max(1)).contains(&(now - known.checked_at)) {
-                let leads_to_it = |path: &Rc<Path>| folder.root.is_at(path);
-                if !folder.path.as_ref().is_none_or(leads_to_it) && !self.services.sheds_cold() {
+                if !folder.root.is_at(&folder.path) && !self.services.sheds_cold() {
                     return Found::Unknown;
                 }
                 // It stays in use until it is compared.
@@ -223,11 +216,12 @@ impl Files {
             return Err(Status::SERVICE_UNAVAILABLE);
         }
         let (host, name, device) = (wanted.host, wanted.name.clone(), wanted.device());
-        let path = wanted.path().map(Rc::from);
         let opened = self.services.disk.run_for_request(device, Work::File, move || wanted.open()).await;
         let now = self.services.clock.read();
         match opened.map_err(|busy| self.report_busy(&name, busy))? {
-            Ok(root) => self.folders.add(host, &name, root, path, now).ok_or(Status::SERVICE_UNAVAILABLE),
+            Ok((root, path)) => {
+                self.folders.add(host, &name, root, &path, now).ok_or(Status::SERVICE_UNAVAILABLE)
+            }
             Err(OpenError::Local(errno)) => Err(self.report_errno(&name, errno)),
             Err(error) => {
                 let is_denied = matches!(error, OpenError::Denied);
@@ -255,24 +249,27 @@ impl Wanted {
         }
     }
 
-    /// Waits for disks.
-    pub fn open(&self) -> Result<Root, OpenError> {
-        let root = match &self.kind {
-            Kind::OfHost { base, named, tail, .. } => {
+    /// The folder, and its path with the links in it. Waits for disks.
+    pub fn open(&self) -> Result<(Root, PathBuf), OpenError> {
+        let (root, path) = match &self.kind {
+            Kind::OfHost { base, named, tail, path } => {
                 let own = base.beneath(named, self.symlinks)?;
                 // A link in the folder of a name does not lead to that of another.
-                if tail.as_str().is_empty() { own } else { own.beneath(tail, self.symlinks)? }
+                let root = if tail.as_str().is_empty() { own } else { own.beneath(tail, self.symlinks)? };
+                (root, path.clone())
             }
             Kind::OfUser { users, bases } => {
                 let accounts = accounts::read(&users.passwd);
                 let user = self.name.trim_start_matches(USER);
                 let home = users.home(&accounts, user).ok_or(OpenError::Missing)?;
                 let base = bases.iter().find(|(path, _)| path == home.base).ok_or(OpenError::Missing)?;
-                base.1.beneath(&home.below, self.symlinks)?.beneath(&users.folder, self.symlinks)?
+                let root =
+                    base.1.beneath(&home.below, self.symlinks)?.beneath(&users.folder, self.symlinks)?;
+                (root, users.folder.beneath(&home.below.beneath(home.base)))
             }
         };
         root.check_access().map_err(|_| OpenError::Denied)?;
-        Ok(root)
+        Ok((root, path))
     }
 }
 

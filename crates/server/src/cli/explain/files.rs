@@ -46,7 +46,7 @@ impl Explanation<'_> {
             },
         };
         match wanted.open() {
-            Ok(root) => {
+            Ok((root, _)) => {
                 row("folder", format_args!("{}, of {name}", root.path.display()));
                 Some(root)
             }

@@ -124,7 +124,7 @@ impl Explanation<'_> {
             print_no_folder(folder);
             return None;
         }
-        let root = found.as_ref().and_then(|(_, wanted)| wanted.open().ok());
+        let root = found.as_ref().and_then(|(_, wanted)| Some(wanted.open().ok()?.0));
         let of_host = found.as_ref().and_then(|(_, wanted)| wanted.path());
         let scripts = script::Query::new(&self.responder.files, walk, root.as_ref(), now).ok()?;
         let verdict = scripts.verdict(Wait::Allowed).ok()?;
