@@ -7,9 +7,9 @@ use crate::lines;
 /// Locks of one folder. A further one is refused.
 pub const MAX_LOCKS: usize = 1000;
 /// Locks of one user. Clients without a user count as one.
-const MAX_OF_USER: usize = 250;
+pub const MAX_OF_USER: usize = 250;
 /// Locks on one resource, of its own and of the folders that it is in. Each is in every description of it.
-const MAX_ON_RESOURCE: usize = 32;
+pub const MAX_ON_RESOURCE: usize = 32;
 /// Seconds of a lock. One that has longer was made when the clock was wrong.
 pub const LONGEST: u64 = 7 * 24 * 3600;
 /// Bytes of the element `owner` of a lock.

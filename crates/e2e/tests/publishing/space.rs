@@ -68,6 +68,36 @@ fn the_log_has_a_line_a_second_of_what_has_no_space() {
 }
 
 #[test]
+fn the_log_names_the_limit_that_was_exceeded() {
+    let site = || Site::new().file("a", "a").file("b", "b").file("c", "c");
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><shared/></lockscope><locktype><write/></locktype></lockinfo>";
+    let server = site().config(OPEN).start();
+    let statuses: Vec<u16> = (0..40).map(|_| send(&server, "LOCK", "/a", "", lock).status).collect();
+    assert!(statuses[..32].iter().all(|status| *status == 200), "{statuses:?}");
+    assert!(statuses[32..].iter().all(|status| *status == 507), "{statuses:?}");
+    let line = server.wait_for_line("no more locks", TIMEOUT);
+    assert!(
+        line.contains("/a: no more locks: a root has at most 1000, a user 250, and a resource 32"),
+        "{line}"
+    );
+
+    let server = site().config(OPEN).start();
+    let properties: String = (0..200).map(|number| format!("<p{number} xmlns='u'>x</p{number}>")).collect();
+    let set = |names: &str| {
+        let body = format!("<propertyupdate xmlns='DAV:'><set><prop>{names}</prop></set></propertyupdate>");
+        send(&server, "PROPPATCH", "/a", "", &body).status
+    };
+    assert_eq!(set(&properties), 207);
+    assert_eq!(set(&properties.replace("'u'", "'v'")), 507);
+    server.wait_for_line("/a: no more properties: a resource has at most 256", TIMEOUT);
+
+    let server = site().config(&format!("{OPEN}[limits]\nlisting_entries = 2\n")).start();
+    assert_eq!(send(&server, "PROPFIND", "/", "Depth: 1\r\n", "").status, 507);
+    server.wait_for_line("the folder has more members than \"listing_entries\"", TIMEOUT);
+}
+
+#[test]
 fn a_file_that_a_move_replaces_counts_no_more() {
     let server = Site::new().file("a", "").config(&format!("{OPEN}publish_quota = \"100KiB\"\n")).start();
     let body = "y".repeat(40 * 1024);

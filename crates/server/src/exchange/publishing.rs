@@ -33,7 +33,7 @@ use super::{Exchange, on_heap};
 use crate::disk::Work;
 use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
-use crate::publishing::failure::Failure;
+use crate::publishing::failure::{Excess, Failure};
 use crate::publishing::removal::Emptying;
 use crate::publishing::store::{Below, Expected, Found, Guard, Store, Terms, check_length};
 use crate::publishing::tree::{Kind, Member, Progress, Reach, Scan};
@@ -438,7 +438,11 @@ impl<'a> Exchange<'a> {
             if exchange.may_use(target, &member, what) {
                 members.push(member);
             }
-            if members.len() > most { Err(Problem::Failure(Failure::TooMany)) } else { Ok(()) }
+            if members.len() > most {
+                Err(Problem::Failure(Failure::TooMany(Excess::Members)))
+            } else {
+                Ok(())
+            }
         };
         self.scan(target, reach, collect).await?;
         Ok(members)

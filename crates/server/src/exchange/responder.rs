@@ -59,6 +59,8 @@ pub struct Responder {
     pub mistakes: LineLimit,
     /// Limits the lines about what clients cannot publish, because there is no space.
     pub no_space: LineLimit,
+    /// The same for what there is too much of.
+    pub excesses: LineLimit,
     pub logins: Logins,
     pub token_checks: TokenChecks,
     pub folder_passwords: FolderPasswordFiles,
@@ -117,6 +119,7 @@ impl Responder {
             idle_connections: IdleConnections::new(keep, most),
             refused_tunnels: LineLimit::default(),
             no_space: LineLimit::default(),
+            excesses: LineLimit::default(),
             cache,
             refuses: Cell::new(needs.refusals),
             maintenance: RefCell::default(),

@@ -1,9 +1,14 @@
 //! Why files cannot be changed.
 
-use dav::locks::Lock;
+use std::fmt;
+
+use dav::locks::{Lock, MAX_LOCKS, MAX_OF_USER, MAX_ON_RESOURCE};
+use dav::properties::{MAX_BYTES, MAX_COUNT};
 use rustix::io::Errno;
 use taipan_http::status::Status;
 
+use super::tree::MAX_SNAPSHOT;
+use super::uploads::MAX_UPLOADS;
 use crate::files::beneath::OpenError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +29,8 @@ pub enum Failure {
     Locked(Lock),
     /// The file system or the quota is full.
     NoSpace,
-    /// There are too many members, locks, properties or uploads.
-    TooMany,
+    /// There are more than there may be.
+    TooMany(Excess),
     /// Another request changes the same files or upload.
     Busy,
     /// Too many requests wait to change names.
@@ -34,6 +39,44 @@ pub enum Failure {
     TooLong,
     /// Caused neither by the client nor by the path.
     Local(Errno),
+}
+
+/// What there is too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excess {
+    Members,
+    /// Beneath a folder that is moved to another root.
+    Moved,
+    Locks,
+    Properties,
+    Uploads,
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Excess::Members => {
+                out.write_str("the folder has more members than \"listing_entries\" in [limits] allows")
+            }
+            Excess::Moved => {
+                write!(
+                    out,
+                    "more than {MAX_SNAPSHOT} files and folders cannot be moved to another root in one request"
+                )
+            }
+            Excess::Locks => write!(
+                out,
+                "no more locks: a root has at most {MAX_LOCKS}, a user {MAX_OF_USER}, and a resource {MAX_ON_RESOURCE}"
+            ),
+            Excess::Properties => write!(
+                out,
+                "no more properties: a resource has at most {MAX_COUNT} of {MAX_BYTES} bytes together"
+            ),
+            Excess::Uploads => {
+                write!(out, "no more uploads that can be resumed: a root has at most {MAX_UPLOADS}")
+            }
+        }
+    }
 }
 
 impl Failure {
@@ -45,7 +88,7 @@ impl Failure {
             Failure::Denied | Failure::Permission(_) => Status::FORBIDDEN,
             Failure::Precondition => Status::PRECONDITION_FAILED,
             Failure::Locked(_) => Status::LOCKED,
-            Failure::NoSpace | Failure::TooMany => Status::INSUFFICIENT_STORAGE,
+            Failure::NoSpace | Failure::TooMany(_) => Status::INSUFFICIENT_STORAGE,
             Failure::Busy => Status::CONFLICT,
             Failure::Waiting => Status::SERVICE_UNAVAILABLE,
             Failure::TooLong => Status::URI_TOO_LONG,

@@ -14,7 +14,7 @@ use site::model::Symlinks;
 use site::publishing::{Publishing, STATE_FOLDER, Sync};
 use taipan_http::target::SafePath;
 
-use super::failure::Failure;
+use super::failure::{Excess, Failure};
 use super::usage;
 use crate::clock;
 use crate::files::beneath::{self, Root, Wait};
@@ -341,7 +341,7 @@ impl Guard {
         changes.iter().for_each(|change| all.apply(change));
         let text = all.text();
         if text.len() > properties::MAX_BYTES || all.count() > properties::MAX_COUNT {
-            return Err(Failure::TooMany);
+            return Err(Failure::TooMany(Excess::Properties));
         }
         // What becomes smaller is stored on a full disk too.
         if text.len() > before {

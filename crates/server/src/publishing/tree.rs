@@ -12,7 +12,7 @@ use site::publishing::Sync;
 use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
-use super::failure::Failure;
+use super::failure::{Excess, Failure};
 use super::store::{
     ATTEMPTS, Below, Found, Guard, NEW, OWN_FOLDER_MODE, OWN_PROPERTIES, Store, TRASH, UPLOADS, lock_new,
     open_or_make, random_name, write_at, write_own,
@@ -272,7 +272,7 @@ impl Copy {
 }
 
 /// The most resources of a snapshot: it is taken in one job of a helper thread, and again under the guard.
-const MAX_SNAPSHOT: usize = 20_000;
+pub const MAX_SNAPSHOT: usize = 20_000;
 
 /// What is at a path, and beneath it.
 pub type Snapshot = Vec<(String, Option<Found>)>;
@@ -289,7 +289,7 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
                 break;
             }
             if all.len() + members.len() > MAX_SNAPSHOT {
-                return Err(Failure::TooMany);
+                return Err(Failure::TooMany(Excess::Moved));
             }
             for member in members {
                 all.push((member.path.as_str().to_owned(), store.find(&member.path)?));

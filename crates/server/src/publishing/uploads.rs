@@ -4,7 +4,7 @@
 use dav::upload::{State, Upload};
 use rustix::fs::AtFlags;
 
-use super::failure::Failure;
+use super::failure::{Excess, Failure};
 use super::new_file::NewFile;
 use super::store::{Store, UPLOADS, read_text, replace};
 use super::tree::names;
@@ -12,7 +12,7 @@ use super::usage;
 use crate::sys::calls;
 
 /// Uploads of one root that can be resumed. A further one is refused.
-const MAX_UPLOADS: usize = 1000;
+pub const MAX_UPLOADS: usize = 1000;
 /// Uploads of one root that are complete, and still known to clients that ask. Those that end first are forgotten.
 const MAX_COMPLETE: usize = 1000;
 /// The end of the name of the text.
@@ -26,7 +26,7 @@ pub fn is_token(token: &str) -> bool {
 /// Begins an upload, and forgets those that have expired. Errors: `TooMany`.
 pub fn begin(store: &Store, token: &str, upload: &Upload, now: i64) -> Result<NewFile, Failure> {
     if sweep(store, now)? >= MAX_UPLOADS {
-        return Err(Failure::TooMany);
+        return Err(Failure::TooMany(Excess::Uploads));
     }
     save(store, token, upload)?;
     NewFile::create_upload(store, token)

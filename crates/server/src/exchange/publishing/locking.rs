@@ -11,7 +11,7 @@ use taipan_http::status::Status;
 
 use super::properties::rejected;
 use super::{Exchange, Problem, Target, Use};
-use crate::publishing::failure::Failure;
+use crate::publishing::failure::{Excess, Failure};
 use crate::publishing::store::{Below, Found, Guard, Store, Terms, lock_token};
 use crate::publishing::tree::Kind;
 use crate::publishing::usage::{Reservation, cost};
@@ -65,7 +65,7 @@ impl NewLock {
         let (path, user) = (below.as_str().to_owned(), terms.holder.user.clone());
         let lock = Lock { token: lock_token()?, path, extent, scope, owner, user, expires };
         if !locks.have_space_for(&lock) {
-            return Err(Failure::TooMany);
+            return Err(Failure::TooMany(Excess::Locks));
         }
         let found = store.find(&below)?;
         if found.is_none() {

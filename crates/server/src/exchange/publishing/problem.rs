@@ -85,9 +85,11 @@ impl<'a> Exchange<'a> {
                     ));
                 }
             }
-            Failure::TooMany => log::warn(format_args!(
-                "/{path}: more members, locks, properties or uploads than one request may have; see \"listing_entries\""
-            )),
+            Failure::TooMany(excess) => {
+                if let Some(omitted) = self.responder.excesses.admit(self.now) {
+                    log::warn(format_args!("/{path}: {excess}{omitted}"));
+                }
+            }
             Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
             _ => {}
         }
