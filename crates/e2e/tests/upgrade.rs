@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -130,6 +130,12 @@ fn upgrade_hands_everything_to_the_new_program() {
     assert!(download.read_response().body == content);
     assert_eq!(download.get("/a.txt").status, 200, "the old process keeps its connection, too");
     assert_eq!(fixture.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
+
+    // The lock of the pid file has passed to it: no other server takes the file.
+    let inode = format!(":{} ", fs::metadata(fixture.server.home().join("pid")).unwrap().ino());
+    let owner = format!(" WRITE {new} ");
+    let is_locked = |line: &str| line.contains(" FLOCK ") && line.contains(&owner) && line.contains(&inode);
+    assert!(wait_until(AT_ONCE, || fs::read_to_string("/proc/locks").unwrap().lines().any(is_locked)));
 
     // The new program can do all that the old one could.
     fixture.server.configure("listen = [\"127.0.0.1:0\"]\npid_file = \"pid\"\nworkers = 1");
