@@ -120,6 +120,41 @@ fn groups_users_and_rules_say_who_may_pass() {
 }
 
 #[test]
+fn rules_of_a_glob_stand_for_no_password_of_its_folder() {
+    let folder = "trusted_proxies = \"127.0.0.0/8\"\n\
+                  [[route]]\npath = \"/club/\"\nauth = \"basic\"\nuser_files = \"users\"\nsatisfy = \"any\"\n";
+    let near = "[[route.rule]]\naddress = \"10.0.0.0/8\"\nthen = \"allow\"\n";
+    let texts = |more: &str| format!("[[route]]\npath = \"*.txt\"\n{more}");
+    let allow = "[[route.rule]]\nthen = \"allow\"\n";
+    let not_bots = "[[route.rule]]\nuser_agent = \"bot\"\nthen = \"deny\"\n";
+    let users = "auth = \"basic\"\nuser_files = \"users\"\nrequire = \"user:bob\"\nsatisfy = \"any\"\nrealm = \"texts\"\n";
+    let (ann, bob) = (basic("ann", "wonderland"), basic("bob", "builder"));
+    let from_near = "X-Forwarded-For: 10.1.1.1\r\n".to_owned();
+    let mut rows = Rows::new();
+    // Of a stranger, of ann, of bob, and of a client nearby.
+    for (config, expected) in [
+        ([folder, near, &texts(allow)].concat(), [401, 200, 200, 200]),
+        ([folder, &texts(allow)].concat(), [401, 200, 200, 401]),
+        ([folder, near, &texts(not_bots)].concat(), [401, 200, 200, 200]),
+        // A glob has the rules of the folder behind its own.
+        ([folder, near, &texts(users)].concat(), [401, 403, 200, 200]),
+        ([folder, near, &texts(&[users, allow].concat())].concat(), [401, 200, 200, 200]),
+        ([folder, near, &texts(&[users, not_bots].concat())].concat(), [401, 403, 200, 200]),
+        // Outside of a folder with passwords, the rules of a glob are for its host's.
+        (texts(allow), [200; 4]),
+    ] {
+        let server = site(&config).every_protocol().start();
+        for (fields, expected) in ["", &ann, &bob, &from_near].into_iter().zip(expected) {
+            rows.check(
+                format!("{fields:?} with\n{config}"),
+                status(&server, "/club/deep/a.txt", fields),
+                expected,
+            );
+        }
+    }
+}
+
+#[test]
 fn a_folder_may_have_users_of_its_own() {
     for (mode, deep) in [("folder", 200), ("inherited", 401)] {
         let server = site(&format!(
@@ -599,4 +634,6 @@ fn explain_says_that_a_password_is_needed() {
     assert!(club.contains("HTTP/1.1 401"), "{club}");
     let open = explain("/");
     assert!(!open.contains("password") && open.contains("HTTP/1.1 200"), "{open}");
+    let other_name = explain("/club;x/");
+    assert!(other_name.contains("realm \"Club\""), "{other_name}");
 }

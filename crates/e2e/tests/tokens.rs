@@ -135,6 +135,30 @@ fn asks_for_a_token_wherever_a_path_leads() {
 }
 
 #[test]
+fn a_glob_does_not_do_without_the_token_of_its_folder() {
+    let issuer = Issuer::new("one");
+    let admin =
+        "[[route]]\npath = \"/admin/\"\njwt = { keys = \"keys.json\", claims = { role = \"admin\" } }\n";
+    let staff = bearer(&issuer.token(&claims(600, &[])));
+    let chief = bearer(&issuer.token(&claims(600, &[("role", json!("admin"))])));
+    let guest = bearer(&issuer.token(&claims(600, &[("role", json!("admin")), ("aud", json!("games"))])));
+    let mut rows = Rows::new();
+    // Without a token, of staff, of an admin, and of one for another audience.
+    for (glob, expected) in [
+        ("jwt = false", [401, 403, 200, 200]),
+        ("jwt = { keys = \"keys.json\", claims = { role = \"staff\" } }", [401, 403, 403, 403]),
+        ("jwt = { keys = \"keys.json\", audience = \"files\" }", [401, 403, 200, 401]),
+    ] {
+        let site = Site::new().file("admin/a.txt", "admin").file_beside_root("keys.json", issuer.keys());
+        let server =
+            site.config(&format!("{admin}[[route]]\npath = \"*.txt\"\n{glob}\n")).every_protocol().start();
+        for (token, expected) in ["", &staff, &chief, &guest].into_iter().zip(expected) {
+            rows.check(format!("{glob} {token}"), get(&server, "/admin/a.txt", token).status, expected);
+        }
+    }
+}
+
+#[test]
 fn only_a_right_token_passes() {
     let (issuer, other) = (Issuer::new("one"), Issuer::new("one"));
     let server = site(&issuer).every_protocol().start();

@@ -27,18 +27,31 @@ pub fn host(site: &Site, index: usize, authority: &[u8]) -> Vec<String> {
     lines
 }
 
+/// The users that are asked for.
+fn passwords(host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -> Vec<String> {
+    let route = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
+    let others = access::other_names(path, &route(path).files.alternates);
+    let mut lines = Vec::new();
+    for name in std::iter::once(path).chain(&others) {
+        for (own, verdict) in access::demands(route(name), name, facts) {
+            let users = match own.demand(verdict) {
+                Demand::User => "a user of its files",
+                Demand::FolderUser => "a user of the folder's file, if there is one",
+                Demand::Nothing | Demand::Denied => continue,
+            };
+            let line = format!("password  {users}, for the realm \"{}\"", own.realm);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
 /// The rule of access that decides.
 pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) -> Vec<String> {
     let verdict = access::check(host, path, facts);
-    let own = &host.routes.get(host.routes.find(path)).authentication;
-    let mut lines = Vec::new();
-    if let Demand::User | Demand::FolderUser = own.demand(verdict) {
-        let users = match own.has_users() {
-            true => "a user of its files",
-            false => "a user of the folder's file, if there is one",
-        };
-        lines.push(format!("password  {users}, for the realm \"{}\"", own.realm));
-    }
+    let mut lines = passwords(host, path, facts);
     let (what, rule) = match verdict {
         access::Verdict::Allow(None) => {
             lines.push(format!("access    {client} is allowed: no rule matches"));

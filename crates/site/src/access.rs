@@ -14,8 +14,9 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::alternates::AlternateRules;
+use crate::authentication::Authentication;
 use crate::host::name_of;
-use crate::model::{Host, Route};
+use crate::model::{Enclosing, Host, Route};
 use crate::network::Networks;
 use crate::route::Pattern;
 use crate::template::Template;
@@ -168,6 +169,16 @@ impl<'s> Verdict<'s> {
         }
     }
 
+    /// The verdict for users whose rules have the verdict `own`. Others may only be stricter.
+    fn within(self, own: Verdict<'s>) -> Verdict<'s> {
+        match (self, own) {
+            (Verdict::Deny(..) | Verdict::Authenticate(_), _) => self,
+            // A glob may have what its host denies, as one outside of a prefix.
+            (Verdict::Allow(_), Verdict::Deny(..)) => Verdict::Allow(None),
+            (Verdict::Allow(_), own) => own,
+        }
+    }
+
     fn strictness(self) -> u8 {
         match self {
             Verdict::Allow(_) => 0,
@@ -186,8 +197,29 @@ pub fn check<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Verdi
 }
 
 /// As [`check`], for this name alone, whose route is `route`.
-pub fn check_name<'s>(route: &'s Route, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
+fn check_name<'s>(route: &'s Route, path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
     evaluate(&route.access, path, facts)
+}
+
+/// What the users of a route are asked for at `path`, by this name alone. Of a glob within a prefix, these are those of
+/// both, each with the verdict that counts for them: with `satisfy = "any"`, rules of the one let nothing pass for
+/// which the other asks for a user.
+pub fn demands<'s>(
+    route: &'s Route,
+    path: &SafePath<'_>,
+    facts: Facts<'_>,
+) -> impl Iterator<Item = (&'s Arc<Authentication>, Verdict<'s>)> {
+    let all = check_name(route, path, facts);
+    let (own, enclosing) = match &route.enclosing {
+        None => (Some((&route.authentication, all)), None),
+        Some(Enclosing { authentication, access }) => {
+            let is_shared = Arc::ptr_eq(authentication, &route.authentication);
+            let own = || all.within(evaluate(route.access.get(..1).unwrap_or_default(), path, facts));
+            let of_prefix = all.within(evaluate(access, path, facts));
+            ((!is_shared).then(|| (&route.authentication, own())), Some((authentication, of_prefix)))
+        }
+    };
+    own.into_iter().chain(enclosing)
 }
 
 /// Whether the rules may decide otherwise about `path` for another client, or at another time.

@@ -388,7 +388,7 @@ fn of_users(site: &Site, workers: u64) -> Vec<Use> {
         Use {
             what: "remembered tokens",
             each: (MAX_ANSWER + ANSWER) as u64,
-            count: if any_route(site, |route| route.jwt.is_some()) {
+            count: if any_route(site, |route| !route.jwts.is_empty()) {
                 of_each(workers, MAX_ANSWERS)
             } else {
                 0

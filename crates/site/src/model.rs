@@ -36,8 +36,9 @@ pub use crate::sink::Sink;
 pub use limits::{CacheFiles, CacheLimits, Http2, Limits, Timeouts};
 pub use logging::{AccessLog, ErrorFormat, ErrorLines, Level, Log, LogFormat, LoggedClients, LoggedHost};
 pub use route::{
-    Action, Dotfiles, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter, LanguageFallback,
-    Listing, MetaFiles, NamedRoot, Route, Script, Selector, Special, SpecialFiles, Suffixes, Symlinks,
+    Action, Dotfiles, Enclosing, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter,
+    LanguageFallback, Listing, MetaFiles, NamedRoot, Route, Script, Selector, Special, SpecialFiles,
+    Suffixes, Symlinks,
 };
 pub use scripts::{
     Account, BackgroundJobs, ControlGroups, LocalRedirects, NewPrivileges, QueryArguments, Resources, Scripts,
@@ -287,7 +288,7 @@ impl Site {
     /// Whether any route asks for a token.
     pub fn has_tokens(&self) -> bool {
         let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
-        routes.any(|route| route.jwt.is_some())
+        routes.any(|route| !route.jwts.is_empty())
     }
 
     /// The fields that only passwords, authorizers and tokens set: a client's own are removed from every request, so
@@ -297,8 +298,7 @@ impl Site {
         let subrequests =
             routes.flat_map(|route| &route.authorizers).filter_map(|own| own.subrequest.as_ref());
         let mut names: Vec<String> = Vec::new();
-        let tokens =
-            self.hosts.iter().flat_map(|host| host.routes.iter()).filter_map(|route| route.jwt.as_ref());
+        let tokens = self.hosts.iter().flat_map(|host| host.routes.iter()).flat_map(|route| &route.jwts);
         let of_tokens = tokens.flat_map(|jwt| &jwt.fields).map(|(name, _)| name);
         let user = self
             .hosts
@@ -317,10 +317,9 @@ impl Site {
     /// The files of users, of groups, and of the keys of tokens, each perhaps several times.
     pub fn user_files(&self) -> impl Iterator<Item = &Path> {
         let routes = || self.hosts.iter().flat_map(|host| host.routes.iter());
-        let all = routes().flat_map(|route| [Some(&route.authentication), route.enclosing.as_ref()]);
-        let used = all.flatten().filter(|own| own.is_on());
+        let used = routes().flat_map(Route::authentications).filter(|own| own.is_on());
         let of_users = used.flat_map(|own| own.user_files.iter().chain(&own.group_files));
-        let of_keys = routes().filter_map(|route| route.jwt.as_ref()).map(|jwt| &jwt.key_file);
+        let of_keys = routes().flat_map(|route| &route.jwts).map(|jwt| &jwt.key_file);
         of_users.chain(of_keys).map(PathBuf::as_path)
     }
 

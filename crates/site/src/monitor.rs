@@ -248,13 +248,13 @@ pub fn span(seconds: u64) -> String {
 /// Whether some clients may have what is at a route without a user, token or authorizer. Rules that send clients to a
 /// user count as asking for one: the request tells.
 pub fn may_lack_credentials(route: &Route) -> bool {
-    let others_ask = !route.authorizers.is_empty() || route.jwt.is_some();
+    let others_ask = !route.authorizers.is_empty() || !route.jwts.is_empty();
     lacks_credentials(route) || (route.authentication.satisfy == Satisfy::Any && !others_ask)
 }
 
 /// Whether no user, token or authorizer is asked for what is at a route.
 fn lacks_credentials(route: &Route) -> bool {
-    route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwt.is_none()
+    route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwts.is_empty()
 }
 
 /// Addresses that no client has (RFC 1112 §4, RFC 9637).

@@ -53,7 +53,7 @@ impl Needs {
             path_rules: site.rules().any(|rule| rule.asks_for_path())
                 || routes().any(|route| route.authentication.folder != FolderPasswords::Off)
                 || site.hosts.iter().any(routes_differ),
-            authorizers: routes().any(|route| !route.authorizers.is_empty() || route.jwt.is_some()),
+            authorizers: routes().any(|route| !route.authorizers.is_empty() || !route.jwts.is_empty()),
             refusals: site.hosts.iter().any(|host| host.tls.refuses()),
             cors: routes().any(|route| route.cors.is_some()),
             host_folders: site.has_host_folders(),
@@ -84,7 +84,7 @@ fn routes_differ(host: &Host) -> bool {
         one.access == other.access
             && Arc::ptr_eq(&one.authentication, &other.authentication)
             && one.authorizers == other.authorizers
-            && one.jwt == other.jwt
+            && one.jwts == other.jwts
             && one.enclosing.is_none()
             && other.enclosing.is_none()
     };

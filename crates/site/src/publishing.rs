@@ -177,12 +177,9 @@ impl Route {
             pattern => pattern.example(),
         };
         let refuses = |rule: &Arc<Rule>| file.as_ref().is_some_and(|file| rule.may_refuse("PUT", file));
-        let asks_for_users = match self.authentication.satisfy {
-            Satisfy::Rules => self.enclosing.is_some(),
-            Satisfy::All | Satisfy::Any => self.asks_for_users(),
-        };
+        let asks_for_users = self.authentications().any(|own| own.is_on() && own.satisfy != Satisfy::Rules);
         asks_for_users
-            || self.jwt.is_some()
+            || !self.jwts.is_empty()
             || !self.authorizers.is_empty()
             || self.access.iter().any(|rules| rules.iter().any(refuses))
     }

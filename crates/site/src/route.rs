@@ -229,14 +229,16 @@ impl Routes {
 
     /// The settings of authentication of all routes.
     pub fn authentications_mut(&mut self) -> impl Iterator<Item = &mut Arc<Authentication>> {
-        self.iter_mut()
-            .flat_map(|route| std::iter::once(&mut route.authentication).chain(&mut route.enclosing))
+        self.iter_mut().flat_map(|route| {
+            let enclosing = route.enclosing.as_mut().map(|enclosing| &mut enclosing.authentication);
+            std::iter::once(&mut route.authentication).chain(enclosing)
+        })
     }
 
     /// The tokens that routes ask for.
     pub fn jwts_mut(&mut self) -> impl Iterator<Item = &mut Arc<Jwt>> {
         let routes = std::iter::once(&mut self.default).chain(&mut self.others);
-        routes.filter_map(|route| route.jwt.as_mut())
+        routes.flat_map(|route| &mut route.jwts)
     }
 
     /// The roots and the interpreters of all routes. A new path for them changes nothing else of a route.

@@ -31,6 +31,22 @@ fn rules_decide_about_destinations_and_members() {
 }
 
 #[test]
+fn conditions_do_not_ask_about_what_the_client_may_not_have() {
+    let config = "publish = \"webdav\"\npublish_anonymous = true\n";
+    let denied = "[[rule]]\npath = \"/closed/\"\nthen = \"deny\"\n";
+    let server = Site::new().file("closed/c", "c").config(&[config, denied].concat()).start();
+    let open = Site::new().config(config).start();
+    fs::hard_link(server.root().join("closed/c"), server.root().join("same"))
+        .expect("the folder can be written");
+    let tag = send(&server, "HEAD", "/same", "", "").field("etag").expect("a tag").to_owned();
+    let about = |url: &str| format!("If: <{url}> ([{tag}])\r\n");
+    let (known, unknown) = (about("/same"), about("/closed/c"));
+    check(&server, &[("PUT", "/t", &known, "1", 201), ("PUT", "/t", &unknown, "2", 412)]);
+    // As for what does not exist.
+    check(&open, &[("PUT", "/t", &unknown, "1", 412)]);
+}
+
+#[test]
 fn passwords_are_asked_for_and_locks_are_of_users() {
     let config = "publish = \"webdav\"\nauth = \"basic\"\nplain_passwords = true\nusers = { ann = \"a\", bob = \"b\" }\n";
     let server = Site::new().file("t", "1").config(config).start();

@@ -273,11 +273,12 @@ impl Explanation<'_> {
         let services = &self.responder.services;
         let routes = &self.host.routes;
         let own = routes.get(routes.find(&path));
-        if let Some(jwt) = own.jwt.as_ref().or(services.route(self.host_index, &path).jwt.as_ref()) {
+        let planned = services.route(self.host_index, &path);
+        for jwt in if own.jwts.is_empty() { &planned.jwts } else { &own.jwts } {
             let issuer = jwt.issuer.as_deref().unwrap_or("any issuer");
             row("first", format_args!("a token of {issuer}, which explain does not verify"));
         }
-        for authorizer in exchange::authorizers(self.host, &path, services.route(self.host_index, &path)) {
+        for authorizer in exchange::authorizers(self.host, &path, planned) {
             let Authorizer { upstream, subrequest } = &*authorizer;
             let name = self.site().upstreams.get(*upstream).map_or("", |application| &application.name);
             let Some(subrequest) = subrequest else {

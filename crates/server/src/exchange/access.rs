@@ -123,9 +123,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn check_name(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Refused<'a>> {
-        let verdict = access::check_name(route, path, self.facts(method));
-        let of_route = [Some(&route.authentication), route.enclosing.as_ref()];
-        of_route.into_iter().flatten().try_for_each(|own| self.check_demand(path, own, verdict))
+        access::demands(route, path, self.facts(method))
+            .try_for_each(|(own, verdict)| self.check_demand(path, own, verdict))
     }
 
     /// The route of a path, before rewrites.

@@ -86,7 +86,7 @@ impl Exchange<'_> {
     /// without passwords. A browser of such a client would act for any site whose name leads to this server (DNS
     /// rebinding).
     fn has_credentials(&self, route: &Route) -> bool {
-        self.grants.user().is_some() || route.jwt.is_some() || !route.authorizers.is_empty()
+        self.grants.user().is_some() || !route.jwts.is_empty() || !route.authorizers.is_empty()
     }
 
     /// Whether the browser says that the form is of this server (Fetch Metadata, and RFC 6454 §7).

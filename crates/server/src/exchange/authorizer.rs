@@ -42,14 +42,14 @@ fn routes<'r>(host: &'r Host, path: &SafePath<'_>, planned: &'r Route) -> Vec<&'
 impl Exchange<'_> {
     #[cold]
     pub(super) fn must_authorize(&self, path: &SafePath<'_>, planned: &Route) -> bool {
-        let asks = |route: &Route| route.jwt.is_some() || !route.authorizers.is_empty();
+        let asks = |route: &Route| !route.jwts.is_empty() || !route.authorizers.is_empty();
         routes(self.host(), path, planned).into_iter().any(asks)
     }
 
     /// Whether a token has to be verified for what is at `path`, or an authorizer to be called.
     pub(super) fn lacks_authorization(&self, path: &SafePath<'_>) -> bool {
         let lacks = |route: &Route| {
-            route.jwt.as_ref().is_some_and(|jwt| !self.grants.verified.contains(jwt))
+            route.jwts.iter().any(|jwt| !self.grants.verified.contains(jwt))
                 || route.authorizers.iter().any(|own| !self.grants.authorized_by.contains(own))
         };
         routes(self.host(), path, self.route(path)).into_iter().any(lacks)
@@ -64,7 +64,7 @@ impl Exchange<'_> {
     ) -> Result<(), Response> {
         let route = self.host().routes.find(path);
         for route in routes(self.host(), path, planned) {
-            self.verify_token(route).await?;
+            self.verify_tokens(route).await?;
         }
         for authorizer in authorizers(self.host(), path, planned) {
             self.call_authorizer(request, route, &authorizer).await?;

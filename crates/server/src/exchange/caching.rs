@@ -113,7 +113,7 @@ impl<'a> Exchange<'a> {
         let settings = route.cache()?;
         let began = self.services.access.sends_spans().then(clock::micros);
         let is_checked = route.authorizers.is_empty()
-            && route.jwt.is_none()
+            && route.jwts.is_empty()
             && plan.walk.is_none()
             && !route.passes_raw_paths()
             && !route.files.includes.cover_responses();

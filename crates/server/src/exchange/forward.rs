@@ -92,7 +92,7 @@ impl Exchange<'_> {
         }
         // The route of a script may be another one than that of the path.
         if self.responder.needs.authorizers {
-            if let Err(response) = self.verify_token(route).await {
+            if let Err(response) = self.verify_tokens(route).await {
                 return response;
             }
             for authorizer in &route.authorizers {

@@ -310,8 +310,10 @@ impl<'a> Exchange<'a> {
             let field =
                 self.head.only("if").and_then(If::parse).ok_or(Problem::Status(Status::BAD_REQUEST))?;
             for url in field.resources() {
-                if let Ok(other) =
-                    self.local_path(request, url.as_bytes()).and_then(|path| self.target(&path))
+                // What the client may not have is as if it did not exist.
+                if let Ok(path) = self.local_path(request, url.as_bytes())
+                    && self.may_know(&path)
+                    && let Ok(other) = self.target(&path)
                     && other.store.root.is_same(&target.store.root)
                 {
                     terms.resources.insert(url.to_owned(), other.below);

@@ -1,5 +1,6 @@
 //! Tokens that routes ask for, each verified once for a request. `site` decides.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use site::jwt::{Jwt, Refusal};
@@ -12,11 +13,17 @@ use crate::response::Response;
 use crate::stats::Count;
 
 impl Exchange<'_> {
-    /// Verifies the token that a route asks for. Errors: the response to a request without a right one.
-    pub(super) async fn verify_token(&mut self, route: &Route) -> Result<(), Response> {
-        let Some(jwt) = route.jwt.as_ref().filter(|jwt| !self.grants.verified.contains(jwt)) else {
-            return Ok(());
-        };
+    /// Verifies the tokens that a route asks for. Errors: the response to a request without a right one.
+    pub(super) async fn verify_tokens(&mut self, route: &Route) -> Result<(), Response> {
+        for jwt in &route.jwts {
+            if !self.grants.verified.contains(jwt) {
+                self.verify_token(route, jwt).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn verify_token(&mut self, route: &Route, jwt: &Arc<Jwt>) -> Result<(), Response> {
         let token = match jwt.token(self.head) {
             Ok(token) => token,
             Err(refusal) => return Err(self.refuse_token(route, jwt, refusal).await),

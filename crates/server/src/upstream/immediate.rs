@@ -424,7 +424,7 @@ fn is_plain(upstream: &Upstream, script: &Script, route: &Route, outgoing: &Outg
     upstream.balance == Balance::Least
         && upstream.breaker.is_none()
         && route.cache().is_none()
-        && route.jwt.is_none()
+        && route.jwts.is_empty()
         && route.authorizers.is_empty()
         && outgoing.head.method == Method::Get
         && match upstream.protocol {

@@ -22,9 +22,14 @@ const COOKIE: &str = "cookie:";
 const LEEWAY: i64 = 60;
 
 /// The tokens that a section asks for. `false` removes the inherited ones.
-pub fn jwt(section: &Section, inherited: Option<&Arc<Jwt>>) -> Option<Arc<Jwt>> {
-    let Some(own) = section.section_or_false("jwt", Scope::Jwt) else { return inherited.cloned() };
-    let own = own?;
+pub fn jwts(section: &Section, inherited: &[Arc<Jwt>]) -> Vec<Arc<Jwt>> {
+    match section.section_or_false("jwt", Scope::Jwt) {
+        None => inherited.to_vec(),
+        Some(own) => own.and_then(|own| jwt(&own, inherited.first())).into_iter().collect(),
+    }
+}
+
+fn jwt(own: &Section, inherited: Option<&Arc<Jwt>>) -> Option<Arc<Jwt>> {
     let Some(key_file) = own.path("keys").or_else(|| inherited.map(|jwt| jwt.key_file.clone())) else {
         if !own.has("keys") {
             let what_to_do = "add keys = \"/etc/taipan/keys.json\", a JWK set, or a PEM file";
@@ -40,11 +45,11 @@ pub fn jwt(section: &Section, inherited: Option<&Arc<Jwt>>) -> Option<Arc<Jwt>> 
         issuer: text("issuer").or_else(|| inherited?.issuer.clone()),
         audience: text("audience").or_else(|| inherited?.audience.clone()),
         leeway: leeway.or(inherited.map(|jwt| jwt.leeway)).unwrap_or(LEEWAY),
-        from: from(&own).or_else(|| Some(inherited?.from.clone())).unwrap_or(vec![TokenPlace::Header]),
-        claims: claims(&own).or_else(|| Some(inherited?.claims.clone())).unwrap_or_default(),
-        fields: fields(&own).or_else(|| Some(inherited?.fields.clone())).unwrap_or_default(),
+        from: from(own).or_else(|| Some(inherited?.from.clone())).unwrap_or(vec![TokenPlace::Header]),
+        claims: claims(own).or_else(|| Some(inherited?.claims.clone())).unwrap_or_default(),
+        fields: fields(own).or_else(|| Some(inherited?.fields.clone())).unwrap_or_default(),
         user: text("user").or_else(|| Some(inherited?.user.clone())).unwrap_or_else(|| "sub".to_owned()),
-        realm: realm(&own).or_else(|| Some(inherited?.realm.clone())).unwrap_or_else(|| "tokens".to_owned()),
+        realm: realm(own).or_else(|| Some(inherited?.realm.clone())).unwrap_or_else(|| "tokens".to_owned()),
     };
     Some(Arc::new(jwt))
 }

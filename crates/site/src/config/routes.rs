@@ -114,10 +114,10 @@ fn published<'s, 'c>(
     let pattern =
         Pattern::parse(path).ok().filter(|own| others.iter().all(|other| other.route.pattern != *own))?;
     let (action, authorizers) = (Action::Publish(text.clone()), Vec::new());
-    let (jwt, authentication) = (None, Arc::default());
+    let (jwts, authentication) = (Vec::new(), Arc::default());
     let fallback = None;
     let inherited_route = inherited.route.clone();
-    let route = Route { pattern, action, authorizers, jwt, authentication, fallback, ..inherited_route };
+    let route = Route { pattern, action, authorizers, jwts, authentication, fallback, ..inherited_route };
     let environment = inherited.environment.clone();
     Some(PlacedRoute { route, environment, account: None, section: None, place: section.place() })
 }

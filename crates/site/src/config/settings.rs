@@ -14,11 +14,11 @@ use super::cors::sharing;
 use super::definitions::Definitions;
 use super::fields::{cache_control, headers, security_headers};
 use super::files::{lister, shared_files};
-use super::jwt::jwt;
+use super::jwt::jwts;
 use super::publishing::publishing;
 use super::section::Section;
 use super::toml::Entry;
-use crate::model::{Dotfiles, Fallback, FallbackFor, LanguageFallback, Route, Symlinks};
+use crate::model::{Dotfiles, Enclosing, Fallback, FallbackFor, LanguageFallback, Route, Symlinks};
 use crate::route::Pattern;
 use crate::template::Template;
 
@@ -60,7 +60,7 @@ pub fn route_settings(
         lister: lister(section, inherited.lister.as_deref(), scripts).map(Box::new),
         authorizers: authorizers(section, &inherited.authorizers, &subrequest, upstreams),
         subrequest,
-        jwt: jwt(section, inherited.jwt.as_ref()),
+        jwts: jwts(section, &inherited.jwts),
         publishing,
         sharing,
         cors,
@@ -93,8 +93,13 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     if both_have("rule") {
         route.access.extend(outer.access.iter().cloned());
     }
-    if has_authentication(glob) && has_authentication(prefix) && outer.authentication.is_on() {
-        route.enclosing = Some(outer.authentication.clone());
+    let has_passage = has_authentication(glob) || glob.has("rule");
+    if has_passage && has_authentication(prefix) && outer.authentication.is_on() {
+        let (authentication, access) = (outer.authentication.clone(), outer.access.clone());
+        route.enclosing = Some(Enclosing { authentication, access });
+    }
+    if both_have("jwt") {
+        route.jwts.extend(outer.jwts.iter().cloned());
     }
     if both_have("authorizer") {
         let own = std::mem::replace(&mut route.authorizers, outer.authorizers.clone());

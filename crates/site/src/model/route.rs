@@ -31,6 +31,15 @@ use crate::security_headers::Preset;
 use crate::template::{QueryTemplate, Rewrite, Template};
 use crate::upstream::UpstreamId;
 
+/// The users of a prefix, for a glob within it.
+#[derive(Debug, Clone)]
+pub struct Enclosing {
+    /// It is that of the glob, too, if the glob has no users of its own.
+    pub authentication: Arc<Authentication>,
+    /// The rules that may let a request pass without one of these users. Those of the glob may not.
+    pub access: Vec<Rules>,
+}
+
 /// The files that a value of `Cache-Control` is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
@@ -65,8 +74,8 @@ pub struct Route {
     pub authorizers: Vec<Arc<Authorizer>>,
     /// The settings of authorizers that speak HTTP.
     pub subrequest: Arc<Subrequest>,
-    /// The tokens that it asks for.
-    pub jwt: Option<Arc<Jwt>>,
+    /// The tokens that it asks for: of a glob, also those of the prefix that it is within.
+    pub jwts: Vec<Arc<Jwt>>,
     /// How clients may change its files.
     pub publishing: Arc<Publishing>,
     /// What `cors` is made of, for routes that inherit it.
@@ -79,8 +88,8 @@ pub struct Route {
     /// Limits of speed and of requests: those of the top level, of the host and of the route.
     pub limits: Vec<LimitId>,
     pub authentication: Arc<Authentication>,
-    /// Of a glob with settings of its own: the settings of the prefix that it is within. Both count.
-    pub enclosing: Option<Arc<Authentication>>,
+    /// Of a glob with users or rules of its own: what the prefix asks for that it is within. Both count.
+    pub enclosing: Option<Enclosing>,
     /// Whether the responses of its script or upstream are stored.
     pub stores: bool,
     /// How they are stored, for routes that inherit it, too.
@@ -348,6 +357,12 @@ impl Route {
         is_pattern && matches!(self.action, Action::Return(_) | Action::Upstream(_) | Action::Publish(_))
     }
 
+    /// Its settings of authentication, and those of the prefix that it is within.
+    pub fn authentications(&self) -> impl Iterator<Item = &Arc<Authentication>> {
+        let enclosing = self.enclosing.as_ref().map(|enclosing| &enclosing.authentication);
+        std::iter::once(&self.authentication).chain(enclosing)
+    }
+
     /// Whether users have to authenticate.
     pub fn asks_for_users(&self) -> bool {
         self.authentication.is_on() || self.enclosing.is_some()
@@ -381,7 +396,7 @@ impl Route {
             script: None,
             authorizers: Vec::new(),
             subrequest: Arc::default(),
-            jwt: None,
+            jwts: Vec::new(),
             publishing: Arc::default(),
             sharing: Arc::default(),
             cors: None,

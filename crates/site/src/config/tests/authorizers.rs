@@ -118,7 +118,7 @@ fn a_route_inherits_tokens_and_adds_to_them() {
         ("/other/x", "1 keys, https://id, 5 s, name, [Cookie(\"id\"), Header], [], X-User"),
     ] {
         let route = host.routes.get(host.routes.find(&SafePath::parse(path).unwrap()));
-        let shown = route.jwt.as_ref().map_or("none".to_owned(), |jwt| {
+        let shown = route.jwts.first().map_or("none".to_owned(), |jwt| {
             let fields: Vec<&str> = jwt.fields.iter().map(|(name, _)| name.as_str()).collect();
             let keys = jwt.keys.as_ref().map_or(0, auth::keys::Keys::len);
             let issuer = jwt.issuer.as_deref().unwrap_or("any");
