@@ -801,6 +801,28 @@ fn takes_heads_up_to_the_largest_limit_again_and_again() {
 }
 
 #[test]
+fn a_head_far_above_the_limit_gets_431_and_a_line() {
+    let server = site().config("[log]\naccess = \"stdout\"\n").start();
+    let mut client = connect(&server);
+    for (name, method, length) in [
+        ("x-long", "GET", 50_000),
+        ("x-long", "GET", 200_000),
+        ("cookie", "HEAD", 250_000),
+        ("x-long", "GET", 100_000),
+    ] {
+        let value = "v".repeat(length);
+        let response = client.request(&Http2Request::new(method, "/a.txt", &[(name, &value)]));
+        let response = response.unwrap_or_else(|error| panic!("{length}: {error}"));
+        assert_eq!((response.status, response.body.is_empty()), (431, method == "HEAD"), "{length}");
+        let line = server.wait_for_output("head-too-large", TIMEOUT);
+        assert!(line.contains(" 431 "), "{line}");
+    }
+    assert_eq!(client.get("/none").status, 404, "the connection goes on");
+    let value = "v".repeat(300_000);
+    client.request(&Http2Request::new("GET", "/a.txt", &[("x-long", &value)])).expect_err("it is too long");
+}
+
+#[test]
 fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     let server = site()
         .file("large", vec![b'x'; 200_000])

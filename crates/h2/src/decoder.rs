@@ -1,5 +1,5 @@
 //! Decodes the frames of a peer (RFC 9113 §4, §6 and §10.5.1). The events do not depend on how the input is cut. DATA
-//! is not copied; the decoder stores a field block until its last CONTINUATION, and at most one other payload.
+//! is not copied; the decoder stores a field block until its last CONTINUATION, up to a limit, and at most one other payload.
 //!
 //! Knows nothing of the states of streams, of flow-control windows and of HPACK. PRIORITY and frames of unknown types
 //! (§5.5) are checked and ignored.
@@ -15,6 +15,9 @@ use crate::priority::Priority;
 /// The most HEADERS and CONTINUATION frames of a field block, unless the limit of its bytes needs more full ones.
 /// Without this limit, a peer could send empty frames for ever (CVE-2024-27316).
 pub const MAX_BLOCK_FRAMES: u32 = 32;
+
+/// The most bytes of a field block that is over its limit and discarded, unless that limit is larger than half of it.
+const DISCARDED: usize = 256 * 1024;
 
 /// What the decoder found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,9 @@ pub enum Event<'a> {
         frames: u32,
         whole: Option<&'a [u8]>,
     },
+    /// A field block is over its limit as soon as the next frame is there. `FrameDecoder::block` has what has arrived.
+    /// The caller takes as much of it as it can, by `FrameDecoder::take_block`; the rest stays in front of the frame.
+    BlockPart,
     /// The last frame of the stream is complete. `FrameDecoder::take_end_stream` prevents this event.
     EndStream {
         stream: u32,
@@ -108,6 +114,8 @@ struct Block {
     /// Those of HEADERS.
     flags: u8,
     frames: u32,
+    /// Bytes of the payloads.
+    bytes: u32,
 }
 
 impl FrameDecoder {
@@ -119,6 +127,11 @@ impl FrameDecoder {
     /// The field block of the latest `Event::Headers`, if it was not all in the input.
     pub fn block(&self) -> &[u8] {
         &self.block
+    }
+
+    /// Removes so many bytes from the start of the block.
+    pub fn take_block(&mut self, bytes: usize) {
+        self.block.drain(..bytes.min(self.block.len()));
     }
 
     /// Whether the event that was returned last is the last of its stream.
@@ -244,17 +257,23 @@ impl FrameDecoder {
         let FrameHeader { kind, stream, length, .. } = header;
         self.state = match (self.state, kind) {
             (State::BlockHeader(block), CONTINUATION) if block.stream == stream => {
-                if block.frames >= MAX_BLOCK_FRAMES.max(self.max_block.div_ceil(MAX_PAYLOAD) as u32) {
+                let max = DISCARDED.max(2 * self.max_block);
+                let (frames, bytes) = (block.frames + 1, block.bytes as usize + length);
+                if frames > MAX_BLOCK_FRAMES.max(max.div_ceil(MAX_PAYLOAD) as u32) || bytes > max {
                     return Err(FrameError::BlockTooLarge);
                 }
-                State::BlockPayload(Block { frames: block.frames + 1, ..block }, header)
+                self.state = State::BlockPayload(Block { frames, bytes: bytes as u32, ..block }, header);
+                return Ok((self.block.len() + length > self.max_block).then_some(Event::BlockPart));
             }
             (State::BlockHeader(_), _) => return Err(FrameError::Interrupted),
             (State::FirstHeader, SETTINGS) if !header.has(ACK) => State::Payload(header),
             (State::FirstHeader, _) => return Err(FrameError::NoSettings),
             (_, CONTINUATION) => return Err(FrameError::Continuation),
             (_, PUSH_PROMISE) => return Err(FrameError::PushPromise),
-            (_, HEADERS) => State::BlockPayload(Block { stream, flags: header.flags, frames: 1 }, header),
+            (_, HEADERS) => {
+                let block = Block { stream, flags: header.flags, frames: 1, bytes: length as u32 };
+                State::BlockPayload(block, header)
+            }
             (_, DATA) => match (header.has(PADDED), length) {
                 (true, 0) => return Err(FrameError::Length),
                 (true, _) => State::PadLength(header),
@@ -358,7 +377,7 @@ impl FrameDecoder {
     }
 
     fn headers<'a>(&mut self, block: Block, whole: Option<&'a [u8]>) -> Event<'a> {
-        let Block { stream, flags, frames } = block;
+        let Block { stream, flags, frames, .. } = block;
         self.state = if flags & END_STREAM == 0 { State::Header } else { State::EndStream(stream) };
         Event::Headers { stream, frames, whole }
     }

@@ -87,8 +87,20 @@ impl FrameError {
 pub enum HpackError {
     /// The block is not valid. The table is lost, and so is the connection (§2.3.3).
     Malformed,
+    /// The bytes end within a field. Of a whole block, this is malformed.
+    Incomplete,
     /// More than SETTINGS_MAX_HEADER_LIST_SIZE. The table is valid: this is an error of the stream.
     ListTooLarge,
+}
+
+impl HpackError {
+    /// The error at the end of a whole block.
+    pub(crate) const fn at_end(self) -> HpackError {
+        match self {
+            HpackError::Incomplete => HpackError::Malformed,
+            error => error,
+        }
+    }
 }
 
 /// Why a connection ends: the code of the GOAWAY frame, and the rule for the log.

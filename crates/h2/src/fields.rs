@@ -6,7 +6,7 @@ use taipan_http::framing::{self, Framing};
 use taipan_http::head::{self, Body, Field, FieldStore, Head, HeadError, Limits, Names, Parts, Version};
 
 use crate::error::HpackError;
-use crate::hpack::{BlockDecoder, Source};
+use crate::hpack::{BlockDecoder, Discarded, Source};
 use crate::priority::Priority;
 
 /// A decoded field section. It has the fields without the pseudo-fields, in order, but with one `cookie` at most.
@@ -242,6 +242,25 @@ impl FieldList {
         self.scratch = scratch;
         decoded?;
         self.finish(connect).map_err(SectionError::Malformed)
+    }
+
+    /// Decodes a part of a field block for the table alone, and returns how many bytes it has taken.
+    pub(crate) fn discard(
+        &mut self,
+        decoder: &mut BlockDecoder<Class>,
+        part: &[u8],
+        discarded: &mut Discarded,
+    ) -> Result<usize, HpackError> {
+        let taken = decoder.discard(part, &mut self.scratch, discarded);
+        self.scratch.clear();
+        taken
+    }
+
+    /// Appends what is known of a list that was discarded, to an empty list.
+    pub(crate) fn note_discarded(&mut self, discarded: Discarded) {
+        if discarded.is_head && self.section == Section::Head {
+            _ = self.push_pseudo(METHOD, b"HEAD");
+        }
     }
 
     /// Empties the list for another section.

@@ -2,10 +2,14 @@
 //! table of one direction of a connection. The functions that write fields have none: the caller knows which fields
 //! it has put into the peer's table.
 
+mod discard;
+
 use std::collections::VecDeque;
 
 use crate::error::HpackError;
 use crate::huffman;
+
+pub(crate) use self::discard::Discarded;
 
 /// The default of SETTINGS_HEADER_TABLE_SIZE, in bytes.
 pub const TABLE_SIZE: usize = 4096;
@@ -115,13 +119,14 @@ impl<T: Copy> BlockDecoder<T> {
         };
         // §4.2: a change of the table's size precedes all fields.
         while let Some(0x20..0x40) = rest.first() {
-            table.resize(integer(&mut rest, 5)?)?;
+            table.resize(integer(&mut rest, 5).map_err(HpackError::at_end)?)?;
         }
         // Bounded: each pass takes at least a byte.
         while let Some(&first) = rest.first() {
             let bits = match first {
                 0x80.. => {
-                    let (source, name, value) = table.get(integer(&mut rest, 7)?)?;
+                    let index = integer(&mut rest, 7).map_err(HpackError::at_end)?;
+                    let (source, name, value) = table.get(index)?;
                     emit(source, name, value);
                     continue;
                 }
@@ -130,8 +135,8 @@ impl<T: Copy> BlockDecoder<T> {
                 _ => 4,
             };
             scratch.clear();
-            let (source, name) = name(&mut rest, bits, table, scratch)?;
-            let value = string(&mut rest, scratch)?;
+            let (source, name) = name(&mut rest, bits, table, scratch).map_err(HpackError::at_end)?;
+            let value = string(&mut rest, scratch).map_err(HpackError::at_end)?;
             let (name, value) = (name.get(scratch), value.get(scratch));
             let found = emit(source, name, value);
             if bits == 6 {
@@ -369,7 +374,7 @@ fn write_integer(out: &mut Vec<u8>, kind: u8, bits: u32, number: usize) {
 /// Takes an integer of at most five bytes (§5.1).
 #[inline]
 fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
-    let (&first, after) = rest.split_first().ok_or(HpackError::Malformed)?;
+    let (&first, after) = rest.split_first().ok_or(HpackError::Incomplete)?;
     *rest = after;
     let max = (1usize << bits) - 1;
     match usize::from(first) & max {
@@ -381,7 +386,7 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
 /// Takes the bytes behind the first, which add to `number`.
 fn long_integer(rest: &mut &[u8], mut number: usize) -> Result<usize, HpackError> {
     for shift in [0, 7, 14, 21] {
-        let (&byte, after) = rest.split_first().ok_or(HpackError::Malformed)?;
+        let (&byte, after) = rest.split_first().ok_or(HpackError::Incomplete)?;
         *rest = after;
         number += usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
@@ -393,9 +398,8 @@ fn long_integer(rest: &mut &[u8], mut number: usize) -> Result<usize, HpackError
 
 /// Takes a string (§5.2).
 fn string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Result<Text<'a>, HpackError> {
-    let coded = rest.first().ok_or(HpackError::Malformed)? & 0x80 != 0;
-    let length = integer(rest, 7)?;
-    let (bytes, after) = rest.split_at_checked(length).ok_or(HpackError::Malformed)?;
+    let (coded, length) = string_length(rest)?;
+    let (bytes, after) = rest.split_at_checked(length).ok_or(HpackError::Incomplete)?;
     *rest = after;
     if !coded {
         return Ok(Text::Borrowed(bytes));
@@ -403,6 +407,12 @@ fn string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Result<Text<'a>, Hp
     let start = scratch.len();
     huffman::decode(bytes, scratch)?;
     Ok(Text::Scratch(start, scratch.len()))
+}
+
+/// Takes what precedes the bytes of a string: whether they are in the Huffman code, and how many there are.
+fn string_length(rest: &mut &[u8]) -> Result<(bool, usize), HpackError> {
+    let coded = rest.first().ok_or(HpackError::Incomplete)? & 0x80 != 0;
+    Ok((coded, integer(rest, 7)?))
 }
 
 /// The static table (appendix A).
@@ -560,6 +570,64 @@ mod tests {
         });
         assert_eq!((result, count), (Err(HpackError::ListTooLarge), 1));
         assert_eq!(read(&mut decoder, &[0x80 | 62]).unwrap(), "x-a=b\n");
+    }
+
+    /// A block with fields of any length, some in the Huffman code.
+    fn any_block(next: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+        let mut block = Vec::new();
+        if next(3) == 0 {
+            write_table_size(&mut block, next(TABLE_SIZE + 1));
+        }
+        for _ in 0..next(12) {
+            let lengths = [0, 5, 40, 1000, 4050, 20_000];
+            let indexing = [Indexing::Incremental, Indexing::Incremental, Indexing::Without, Indexing::Never];
+            write_name_index(&mut block, indexing[next(4)], [0, 4][next(2)]);
+            let has_name = block.last().is_some_and(|last| last & 0x0f == 0);
+            for _ in 0..1 + usize::from(has_name) {
+                let (byte, length) = ([b'a', b'0', 0xff][next(3)], lengths[next(lengths.len())]);
+                match next(2) {
+                    0 => write_string(&mut block, &vec![byte; length]),
+                    _ => {
+                        let text = vec![byte; length];
+                        write_integer(&mut block, 0x80, 7, huffman::coded_len(&text));
+                        huffman::encode(&text, &mut block);
+                    }
+                }
+            }
+        }
+        block
+    }
+
+    #[test]
+    fn a_discarded_block_changes_the_table_as_a_decoded_one() {
+        let mut state = 7u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut decoders = [(); 2].map(|()| BlockDecoder::<()>::new(TABLE_SIZE, usize::MAX));
+        let mut scratch = Vec::new();
+        for round in 0..300 {
+            let block = any_block(&mut next);
+            let [whole, parts] = &mut decoders;
+            whole.decode(&block, &mut scratch, |_, _, _| Ok::<(), HpackError>(())).unwrap();
+            let (mut discarded, mut kept) = (Discarded::default(), Vec::new());
+            let size = [1, 100, 16_384][next(3)].max(block.len() / 50).max(1);
+            for part in block.chunks(size) {
+                kept.extend_from_slice(part);
+                let taken = parts.discard(&kept, &mut scratch, &mut discarded).unwrap();
+                kept.drain(..taken);
+                assert!(kept.len() < 4 * TABLE_SIZE, "{} bytes are kept", kept.len());
+            }
+            assert!(kept.is_empty() && discarded.is_whole(), "round {round}");
+            let entries = |decoder: &BlockDecoder<()>| -> Vec<(Vec<u8>, Vec<u8>)> {
+                let of = |index| {
+                    decoder.table.get(FIRST_DYNAMIC + index).map(|(_, n, v)| (n.to_vec(), v.to_vec()))
+                };
+                (0..decoder.table.entries.len()).map(|index| of(index).unwrap()).collect()
+            };
+            assert_eq!(entries(whole), entries(parts), "round {round}");
+        }
     }
 
     #[test]

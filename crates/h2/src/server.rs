@@ -17,7 +17,7 @@ use crate::decoder::{self, FrameDecoder};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::fields::{Class, ExtendedConnect, FieldList, Malformed};
 use crate::frame::{DEFAULT_WINDOW, MAX_WINDOW, PREFACE, Settings, write_goaway, write_window_update};
-use crate::hpack::{BlockDecoder, TABLE_SIZE};
+use crate::hpack::{BlockDecoder, Discarded, TABLE_SIZE};
 use budget::Budget;
 use flow::{ReceiveWindow, SendWindow};
 use stream::{Closed, ClosedBy, EarlyPriorities, Streams};
@@ -105,6 +105,8 @@ pub struct Connection {
     state: State,
     frames: FrameDecoder,
     hpack: BlockDecoder<Class>,
+    /// A field block over the limit, as far as it has arrived.
+    discarded: Option<Box<Discarded>>,
     streams: Streams,
     closed: Closed,
     early_priorities: EarlyPriorities,
@@ -180,6 +182,7 @@ impl Connection {
             state: State::Open,
             frames: FrameDecoder::new(2 * limits.list.max(MIN_BLOCK) as usize),
             hpack: BlockDecoder::new(TABLE_SIZE, limits.list as usize),
+            discarded: None,
             streams: Streams::new(),
             closed: Closed::new(),
             early_priorities: EarlyPriorities::new(),
@@ -339,8 +342,8 @@ impl Connection {
     }
 }
 
-/// The lower bound of the limit for a field block: fields that are over the limit of the list get a response rather
-/// than an error of the connection.
+/// The lower bound of the limit for a field block: the table of HPACK is decoded within it, also from a block that is
+/// over the limit, so that the request gets a response rather than an error of the connection.
 const MIN_BLOCK: u32 = 16 * 1024;
 
 #[cfg(test)]

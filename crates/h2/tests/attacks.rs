@@ -334,6 +334,26 @@ fn a_flood_in_one_visit() {
     assert!(peak() <= CEILING);
 }
 
+/// Blocks of the most bytes that are discarded, each with a response.
+#[test]
+fn blocks_over_the_limit() {
+    let server = check(1001, CALM, |round| {
+        let mut block = head();
+        for part in 0..15 {
+            let name = format!("x-{part}");
+            write_field(&mut block, Indexing::Incremental, name.as_bytes(), &vec![b'x'; 16_300]);
+        }
+        let parts: Vec<&[u8]> = block.chunks(MAX_PAYLOAD).collect();
+        let last = parts.len() - 1;
+        let input = |(index, part): (usize, &&[u8])| match index {
+            0 => frame(HEADERS, END_STREAM, stream(round), part),
+            _ => frame(CONTINUATION, if index == last { END_HEADERS } else { 0 }, stream(round), part),
+        };
+        parts.iter().enumerate().flat_map(input).collect()
+    });
+    assert_eq!(server.requests, 0, "each is rejected");
+}
+
 /// Fields of 32 bytes and more for one byte of input. The list has limits of its bytes and of its fields.
 #[test]
 fn hpack_bomb() {

@@ -28,7 +28,7 @@ fn events(bytes: &[u8], size: usize) -> Result<String, FrameError> {
                 Event::Reset { stream, code } => format!("[{stream} reset {}]", code.0),
                 Event::Settings(Settings { max_concurrent_streams: Some(max), .. }) => format!("[max {max}]"),
                 Event::Settings(_) => "[settings]".into(),
-                Event::SettingsAck | Event::Ignored => String::new(),
+                Event::SettingsAck | Event::Ignored | Event::BlockPart => String::new(),
                 Event::PriorityUpdate { stream, priority: Priority { urgency, incremental } } => {
                     format!("[{stream} priority {urgency} {incremental}]")
                 }
@@ -148,6 +148,41 @@ fn limits_the_bytes_and_the_frames_of_a_block() {
     };
     check(&many(MAX_BLOCK_FRAMES as usize - 1), Ok("[1 headers \"x\" 32]"));
     check(&many(MAX_BLOCK_FRAMES as usize), Err(FrameError::BlockTooLarge));
+}
+
+/// What a block of frames of these lengths leads to, whose parts are taken when they are over the limit of 100 bytes:
+/// so many bytes in all.
+fn discarded(lengths: &[usize]) -> Result<usize, FrameError> {
+    let mut input = frame(SETTINGS, 0, 0, &[]);
+    for (index, length) in lengths.iter().enumerate() {
+        let kind = if index == 0 { HEADERS } else { CONTINUATION };
+        let flags = if index + 1 == lengths.len() { END_HEADERS } else { 0 };
+        input.extend(frame(kind, flags, 1, &vec![b'x'; *length]));
+    }
+    let (mut decoder, mut rest, mut all) = (FrameDecoder::new(100), &input[..], 0);
+    loop {
+        let (used, event) = decoder.next(rest)?;
+        rest = &rest[used..];
+        match event {
+            Event::BlockPart => {
+                all += decoder.block().len();
+                decoder.take_block(decoder.block().len());
+            }
+            Event::Headers { whole, .. } => return Ok(all + whole.unwrap_or(decoder.block()).len()),
+            Event::NeedMore => unreachable!("the block ends"),
+            _ => {}
+        }
+        assert!(decoder.block().len() <= 100);
+    }
+}
+
+#[test]
+fn a_block_over_its_limit_is_taken_in_parts() {
+    assert_eq!(discarded(&[60, 40, 1, 0, 99, 100]), Ok(300));
+    let most = DISCARDED / 100;
+    assert!(most > MAX_BLOCK_FRAMES as usize);
+    assert_eq!(discarded(&[100; MAX_BLOCK_FRAMES as usize]), Ok(3200));
+    assert_eq!(discarded(&[100; MAX_BLOCK_FRAMES as usize + 1]), Err(FrameError::BlockTooLarge));
 }
 
 #[test]

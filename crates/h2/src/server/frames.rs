@@ -34,6 +34,7 @@ impl Connection {
                 self.spend_useless(frames.saturating_sub(required))?;
                 self.on_headers(stream, whole, list, out)
             }
+            decoder::Event::BlockPart => self.discard_block(list).map(|()| None),
             decoder::Event::DataHeader { stream, length, padding, end_stream } => {
                 self.on_data_header(stream, length, padding, end_stream, out)
             }
@@ -78,8 +79,13 @@ impl Connection {
         let section = if open.is_some() { Section::Trailers } else { Section::Head };
         list.begin(section, if end { Body::Absent } else { Body::Present });
         let max = self.limits.fields as usize;
-        let block = whole.unwrap_or(self.frames.block());
-        let decoded = list.decode(&mut self.hpack, block, max, self.limits.extended_connect);
+        let decoded = match self.discarded.is_some() {
+            true => self.end_of_discarded(list)?,
+            false => {
+                let block = whole.unwrap_or(self.frames.block());
+                list.decode(&mut self.hpack, block, max, self.limits.extended_connect)
+            }
+        };
         if decoded == Err(SectionError::Hpack(HpackError::Malformed)) {
             return Err(ConnectionError::Compression);
         }
@@ -87,6 +93,29 @@ impl Connection {
             Some(at) => self.on_trailers(at, decoded, end, out),
             None if !self.opens(id)? => Ok(None),
             None => self.on_request(id, decoded, list, end, out),
+        }
+    }
+
+    /// Decodes a part of a block that is over the limit, for the table.
+    fn discard_block(&mut self, list: &mut FieldList) -> Result<(), ConnectionError> {
+        let discarded = self.discarded.get_or_insert_default();
+        let taken = list.discard(&mut self.hpack, self.frames.block(), discarded);
+        self.frames.take_block(taken.map_err(|_| ConnectionError::Compression)?);
+        Ok(())
+    }
+
+    /// As `discard_block`, for the last part. The list has nothing but the method, if that is HEAD.
+    fn end_of_discarded(
+        &mut self,
+        list: &mut FieldList,
+    ) -> Result<Result<(), SectionError>, ConnectionError> {
+        self.discard_block(list)?;
+        match self.discarded.take() {
+            Some(discarded) if discarded.is_whole() && self.frames.block().is_empty() => {
+                list.note_discarded(*discarded);
+                Ok(Err(SectionError::Hpack(HpackError::ListTooLarge)))
+            }
+            _ => Err(ConnectionError::Compression),
         }
     }
 

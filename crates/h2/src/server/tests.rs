@@ -6,7 +6,7 @@ use crate::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, MAX_PAYLOAD,
     PADDED, PING, PRIORITY, PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE, write_frame,
 };
-use crate::hpack::{Indexing, write_field};
+use crate::hpack::{Indexing, write_field, write_indexed};
 
 const LIMITS: Limits = Limits {
     streams: 4,
@@ -363,6 +363,65 @@ fn a_list_over_a_limit_is_rejected_by_a_response() {
 }
 
 /// RFC 9113 §5.1.
+/// A request with these fields, in frames that are full.
+fn long_request(stream: u32, fields: &[u8]) -> Vec<u8> {
+    let block = [block(&REQUEST), fields.to_vec()].concat();
+    let last = block.len().div_ceil(MAX_PAYLOAD) - 1;
+    let part = |(index, part)| {
+        let kind = if index == 0 { HEADERS } else { CONTINUATION };
+        let ends = if index == 0 { END_STREAM } else { 0 } | if index == last { END_HEADERS } else { 0 };
+        frame(kind, ends, stream, part)
+    };
+    block.chunks(MAX_PAYLOAD).enumerate().flat_map(part).collect()
+}
+
+#[test]
+fn a_block_over_its_limit_is_rejected_by_a_response_and_leaves_the_table_valid() {
+    let mut fields = Vec::new();
+    write_field(&mut fields, Indexing::Incremental, b"first", b"1");
+    let inserted = fields.clone();
+    write_field(&mut fields, Indexing::Without, b"long", &[b'a'; 100_000]);
+    write_field(&mut fields, Indexing::Incremental, b"last", b"2");
+    let mut empties = fields.clone();
+    write_field(&mut empties, Indexing::Incremental, &[b'b'; 70_000], &[b'c'; 50_000]);
+    let mut many = Vec::new();
+    (0..5000).for_each(|_| write_field(&mut many, Indexing::Incremental, b"name", b"value"));
+    let by_index = |stream, index| {
+        let mut fields = block(&REQUEST);
+        write_indexed(&mut fields, index);
+        frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
+    };
+    let rejected = "[1 rejected TooLarge]";
+    for (fields, index, field) in [
+        (&fields, 63, Some(("first", "1"))),
+        (&fields, 62, Some(("last", "2"))),
+        (&empties, 62, None),
+        (&many, 62 + 4096 / 41 - 1, Some(("name", "value"))),
+        (&many, 62 + 4096 / 41, None),
+    ] {
+        for size in [usize::MAX, 16_393, 5000, 1] {
+            let mut server = Server::new(&Limits::default());
+            let input = long_request(1, fields);
+            let events: String =
+                input.chunks(size.min(input.len())).map(|part| server.receive(part)).collect();
+            assert_eq!(events, rejected, "in parts of {size}");
+            assert!(server.connection.frames.block().len() <= 2 * MIN_BLOCK as usize);
+            let expected = if field.is_some() { "[3 request end]" } else { "[Compression]" };
+            assert_eq!(server.receive(&by_index(3, index)), expected);
+            if let Some((name, value)) = field {
+                assert_eq!(server.list.value(name), Some(value.as_bytes()));
+            }
+        }
+    }
+    let mut server = Server::new(&Limits::default());
+    let cut = [inserted, vec![b'a'; 0], vec![0, 0x7f, 0xff, 0xff, 0x3f]].concat();
+    let cut = [cut, vec![b'a'; 100_000]].concat();
+    assert_eq!(server.receive(&long_request(1, &cut)), "[Compression]", "a name without its end");
+    let mut server = Server::new(&Limits::default());
+    write_field(&mut fields, Indexing::Without, b"longer", &[b'a'; 200_000]);
+    assert_eq!(server.receive(&long_request(1, &fields)), "[Frame(BlockTooLarge)]");
+}
+
 #[test]
 fn an_idle_stream_has_no_frames_but_headers_and_priority() {
     for early in

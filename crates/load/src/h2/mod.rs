@@ -243,9 +243,11 @@ impl Client {
                 write_frame(&mut self.out, PING, ACK, 0, &payload);
                 return Ok(None);
             }
-            decoder::Event::SettingsAck | decoder::Event::PriorityUpdate { .. } | decoder::Event::Ignored => {
-                return Ok(None);
-            }
+            // What is not taken of a block that is too large is an error.
+            decoder::Event::SettingsAck
+            | decoder::Event::PriorityUpdate { .. }
+            | decoder::Event::BlockPart
+            | decoder::Event::Ignored => return Ok(None),
             decoder::Event::WindowUpdate { stream, increment } => {
                 self.on_window_update(stream, i64::from(increment));
                 return Ok(None);

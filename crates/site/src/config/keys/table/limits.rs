@@ -55,7 +55,8 @@ pub const CHAPTER: Chapter = Chapter {
             kind: size(256, 1 << 20),
             default: Value("\"16KiB\""),
             example: "\"32KiB\"",
-            text: "Bytes of a request head. A longer one gets 431.",
+            text: "Bytes of a request head. A longer one gets 431; by HTTP/2, one of more than 256 KiB, or of four times \
+                   this limit if that is more, ends its connection.",
         },
         Key {
             name: "fields",
