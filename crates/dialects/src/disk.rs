@@ -18,6 +18,16 @@ pub trait Disk {
         self.folders(path)
     }
 
+    /// The folders of a folder, also those whose names are not UTF-8.
+    fn folders_of_any_name(&self, path: &Path) -> Vec<PathBuf> {
+        self.folders(path).into_iter().map(|name| path.join(name)).collect()
+    }
+
+    /// Where it is without links; the path itself, where that cannot be found out.
+    fn real(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
     fn is_folder(&self, path: &Path) -> bool;
 
     fn is_file(&self, path: &Path) -> bool;

@@ -1,9 +1,11 @@
 //! The configurations of Boa, thttpd and busybox httpd: the real program serves them, by their flags and under their
 //! names.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -464,6 +466,45 @@ fn each_line_of_busybox_that_has_an_effect_has_it() {
     drop(server);
     let server = busybox("A:192.0.2.\nD:*\n");
     rows.check("denied", answer(&server, "/").as_str(), "403");
+}
+
+/// busybox reads `httpd.conf` of each folder on the way to a file, also where a link is one of them.
+#[test]
+fn the_rules_of_folders_of_busybox_hold_behind_links() {
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let linked = || site().file("sub/inner/f", "inner").symlink("again", ".").symlink("near", "sub");
+    let mut rows = Rows::new();
+    let server = serve(linked(), "httpd.conf", "I:plain\nE404:../missing.html\n", &flags);
+    rows.check("a page outside of HOME is left out", answer(&server, "/missing").as_str(), "404");
+    for path in ["/sub/inner/f", "/near/inner/f", "/again/again/near/inner/f"] {
+        rows.check(format!("without rules {path}"), answer(&server, path).as_str(), "200 inner");
+    }
+    drop(server);
+    let server = serve(linked().file("sub/httpd.conf", "D:*\n"), "httpd.conf", "I:plain\n", &flags);
+    rows.check("beside it", answer(&server, "/").as_str(), "200 plain");
+    for path in
+        ["/sub/inner/f", "/near/inner/f", "/again/sub/inner/f", "/again/again/near/inner/f", "/again/"]
+    {
+        rows.check(format!("with rules {path}"), answer(&server, path).as_str(), "403");
+    }
+    let conf = server.root().parent().unwrap().join("httpd.conf");
+    let mut convert = command();
+    convert.args(["convert", "httpd.conf", "--from", "busybox"]).current_dir(conf.parent().unwrap());
+    fs::write(&conf, format!("H:{}\n", server.root().display())).unwrap();
+    let output = run(convert);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    rows.check("the rule is there", text.contains("path = \"/sub/\""), true);
+    rows.check("and is not said to be left out", text.contains("not read"), false);
+    rows.check("the link is named", text.contains("/again leads to a folder around it"), true);
+    let folder = server.root().join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("httpd.conf"), "D:*\n").unwrap();
+    let mut start = command();
+    start.args(flags).current_dir(conf.parent().unwrap());
+    let output = run(start);
+    rows.check("no start without the rule", output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    rows.check("it says why", text.contains("for a folder whose name is not UTF-8; rename the folder"), true);
 }
 
 /// A link to the program, by which it has another name.

@@ -245,6 +245,18 @@ impl dialects::Disk for Disk {
         names
     }
 
+    fn folders_of_any_name(&self, path: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let mut folders: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|entry| entry.is_dir()).collect();
+        folders.sort();
+        folders
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+
     fn is_folder(&self, path: &Path) -> bool {
         path.is_dir()
     }
@@ -277,6 +289,14 @@ impl dialects::Disk for RecordingDisk {
 
     fn names(&self, path: &Path) -> Vec<String> {
         Disk.names(path)
+    }
+
+    fn folders_of_any_name(&self, path: &Path) -> Vec<PathBuf> {
+        Disk.folders_of_any_name(path)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        Disk.real(path)
     }
 
     fn is_folder(&self, path: &Path) -> bool {

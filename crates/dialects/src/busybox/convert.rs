@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use site::address::without_brackets;
 use site::utf8::NotUtf8;
 
-use super::access;
 use super::flags::Flags;
+use super::{access, folders};
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
@@ -23,9 +23,6 @@ const REALM: &str = "Web Server Authentication";
 const SCRIPTS: &str = "/cgi-bin";
 /// That of what the init of busybox starts. busybox httpd passes its own on.
 const SCRIPT_PATH: &str = "/sbin:/usr/sbin:/bin:/usr/bin";
-/// Folders beneath the root in which a file is looked for, and how deep.
-const MAX_FOLDERS: usize = 10_000;
-const MAX_DEPTH: usize = 16;
 /// How long the head of a request may take.
 const HEAD_TIME: &str = "60s";
 
@@ -95,29 +92,32 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     Conversion { file, text, lines, findings }
 }
 
+/// The path of an error page, which may be relative to HOME. `None`: it is outside.
+fn beneath(page: &str, home: &str) -> Option<String> {
+    let inside = match page.starts_with('/') {
+        true => Path::new(page).strip_prefix(home).ok()?,
+        false => Path::new(page),
+    };
+    let mut path = String::new();
+    for component in inside.components().filter(|component| *component != Component::CurDir) {
+        let Component::Normal(name) = component else { return None };
+        path.push('/');
+        path.push_str(name.to_str()?);
+    }
+    (!path.is_empty()).then_some(path)
+}
+
 /// The files of the folders beneath the root, the deepest first, with their paths. Their passwords are added to the
 /// others.
 fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Findings) -> Vec<(String, Lines)> {
     let mut all = Vec::new();
-    let mut open = vec![(String::new(), 0)];
-    let mut seen = 0;
-    while let Some((path, depth)) = open.pop() {
-        let folder = home.join(path.trim_start_matches('/'));
-        seen += 1;
-        if seen > MAX_FOLDERS || depth > MAX_DEPTH {
-            let what = format!(
-                "{} has more than {MAX_FOLDERS} folders, or more than {MAX_DEPTH} in one another",
-                home.display()
-            );
-            findings.error(None, what, "convert the file, and add the rules of httpd.conf files beneath it");
-            return all;
-        }
-        let names = disk.folders(&folder).into_iter();
-        open.extend(names.map(|name| (format!("{path}/{name}"), depth + 1)));
-        let file = folder.join("httpd.conf");
-        if path.is_empty() || !disk.is_file(&file) {
-            continue;
-        }
+    let found = folders::find(home, disk, findings);
+    for path in found.loops {
+        let what = format!("{path} leads to a folder around it, with httpd.conf files, and is denied");
+        findings.warn(None, what, "remove the link, or write the rules to the main file");
+        lines.closed.push((format!("{path}/"), None));
+    }
+    for (path, file) in found.files {
         match disk.read(&file) {
             Ok(bytes) => {
                 let mut own = Lines::default();
@@ -334,12 +334,9 @@ impl Reading<'_> {
         }
         let mut pages = Vec::new();
         for ((status, path), line) in &self.lines.error_pages {
-            let inside = match path.strip_prefix('/') {
-                None => Some(path.as_str()),
-                Some(_) => Path::new(path).strip_prefix(&self.home).ok().and_then(Path::to_str),
-            };
+            let inside = beneath(path, &self.home);
             match (inside, status.parse::<u16>()) {
-                (Some(inside), Ok(400..=599)) => pages.push(((status.clone(), format!("/{inside}")), *line)),
+                (Some(inside), Ok(400..=599)) => pages.push(((status.clone(), inside), *line)),
                 (None, Ok(_)) => {
                     let what = format!("the error page {} is not beneath {}", path.escape_debug(), self.home);
                     self.findings.warn(*line, what, "move it there");
@@ -501,16 +498,6 @@ impl Reading<'_> {
         if self.disk.is_file(Path::new(&format!("{}{SCRIPTS}/index.cgi", self.home))) {
             let what = "/cgi-bin/index.cgi does not make pages for folders without an index";
             self.findings.warn(None, what, "name it in index, or set listing = true");
-        }
-        for folder in self.disk.folders(Path::new(&self.home)) {
-            if self.disk.is_file(Path::new(&format!("{}/{folder}/httpd.conf", self.home))) {
-                let what = format!("{folder}/httpd.conf is not read");
-                self.findings.warn(
-                    None,
-                    what,
-                    "write its lines to the main file, with the path of the folder",
-                );
-            }
         }
         let (mut limits, mut scripts) = (Keys::default(), Keys::default());
         take_any_body(&mut limits, &mut scripts);

@@ -3,6 +3,7 @@
 mod access;
 mod convert;
 mod flags;
+mod folders;
 mod text;
 
 pub use convert::{KINDS, convert};
