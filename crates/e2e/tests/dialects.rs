@@ -468,6 +468,29 @@ fn each_line_of_busybox_that_has_an_effect_has_it() {
     rows.check("denied", answer(&server, "/").as_str(), "403");
 }
 
+#[test]
+fn links_are_no_way_around_passwords_of_thttpd_and_uhttpd() {
+    let site = || site().symlink("page", "private/x").symlink("near", "private").symlink("free", "plain");
+    let mut rows = Rows::new();
+    let password = "user:$apr1$abcdefgh$rBaSZcIn0zIHq2XLFu5EA1\n";
+    let text = "port=0 host=127.0.0.1 dir=HOME/www\n";
+    let flags = ["--thttpd", "-D", "-C", "thttpd.conf"];
+    let server = serve(site().file("private/.htpasswd", password), "thttpd.conf", text, &flags);
+    for (path, expected) in
+        [("/private/x", "401"), ("/near/x", "401"), ("/page", "403"), ("/free", "200 plain")]
+    {
+        rows.check(format!("thttpd {path}"), answer(&server, path).as_str(), expected);
+    }
+    drop(server);
+    let flags = ["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", "www", "-S", "-c", "httpd.conf"];
+    for (text, page) in [("/private:user:pass\n", "403"), ("", "200 secret")] {
+        let server = serve(site(), "httpd.conf", text, &flags);
+        for path in ["/page", "/near/x"] {
+            rows.check(format!("uhttpd {text:?} {path}"), answer(&server, path).as_str(), page);
+        }
+    }
+}
+
 /// busybox reads `httpd.conf` of each folder on the way to a file, also where a link is one of them.
 #[test]
 fn the_rules_of_folders_of_busybox_hold_behind_links() {

@@ -166,11 +166,27 @@ fn a_folder_may_have_users_of_its_own() {
         .file("club/.htaccess", "Deny from all\n")
         .file("bad/.htpasswd", "not a password file\n")
         .script("club/who.cgi", SCRIPT)
+        .folder("linked")
+        .symlink("linked/index.html", "../club/index.html")
+        .symlink("page", "club/index.html")
+        .symlink("who.cgi", "club/who.cgi")
+        .symlink("members", "club")
+        .symlink("club/own", "index.html")
         .start();
         let ann = basic("ann", "wonderland");
         let mut rows = Rows::new();
         for (target, fields, expected) in [
             ("/", "", 200),
+            // Their own folders have no file.
+            ("/page", "", 403),
+            ("/who.cgi", "", 403),
+            ("/who.cgi/more", "", 403),
+            ("/linked/", "", 403),
+            ("/linked/index.html", ann.as_str(), 403),
+            ("/members/index.html", "", 401),
+            ("/members/index.html", ann.as_str(), 200),
+            ("/club/own", "", 401),
+            ("/club/own", ann.as_str(), 200),
             ("/club/", "", 401),
             ("/club/index.html", "", 401),
             ("/alias/index.html", "", 401),

@@ -264,6 +264,12 @@ impl<'r> Reading<'r> {
             "uhttpd sends files whose name begins with a dot. \"deny\" is safer.",
         );
         match self.given.iter().rev().find(|given| given.letter == 'S') {
+            // Then uhttpd asks for the password of the path that a link leads to.
+            Some(given) if !self.users.is_empty() => {
+                top.set(given.line, "symlinks", "never");
+                let what = "links within HOME are denied too, because they are ways around passwords";
+                self.findings.note(given.line, what, "replace them by what they lead to");
+            }
             Some(given) => top.set(given.line, "symlinks", "beneath"),
             None => {
                 top.explained(None, "symlinks", "follow", "uhttpd follows every link. \"beneath\" is safer.")

@@ -101,7 +101,12 @@ impl Exchange<'_> {
             },
         };
         let device = root.device;
-        let search = Search { root, folder: below, symlinks: route.files.symlinks, plain: own.plain };
+        // The password file itself may be a link to that of another folder.
+        let symlinks = match route.files.symlinks {
+            Symlinks::Guarded => Symlinks::Beneath,
+            symlinks => symlinks,
+        };
+        let search = Search { root, folder: below, symlinks, plain: own.plain };
         let mode = own.folder;
         let found = self.services.disk.run_for_request(device, Work::File, move || search.find(mode)).await;
         let found = found.map_err(|_| Status::SERVICE_UNAVAILABLE)?;

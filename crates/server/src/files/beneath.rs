@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, OFlags, ResolveFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
+use site::authentication::FOLDER_FILE;
 use site::model::Symlinks;
 use taipan_http::path_text;
 use taipan_http::target::SafePath;
@@ -145,8 +146,8 @@ pub fn open(
         (Err(Errno::AGAIN | Errno::INVAL), Wait::Never) => return Err(OpenError::WouldWait),
         // An absolute link may lead back beneath the root.
         (Err(Errno::XDEV), _) if symlinks == Symlinks::Beneath => {}
-        // The owner of each link is compared.
-        (Err(Errno::LOOP), _) if symlinks == Symlinks::Owner => {}
+        // The owner of each link is compared, or the folder that it leads to.
+        (Err(Errno::LOOP), _) if matches!(symlinks, Symlinks::Owner | Symlinks::Guarded) => {}
         // Renames interrupted every attempt. They do not interrupt a walk.
         (Err(Errno::AGAIN | Errno::NOSYS), _) => {}
         (Err(errno), _) => return Err(errno.into()),
@@ -201,7 +202,9 @@ fn name_of<'a>(path: &'a SafePath<'_>) -> Cow<'a, Path> {
 fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
     let rule = match symlinks {
         Symlinks::Beneath => ResolveFlags::BENEATH,
-        Symlinks::Owner | Symlinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Symlinks::Owner | Symlinks::Guarded | Symlinks::Never => {
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS
+        }
         Symlinks::Follow => ResolveFlags::empty(),
     };
     rule | ResolveFlags::NO_MAGICLINKS
@@ -235,6 +238,7 @@ fn open_by_walk(root: &Root, name: &Path, symlinks: Symlinks, flags: OFlags) -> 
             let component = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = retry_on_intr(|| calls::openat(walk.folder(), &name, component))?;
             if kind(&fd)? == FileType::Symlink {
+                walk.leave()?;
                 walk.follow(&fd)?;
             } else if walk.remaining.is_empty() {
                 return walk.open_last(&name, fd, flags);
@@ -261,6 +265,8 @@ struct PathWalk<'a> {
     links: usize,
     /// With `Symlinks::Owner`: the links whose targets have not been reached yet.
     pending: Vec<PendingLink>,
+    /// With `Symlinks::Guarded`: the folder that the path names, if its last component is a link.
+    left: Option<(u64, u64)>,
 }
 
 struct PendingLink {
@@ -273,7 +279,8 @@ impl PathWalk<'_> {
     fn new<'a>(root: &'a Root, name: &Path, symlinks: Symlinks) -> Result<PathWalk<'a>, OpenError> {
         let start = calls::duplicate(&root.fd)?;
         let remaining = components(name);
-        Ok(PathWalk { root, symlinks, remaining, folders: Vec::new(), start, links: 0, pending: Vec::new() })
+        let (folders, pending) = (Vec::new(), Vec::new());
+        Ok(PathWalk { root, symlinks, remaining, folders, start, links: 0, pending, left: None })
     }
 
     fn folder(&self) -> BorrowedFd<'_> {
@@ -281,7 +288,7 @@ impl PathWalk<'_> {
     }
 
     fn is_confined(&self) -> bool {
-        matches!(self.symlinks, Symlinks::Beneath | Symlinks::Never)
+        matches!(self.symlinks, Symlinks::Beneath | Symlinks::Guarded | Symlinks::Never)
     }
 
     fn enter(&mut self, folder: OwnedFd) -> Result<(), OpenError> {
@@ -301,6 +308,27 @@ impl PathWalk<'_> {
         }
         self.start = retry_on_intr(|| calls::openat(&self.start, "..", FOLDER))?;
         Ok(())
+    }
+
+    /// Before a link is followed.
+    fn leave(&mut self) -> Result<(), OpenError> {
+        if self.symlinks == Symlinks::Guarded && self.remaining.is_empty() && self.left.is_none() {
+            self.left = Some(identity(self.folder())?);
+        }
+        Ok(())
+    }
+
+    /// Errors: a link has led to a file in another folder, which has a password file.
+    fn check_guard(&self, found: &OwnedFd) -> Result<(), OpenError> {
+        let Some(left) = self.left else { return Ok(()) };
+        if kind(found)? == FileType::Directory || identity(self.folder())? == left {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match retry_on_intr(|| calls::openat(self.folder(), FOLDER_FILE, flags)) {
+            Err(Errno::NOENT) => Ok(()),
+            _ => Err(OpenError::Denied),
+        }
     }
 
     /// Continues at the target of the link. A confined walk follows an absolute link only if it leads beneath the root.
@@ -352,6 +380,7 @@ impl PathWalk<'_> {
     /// which has replaced it since, so the owner of the opened file is compared, too.
     fn open_last(&self, name: &Path, found: OwnedFd, flags: OFlags) -> Result<OwnedFd, OpenError> {
         self.compare_owners(&found)?;
+        self.check_guard(&found)?;
         if flags.contains(OFlags::PATH) {
             return Ok(found);
         }
@@ -363,6 +392,11 @@ impl PathWalk<'_> {
 
 fn owner(fd: impl AsFd) -> Result<u32, Errno> {
     Ok(retry_on_intr(|| calls::fstat(&fd))?.st_uid)
+}
+
+fn identity(fd: impl AsFd) -> Result<(u64, u64), Errno> {
+    let stat = retry_on_intr(|| calls::fstat(&fd))?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {

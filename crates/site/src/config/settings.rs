@@ -18,7 +18,10 @@ use super::jwt::jwts;
 use super::publishing::publishing;
 use super::section::Section;
 use super::toml::Entry;
-use crate::model::{Dotfiles, Enclosing, Fallback, FallbackFor, LanguageFallback, Route, Symlinks};
+use crate::authentication::{Authentication, FolderPasswords};
+use crate::model::{
+    Dotfiles, Enclosing, Fallback, FallbackFor, FileRules, LanguageFallback, Route, Symlinks,
+};
 use crate::route::Pattern;
 use crate::template::Template;
 
@@ -44,11 +47,13 @@ pub fn route_settings(
     let access = rules(section, &inherited.access, limits);
     let caching = caching(section, &inherited.caching);
     let publishing = publishing(section, &pattern, &inherited.publishing);
+    let authentication = authentication(section, &inherited.authentication, &access);
+    let files = shared_files(section, &inherited.files, fallback.as_ref());
     Route {
         pattern,
         within: inherited.within.clone(),
         action: inherited.action.clone(),
-        files: shared_files(section, &inherited.files, fallback.as_ref()),
+        files: guarded(files, &authentication),
         headers: headers(section, &inherited.headers),
         cache_control: cache_control(section, &inherited.cache_control),
         error_pages: error_pages(section, &inherited.error_pages),
@@ -65,7 +70,7 @@ pub fn route_settings(
         sharing,
         cors,
         security_headers: security_headers(section).unwrap_or(inherited.security_headers),
-        authentication: authentication(section, &inherited.authentication, &access),
+        authentication,
         enclosing: None,
         access,
         limits: limits.of(section, &inherited.limits),
@@ -74,6 +79,14 @@ pub fn route_settings(
         mapping: Mapping::NONE,
         purgers: purgers(section).or_else(|| inherited.purgers.clone()),
     }
+}
+
+/// Where folders have password files, links are no way around them.
+fn guarded(mut files: Arc<FileRules>, authentication: &Authentication) -> Arc<FileRules> {
+    if authentication.folder != FolderPasswords::Off && files.symlinks == Symlinks::Beneath {
+        Arc::make_mut(&mut files).symlinks = Symlinks::Guarded;
+    }
+    files
 }
 
 /// Restricts a glob's route within a prefix to what the prefix allows, where the sections of both set the same key.

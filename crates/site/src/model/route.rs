@@ -315,6 +315,9 @@ pub enum Dotfiles {
 pub enum Symlinks {
     /// Anything beneath the root.
     Beneath,
+    /// As `Beneath`, but for files that another folder has a password file for (`folder_passwords`): access was decided
+    /// by the folder of the link.
+    Guarded,
     /// Anywhere, if link and target have the same owner.
     Owner,
     /// Nothing: a path with a link in it is 403.

@@ -10,7 +10,7 @@ const vector = (name, attributes, text) => {
   return node;
 };
 
-// At most three digits, so that the width of a value changes little. A value and its unit stay on one line.
+// At most three digits: the width changes little. A value and its unit stay on one line.
 const scaled = (value, units) => {
   let at = 0;
   while (value >= 999.5 && at < units.length - 1) { value /= 1000; at++; }
@@ -33,7 +33,7 @@ const clock = (seconds, length = 8) => new Date(seconds * 1000).toTimeString().s
 const date = seconds => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC";
 const NONE = "–";
 
-// Each chart: its series from the top, with label and colour; `per`: divided by the seconds of a step; `least`: of the axis.
+// Each chart: its series from the top; `per`: divided by the seconds of a step; `least`: of the axis.
 const CHARTS = [
   { id: "requests", title: "Responses", stacked: true, per: true, least: 2, unit: perSecond, series: [
     ["success", "2xx", "green"], ["redirect", "3xx", "blue"], ["client_error", "4xx", "amber"], ["server_error", "5xx", "red"]] },
@@ -63,7 +63,7 @@ const steps = () => {
 const valuesOf = (chart, shown) => chart.series.map(([name]) => {
   const column = past.series.indexOf(name) + 1;
   return shown.map(({ time, point }) => {
-    // A server at rest makes no points. A time of zero means that there was no response.
+    // A server at rest makes no points. A time of zero: there was no response.
     if (chart.log) return (point && point[column]) || null;
     return point ? point[column] / (chart.per ? past.step : 1) : time + past.step > since ? 0 : null;
   });
@@ -147,7 +147,7 @@ const draw = chart => {
   svg.replaceChildren(...nodes);
   const read = reading(chart, values, at);
   read.forEach(([label, value], index) => set($("legend-" + chart.id).children[index].firstChild, `${label} ${value}`));
-  // A reader is told of what the user chose, and not of each second.
+  // A reader is told of what the user chose, not of each second.
   svg.setAttribute("aria-valuemax", last);
   if (cursor !== null || document.activeElement !== svg) {
     svg.setAttribute("aria-valuenow", at);
@@ -196,7 +196,7 @@ const prepareChart = chart => {
   });
 };
 
-// Rows are changed in place: a selection stays, and nothing moves that has not changed.
+// Rows are changed in place: a selection stays, and nothing moves in vain.
 const fill = (id, rows) => {
   const body = $(id);
   const heads = body.parentElement.tHead.rows[0].cells;
@@ -214,7 +214,7 @@ const fill = (id, rows) => {
 };
 
 const tile = (id, text, name) => { set($(id), text); $(id).className = name || ""; };
-// The last second, of which the history has whole numbers. Only the history says which number is which.
+// The last second. Only the history says which number is which.
 const showLastSecond = () => {
   const point = past.step === 1 ? past.points.at(-1) : second;
   const value = name => point ? point[past.series.indexOf(name) + 1] : 0;
@@ -448,7 +448,7 @@ const connect = () => {
   events = new EventSource("?events");
   events.onopen = () => { isFirst = true; };
   events.onerror = () => {
-    // The browser tries again by itself, as after a reload, unless the response was an error.
+    // The browser tries again by itself, unless the response was an error.
     if (events && events.readyState === EventSource.CLOSED) {
       attempt++;
       timer = setTimeout(connect, Math.min(1000 * 2 ** attempt, 30000));
@@ -482,7 +482,7 @@ const connect = () => {
     state("live", "live");
   };
 };
-// A connection may be dead without an error, and a reload interrupts it for a moment.
+// A connection may be dead without an error; a reload interrupts it for a moment.
 const check = () => {
   const { state: now } = document.body.dataset, silence = Date.now() - heard;
   if (now === "paused" || document.hidden || silence < 3500) return;

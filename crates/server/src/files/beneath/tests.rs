@@ -115,6 +115,48 @@ fn applies_every_rule_for_links_with_openat2_and_with_the_walk() {
 }
 
 #[test]
+fn a_guarded_link_leads_to_no_file_that_another_folder_protects() {
+    let fixture = Fixture::new("guarded");
+    let root = fixture.root();
+    let home = fixture.0.join("root/yard");
+    std::fs::create_dir_all(home.join("club/deep")).unwrap();
+    for name in ["club/file", "club/.htpasswd", "club/deep/file"] {
+        std::fs::write(home.join(name), "content").unwrap();
+    }
+    for (to, name) in [
+        ("club/file", "to-file"),
+        ("to-file", "to-link"),
+        ("club", "to-folder"),
+        ("club/deep/file", "to-deep"),
+        ("file", "club/own"),
+        ("../club/../club/own", "club/around"),
+        ("../file", "club/deep/up"),
+    ] {
+        symlink(to, home.join(name)).unwrap();
+    }
+    for (path, expected) in [
+        ("/club/file", true),
+        ("/club/own", true),
+        ("/club/around", true),
+        ("/to-folder/", true),
+        ("/to-folder/file", true),
+        ("/to-folder/own", true),
+        ("/to-deep", true),
+        ("/to-file", false),
+        ("/to-link", false),
+        ("/club/deep/up", false),
+        ("/to-folder/deep/up", false),
+    ] {
+        let path = SafePath::parse(&format!("/yard{path}")).unwrap().into_owned();
+        for flags in [OFlags::RDONLY, OFlags::PATH] {
+            let opened = open(&root, &path, Symlinks::Guarded, flags, Wait::Allowed);
+            assert_eq!(opened.is_ok(), expected, "{path}: {opened:?}");
+            assert!(open(&root, &path, Symlinks::Beneath, flags, Wait::Allowed).is_ok(), "{path}");
+        }
+    }
+}
+
+#[test]
 fn opens_the_root_as_a_folder() {
     let fixture = Fixture::new("root");
     let root = fixture.root();
