@@ -230,6 +230,10 @@ impl Access {
         Access { users: Some(users), ..Access::default() }
     }
 
+    pub fn is_denied(&self) -> bool {
+        !self.any && self.rules.first() == Some(&Rule::all("deny"))
+    }
+
     pub fn is_granted(&self) -> bool {
         self.users.is_none() && self.rules == [Rule::all("allow")]
     }

@@ -162,7 +162,8 @@ impl Context {
             }
         }
         keys.inherit(&outer.keys);
-        let has_lists = self.lists.is_some();
+        // What mod_access_compat knows about a section takes the place of all it knows about those around.
+        let has_lists = self.lists.is_some() || self.satisfy_any.is_some();
         let extended = |own: &[(String, Handler, Place)]| [own, outer.handlers.as_slice()].concat();
         Context {
             line: self.line,
@@ -173,7 +174,7 @@ impl Context {
                 None => self.need.clone().or_else(|| outer.need.clone()),
             },
             lists: if has_lists { self.lists.clone() } else { outer.lists.clone() },
-            satisfy_any: self.satisfy_any.or(outer.satisfy_any),
+            satisfy_any: if has_lists { self.satisfy_any } else { outer.satisfy_any },
             auth: Auth {
                 digest: self.auth.digest.or(outer.auth.digest),
                 realm: self.auth.realm.clone().or_else(|| outer.auth.realm.clone()),
@@ -198,6 +199,25 @@ impl Context {
         }
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// This one, with who may have something as in another one over it.
+    pub fn with_access_of(&self, later: &Context) -> Context {
+        let both = later.over(self);
+        Context {
+            need: both.need,
+            lists: both.lists,
+            satisfy_any: both.satisfy_any,
+            auth: both.auth,
+            limited: both.limited,
+            front: both.front,
+            is_closed: both.is_closed,
+            ..self.clone()
+        }
+    }
+
     pub fn close(&mut self) {
         self.is_closed = true;
     }
@@ -206,6 +226,23 @@ impl Context {
     pub fn has_access(&self) -> bool {
         let has_own = self.need.is_some() || self.lists.is_some() || self.limited.is_some();
         has_own || self.is_closed || !self.front.is_empty()
+    }
+
+    /// Whether some requests are denied by it, or by what it says about files.
+    pub fn denies(&self) -> bool {
+        let is_own = self.has_access() && !self.is_granted();
+        is_own || self.files.iter().any(|(_, inner, _)| inner.denies())
+    }
+
+    /// Whether it denies every request.
+    pub fn is_denied(&self) -> bool {
+        let any = self.satisfy_any == Some(true);
+        self.is_closed
+            || self.front.is_empty()
+                && self.limited.is_none()
+                && !any
+                && access::together(self.need.as_ref(), self.lists.as_ref(), any)
+                    .is_some_and(|access| access.is_denied())
     }
 
     pub fn is_granted(&self) -> bool {
@@ -298,10 +335,28 @@ impl Context {
         }
     }
 
+    /// Denies everything if this section, whose condition cannot be said, denies something.
+    fn close_for(&mut self, section: &Directive, reading: &Reading) {
+        let mut said_elsewhere = Draft::default();
+        let inner =
+            Context::read_without_rewrites(section.children(), &section.place, reading, &mut said_elsewhere);
+        self.is_closed |= inner.denies();
+    }
+
     /// `false`: it is no directive of a folder.
     pub fn add(&mut self, directive: &Directive, reading: &Reading, draft: &mut Draft) -> bool {
         match directive.name.as_str() {
-            "if" => self.rewrites.add_section(directive),
+            "if" if self.rewrites.add_section(directive) => true,
+            "if" | "elseif" | "else" => {
+                self.close_for(directive, reading);
+                false
+            }
+            "redirect" | "redirectmatch" => {
+                let status = directive.argument(0);
+                let rejects = status.parse().is_ok_and(|status: u16| (400..600).contains(&status));
+                self.is_closed |= rejects || status.eq_ignore_ascii_case("gone");
+                false
+            }
             name if name.starts_with("rewrite") && name != "rewritebase" => {
                 self.rewrites.add(directive, draft);
                 true

@@ -4,6 +4,7 @@
 mod access_files;
 mod folder_patterns;
 mod needless;
+mod overlaps;
 mod passes;
 mod routes;
 
@@ -58,6 +59,8 @@ pub struct Site<'s> {
     folders: Vec<(String, Context)>,
     /// `<DirectoryMatch>`
     sections: Vec<folder_patterns::Section>,
+    /// What they say about paths, which comes before files and locations.
+    matched: Vec<(Paths, Context, Place)>,
     locations: Vec<(Paths, Context, Place)>,
     /// Their paths, and the directives: they are no files.
     passes: Vec<(String, Directive)>,
@@ -89,6 +92,7 @@ impl<'s> Site<'s> {
             trees: Vec::new(),
             folders: Vec::new(),
             sections: Vec::new(),
+            matched: Vec::new(),
             locations: Vec::new(),
             passes: Vec::new(),
             passed: Vec::new(),
@@ -191,7 +195,10 @@ impl<'s> Site<'s> {
             return self.located(directive, first, draft);
         }
         match paths::expression(directive.arguments.last().map_or("", String::as_str)) {
-            Some(patterns) if first == "~" || matches => self.patterns(patterns, directive, reading, draft),
+            Some(patterns) if first == "~" || matches => {
+                let found = self.patterns(patterns, directive, reading, draft);
+                self.locations.extend(found);
+            }
             _ => self.unknown(directive, reading, draft),
         }
     }
@@ -218,21 +225,26 @@ impl<'s> Site<'s> {
         }
     }
 
-    fn patterns(&mut self, patterns: Vec<String>, section: &Directive, reading: &Reading, draft: &mut Draft) {
+    fn patterns(
+        &self,
+        patterns: Vec<String>,
+        section: &Directive,
+        reading: &Reading,
+        draft: &mut Draft,
+    ) -> Vec<(Paths, Context, Place)> {
         let context = Context::read_patterns(section.children(), &section.place, reading, draft);
         let is_prefix = |pattern: &String| pattern.ends_with('/') && !pattern.contains(['*', '?']);
         let (prefixes, patterns): (Vec<String>, Vec<String>) = patterns.into_iter().partition(is_prefix);
         let prefixes = prefixes.iter().map(|prefix| Paths::Prefix(paths::folder(prefix).to_owned()));
-        for paths in prefixes.chain(Some(Paths::Patterns(patterns))) {
-            self.locations.push((paths, context.clone(), section.place.clone()));
-        }
+        let all = prefixes.chain(Some(Paths::Patterns(patterns)));
+        all.map(|paths| (paths, context.clone(), section.place.clone())).collect()
     }
 
     /// A section whose paths are not known. What it denies is denied everywhere.
     fn unknown(&mut self, section: &Directive, reading: &Reading, draft: &mut Draft) {
         draft.error(&section.place, unconverted(section), "write the paths, or patterns with *");
         let context = Context::read_without_rewrites(section.children(), &section.place, reading, draft);
-        if context.has_access() && !context.is_granted() {
+        if context.denies() {
             self.server.close();
         }
     }

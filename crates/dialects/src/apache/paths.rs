@@ -65,7 +65,7 @@ fn names(expression: &str) -> Option<Vec<String>> {
         pattern.trim_start_matches('/').replace("**", "*")
     });
     let names: Vec<String> = names.collect();
-    let are_names = names.iter().all(|name| !name.is_empty() && !name.contains('/') && name != "*");
+    let are_names = names.iter().all(|name| !matches!(name.as_str(), "" | "." | "*") && !name.contains('/'));
     are_names.then(|| names.iter().map(|name| named(name)).collect())
 }
 
@@ -152,6 +152,7 @@ mod tests {
             (vec!["(?i)\\.bak$"], true, Some(vec!["(?i)*.bak"])),
             (vec!["\\.(js|css)(\\?v=.*)?$"], true, Some(vec!["*.js", "*.css"])),
             (vec!["[0-9]"], true, None),
+            (vec!["^$"], true, None),
             (vec!["a/b"], false, None),
         ] {
             let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();

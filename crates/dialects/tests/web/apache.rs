@@ -827,6 +827,11 @@ fn apache_keeps_closed_what_it_cannot_say() {
         "DocumentRoot /srv\n<Location /a>\nAuthType Kerberos\nRequire valid-user\n</Location>",
         "DocumentRoot /srv\n<Directory /srv/a>\nAllow from example.org\n</Directory>",
         "DocumentRoot /srv\n<DirectoryMatch \"^/srv/[0-9]\">\nRequire all denied\n</DirectoryMatch>",
+        "DocumentRoot /srv\n<If \"true\">\nRequire ip 10\n</If>",
+        "DocumentRoot /srv\n<If \"-n %{QUERY_STRING}\">\nRewriteEngine on\nRewriteRule x - [F]\n</If>",
+        "DocumentRoot /srv\n<Directory \"/srv/a*\">\n<Files x>\nRequire all denied\n</Files>\n</Directory>",
+        "DocumentRoot /srv\n<Files *>\nRedirectMatch 403 \\.inc$\n</Files>",
+        "DocumentRoot /srv\n<FilesMatch \"^$\">\nRequire all denied\n</FilesMatch>",
     ] {
         let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
         assert!(conversion.text.contains("then = \"deny\""), "{}", conversion.text);

@@ -79,6 +79,95 @@ fn rules_of_apache_reject_what_their_conditions_find() {
     }
 }
 
+/// Of several sections for the same file, the last one counts, as Apache orders them.
+#[test]
+fn files_of_several_sections_of_apache_have_what_the_last_one_says() {
+    let user = "AuthType Basic\nAuthName x\nAuthUserFile HOME/users\nRequire valid-user\n";
+    let (mine, other, denied) = ("Require ip 127\n", "Require ip 192.0.2.1\n", "Require all denied\n");
+    let files = |name: &str, inner: &str| format!("<Files \"{name}\">\n{inner}</Files>\n");
+    let paths = |text: &str, inner: &str| format!("<LocationMatch \"{text}\">\n{inner}</LocationMatch>\n");
+    let folders =
+        |text: &str, inner: &str| format!("<DirectoryMatch \"{text}\">\n{inner}</DirectoryMatch>\n");
+    let mut rows = Rows::new();
+    let expected: &[(String, &[(&str, bool, u16)])] = &[
+        (
+            files("locked.txt", user) + &files("*.txt", other),
+            &[("/locked.txt", true, 403), ("/missing.html", false, 200)],
+        ),
+        (files("*.txt", other) + &files("l*", mine), &[("/locked.txt", false, 200), ("/x.txt", false, 403)]),
+        (
+            files("*.txt", mine) + &files("l*", other),
+            &[("/locked.txt", false, 403), ("/index.html", false, 200)],
+        ),
+        (
+            paths("/locked", denied) + &files("l*", user),
+            &[("/locked.txt", true, 403), ("/locked/x", true, 403), ("/far/x", false, 200)],
+        ),
+        (
+            paths("^/(near|far)/", denied) + &folders("/(n|f)(e|)ar/", "Require all granted\n"),
+            &[("/near/x", false, 403), ("/missing.html", false, 200)],
+        ),
+        (
+            folders("/www/lo", "Require all granted\n") + &files("*.txt", denied) + &files("l*", user),
+            &[("/locked.txt", false, 401), ("/locked.txt", true, 200), ("/x.txt", true, 403)],
+        ),
+        // One of a rule and a user is enough in a folder, and not for what is denied everywhere.
+        (
+            files("*.txt", denied) + &format!("<Directory HOME/www>\n{user}{other}</Directory>\n"),
+            &[("/locked.txt", true, 403), ("/missing.html", true, 200), ("/missing.html", false, 401)],
+        ),
+        (
+            files("*.txt", denied) + &format!("<Directory HOME/www/near>\n{user}{other}</Directory>\n"),
+            &[("/near/x.txt", true, 403), ("/near/x", true, 200), ("/near/x", false, 401)],
+        ),
+        (
+            files("x", &format!("{user}{other}")) + "<Location /near>\nRequire all denied\n</Location>\n",
+            &[("/near/x", true, 403), ("/far/x", true, 200), ("/far/x", false, 401)],
+        ),
+        (
+            format!("<Location />\n{user}{mine}</Location>\n")
+                + "<Location /near>\nRequire user bob\n</Location>\n",
+            &[("/near/x", false, 401), ("/near/x", true, 403), ("/far/x", false, 200)],
+        ),
+        (
+            files("*.txt", mine) + &format!("<Location />\n{denied}</Location>\n"),
+            &[("/locked.txt", false, 403), ("/far/x", false, 403)],
+        ),
+        // A location goes over files, even if it says what is said around.
+        (
+            format!("<Directory HOME/www>\n{denied}</Directory>\n")
+                + &files("*", mine)
+                + &format!("<Location /near>\n{denied}</Location>\n"),
+            &[("/near/x", false, 403), ("/far/x", false, 200)],
+        ),
+        // The requirement of the folder counts beside a list of files.
+        (
+            format!("<Directory />\n{denied}</Directory>\n") + &files("*.txt", "Allow from all\n"),
+            &[("/locked.txt", false, 403)],
+        ),
+        // Of expressions of folders, the one with more slashes counts.
+        (
+            folders("/www/near", denied) + &folders("/near", "Require all granted\n"),
+            &[("/near/x", false, 403), ("/far/x", false, 200)],
+        ),
+        // What mod_access_compat knows of a section is replaced as a whole.
+        (
+            format!("<Location />\n{user}Allow from all\nSatisfy any\n</Location>\n")
+                + "<Location /near>\nAllow from 127\n</Location>\n",
+            &[("/near/x", false, 401), ("/near/x", true, 200), ("/far/x", false, 200)],
+        ),
+    ];
+    for (text, requests) in expected {
+        let text = format!("Listen 127.0.0.1:0\nDocumentRoot HOME/www\n{text}");
+        let server = converted("apache", &text);
+        for (path, has_password, status) in *requests {
+            let fields = if *has_password { "Authorization: Basic YW5uOm15UGFzc3dvcmQ=\r\n" } else { "" };
+            let found = server.request(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n")).status;
+            rows.check(format!("{text}: {path} {has_password}"), found, *status);
+        }
+    }
+}
+
 /// A path, the status, and a part of the content or of `Location`.
 type Expected<'t> = (&'t str, u16, &'t str);
 

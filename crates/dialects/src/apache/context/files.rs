@@ -110,7 +110,7 @@ impl Context {
             None => {
                 draft.error(&directive.place, unconverted(directive), "write names with * and ?");
                 // What cannot be told apart is denied altogether.
-                self.is_closed |= inner.has_access() && !inner.is_granted();
+                self.is_closed |= inner.denies();
             }
         }
     }

@@ -33,13 +33,19 @@ impl Site<'_> {
     /// Gives the folders and the paths of these sections what they say, when all aliases are known. They come after all
     /// other folders.
     pub(super) fn find_folder_patterns(&mut self, draft: &mut Draft) {
+        // Apache has those of fewer slashes first.
+        let slashes = |section: &Section| {
+            section.directive.arguments.last().map_or(0, |expression| expression.matches('/').count())
+        };
+        sort::by_key(&mut self.sections, slashes);
         for Section { patterns, directive } in std::mem::take(&mut self.sections) {
             let (folders, urls) = self.of_patterns(&patterns);
             let place = directive.place.clone();
             let reading = Reading { path: self.world.path, overrides: None };
             let has_urls = !urls.is_empty();
             if has_urls {
-                self.patterns(urls, &directive, &reading, draft);
+                let found = self.patterns(urls, &directive, &reading, draft);
+                self.matched.extend(found);
             }
             if folders.is_empty() {
                 continue;

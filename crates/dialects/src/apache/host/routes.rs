@@ -1,11 +1,12 @@
 //! The routes of a host: what is said about a prefix, merged in Apache's order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::needless::{
     leave_out_needless_fields, leave_out_needless_files, leave_out_needless_suffixes, share_proxy_headers,
 };
+use super::overlaps::{self, Section};
 use super::{Paths, Single, Site, Tree};
 use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
@@ -82,6 +83,7 @@ impl Site<'_> {
         leave_out_needless_files(&mut self.host);
         denials.splice(0..0, self.scripts_without_program(draft));
         self.put_first(&denials, draft);
+        self.keep_from_satisfied();
         self.host
     }
 
@@ -128,7 +130,7 @@ impl Site<'_> {
         for (folder, _) in &self.folders {
             urls.extend(self.urls(folder));
         }
-        urls.extend(self.locations.iter().filter_map(|(paths, ..)| match paths {
+        urls.extend(self.matched.iter().chain(&self.locations).filter_map(|(paths, ..)| match paths {
             Paths::Prefix(prefix) => Some(paths::prefix(prefix)),
             Paths::Patterns(_) => None,
         }));
@@ -218,8 +220,12 @@ impl Site<'_> {
 
     /// What all sections together say about a prefix.
     fn context(&self, url: &str) -> Context {
+        self.with_locations(self.of_folders(url), paths::folder(url))
+    }
+
+    /// What the server and the folders say about a prefix.
+    fn of_folders(&self, url: &str) -> Context {
         let mut context = self.server.clone();
-        let path = paths::folder(url);
         let trees = self.trees.iter().filter(|tree| url.starts_with(&tree.url));
         if let Some(tree) = trees.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url)) {
             let rest = url[tree.url.len()..].trim_end_matches('/');
@@ -232,7 +238,14 @@ impl Site<'_> {
                 context = own.over(&context);
             }
         }
-        self.with_locations(context, path)
+        for (paths, own, _) in &self.matched {
+            if let Paths::Prefix(prefix) = paths
+                && paths::below(paths::folder(url), prefix).is_some()
+            {
+                context = own.over(&context);
+            }
+        }
+        context
     }
 
     /// `path` has no slash at its end.
@@ -247,50 +260,75 @@ impl Site<'_> {
         context
     }
 
-    fn prefix(&mut self, url: &str, draft: &mut Draft) {
-        let context = self.context(url);
-        let mut scope = context.scope(draft);
-        let tree = self.trees.iter().find(|tree| tree.url == url);
-        if url == "/" {
-            if let Some(tree) = tree {
-                self.host.scope.set(&tree.place, "root", tree.folder.as_str());
-            }
-            let mut upstream = Scope::default();
-            for name in ["proxy_headers", "proxy_host"] {
-                if let Some(value) = scope.get(name) {
-                    upstream.set(&Place::at(context.line.max(1)), name, value.clone());
-                }
-                scope.remove(name);
-            }
-            if let Some(route) = self.host.routes.iter_mut().find(|route| route.text("path") == Some("/")) {
-                route.inherit(&upstream);
-            }
-            if scope.get("pass_authorization") != Some(&true.into()) {
-                scope.remove("pass_authorization");
-            }
-            if scope.text("auth") == Some("off") {
-                scope.remove("auth");
-            }
-            self.host.scope.inherit(&scope);
-            if tree.is_some_and(|tree| tree.runs_scripts) {
-                self.host.route("/", &Place::at(context.line.max(1))).set(&Place::at(1), "cgi", true);
-            }
-            return;
+    /// What is said about all paths, for the host itself.
+    fn root(&mut self, context: &Context, mut scope: Scope) {
+        let tree = self.trees.iter().find(|tree| tree.url == "/");
+        if let Some(tree) = tree {
+            self.host.scope.set(&tree.place, "root", tree.folder.as_str());
         }
-        let place = tree.map_or(Place::at(context.line.max(1)), |tree| tree.place.clone());
+        let mut upstream = Scope::default();
+        for name in ["proxy_headers", "proxy_host"] {
+            if let Some(value) = scope.get(name) {
+                upstream.set(&Place::at(context.line.max(1)), name, value.clone());
+            }
+            scope.remove(name);
+        }
+        if let Some(route) = self.host.routes.iter_mut().find(|route| route.text("path") == Some("/")) {
+            route.inherit(&upstream);
+        }
+        if scope.get("pass_authorization") != Some(&true.into()) {
+            scope.remove("pass_authorization");
+        }
+        if scope.text("auth") == Some("off") {
+            scope.remove("auth");
+        }
+        self.host.scope.inherit(&scope);
+        if tree.is_some_and(|tree| tree.runs_scripts) {
+            self.host.route("/", &Place::at(context.line.max(1))).set(&Place::at(1), "cgi", true);
+        }
+    }
+
+    /// The folder of a prefix that is one of an alias, or within one. Whether it runs scripts, and whether it is missing.
+    fn folder_of(&self, url: &str) -> Option<(String, bool, bool)> {
+        let tree = self.trees.iter().find(|tree| tree.url == url);
         // A folder within that of an alias is not beneath the root.
         let around = self.trees.iter().filter(|tree| tree.url != "/" && url.starts_with(&tree.url));
         let around = around.max_by_key(|tree| tree.url.len()).filter(|_| !self.is_passed(url));
         let disk = self.world.disk;
-        let alias = tree.or(around).map(|tree| {
+        tree.or(around).map(|tree| {
             let folder = format!("{}/{}", tree.folder, &url[tree.url.len()..]);
             let folder = paths::folder(&folder).to_owned();
             let is_missing = tree.url != url
                 && disk.is_folder(Path::new(&tree.folder))
                 && !disk.is_folder(Path::new(&folder));
             (folder, tree.runs_scripts, is_missing)
-        });
+        })
+    }
+
+    /// Whether a location says who may have this prefix: that goes over what files say, even if it is what the host says.
+    fn is_located(&self, url: &str) -> bool {
+        self.locations.iter().any(|(paths, own, _)| match paths {
+            Paths::Prefix(prefix) => {
+                prefix != "/" && own.has_access() && paths::below(paths::folder(url), prefix).is_some()
+            }
+            Paths::Patterns(_) => false,
+        })
+    }
+
+    fn prefix(&mut self, url: &str, draft: &mut Draft) {
+        let context = self.context(url);
+        let mut scope = context.scope(draft);
+        let tree = self.trees.iter().find(|tree| tree.url == url);
+        if url == "/" {
+            return self.root(&context, scope);
+        }
+        let place = tree.map_or(Place::at(context.line.max(1)), |tree| tree.place.clone());
+        let alias = self.folder_of(url);
         let host = self.host.scope.clone();
+        if host.text("satisfy") == Some("any") && scope.get("satisfy").is_none() {
+            scope.set(&place, "satisfy", "all");
+        }
+        let is_located = self.is_located(url);
         let route = self.host.route(url, &place);
         if !route.responds()
             && let Some((folder, runs_scripts, is_missing)) = alias
@@ -312,6 +350,9 @@ impl Site<'_> {
             handled(route, handler, context.options.resolved().exec_cgi, at, draft);
         }
         route.inherit(&scope.clone().without(&host));
+        if (is_located || context.is_closed()) && route.rules.is_empty() {
+            route.rules.clone_from(&scope.rules);
+        }
         if host.get("fallback").is_some() && scope.get("fallback").is_none() && !route.responds() {
             route.set(&place, "fallback", false);
         }
@@ -320,12 +361,21 @@ impl Site<'_> {
         }
     }
 
-    /// Sections of files, and of expressions. `own`: the prefixes that have files, if the others are passed on.
-    fn globs(&mut self, own: Option<&Vec<String>>, draft: &mut Draft) {
-        let mut all: Vec<(String, Context, Place)> = Vec::new();
+    /// Sections of files, and of expressions, in Apache's order. `own`: the prefixes that have files, if the others are
+    /// passed on.
+    fn sections(&mut self, own: Option<&Vec<String>>) -> Vec<Section> {
+        let mut all: Vec<Section> = Vec::new();
         for (patterns, context, place) in std::mem::take(&mut self.programs) {
             all.extend(patterns.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
         }
+        let patterns = |(paths, context, place): &(Paths, Context, Place)| match paths {
+            Paths::Patterns(patterns) => patterns
+                .iter()
+                .map(|pattern| (pattern.clone(), context.clone(), place.clone()))
+                .collect::<Vec<_>>(),
+            Paths::Prefix(_) => Vec::new(),
+        };
+        all.extend(self.matched.iter().flat_map(patterns));
         let mut files: Vec<_> = self.server.files.iter().map(|files| ("/".to_owned(), files)).collect();
         for (folder, outer) in &self.folders {
             for url in self.urls(folder) {
@@ -343,15 +393,29 @@ impl Site<'_> {
                 all.extend(found.into_iter().map(|pattern| (pattern, context.clone(), place.clone())));
             }
         }
-        for (paths, context, place) in &self.locations {
-            if let Paths::Patterns(patterns) = paths {
-                all.extend(patterns.iter().map(|pattern| (pattern.clone(), context.clone(), place.clone())));
+        // A location of everything goes over all that precedes it.
+        let mut everywhere: Option<Context> = None;
+        for location in &self.locations {
+            let (paths, context, _) = location;
+            if matches!(paths, Paths::Prefix(prefix) if prefix == "/") {
+                let accesses = all.iter_mut().filter(|(_, earlier, _)| earlier.has_access());
+                accesses.for_each(|(_, earlier, _)| *earlier = earlier.with_access_of(context));
+                everywhere = Some(everywhere.map_or(context.clone(), |outer| context.over(&outer)));
             }
+            all.extend(patterns(location).into_iter().map(|(pattern, context, place)| {
+                let outer = everywhere.as_ref().filter(|_| context.has_access());
+                let access = outer.map(|outer| context.with_access_of(&context.over(outer)));
+                (pattern, access.unwrap_or(context), place)
+            }));
         }
-        let mut all = merged(all);
-        // What denies comes first: the first pattern counts.
-        sort::by_key(&mut all, |(_, context, _)| !context.has_access() || context.is_granted());
-        for (pattern, context, place) in all {
+        all
+    }
+
+    /// The routes of these sections.
+    fn globs(&mut self, own: Option<&Vec<String>>, draft: &mut Draft) {
+        let all = self.sections(own);
+        let around = self.of_folders("/");
+        for (pattern, context, place) in overlaps::merged(all, draft) {
             let mut scope = context.keys();
             if scope.get("cache_control").is_some()
                 && let Some(value) = context.over(&self.server).keys().get("cache_control")
@@ -359,7 +423,10 @@ impl Site<'_> {
                 scope.set(&place, "cache_control", value.clone());
             }
             if context.has_access() {
-                let own = context.over(&self.server).scope(draft);
+                let own = context.over(&around).scope(draft);
+                if own.text("satisfy") == Some("any") {
+                    self.within_prefixes(&pattern, &context, &place, draft);
+                }
                 for name in ["auth", "realm", "user_files", "group_files", "require", "satisfy"] {
                     if let Some(value) = own.get(name).filter(|value| **value != "off".into()) {
                         scope.set(&place, name, value.clone());
@@ -385,6 +452,45 @@ impl Site<'_> {
         }
     }
 
+    /// Files for which a user is enough in some prefixes, and not in others. What a prefix denies would be open there.
+    fn within_prefixes(&mut self, pattern: &str, own: &Context, place: &Place, draft: &mut Draft) {
+        for url in self.section_urls().iter().rev().filter(|url| *url != "/") {
+            let around = self.context(url);
+            let context = self.with_locations(own.over(&self.of_folders(url)), paths::folder(url));
+            let Some(both) = pattern::within(url, pattern).filter(|_| around.denies()) else { continue };
+            let scope = context.scope(draft);
+            if scope.text("satisfy") != Some("any") && !self.is_passed(url) {
+                let route = self.host.route(&both, place);
+                for name in ["realm", "user_files", "group_files", "require"] {
+                    if let Some(value) = scope.get(name) {
+                        route.set(place, name, value.clone());
+                    }
+                }
+                if let Some(value) = scope.get("auth").filter(|value| **value != "off".into()) {
+                    route.set(place, "auth", value.clone());
+                }
+                route.set(place, "satisfy", scope.text("satisfy").unwrap_or("all"));
+                route.rules = scope.rules;
+            }
+        }
+    }
+
+    /// Where one of a rule and a user is enough, it is not for files that say who may have them themselves.
+    fn keep_from_satisfied(&mut self) {
+        let is_any = |scope: &Scope| scope.text("satisfy") == Some("any");
+        if !is_any(&self.host.scope) && !self.host.routes.iter().any(is_any) {
+            return;
+        }
+        let is_prefix = |route: &Scope| route.text("path").is_some_and(|path| path.ends_with('/'));
+        for route in self.host.routes.iter_mut().filter(|route| !is_prefix(route)) {
+            let asks = route.get("require").is_some() || route.text("auth").is_some_and(|auth| auth != "off");
+            let denies = route.rules.iter().any(|rule| rule.text("then") != Some("allow"));
+            if asks || denies {
+                route.preset("satisfy", "all", "Both the rules and the password count here.");
+            }
+        }
+    }
+
     /// Files with a handler by their ends, below a prefix.
     fn scripts(&mut self, url: &str, draft: &mut Draft) {
         let is_passed = self.is_passed(url);
@@ -405,22 +511,6 @@ impl Site<'_> {
             }
         }
     }
-}
-
-/// Sections of the same pattern as one. A later one goes over those before it.
-fn merged(all: Vec<(String, Context, Place)>) -> Vec<(String, Context, Place)> {
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut merged: Vec<(String, Context, Place)> = Vec::new();
-    for (pattern, context, place) in all {
-        match places.get(&pattern) {
-            Some(at) => merged[*at].1 = context.over(&merged[*at].1),
-            None => {
-                places.insert(pattern.clone(), merged.len());
-                merged.push((pattern, context, place));
-            }
-        }
-    }
-    merged
 }
 
 /// Gives files a program. Without `ExecCGI`, a script is denied.
