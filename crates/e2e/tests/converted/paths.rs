@@ -79,6 +79,9 @@ fn rules_of_apache_reject_what_their_conditions_find() {
     }
 }
 
+/// A path, whether it is requested with a password, and the status.
+type Answer = (&'static str, bool, u16);
+
 /// Of several sections for the same file, the last one counts, as Apache orders them.
 #[test]
 fn files_of_several_sections_of_apache_have_what_the_last_one_says() {
@@ -89,7 +92,7 @@ fn files_of_several_sections_of_apache_have_what_the_last_one_says() {
     let folders =
         |text: &str, inner: &str| format!("<DirectoryMatch \"{text}\">\n{inner}</DirectoryMatch>\n");
     let mut rows = Rows::new();
-    let expected: &[(String, &[(&str, bool, u16)])] = &[
+    let expected: &[(String, &[Answer])] = &[
         (
             files("locked.txt", user) + &files("*.txt", other),
             &[("/locked.txt", true, 403), ("/missing.html", false, 200)],
