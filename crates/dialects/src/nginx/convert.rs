@@ -17,6 +17,7 @@ use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
 use super::own_access;
+use super::preceded::without_preceded;
 use super::read::Reader;
 use super::selected;
 use super::server::{REMOTE_LOG, log_target, server, split_hidden};
@@ -31,7 +32,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(file, &bytes, &mut draft);
             let tree = split_hidden(KNOWN.kept(tree, &["types", "map", "geo"], &mut draft));
-            let tree = constants::filled(tree);
+            let tree = without_preceded(constants::filled(tree), &mut draft);
             trusts_a_field(&tree, &mut draft);
             top(tree, &folder, disk, &mut draft);
         }
@@ -250,6 +251,10 @@ fn http(children: &[Directive], folder: &Path, disk: &dyn Disk, draft: &mut Draf
         around: around(children, &[]),
         server: &[],
     };
+    // Servers ask for these.
+    for child in children.iter().filter(|child| matches!(child.name.as_str(), "satisfy" | "auth_basic")) {
+        setting(child, &mut draft.top, &context, &mut Draft::default());
+    }
     let mut scope = Scope::default();
     for child in children {
         match child.name.as_str() {

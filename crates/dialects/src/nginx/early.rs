@@ -222,7 +222,11 @@ pub fn apply(rules: &[Scope], conditions: &[&Directive], host: &mut Host, draft:
     if host.routes.iter().chain([&host.scope, &draft.top]).any(is_any) {
         // A password would open what is denied.
         for child in conditions {
-            draft.error(&child.place, unconverted(child), "it cannot stand beside satisfy any");
+            draft.error(
+                &child.place,
+                unconverted(child),
+                "a password would open what it denies, by satisfy any",
+            );
         }
     }
     let own = host.routes.iter_mut().filter(|route| !route.rules.is_empty());

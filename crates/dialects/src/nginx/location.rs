@@ -24,6 +24,7 @@ use paths::{allowed_scripts, longer_names, of_any_case, patterns};
 use routes::{begun, files_before_upstream, finish, with_first};
 
 pub use paths::{denies_only, with_slash};
+pub use routes::rest_of_rules;
 
 /// The location around another one.
 pub struct Outer<'o> {
@@ -43,6 +44,7 @@ pub fn location(
         return;
     }
     let Some(mut patterns) = patterns(child, outer, draft) else { return };
+    without_folder(child, &mut patterns, context);
     if is_decision(child, context) {
         return hide_decision(child, &patterns, host, draft);
     }
@@ -94,6 +96,21 @@ pub fn location(
     finish(&patterns, scope, &rules, host, draft);
 }
 
+/// Another location has the folder of `/a` if there is one for `/a/`.
+fn without_folder(child: &Directive, patterns: &mut Vec<String>, context: &Context) {
+    let Some(text) = prefix_of(child).filter(|text| !text.ends_with('/')) else { return };
+    let folder = format!("{text}/");
+    if has_prefix(context.server, &folder) {
+        patterns.retain(|path| *path != folder);
+    }
+}
+
+fn has_prefix(block: &[Directive], text: &str) -> bool {
+    block.iter().filter(|child| child.name == "location").any(|child| {
+        prefix_of(child).is_some_and(|prefix| prefix == text) || has_prefix(child.children(), text)
+    })
+}
+
 fn warn_of_authorizer(child: &Directive, scope: &Scope, host: &Host, draft: &mut Draft) {
     let of_both = |name: &str| scope.get(name).or(host.scope.get(name));
     if of_both("satisfy") == Some(&"any".into())
@@ -141,7 +158,11 @@ fn before_access(
     if [scope, &host.scope, &draft.top].iter().any(|scope| scope.text("satisfy") == Some("any")) {
         for (_, condition) in &rules {
             // A password would open what is denied.
-            draft.error(&condition.place, unconverted(condition), "it cannot stand beside satisfy any");
+            draft.error(
+                &condition.place,
+                unconverted(condition),
+                "a password would open what it denies, by satisfy any",
+            );
         }
     }
     rules.into_iter().map(|(rule, _)| rule).collect()

@@ -58,6 +58,9 @@ impl Last {
         if named::passes(location) {
             return Last::Passed;
         }
+        if named::decides(location) {
+            return Last::Unknown;
+        }
         let inner = rewrites_of(location.children()).find(|inner| is_for_all(inner));
         let target = inner.and_then(|inner| match (inner.argument(0), inner.argument(1)) {
             ("^(.*)$" | "^(.*)" | "^(.+)$", target) => Some(target.replace("$1", "$uri")),
@@ -115,7 +118,8 @@ pub fn try_files(
         }
         Last::Unknown => {
             let what = format!("{}: {name} passes no requests on", child.text());
-            return draft.error(place, what, "name a file, or a location with proxy_pass");
+            draft.error(place, what, "name a file, or a location with proxy_pass");
+            return no_folders(before, place, scope);
         }
         Last::Path(_) if last.suffix().is_some() => return no_folders(before, place, scope),
         Last::Path(target) => target,
@@ -336,11 +340,12 @@ pub fn rewrites(
     for child in directives {
         let name = child.arguments.last().filter(|last| last.starts_with('@') && child.name == "try_files");
         let location = name.and_then(|name| context.named(name));
-        let (block, is_named) = match location.filter(|location| !named::passes(location)) {
-            Some(location) => (location.children(), true),
-            None if is_condition(child) => (child.children(), false),
-            None => continue,
-        };
+        let (block, is_named) =
+            match location.filter(|location| !named::passes(location) && !named::decides(location)) {
+                Some(location) => (location.children(), true),
+                None if is_condition(child) => (child.children(), false),
+                None => continue,
+            };
         // That for all paths is the one of `try_files` itself.
         for inner in rewrites_of(block).filter(|inner| !is_named || !is_for_all(inner)) {
             match suffix_of_rewrite(inner) {

@@ -40,6 +40,7 @@ mod expires;
 mod inherit;
 mod order;
 mod own_access;
+mod preceded;
 
 pub use convert::convert;
 pub use names::KNOWN;

@@ -43,6 +43,16 @@ pub fn has_access(block: &[Directive]) -> bool {
     block.iter().any(|inner| ACCESS.contains(&inner.name.as_str()))
 }
 
+/// Whether a location that rewrites returns something first, or has the access of its own for a file it rewrites to.
+pub fn decides(location: &Directive) -> bool {
+    let breaks = |inner: &Directive| inner.name == "rewrite" && inner.argument(2) == "break";
+    let is_return = |inner: &Directive| inner.name == "return";
+    let returns = |inner: &Directive| is_return(inner) || inner.children().iter().any(is_return);
+    let children = location.children();
+    children.iter().take_while(|inner| inner.name != "rewrite").any(returns)
+        || children.iter().any(breaks) && protection(location).next().is_some()
+}
+
 /// The name of the location that a directive of `owner` leads to, if nothing is found.
 pub fn leads_to(directive: &Directive) -> Option<&str> {
     let last = directive.arguments.last().filter(|last| last.starts_with('@'))?;

@@ -7,6 +7,7 @@ use crate::tree::Place;
 use crate::within::{covers, is_glob};
 
 use super::inherit::{is_prefix, path};
+use super::location::rest_of_rules;
 
 /// Keys that open what is around them, with the values that do.
 const OPENS: [(&str, &[&str]); 2] = [("auth", &["off"]), ("satisfy", &["any", "rules"])];
@@ -126,7 +127,7 @@ impl Server {
         }
         if !own.last().is_some_and(Scope::denies_all) {
             let mut rest = Scope::new(place.line);
-            rest.set(place, "then", "allow");
+            rest.set(place, "then", rest_of_rules([route, &self.scopes[0], &self.scopes[1]]));
             own.push(rest);
         }
         route.rules = own;

@@ -2146,3 +2146,115 @@ fn what_nginx_denies_by_maps_networks_and_fields_becomes_rules() {
     let used = "http { geo $x { default 0; 10.0.0.0/8 1; }\nserver { root /srv; if ($x) { return 403; } add_header X-A $x; } }";
     refuse(Web::Nginx, &[(used, 1, "geo $x")]);
 }
+
+/// nginx tries expressions before prefixes, also before longer ones.
+#[test]
+fn expressions_of_nginx_that_become_prefixes_have_all_their_paths() {
+    let closed = ["path = \"/a/\"", "then = \"deny\""];
+    let server = |inner: &str| format!("server {{ root /srv; {inner} }}");
+    for first in ["~ ^/a/", "~* ^/a/", "~ ^/a/.*$", "~ ^/(a|c)/", "~ ^/a(/|$)"] {
+        for later in ["/a/", "/a/b/", "/a/b", "~ ^/a/b/", "~ ^/a/"] {
+            let expression = format!("location {first} {{ deny all; }}");
+            let other = format!("location {later} {{ allow 10.0.0.1; deny all; }}");
+            let mut all = vec![format!("{expression} {other}")];
+            if !later.starts_with('~') {
+                all.push(format!("{other} {expression}"));
+            }
+            for text in all {
+                let text = server(&text);
+                if !first.starts_with("~*") {
+                    check(Web::Nginx, &[(&text, &closed)]);
+                }
+                lacks(Web::Nginx, &[(&text, &["address = \"10.0.0.1\"", "path = \"/a/b/\""])]);
+            }
+        }
+    }
+    // But not what `^~` keeps from them, what is exact, or what is for other letters.
+    for (text, kept) in [
+        ("location ~ ^/a/ { deny all; } location ^~ /a/b/ { allow 10.0.0.1; deny all; }", "path = \"/a/b/\""),
+        ("location ~ ^/a/ { deny all; } location = /a/b { allow 10.0.0.1; deny all; }", "path = \"/a/b\""),
+        ("location ~ ^/a/ { deny all; } location ^~ /a/ { allow 10.0.0.1; deny all; }", "path = \"/a/\""),
+        ("location ~ ^/a/ { deny all; } location /b/ { allow 10.0.0.1; deny all; }", "path = \"/b/\""),
+    ] {
+        check(Web::Nginx, &[(&server(text), &[kept, "address = \"10.0.0.1\""])]);
+    }
+    let text = server(
+        "location ~ ^/a/ { deny 10.0.0.2; }\nlocation /a/ { deny all;\nlocation = /a/x { index y; } }\n",
+    );
+    refuse(
+        Web::Nginx,
+        &[(&text, 2, "location ~ ^/a/ has all paths of location /a/, but not of what is within")],
+    );
+    // Of prefixes, the longest counts.
+    let text = server("location /a { allow 10.0.0.1; deny all; } location /a/ { deny all; }");
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+    let folder = conversion.text.split("[[host.route]]\n").find(|route| route.starts_with("path = \"/a/\""));
+    assert!(folder.is_some_and(|folder| !folder.contains("10.0.0.1")), "{}", conversion.text);
+}
+
+#[test]
+fn satisfy_any_around_servers_of_nginx_counts_within_them() {
+    let any = "satisfy any; auth_basic x; auth_basic_user_file /u;";
+    refuse(
+        Web::Nginx,
+        &[
+            (
+                &format!(
+                    "http {{ {any}\nserver {{ root /srv;\nif ($request_method = PUT) {{ return 403; }} }} }}"
+                ),
+                3,
+                "if ",
+            ),
+            (
+                &format!(
+                    "http {{ {any}\nserver {{ root /srv; location /a/ {{\nif ($request_method = PUT) {{ return 403; }} }} }} }}"
+                ),
+                3,
+                "if ",
+            ),
+        ],
+    );
+    // What no rule names needs a password.
+    let inner = "deny 10.0.0.2; location /a/ { deny 10.0.0.3; }";
+    for text in [
+        format!("http {{ {any} server {{ root /srv; {inner} }} }}"),
+        format!("http {{ server {{ root /srv; {any} {inner} }} }}"),
+    ] {
+        check(
+            Web::Nginx,
+            &[(
+                &text,
+                &[
+                    "path = \"/a/\"",
+                    "address = \"10.0.0.3\"",
+                    "[[host.route.rule]]",
+                    "then = \"authenticate\"",
+                ],
+            )],
+        );
+    }
+}
+
+#[test]
+fn named_locations_of_nginx_that_deny_are_no_fallbacks() {
+    for named in [
+        "deny all; rewrite ^ /x.html break;",
+        "auth_basic x; rewrite ^ /x.html break;",
+        "return 403; rewrite ^ /x.html last;",
+        "if ($request_method = PUT) { return 403; } rewrite ^ /x.html last;",
+    ] {
+        let text =
+            format!("server {{ root /srv;\nlocation / {{ try_files $uri @n; }} location @n {{ {named} }} }}");
+        refuse(Web::Nginx, &[(&text, 2, "@n passes no requests on")]);
+        lacks(Web::Nginx, &[(&text, &["fallback = \"/x.html\""])]);
+        check_index(&text);
+    }
+    let text = "server { root /srv; location / { try_files $uri @n; } location @n { deny all; rewrite ^ /x.html last; } }";
+    check(Web::Nginx, &[(text, &["fallback = \"/x.html\""])]);
+}
+
+/// No folder has an index file.
+fn check_index(text: &str) {
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.text.lines().any(|line| line == "index = []"), "{}", conversion.text);
+}

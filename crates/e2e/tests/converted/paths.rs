@@ -434,6 +434,15 @@ fn converted_paths_are_those_of_the_original() {
             nginx("location / { location ~ \\.php$ { RUN } }\nlocation /far/ { }\n"),
             &[("/a.php", 502, ""), ("/near/a.php", 502, ""), ("/far/a.php", 200, "source")],
         ),
+        // Expressions precede prefixes, also longer ones.
+        (
+            "nginx",
+            nginx(
+                "location /far/ { allow all; }\nlocation ~ ^/far/ { deny all; }\nlocation ~ ^/(near|none)/ { deny all; }\n\
+                 location /near/x { allow all; }\nlocation ^~ /own/ { allow all; }\nlocation ~ ^/own/ { deny all; }\n",
+            ),
+            &[("/far/x", 403, ""), ("/far/a.php", 403, ""), ("/near/x", 403, ""), ("/own/x", 200, "own")],
+        ),
         // An upstream has all paths that begin with its text, but for those of which more is said.
         (
             "lighttpd",

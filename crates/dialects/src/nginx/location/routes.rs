@@ -15,7 +15,7 @@ pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut
     let inherits = !host.scope.rules.is_empty();
     if !scope.rules.is_empty() && inherits && scope.rules.iter().all(|rule| rule.get("address").is_some()) {
         let mut rule = Scope::new(place.line);
-        rule.set(&place, "then", "allow");
+        rule.set(&place, "then", rest_of_rules([&scope, &host.scope, &draft.top]));
         scope.rules.push(rule);
     }
     scope = with_first(&scope, first);
@@ -66,6 +66,13 @@ pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut
             .then(|| format!("{path}**"));
         host.route(behind.as_deref().unwrap_or(path), &place).inherit(&own);
     }
+}
+
+/// What becomes of clients that no `allow` or `deny` names. With `satisfy any`, they need a password.
+pub fn rest_of_rules(scopes: [&Scope; 3]) -> &'static str {
+    let first = |name: &str| scopes.iter().find_map(|scope| scope.text(name));
+    let asks = first("auth").is_some_and(|auth| auth != "off");
+    if first("satisfy") == Some("any") && asks { "authenticate" } else { "allow" }
 }
 
 /// The names that only begin with a prefix, unless that would take another location its paths. What protects is for them
