@@ -33,10 +33,10 @@ impl Chain {
                 let name = name.trim_end_matches('+');
                 apply_setting(&Setting { name, value, place, paths }, host, draft);
             }
-            Statement::When { is_else: true, .. } => {
+            Statement::When { is_else: true, block, place, .. } => {
                 if self.otherwise(statement, paths, host, draft).is_none() {
                     let what_to_do = "write its condition, or conditions whose paths have nothing in common";
-                    draft.error(statement.place(), "an else cannot be converted", what_to_do);
+                    left_out("an else cannot be converted".to_owned(), block, what_to_do, place, draft);
                     self.end();
                 }
             }
@@ -109,13 +109,6 @@ fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &m
             match found.or_else(|| wider(statement, paths, draft)) {
                 Some(own) if own.is_empty() => return,
                 Some(own) => return apply_all(block, &own, host, draft),
-                None if protects(block) => {
-                    let condition = unconverted(&format!("{field} {operator} \"{operand}\""));
-                    let what = format!("{condition}, and what it protects would be open");
-                    let what_to_do =
-                        "before you remove this, deny its paths by a [[host.rule]]; see [[rule]]";
-                    return draft.error(place, what, what_to_do);
-                }
                 None => "write prefixes, or patterns with *",
             }
         }
@@ -155,7 +148,19 @@ fn condition(statement: &Statement, paths: &[String], host: &mut Host, draft: &m
         }
         _ => "see [[rule]], [[host]] and [[route]]",
     };
-    draft.error(place, unconverted(&format!("{field} {operator} \"{operand}\"")), what_to_do);
+    let what = unconverted(&format!("{field} {operator} \"{operand}\""));
+    left_out(what, block, what_to_do, place, draft);
+}
+
+/// Reports a block that is not converted. What it protects has the settings around it.
+fn left_out(what: String, block: &[Statement], what_to_do: &str, place: &Place, draft: &mut Draft) {
+    if !protects(block) {
+        return draft.error(place, what, what_to_do);
+    }
+    let what = format!("{what}, and what it protects would be open");
+    let what_to_do =
+        format!("before you remove this, protect it by a [[host.rule]] or a [[host.route]]: {what_to_do}");
+    draft.error(place, what, &what_to_do);
 }
 
 /// Patterns of more paths than an expression finds, for a block that denies them. It is reported.

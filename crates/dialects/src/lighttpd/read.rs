@@ -84,14 +84,6 @@ pub enum Statement {
     },
 }
 
-impl Statement {
-    pub fn place(&self) -> &Place {
-        match self {
-            Statement::Set { place, .. } | Statement::When { place, .. } => place,
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Word(String),

@@ -543,3 +543,27 @@ fn redirects_of_lighttpd_precede_what_runs_files() {
         ],
     );
 }
+
+#[test]
+fn blocks_of_lighttpd_that_are_left_out_say_what_would_be_open() {
+    let deny = "{ url.access-deny = ( \"\" ) }";
+    let ask = "{ auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) ) }";
+    let open = "and what it protects would be open";
+    for (condition, block) in [
+        ("$HTTP[\"remoteip\"] == \"192.0.2.1\"", ask),
+        ("$HTTP[\"querystring\"] =~ \"x\"", ask),
+        ("$HTTP[\"url\"] !~ \"\\.(txt|html)$\"", deny),
+        ("$HTTP[\"language\"] == \"x\"", deny),
+    ] {
+        let text = format!("server.document-root = \"/srv\"\n{condition} {block}\n");
+        refuse(Web::Lighttpd, &[(&text, 2, open)]);
+    }
+    let text = format!(
+        "server.document-root = \"/srv\"\n$HTTP[\"remoteip\"] == \"192.0.2.1\" {deny}\nelse $HTTP[\"querystring\"] =~ \"x\" {ask}\n"
+    );
+    refuse(Web::Lighttpd, &[(&text, 3, open)]);
+    let text =
+        "server.document-root = \"/srv\"\n$HTTP[\"language\"] == \"x\" { index-file.names = ( \"a\" ) }\n";
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert!(conversion.is_refused() && !conversion.text.contains(open), "{}", conversion.text);
+}
