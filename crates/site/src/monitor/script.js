@@ -63,7 +63,7 @@ const steps = () => {
 const valuesOf = (chart, shown) => chart.series.map(([name]) => {
   const column = past.series.indexOf(name) + 1;
   return shown.map(({ time, point }) => {
-    // A server at rest makes no points. A time of zero: there was no response.
+    // A server at rest makes no points. Zero: there was no response.
     if (chart.log) return (point && point[column]) || null;
     return point ? point[column] / (chart.per ? past.step : 1) : time + past.step > since ? 0 : null;
   });
