@@ -315,7 +315,8 @@ impl Master {
                 self.clean_up();
                 Some(code.into())
             }
-            Phase::Replaced => Some(ExitCode::SUCCESS),
+            // The program behind the upgrade reaches the one before by this one.
+            Phase::Replaced => self.leaving_predecessor.is_none().then_some(ExitCode::SUCCESS),
         }
     }
 
