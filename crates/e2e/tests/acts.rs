@@ -351,33 +351,40 @@ fn commands_that_arrive_together_get_responses() {
     }
 }
 
+/// The error of a command that fails.
+fn failure(server: &Server, words: &[&str]) -> String {
+    let output = server.run_command(words);
+    assert_eq!(output.status.code(), Some(1), "{words:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// An administrator must learn at once that a signal has stopped the program, or that its serving process hangs.
 #[test]
 fn a_command_to_a_program_that_is_stopped_says_so_and_waits_no_longer() {
     let server = site().start();
-    let stats = || server.run_command(&["stats"]);
-    let text = |output: std::process::Output| {
-        assert_eq!(output.status.code(), Some(1));
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
     stop_process(server.pid());
     thread::scope(|scope| {
         for words in [&["stats"][..], &["reload"], &["watch"]] {
-            let (server, text) = (&server, &text);
+            let server = &server;
             scope.spawn(move || {
-                let found = text(server.run_command(words));
+                let found = failure(server, words);
                 let expected = format!("is stopped; to continue it: kill -CONT {}", server.pid());
                 assert!(found.contains(&expected), "{words:?}: {found}");
             });
         }
     });
     server.signal(Signal::CONT);
+}
+
+#[test]
+fn a_command_to_a_process_that_hangs_says_so() {
+    let server = site().start();
     let serving = server.serving_pid();
     stop_process(serving);
-    let found = text(stats());
+    let found = failure(&server, &["stats"]);
     assert!(found.contains("has not responded within 10 s"), "{found}");
     signal_process(serving, Signal::CONT);
-    assert_eq!(stats().status.code(), Some(0));
+    assert_eq!(server.run_command(&["stats"]).status.code(), Some(0));
 }
 
 /// What an administrator does next, such as to change files, meets no request that does not know of the maintenance.
