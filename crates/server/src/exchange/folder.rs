@@ -54,10 +54,8 @@ impl<'a> Exchange<'a> {
                 Found::Folder(found) => Ok(found),
                 Found::Missing(status) => Err(status),
                 Found::Unknown => {
-                    if Roots::may_be_other(files, &folder.base, self.now) {
-                        // If its disk does not respond, the folder is not found, either.
-                        _ = Roots::renew(files, &folder.base).await;
-                    }
+                    // If its disk does not respond, the folder is not found, either.
+                    _ = Roots::renew_if_other(files, &folder.base, self.now).await;
                     match files.wanted_folder(self.host.into(), of, symlinks, self.now) {
                         Ok(wanted) => files.find_folder(wanted).await,
                         Err(status) => Err(status),
@@ -129,10 +127,8 @@ impl<'a> Exchange<'a> {
         let Some((users, Some(user))) = self.user_of(planned) else { return Err(Status::NOT_FOUND) };
         let files = &self.responder.files;
         for base in &users.homes {
-            if Roots::may_be_other(files, base, self.now) {
-                // If its disk does not respond, the folder is not found, either.
-                _ = Roots::renew(files, base).await;
-            }
+            // If its disk does not respond, the folder is not found, either.
+            _ = Roots::renew_if_other(files, base, self.now).await;
         }
         let wanted =
             files.wanted_folder(self.key, FolderOf::User(users, user), planned.rules.symlinks, self.now)?;

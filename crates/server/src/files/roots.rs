@@ -281,6 +281,14 @@ impl Roots {
         })
     }
 
+    /// Opens a root again if its path may lead to another folder by now. Errors: the disk does not respond.
+    pub async fn renew_if_other(files: &Rc<Files>, path: &Path, now: i64) -> Result<(), Busy> {
+        match Roots::may_be_other(files, path, now) {
+            true => Roots::renew(files, path).await,
+            false => Ok(()),
+        }
+    }
+
     /// Opens a root again for a request, which may wait for a disk. Errors: the disk does not respond.
     pub async fn renew(files: &Rc<Files>, path: &Path) -> Result<(), Busy> {
         let disk = &files.services.disk;

@@ -33,10 +33,9 @@ pub async fn find(
 ) -> Result<Verdict, Status> {
     let path = walk.path.as_str();
     for step in &walk.steps {
-        if let StepRoot::Path(root) = &step.root
-            && Roots::may_be_other(files, root, now)
-        {
-            Roots::renew(files, root).await.map_err(|busy| files.report_busy(path, busy))?;
+        if let StepRoot::Path(root) = &step.root {
+            let renewed = Roots::renew_if_other(files, root, now).await;
+            renewed.map_err(|busy| files.report_busy(path, busy))?;
         }
     }
     let query = Query::new(files, walk, of_host, now)?;
