@@ -297,6 +297,15 @@ fn as_first_process() -> Command {
     command
 }
 
+/// The program below the first process of a PID namespace, which is a shell that runs `script`.
+fn below_init(script: &str) -> Command {
+    let mut command = tool("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "init"])
+        .arg(program());
+    command
+}
+
 /// The number of the first process outside of its namespace, as soon as it runs the program.
 fn first_process(outside: u32) -> u32 {
     let runs =
@@ -365,9 +374,7 @@ fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() 
         return;
     }
     // The init process of a container, which ends when the program has ended.
-    let mut init = tool("unshare");
-    init.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$@\"; exit $?", "init"]);
-    init.arg(program());
+    let init = below_init("\"$@\"; exit $?");
     // A unit without Type=notify.
     let mut unit = tool("sh");
     unit.args(["-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "systemd"]).arg(program());
@@ -396,11 +403,8 @@ fn a_program_that_process_1_has_only_adopted_is_upgraded() {
         return;
     }
     // What has started it ends with it, and process 1 goes on.
-    let mut init = tool("unshare");
     let script = "trap exit INT; sh -c '\"$@\"; :' starter \"$@\"; sleep 600 & wait";
-    init.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "init"]);
-    init.arg(program());
-    let mut server = Site::new().file("a.txt", "a").start_by(init);
+    let mut server = Site::new().file("a.txt", "a").start_by(below_init(script));
     server.succeeded_by(children_of(server.pid())[0]);
     for _ in 0..2 {
         let upgraded = server.run_command(&["upgrade"]);
