@@ -505,6 +505,21 @@ fn kills_a_process_that_accepts_no_connection() {
 }
 
 #[test]
+fn replaces_a_process_that_does_not_respond_in_time() {
+    let settings = "first_byte = \"300ms\"\ngrace = \"200ms\"\nprocesses = 1";
+    let server = site("deaf", settings).start();
+    let mut rows = Rows::new();
+    for method in ["GET", "POST"] {
+        let request = format!("{method} /app/hang HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        rows.check(method, server.request(request).status, 504);
+        let hanging = began(&server, "hang").expect("a process has the request");
+        rows.holds(method, "another process responds", pid(&server) != hanging);
+        server.wait_for_line(&format!("process {hanging} has not responded in time"), TIMEOUT);
+        wait_for(&server, "it has ended", || !runs(hanging));
+    }
+}
+
+#[test]
 fn waits_for_a_process_that_starts_slowly() {
     let server = site("hangs", "processes = 1").start();
     let mut client = request(&server, "pid");

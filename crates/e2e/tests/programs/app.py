@@ -71,6 +71,11 @@ def silent(_):
     note("left", PID)
 
 
+def hang(_):
+    note("began-hang", PID)
+    time.sleep(1000)
+
+
 def own(_):
     files = sorted(int(name) for name in os.listdir("/proc/self/fd"))
     opened = [name for name in files if os.path.exists("/proc/self/fd/%d" % name)]
@@ -113,6 +118,7 @@ ANSWERS = {
     "/leak": leak,
     "/endless": endless,
     "/silent": silent,
+    "/hang": hang,
     "/own": own,
     "/echo": echo,
     "/error": error,

@@ -14,7 +14,7 @@ use site::upstream::{Endpoints, Upstream};
 use self::requests::RECALL_INTERVAL;
 use super::PoolError;
 use super::endpoints::{Endpoint, EndpointState, Startup, next_retry};
-use super::message::{EndpointId, EndpointNotice, Lease, PoolRequest, Share, Tried};
+use super::message::{EndpointId, EndpointNotice, Fault, Lease, PoolRequest, Share, Tried};
 use super::selection::Choice;
 use crate::admission::AdmissionQueue;
 use crate::process::supervisor::RestartLimit;
@@ -58,6 +58,8 @@ pub enum Action {
     CheckStartup(EndpointId),
     /// Reported by `on_memory`.
     CheckMemory(EndpointId),
+    /// Tell the administrator that a process hangs. It is terminated when its last lease is returned.
+    ReportHang(EndpointId),
     Terminate(EndpointId),
     Kill(EndpointId, KillReason),
 }
@@ -211,11 +213,14 @@ impl Balancer {
                 self.return_lease(lease, requests, unused);
             }
             PoolRequest::Upgraded { lease } => self.on_upgraded(lease, now),
-            PoolRequest::Failed { lease, reason } => {
+            PoolRequest::Failed { lease, fault, reason } => {
                 let Some(leased) = self.leases.get_mut(&lease) else { return };
                 leased.has_failed = true;
                 let id = leased.endpoint;
                 self.on_failure(id, &reason, now);
+                if fault == Fault::Timeout {
+                    self.on_timeout(id);
+                }
             }
         }
     }
@@ -385,6 +390,7 @@ impl Balancer {
             endpoint.unused = unused;
         }
         if requests > 0 && !has_failed {
+            endpoint.timeouts = 0;
             self.restarts.reset();
         }
         let limit = self.upstream.managed().and_then(|managed| managed.requests);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use script::fastcgi::client::Client;
 
 use super::Pool;
-use super::message::{EndpointId, EndpointOrigin, Lease, PoolRequest};
+use super::message::{EndpointId, EndpointOrigin, Fault, Lease, PoolRequest};
 use super::selection::EndpointEntry;
 use super::session::Session;
 use super::stream::Stream;
@@ -84,8 +84,8 @@ impl Idle {
 }
 
 impl Reporter {
-    pub fn report(&self, reason: &str) {
-        self.pool.send(PoolRequest::Failed { lease: self.lease, reason: reason.to_owned() });
+    pub fn report(&self, fault: Fault, reason: &str) {
+        self.pool.send(PoolRequest::Failed { lease: self.lease, fault, reason: reason.to_owned() });
     }
 }
 
@@ -134,8 +134,8 @@ impl PooledConnection {
     }
 
     /// The endpoint could not be reached, or has not responded as it should.
-    pub fn report_failure(&self, reason: &str) {
-        self.reporter().report(reason);
+    pub fn report_failure(&self, fault: Fault, reason: &str) {
+        self.reporter().report(fault, reason);
     }
 
     pub fn reporter(&self) -> Reporter {

@@ -25,6 +25,8 @@ pub struct Endpoint {
     pub upgraded: usize,
     /// Requests that it has had.
     pub requests: u64,
+    /// Requests in a row to which it has not responded in time.
+    pub timeouts: usize,
     pub state: EndpointState,
     pub startup: Startup,
     pub began: Instant,
@@ -63,6 +65,7 @@ impl Endpoint {
             leases: 0,
             upgraded: 0,
             requests: 0,
+            timeouts: 0,
             state: EndpointState::Serving,
             startup,
             began: now,

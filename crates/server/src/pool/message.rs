@@ -37,7 +37,15 @@ pub enum PoolRequest {
     /// A connection has another protocol now. It is a part of the load of its endpoint, and not of its capacity.
     Upgraded { lease: u64 },
     /// The endpoint of a lease could not be reached, or has not responded as it should.
-    Failed { lease: u64, reason: String },
+    Failed { lease: u64, fault: Fault, reason: String },
+}
+
+/// What an endpoint has done wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It had the request for itself, and has not responded in time. It may hang.
+    Timeout,
+    Other,
 }
 
 /// From a pool to a worker.
@@ -231,8 +239,12 @@ impl Message<'_> for PoolRequest {
                 Encoder::new(b'R').u64(*lease).u64(*requests).u64(idle.as_millis() as u64)
             }
             PoolRequest::Upgraded { lease } => Encoder::new(b'U').u64(*lease),
-            PoolRequest::Failed { lease, reason } => {
-                Encoder::new(b'X').u64(*lease).bytes(start(reason, MAX_REASON))
+            PoolRequest::Failed { lease, fault, reason } => {
+                let kind = match fault {
+                    Fault::Timeout => b'T',
+                    Fault::Other => b'X',
+                };
+                Encoder::new(kind).u64(*lease).bytes(start(reason, MAX_REASON))
             }
         }
     }
@@ -260,7 +272,10 @@ impl Message<'_> for PoolRequest {
                 PoolRequest::Return { lease, requests, idle: Duration::from_millis(idle) }
             }
             b'U' => PoolRequest::Upgraded { lease: fields.u64()? },
-            b'X' => PoolRequest::Failed { lease: fields.u64()?, reason: text(fields.rest())? },
+            b'T' | b'X' => {
+                let fault = if kind == b'T' { Fault::Timeout } else { Fault::Other };
+                PoolRequest::Failed { lease: fields.u64()?, fault, reason: text(fields.rest())? }
+            }
             _ => return None,
         })
     }
@@ -383,6 +398,7 @@ mod tests {
             choice,
             tried: tried.iter().copied().collect(),
         };
+        let failed = |fault| PoolRequest::Failed { lease: 3, fault, reason: "it does not work".to_owned() };
         check_codec([
             acquire(7, Choice::Any, &[]),
             acquire(u64::MAX, Choice::Any, &[3]),
@@ -393,7 +409,8 @@ mod tests {
             returned(0),
             returned(7),
             PoolRequest::Upgraded { lease: 3 },
-            PoolRequest::Failed { lease: 3, reason: "it has closed the connection".to_owned() },
+            failed(Fault::Timeout),
+            failed(Fault::Other),
         ]);
         check_codec([
             PoolEvent::Leased {

@@ -15,7 +15,7 @@ use script::fastcgi::client::{Client, ClientError, Event};
 use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role};
 use site::memory;
 
-use super::message::EndpointId;
+use super::message::{EndpointId, Fault};
 use super::{Checkout, Pool, PooledConnection, Reuse};
 use crate::buffer::append;
 use crate::services::Services;
@@ -257,7 +257,7 @@ impl SharedConnection {
         let Some(connection) = self.connection.take() else { return };
         for inbox in self.inboxes.take() {
             if !inbox.has_response.get() && inbox.reuse == Reuse::New {
-                connection.report_failure("it has closed the connection");
+                connection.report_failure(Fault::Other, "it has closed the connection");
             }
             let mut received = inbox.received.borrow_mut();
             received.is_output_whole =

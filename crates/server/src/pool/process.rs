@@ -315,19 +315,29 @@ impl PoolProcess {
                     self.balancer.on_memory(id, bytes);
                 }
             }
+            Action::ReportHang(id) => self.report(
+                id,
+                format_args!(
+                    "has not responded in time to as many requests in a row as it has at a time \
+                     (`concurrent`), and is replaced"
+                ),
+            ),
             Action::Terminate(id) => self.signal(id, libc::SIGTERM),
             Action::Kill(id, KillReason::Grace) => self.signal(id, libc::SIGKILL),
             Action::Kill(id, KillReason::NotAccepting) => {
-                if let (Some(process), Some(managed)) = (self.process(id), self.upstream.managed()) {
-                    let (name, pid, timeout) =
-                        (&self.upstream.name, process.process.pid, managed.start.as_secs_f64());
-                    log::error(format_args!(
-                        "application \"{name}\": process {pid} has not accepted a connection in {timeout:.1} s, \
-                         and is killed"
-                    ));
-                }
+                let timeout = self.upstream.managed().map_or(0.0, |managed| managed.start.as_secs_f64());
+                let what = format_args!("has not accepted a connection in {timeout:.1} s, and is killed");
+                self.report(id, what);
                 self.signal(id, libc::SIGKILL);
             }
+        }
+    }
+
+    /// Writes to the error log what a process has done. `what`: the rest of the sentence.
+    fn report(&self, id: EndpointId, what: std::fmt::Arguments<'_>) {
+        if let Some(process) = self.process(id) {
+            let (name, pid) = (&self.upstream.name, process.process.pid);
+            log::error(format_args!("application \"{name}\": process {pid} {what}"));
         }
     }
 

@@ -13,6 +13,7 @@ use super::exchange::{Kind, UpstreamExchange};
 use super::head::UpstreamHead;
 use super::transport::ReadError;
 use crate::log::{self, EndReason};
+use crate::pool::message::Fault;
 use crate::response::{BodyStream, NextChunk};
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -124,10 +125,10 @@ impl UpstreamBody {
                     Err(error @ ReadError::Timeout(_)) if self.is_whole() => {
                         return self.finish_without_end(&error);
                     }
-                    Err(error) => return Err(self.fail(&error.to_string())),
+                    Err(error) => return Err(self.fail(error.fault(), &error.to_string())),
                 },
             };
-            let bytes = self.framed.take(raw).map_err(|why| self.fail(why))?;
+            let bytes = self.framed.take(raw).map_err(|why| self.fail(Fault::Other, why))?;
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
             }
@@ -145,13 +146,15 @@ impl UpstreamBody {
     async fn end(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.framed.rest {
             Rest::Open => match self.exchange.exit().await {
-                Some(Exit::Signal(_)) => Err(self.fail("it was ended by a signal")),
-                Some(Exit::OutOfMemory) => Err(self.fail("it used more memory than `cgroup_memory`")),
-                Some(Exit::Lost) => Err(self.fail("it broke off")),
+                Some(Exit::Signal(_)) => Err(self.fail(Fault::Other, "it was ended by a signal")),
+                Some(Exit::OutOfMemory) => {
+                    Err(self.fail(Fault::Other, "it used more memory than `cgroup_memory`"))
+                }
+                Some(Exit::Lost) => Err(self.fail(Fault::Other, "it broke off")),
                 Some(Exit::Code(_) | Exit::NotStarted(_)) | None => self.finish(),
             },
-            Rest::Sized(_) => Err(self.fail("it wrote less than its Content-Length")),
-            Rest::Chunked(_) => Err(self.fail("its last chunk is missing")),
+            Rest::Sized(_) => Err(self.fail(Fault::Other, "it wrote less than its Content-Length")),
+            Rest::Chunked(_) => Err(self.fail(Fault::Other, "its last chunk is missing")),
             Rest::Done => self.finish(),
         }
     }
@@ -176,14 +179,14 @@ impl UpstreamBody {
         Ok(None)
     }
 
-    fn fail(&self, why: &str) -> io::Error {
+    fn fail(&self, fault: Fault, why: &str) -> io::Error {
         // The upstream has done nothing wrong.
         if self.exchange.lacks_body() {
             self.exchange.warn_of_body();
             return io::Error::other(self.abort_reason().text());
         }
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
-        self.exchange.report_failure(why);
+        self.exchange.report_failure(fault, why);
         let UpstreamExchange { label, upstream_name, .. } = &self.exchange;
         log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
         io::Error::other(self.abort_reason().text())

@@ -26,6 +26,7 @@ use super::transport::{Limit, ReadError, Retry, Transport};
 use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::{AttemptLog, StepLog};
+use crate::pool::message::Fault;
 use crate::pool::{PooledConnection, Reuse};
 use crate::request::body::{BodyError, Rejection, RequestBody};
 use crate::services::Services;
@@ -311,7 +312,7 @@ impl UpstreamExchange {
                     return Ok((head, bytes));
                 }
                 Step::Rejected(error) => {
-                    self.transport.report_failure(&error.to_string());
+                    self.report_failure(Fault::Other, &error.to_string());
                     let UpstreamExchange { label, upstream_name, .. } = self;
                     log::error(format_args!(
                         "{label}: the response of {upstream_name} cannot be read: {error}"
@@ -400,8 +401,8 @@ impl UpstreamExchange {
     }
 
     /// The endpoint has not responded as it should.
-    pub fn report_failure(&self, reason: &str) {
-        self.transport.report_failure(reason);
+    pub fn report_failure(&self, fault: Fault, reason: &str) {
+        self.transport.report_failure(fault, reason);
     }
 
     /// No more of the response is read. With `KeepAlive` all of it has been.
@@ -532,14 +533,14 @@ impl UpstreamExchange {
                 Failure::Rejected((Status::BAD_REQUEST, BODY_INCOMPLETE))
             }
             ReadError::Failed(_) | ReadError::Broken(_) => {
-                self.no_response(Status::BAD_GATEWAY, error.to_string())
+                self.no_response(Status::BAD_GATEWAY, Fault::Other, error.to_string())
             }
             // Another endpoint might take as long.
             ReadError::Timeout(_) if !self.transport.is_connected() => {
-                self.no_response(Status::GATEWAY_TIMEOUT, NOT_CONNECTED.to_owned())
+                self.no_response(Status::GATEWAY_TIMEOUT, Fault::Timeout, NOT_CONNECTED.to_owned())
             }
             ReadError::Timeout(_) | ReadError::Expired => {
-                self.transport.report_failure(&error.to_string());
+                self.report_failure(Fault::Timeout, &error.to_string());
                 let UpstreamExchange { label, upstream_name, .. } = self;
                 log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                 Failure::Reported(Status::GATEWAY_TIMEOUT)
@@ -550,7 +551,7 @@ impl UpstreamExchange {
     /// The output has ended within the head.
     async fn no_head(&self, parser: HeadParser) -> Failure {
         if let Some((status, why)) = self.transport.rejection() {
-            return self.no_response(status, why);
+            return self.no_response(status, Fault::Other, why);
         }
         match self.exit().await {
             Some(Exit::NotStarted(errno)) => {
@@ -564,16 +565,16 @@ impl UpstreamExchange {
             }
             exit => {
                 let why = format!("{}{}", parser.end(), self.describe(exit));
-                self.no_response(Status::BAD_GATEWAY, why)
+                self.no_response(Status::BAD_GATEWAY, Fault::Other, why)
             }
         }
     }
 
-    fn no_response(&self, status: Status, why: String) -> Failure {
+    fn no_response(&self, status: Status, fault: Fault, why: String) -> Failure {
         let retry = self.transport.retry();
         // A reused connection may have been closed in the meantime, and a request alone may be rejected.
         if matches!(retry, Retry::AtAnother { connection: Reuse::New, .. } | Retry::Never) {
-            self.transport.report_failure(&why);
+            self.report_failure(fault, &why);
         }
         Failure::NoResponse(NoResponse { status, why, retry })
     }

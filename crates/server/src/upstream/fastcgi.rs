@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use super::transport::{Connection, ReadError, Retry, Sent, Transport};
 use crate::log;
 use crate::log::stderr::Lines;
+use crate::pool::message::Fault;
 use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
 use crate::pool::{Checkout, PooledConnection};
 use crate::services::Services;
@@ -333,9 +334,9 @@ impl Transport for FastCgi {
         }
     }
 
-    fn report_failure(&self, reason: &str) {
+    fn report_failure(&self, fault: Fault, reason: &str) {
         match &self.path {
-            Path::Exclusive(connection, _) => connection.report_failure(reason),
+            Path::Exclusive(connection, _) => connection.report_failure(fault, reason),
             // The task of the connection reports its end.
             Path::Multiplexed(_) => {}
         }

@@ -16,7 +16,7 @@ use super::request::Repeats;
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::hedging::{Hedge, NoHedge};
-use crate::pool::message::EndpointId;
+use crate::pool::message::{EndpointId, Fault};
 use crate::stats::Count;
 
 /// What a second attempt of a request needs.
@@ -106,7 +106,7 @@ impl<'a> Hedger<'a> {
             Ok(response) => {
                 let status = response.head.status;
                 if self.application.upstream.health.failure_status.contains(status) {
-                    response.exchange.report_failure(&format!("status {}", status.code()));
+                    response.exchange.report_failure(Fault::Other, &format!("status {}", status.code()));
                     return None;
                 }
                 Some((endpoint, response))

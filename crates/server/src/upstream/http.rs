@@ -13,6 +13,7 @@ use taipan_http::write::put;
 use super::head::HeadParser;
 use super::transport::{Connection, ReadError, Retry, Transport, write_chunk};
 use crate::pool::PooledConnection;
+use crate::pool::message::Fault;
 use crate::services::Services;
 
 pub struct Http {
@@ -120,8 +121,8 @@ impl Transport for Http {
         self.connection.retry()
     }
 
-    fn report_failure(&self, reason: &str) {
-        self.connection.report_failure(reason);
+    fn report_failure(&self, fault: Fault, reason: &str) {
+        self.connection.report_failure(fault, reason);
     }
 
     fn finish(&self, persistence: Persistence) {

@@ -23,7 +23,7 @@ use super::head::HeadParser;
 use super::http::Http;
 use super::transport::{ReadError, Retry, Sent, Transport};
 use crate::pool::http2::{Http2Connection, Http2Stream, Protocol, handshake};
-use crate::pool::message::EndpointId;
+use crate::pool::message::{EndpointId, Fault};
 use crate::pool::{PooledConnection, Reporter, Reuse, Sharing};
 use crate::services::Services;
 
@@ -102,7 +102,7 @@ impl Http2 {
         let trailer = request.trailer.map(str::to_owned);
         let opening = async move {
             let failed = |connection: Box<PooledConnection>, why: String| {
-                connection.report_failure(&why);
+                connection.report_failure(Fault::Other, &why);
                 Failed { why: why.into(), retry: unsent(endpoint) }
             };
             match handshake(&connection).await {
@@ -373,10 +373,11 @@ impl Transport for Http2 {
         }
     }
 
-    fn report_failure(&self, reason: &str) {
+    fn report_failure(&self, fault: Fault, reason: &str) {
         match &*self.state.borrow() {
-            State::Http1(http) => http.report_failure(reason),
-            _ => self.reporter.iter().for_each(|reporter| reporter.report(reason)),
+            State::Http1(http) => http.report_failure(fault, reason),
+            // Other streams of the connection may have their responses.
+            _ => self.reporter.iter().for_each(|reporter| reporter.report(Fault::Other, reason)),
         }
     }
 

@@ -67,6 +67,7 @@ use crate::log;
 use crate::log::upstream::{StepLog, UpstreamLog};
 use crate::pool::Pool;
 use crate::pool::breaker::Verdict;
+use crate::pool::message::Fault;
 use crate::request::Request;
 use crate::request::body::{Rejection, RequestBody};
 use crate::response::{BodyStream, Response};
@@ -275,7 +276,7 @@ async fn receive(
             if let Some(Application { upstream, breaker, .. }) = application {
                 let is_failure = upstream.health.failure_status.contains(head.status);
                 if is_failure {
-                    exchange.report_failure(&format!("status {}", head.status.code()));
+                    exchange.report_failure(Fault::Other, &format!("status {}", head.status.code()));
                 }
                 breaker.set(if is_failure { Verdict::Failure } else { Verdict::Success });
             }

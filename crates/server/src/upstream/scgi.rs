@@ -10,6 +10,7 @@ use taipan_http::head::Persistence;
 
 use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
+use crate::pool::message::Fault;
 use crate::services::Services;
 
 pub struct Scgi(Connection);
@@ -49,8 +50,8 @@ impl Transport for Scgi {
         self.0.retry()
     }
 
-    fn report_failure(&self, reason: &str) {
-        self.0.report_failure(reason);
+    fn report_failure(&self, fault: Fault, reason: &str) {
+        self.0.report_failure(fault, reason);
     }
 
     fn finish(&self, _: Persistence) {

@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
-use crate::pool::message::EndpointId;
+use crate::pool::message::{EndpointId, Fault};
 use crate::pool::{PooledConnection, Reuse, Stream};
 use crate::services::Services;
 use crate::spawner::Exit;
@@ -73,7 +73,7 @@ pub trait Transport {
     }
 
     /// Tells the pool that the endpoint has not responded as it should.
-    fn report_failure(&self, _reason: &str) {}
+    fn report_failure(&self, _: Fault, _reason: &str) {}
 
     /// The fields behind the response, once, at its end.
     fn trailers(&self) -> Trailers {
@@ -143,6 +143,17 @@ pub enum Retry {
 pub enum Sent {
     Nothing,
     Something,
+}
+
+impl ReadError {
+    /// What the endpoint has done wrong.
+    pub fn fault(&self) -> Fault {
+        match self {
+            ReadError::Timeout(Limit::FirstByte | Limit::Idle) | ReadError::Expired => Fault::Timeout,
+            // Within `total`, it may have sent all the time.
+            ReadError::Timeout(Limit::Total) | ReadError::Failed(_) | ReadError::Broken(_) => Fault::Other,
+        }
+    }
 }
 
 impl fmt::Display for ReadError {
@@ -324,8 +335,8 @@ impl Connection {
     }
 
     /// As that of a transport.
-    pub fn report_failure(&self, reason: &str) {
-        self.inner.borrow().iter().for_each(|connection| connection.report_failure(reason));
+    pub fn report_failure(&self, fault: Fault, reason: &str) {
+        self.inner.borrow().iter().for_each(|connection| connection.report_failure(fault, reason));
     }
 
     /// `None`: the exchange has ended, or a part of the request is still unsent.

@@ -50,6 +50,19 @@ impl Balancer {
         }
     }
 
+    /// An endpoint has not responded to a request in time. A process that has done so as often as it can have requests
+    /// at a time is taken for one that hangs: it may still be busy with all of them.
+    pub(super) fn on_timeout(&mut self, id: EndpointId) {
+        let Some(concurrent) = self.upstream.managed().map(|managed| managed.concurrent) else { return };
+        let is_serving = |endpoint: &&mut Endpoint| endpoint.id == id && endpoint.is_serving();
+        let Some(endpoint) = self.endpoints.iter_mut().find(is_serving) else { return };
+        endpoint.timeouts += 1;
+        if endpoint.timeouts >= concurrent {
+            self.actions.push_back(Action::ReportHang(id));
+            self.retire_where(|endpoint| endpoint.id == id);
+        }
+    }
+
     /// A process has ended. Returns the pause before the next start if that was a failure.
     pub fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) -> Option<Duration> {
         let at = self.endpoints.iter().position(|endpoint| endpoint.id == id)?;

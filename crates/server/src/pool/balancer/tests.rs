@@ -25,6 +25,8 @@ enum Event {
     /// A worker returns the lease of its request, which has had so many requests.
     Return(usize, u64, u64),
     Fail(usize, u64),
+    /// An endpoint does not respond in time to the request of a worker, which returns the lease.
+    TimeOut(usize, u64),
     WorkerGone(usize),
     MasterGone,
     /// A process exits with this code.
@@ -91,6 +93,12 @@ impl Fixture {
         self.request(of.0, PoolRequest::Return { lease, requests, idle: Duration::ZERO }, now);
     }
 
+    fn fail(&mut self, of: (usize, u64), fault: Fault, now: Instant) {
+        let (lease, reason) = (self.leases[&of], "it does not work".to_owned());
+        self.request(of.0, PoolRequest::Failed { lease, fault, reason }, now);
+        self.give_back(of, 1, now);
+    }
+
     fn acquire(&mut self, of: (usize, u64), choice: Choice, tried: Option<char>, now: Instant) {
         let tried = tried.map(|endpoint| self.id(endpoint)).into_iter().collect();
         self.request(of.0, PoolRequest::Acquire { number: of.1, choice, tried }, now);
@@ -120,11 +128,8 @@ impl Fixture {
             Return(worker, number, requests) => {
                 self.give_back((worker, number), requests, now);
             }
-            Fail(worker, number) => {
-                let (lease, reason) = (self.leases[&(worker, number)], "reset".to_owned());
-                self.request(worker, PoolRequest::Failed { lease, reason }, now);
-                self.give_back((worker, number), 1, now);
-            }
+            Fail(worker, number) => self.fail((worker, number), Fault::Other, now),
+            TimeOut(worker, number) => self.fail((worker, number), Fault::Timeout, now),
             WorkerGone(worker) => self.balancer.on_worker_gone(self.workers[worker - 1], now),
             MasterGone => self.balancer.on_master_gone(),
             Exit(endpoint, code) => {
@@ -195,6 +200,7 @@ impl Fixture {
                 self.balancer.on_memory(id, self.memory);
                 return None;
             }
+            Action::ReportHang(id) => format!("{} hangs", self.name(id)),
             Action::Terminate(id) => format!("terminate {}", self.name(id)),
             Action::Kill(id, why) => format!("kill {}: {why:?}", self.name(id)),
         })
@@ -388,6 +394,36 @@ fn replaces_a_process_that_has_had_its_requests_or_too_much_memory() {
             (5000, Tick, &["kill a: Grace"]),
         ],
     );
+}
+
+#[test]
+fn replaces_a_process_that_hangs_with_all_its_requests() {
+    check(
+        &managed((1, 1), |_| {}),
+        &[
+            (0, Tick, &["start"]),
+            (0, Acquire(1, 1), &["a to 1.1"]),
+            (1, Acquire(2, 1), &["recall from 1"]),
+            (60_000, TimeOut(1, 1), &["a hangs", "recall a from 1", "start", "terminate a", "b to 2.1"]),
+            (65_000, Tick, &["kill a: Grace"]),
+        ],
+    );
+    check(
+        &managed((1, 1), |managed| managed.concurrent = 2),
+        &[
+            (0, Tick, &["start"]),
+            (0, Acquire(1, 1), &["a to 1.1"]),
+            (0, Acquire(1, 2), &["a to 1.2"]),
+            (60_000, TimeOut(1, 1), &[]),
+            (60_000, Return(1, 2, 1), &[]),
+            (60_001, Acquire(1, 3), &["a to 1.3"]),
+            (60_001, Acquire(2, 1), &["a to 2.1"]),
+            (120_001, TimeOut(1, 3), &[]),
+            (120_001, TimeOut(2, 1), &["a hangs", "recall a from 2", "start", "terminate a"]),
+        ],
+    );
+    let external = external(1, 1);
+    check(&external, &[(0, Acquire(1, 1), &["a to 1.1"]), (60_000, TimeOut(1, 1), &[])]);
 }
 
 #[test]
