@@ -2,7 +2,7 @@
 //! clients cannot do to others.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,6 +171,29 @@ fn serves_curl_and_nghttp() {
     let output = output_of(&mut command);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.matches(" 200 ").count() == 2, "{text}");
+}
+
+/// A reset right behind a response hides it from clients such as curl 7.88.
+#[test]
+fn curl_has_a_response_that_is_there_before_its_upload() {
+    let server = site()
+        .script("early.cgi", "#!/bin/sh\nprintf 'Status: 422\\n\\nearly'\n")
+        .config(EVERY_CGI)
+        .config("max_body = 20000000\n[[route]]\npath = \"/small\"\nmax_body = 1000\n")
+        .start();
+    let upload = server.home().join("upload");
+    fs::write(&upload, vec![0; 10_000_000]).expect("the folder is writable");
+    let mut rows = Rows::new();
+    for (path, status) in [("/small", "413"), ("/a.txt", "405"), ("/early.cgi", "422")] {
+        for source in [upload.to_str().expect("it is UTF-8"), "-"] {
+            let mut curl = tool("curl");
+            curl.args(["--silent", "--show-error", "--http2-prior-knowledge", "--output", "/dev/null"]);
+            curl.args(["--write-out", "%{http_code}", "--upload-file", source, &server.url(path)]);
+            curl.stdin(File::open(&upload).expect("it is there"));
+            let output = output_of(&mut curl);
+            rows.check(format!("{path} {source}"), String::from_utf8_lossy(&output.stdout).as_ref(), status);
+        }
+    }
 }
 
 #[test]
@@ -836,17 +859,19 @@ fn streams_of_slow_clients_end_and_their_connection_goes_on() {
     let slow = client.open(&request).expect("it is open");
     let stalled = client.open(&Http2Request::get("/large")).expect("it is open");
     let began = Instant::now();
-    let mut resets = Vec::new();
-    while resets.len() < 2 {
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
         let frame = next_frame(&mut client);
         if frame.kind == frame::RST_STREAM {
-            resets.push((frame.stream, code(&frame, 0)));
+            ends.push((frame.stream, Some(code(&frame, 0))));
+        } else if frame.flags & flag::END_STREAM != 0 {
+            ends.push((frame.stream, None));
         }
     }
     assert!(began.elapsed() >= Duration::from_secs(1));
-    resets.sort_unstable();
+    ends.sort_unstable();
     // The first has got its response, and the other is no error of the server.
-    assert_eq!(resets, [(slow, NO_ERROR), (stalled, CANCEL)]);
+    assert_eq!(ends, [(slow, None), (stalled, Some(CANCEL))]);
     server.wait_for_output("/large client too slow", TIMEOUT);
     server.wait_for_output("/read.cgi request too slow", TIMEOUT);
     let next = client.open(&Http2Request::get("/a.txt")).expect("the connection goes on");

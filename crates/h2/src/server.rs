@@ -10,6 +10,7 @@ mod flow;
 mod frames;
 mod send;
 mod stream;
+mod unread;
 
 use taipan_http::head::HeadError;
 
@@ -21,6 +22,7 @@ use crate::hpack::{BlockDecoder, Discarded, TABLE_SIZE};
 use budget::Budget;
 use flow::{ReceiveWindow, SendWindow};
 use stream::{Closed, ClosedBy, EarlyPriorities, Streams};
+use unread::UnreadRequests;
 
 pub use stream::{EndStream, StreamId};
 
@@ -109,6 +111,7 @@ pub struct Connection {
     discarded: Option<Box<Discarded>>,
     streams: Streams,
     closed: Closed,
+    unread: UnreadRequests,
     early_priorities: EarlyPriorities,
     /// The highest stream of the client, even if it was refused.
     highest: u32,
@@ -185,6 +188,7 @@ impl Connection {
             discarded: None,
             streams: Streams::new(),
             closed: Closed::new(),
+            unread: UnreadRequests::new(),
             early_priorities: EarlyPriorities::new(),
             highest: 0,
             last: MAX_WINDOW,
@@ -286,6 +290,7 @@ impl Connection {
         self.frames.trim();
         self.hpack.trim();
         self.streams.trim();
+        self.unread.trim();
         self.early_priorities.trim();
     }
 

@@ -183,10 +183,10 @@ impl Browser {
         self.page = loaded["params"]["loaderId"].clone();
     }
 
-    /// The value of a JavaScript expression in the page.
+    /// The value of a JavaScript expression in the page, or what its promise is resolved with.
     pub fn value(&mut self, expression: &str) -> Value {
-        let result =
-            self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let result = self.call("Runtime.evaluate", params);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
         result["result"]["value"].clone()
     }

@@ -20,8 +20,7 @@ fn found_by_axe(browser: &mut Browser, source: &str) -> Vec<String> {
     browser.value(&format!("{source}\n;0"));
     let run = "axe.run(document).then(found => found.violations.flatMap(rule => \
                rule.nodes.map(node => `${rule.id}: ${node.html}: ${node.failureSummary}`)))";
-    let evaluated = browser
-        .call("Runtime.evaluate", json!({ "expression": run, "awaitPromise": true, "returnByValue": true }));
-    let found = evaluated["result"]["value"].as_array().unwrap_or_else(|| panic!("{evaluated}")).clone();
+    let found = browser.value(run);
+    let found = found.as_array().unwrap_or_else(|| panic!("{found}"));
     found.iter().map(|sentence| sentence.as_str().unwrap_or_default().to_owned()).collect()
 }

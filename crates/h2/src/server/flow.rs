@@ -57,6 +57,11 @@ impl ReceiveWindow {
         allowed
     }
 
+    /// Bytes that the peer may send now.
+    pub const fn left(&self) -> u32 {
+        if self.left > 0 { self.left as u32 } else { 0 }
+    }
+
     /// Received bytes whose consumer has not taken them.
     pub const fn unconsumed(&self) -> u32 {
         let held = self.size as i64 - self.left as i64 - self.credit as i64;

@@ -5,6 +5,7 @@ use taipan_http::head::{Body, HeadError};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::send;
 use super::stream::{ClosedBy, Local, Remote, Stream, StreamId};
+use super::unread::Rest;
 use super::{Acknowledgement, Connection, Event, Peer, TableSize};
 use crate::decoder;
 use crate::error::{ConnectionError, ErrorCode, HpackError};
@@ -91,7 +92,10 @@ impl Connection {
         }
         match open {
             Some(at) => self.on_trailers(at, decoded, end, out),
-            None if !self.opens(id)? => Ok(None),
+            None if !self.opens(id)? => {
+                self.unread.remove(id);
+                Ok(None)
+            }
             None => self.on_request(id, decoded, list, end, out),
         }
     }
@@ -229,7 +233,7 @@ impl Connection {
             self.spend_useless(1)?;
         }
         let Some(at) = self.streams.find(id) else {
-            return self.on_closed_data(id, length, out);
+            return self.on_closed_data(id, length, end, out);
         };
         let stream = &mut self.streams[at];
         let data = u64::from(length - padding);
@@ -256,9 +260,18 @@ impl Connection {
         &mut self,
         id: u32,
         length: u32,
+        end: bool,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         self.consume(length, out);
+        match self.unread.on_data(id, length, end) {
+            None => {}
+            Some(Rest::MayFollow) => return Ok(None),
+            Some(Rest::IsTooMuch) => {
+                self.reset_unread(id, out);
+                return Ok(None);
+            }
+        }
         if id > self.last || self.closed.find(id) == Some(ClosedBy::Server) {
             return Ok(None);
         }
@@ -286,6 +299,7 @@ impl Connection {
             return Err(ConnectionError::Idle);
         }
         let Some(at) = self.streams.find(id) else {
+            self.unread.remove(id);
             return self.spend_useless(1).map(|()| None);
         };
         self.remove(at, ClosedBy::End, out);

@@ -1,6 +1,7 @@
 //! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
 
 use super::stream::{ClosedBy, EndStream, Local, Remote, StreamId};
+use super::unread::Unread;
 use super::{Connection, TableSize};
 use crate::error::ErrorCode;
 use crate::frame::{
@@ -172,18 +173,32 @@ impl Connection {
         }
     }
 
-    /// The response is complete. If the request is not, the client need not send the rest (RFC 9113 §8.1).
+    /// The response is complete. If the request is not, the client need not send the rest (RFC 9113 §8.1). A client may
+    /// take a reset that it reads together with the response for a failure of the request. So it is reset when it sends
+    /// more than it could before it had the response.
     fn end(&mut self, at: usize, out: &mut Vec<u8>) {
         let stream = &self.streams[at];
-        match stream.remote {
-            Remote::Ended => self.remove(at, ClosedBy::End, out),
-            Remote::Open => {
-                write_reset(out, stream.id, ErrorCode::NO_ERROR);
+        let id = stream.id;
+        match (stream.remote, stream.local) {
+            (Remote::Ended, _) => self.remove(at, ClosedBy::End, out),
+            (Remote::Open, Local::Ended) => self.reset(StreamId(id), ErrorCode::NO_ERROR, out),
+            (Remote::Open, Local::Open) => {
+                let unread = Unread::new(id, &stream.receive);
+                write_window_update(out, id, unread.more());
                 self.remove(at, ClosedBy::Server, out);
+                if let Some(oldest) = self.unread.push(unread) {
+                    self.reset_unread(oldest, out);
+                }
             }
         }
         self.resets.earn(1, self.limits.resets);
         self.useless.earn(FRAMES_PER_RESPONSE, self.limits.frames);
+    }
+
+    /// The client need not send the rest of a request whose response is complete.
+    pub(super) fn reset_unread(&mut self, id: u32, out: &mut Vec<u8>) {
+        write_reset(out, id, ErrorCode::NO_ERROR);
+        self.closed.push(id, ClosedBy::Server);
     }
 
     /// Whether `next_stream` returns a stream.

@@ -474,16 +474,40 @@ fn what_follows_a_reset_by_the_server_is_ignored() {
     assert_eq!(server.sent(), "(0 window 114690)", "ignored data return to the connection's window");
 }
 
-/// RFC 9113 §8.1: the client need not send the rest.
+/// A client whose window is full sends the last of it before it has the response, and what follows after it.
 #[test]
-fn a_response_before_the_end_of_its_request_resets_the_stream() {
+fn a_response_before_the_end_of_its_request_is_read_before_the_reset() {
     let mut server = Server::new(&LIMITS);
-    server.receive(&[post(1), post(3)].concat());
+    server.receive(&[post(1), post(3), post(5), post(7)].concat());
     server.respond(&[1]);
     assert_eq!(server.data(3, b"abc", EndStream::Set), 3);
-    assert_eq!(server.sent(), "(1 headers 1.)(1 reset 0)(3 \"abc\".)(3 reset 0)");
-    assert_eq!(server.receive(&frame(DATA, END_STREAM, 1, b"ab")), "");
+    assert_eq!(server.sent(), "(1 headers 1.)(1 window 65535)(3 \"abc\".)(3 window 65535)");
+    server.respond(&[5, 7]);
+    assert_eq!(server.sent(), "(5 headers 1.)(5 window 65535)(7 headers 1.)(7 window 65535)");
     assert_eq!(server.connection.open_streams(), 0);
+    // What the window allowed before the response, in four frames.
+    let data = |stream, flags, bytes| frame(DATA, flags, stream, &vec![0; bytes]);
+    assert_eq!(server.receive(&data(1, 0, 16_383).repeat(4)), "");
+    assert_eq!(server.sent(), "", "it may not have read the response");
+    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
+    assert_eq!(server.receive(&[data(5, END_STREAM, 2), trailers, rst(7)].concat()), "");
+    assert_eq!(server.sent(), "", "they have ended");
+    assert_eq!(server.receive(&data(1, 0, 4)), "");
+    assert_eq!(server.sent(), "(1 reset 0)");
+    assert_eq!(server.receive(&data(1, 0, 4)), "");
+    assert_eq!(server.sent(), "", "the client does not know of the reset");
+}
+
+#[test]
+fn of_many_requests_that_have_a_response_before_their_end_the_oldest_are_reset() {
+    let mut server = Server::new(&LIMITS);
+    for stream in (1..=33).step_by(2) {
+        server.receive(&post(stream));
+        server.respond(&[stream]);
+    }
+    assert!(server.sent().ends_with("(33 headers 1.)(33 window 65535)(1 reset 0)"));
+    assert_eq!(server.receive(&frame(DATA, 0, 1, b"ab")), "");
+    assert_eq!(server.sent(), "", "the client does not know of the reset");
 }
 
 #[test]
