@@ -639,6 +639,31 @@ fn delay(server: &Server, stopped: Duration) {
     thread::sleep(Duration::from_millis(20));
 }
 
+/// More requests than a worker has in progress while it sheds none. Their heads do not end.
+fn many_requests(server: &Server) -> Vec<Client> {
+    let begin = |_| {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\n");
+        client
+    };
+    let clients = (0..65).map(begin).collect();
+    assert!(wait_until(TIMEOUT, || server.count("active") >= 65), "{}", server.stats());
+    clients
+}
+
+#[test]
+fn a_worker_that_is_late_with_few_requests_sheds_none() {
+    let _exclusive = exclusive();
+    let config = "workers = 1\nlisting = true\n[timeouts]\ndelay = \"20ms\"";
+    let server = Site::new().file("a.txt", "a").config(config).start();
+    assert_eq!(server.get("/a.txt").status, 200);
+    for _ in 0..3 {
+        delay(&server, Duration::from_millis(1200));
+        assert_eq!((server.get("/a.txt").status, server.get("/").status), (200, 200));
+    }
+    assert_eq!((server.count("shed_cold"), server.count("shed_all")), (0, 0));
+}
+
 #[test]
 fn an_overloaded_worker_sheds_cold_requests_first() {
     let _exclusive = exclusive();
@@ -651,6 +676,7 @@ fn an_overloaded_worker_sheds_cold_requests_first() {
     let mut warm = server.connect();
     let mut cold = server.connect();
     assert_eq!((warm.get("/warm.txt").status, cold.get("/cold-0/").status), (200, 200));
+    let _others = many_requests(&server);
     // Late ticks for more than a second, none by ten times the target.
     for _ in 0..3 {
         delay(&server, Duration::from_secs(1));
@@ -683,6 +709,7 @@ fn a_badly_overloaded_worker_sheds_all_requests_and_recovers() {
     let server = Site::new().file("a.txt", "a").config(config).start();
     let mut client = server.connect();
     assert_eq!(client.get("/a.txt").status, 200);
+    let _others = many_requests(&server);
     let shed = wait_until(TIMEOUT * 3, || {
         delay(&server, Duration::from_millis(1200));
         let response = server.get("/a.txt");

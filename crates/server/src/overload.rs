@@ -1,5 +1,5 @@
 //! How late a worker's loop is, and which requests it sheds because of that. Knows nothing of requests: it receives the
-//! delay of each tick and returns what to shed.
+//! delay of each tick with their number, and returns what to shed.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -20,6 +20,9 @@ pub enum Shedding {
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Everything is shed when the delay exceeds this multiple of the target.
 const FAR: u32 = 10;
+/// So few requests in progress are not what makes a loop late, and 503 would not make them faster: nothing is shed while
+/// there are no more.
+const FEW: usize = 64;
 
 pub struct Overload {
     /// The delay that a tick may have. Zero: nothing is ever shed.
@@ -43,8 +46,8 @@ impl Overload {
         }
     }
 
-    /// Receives a tick that came `delay` after it was due.
-    pub fn on_tick(&self, delay: Duration) {
+    /// Receives a tick that came `delay` after it was due, with so many requests in progress.
+    pub fn on_tick(&self, delay: Duration, requests: impl FnOnce() -> usize) {
         self.delay.set(delay);
         let lasted = |clock: &Cell<Duration>, limit: Duration| {
             clock.set(if delay > limit { clock.get() + TICK + delay } else { Duration::ZERO });
@@ -52,9 +55,10 @@ impl Overload {
         };
         let (late, far) = (lasted(&self.late, self.target), lasted(&self.far, self.target * FAR));
         self.shedding.set(match (late, far) {
+            (false, false) => Shedding::Nothing,
+            _ if requests() <= FEW => Shedding::Nothing,
             (_, true) => Shedding::Everything,
             (true, false) => Shedding::Cold,
-            (false, false) => Shedding::Nothing,
         });
     }
 
@@ -74,11 +78,13 @@ mod tests {
 
     #[track_caller]
     fn check(target_ms: u64, delays_ms: &[u64], expected: Shedding) {
-        let overload = Overload::new(Duration::from_millis(target_ms));
-        for &delay in delays_ms {
-            overload.on_tick(Duration::from_millis(delay));
+        for (requests, expected) in [(FEW, Shedding::Nothing), (FEW + 1, expected)] {
+            let overload = Overload::new(Duration::from_millis(target_ms));
+            for &delay in delays_ms {
+                overload.on_tick(Duration::from_millis(delay), || requests);
+            }
+            assert_eq!(overload.shedding(), expected, "{delays_ms:?}, {requests} requests");
         }
-        assert_eq!(overload.shedding(), expected, "{delays_ms:?}");
     }
 
     #[test]

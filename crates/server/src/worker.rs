@@ -265,7 +265,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
         }
         let due = Instant::now() + clock::TICK;
         tokio::time::sleep_until(due).await;
-        connections.services.overload.on_tick(due.elapsed());
+        connections.services.overload.on_tick(due.elapsed(), || connections.requests());
         connections.services.clock.tick();
         let now = connections.services.clock.ticks();
         if connections.is_full() {

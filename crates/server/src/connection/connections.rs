@@ -478,6 +478,11 @@ impl Connections {
         snapshot
     }
 
+    /// Requests in progress.
+    pub fn requests(&self) -> usize {
+        self.table.len() - self.table.idle() + self.stream_table.len()
+    }
+
     /// For the history.
     pub fn count_present(&self) {
         let waiting = self.table.idle() as u64;

@@ -114,7 +114,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Value("\"100ms\""),
             example: "\"20ms\"",
             text: "How late a worker's loop may be. When it has been later than this for a second, requests that need \
-                   a disk get 503. When it has been ten times later, all requests get 503. 0 turns this off.",
+                   a disk get 503. When it has been ten times later, all requests get 503. A worker with at most 64 \
+                   requests in progress rejects none for that. 0 turns this off.",
         },
     ],
 };
