@@ -13,7 +13,7 @@ pub struct LineLimit {
 }
 
 /// The end of a line: how many like it were left out before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Omitted(u64);
 
 impl LineLimit {

@@ -26,7 +26,7 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use command::LogCommand;
 pub use end_reason::EndReason;
-pub use line_limit::LineLimit;
+pub use line_limit::{LineLimit, Omitted};
 pub use sink::{OpenSink, SharedLog};
 
 use crate::finding::Unusable;
