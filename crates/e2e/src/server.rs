@@ -163,6 +163,30 @@ impl Server {
         wait_for_line(&self.errors, pattern, timeout)
     }
 
+    /// Repeats what causes a line with `pattern` on standard error, until one says that more were left out. There may be
+    /// one in each second, if one worker writes them.
+    #[track_caller]
+    pub fn expect_a_line_a_second(&self, pattern: &str, mut cause: impl FnMut()) {
+        let began = Instant::now();
+        let is_last = |line: &str| line.contains(pattern) && line.contains("more were left out before)");
+        let repeated = wait_until(TIMEOUT, || {
+            cause();
+            self.stderr().lines().any(is_last)
+        });
+        assert!(repeated, "no line says that others were left out:\n{}", self.stderr());
+        let (lines, seconds) = (self.stderr().matches(pattern).count(), began.elapsed().as_secs() as usize);
+        assert!(lines <= seconds + 2, "{lines} lines in {seconds} s");
+    }
+
+    /// Waits until the clock of the server, which counts seconds, has another one. What was compared with the disk
+    /// before is then compared again.
+    pub fn wait_for_next_second(&self) {
+        let date = || self.request("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").field("date").map(str::to_owned);
+        let before = date();
+        assert!(before.is_some(), "a response has a date");
+        assert!(wait_until(TIMEOUT, || date() != before), "the clock of the server stands still");
+    }
+
     /// As `wait_for_line`, on standard output.
     pub fn wait_for_output(&self, pattern: &str, timeout: Duration) -> String {
         wait_for_line(&self.output, pattern, timeout)

@@ -232,7 +232,7 @@ fn the_first_request_after_a_root_was_switched_gets_the_new_folder() {
         symlink("new", current.with_extension("next")).unwrap();
         fs::rename(current.with_extension("next"), &current).unwrap();
         // What was compared with the disk within a second counts, as the manual says.
-        thread::sleep(Duration::from_millis(2100));
+        server.wait_for_next_second();
         for number in 0..CONNECTIONS {
             assert_eq!(get(), "new", "{root}: request {number}");
         }
@@ -263,7 +263,7 @@ fn the_first_request_after_a_user_has_switched_the_folder_gets_the_new_one() {
         symlink("new", &next).unwrap();
         fs::rename(&next, &current).unwrap();
         // What was compared with the disk within a second counts, as the manual says.
-        thread::sleep(Duration::from_millis(2100));
+        server.wait_for_next_second();
         for number in 0..CONNECTIONS {
             assert_eq!(server.get("/~ann/a.txt").text(), "new", "{link}: request {number}");
         }

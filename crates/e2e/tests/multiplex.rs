@@ -48,6 +48,8 @@ struct Request {
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
+    /// Those that have ended.
+    ended: AtomicUsize,
     /// The most concurrent requests on one connection.
     most: AtomicUsize,
     questions: AtomicUsize,
@@ -88,7 +90,9 @@ fn peer(
                 let requests = if can == Support::Multiplex { 8 } else { 1 };
                 let application = Application::new(Limits { requests, ..Limits::default() });
                 let (out, requests) = (Vec::new(), Vec::new());
+                let seen = peer.clone();
                 Connection { number, application, socket, out, requests, peer }.serve(can, act);
+                seen.ended.fetch_add(1, Ordering::SeqCst);
             });
         }
     });
@@ -535,9 +539,9 @@ fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
             warm(&server);
         }
         assert_eq!(seen.connections.load(Ordering::SeqCst), requests, "{keep}");
-        thread::sleep(Duration::from_millis(2500));
+        until("it is closed when it is not used", || seen.ended.load(Ordering::SeqCst) == requests);
         warm(&server);
-        assert_eq!(seen.connections.load(Ordering::SeqCst), requests + 1, "{keep}: closed when not used");
+        assert_eq!(seen.connections.load(Ordering::SeqCst), requests + 1, "{keep}");
     }
 }
 
