@@ -1,7 +1,7 @@
 //! Upstreams that are threads of a test and speak HTTP/1 byte by byte, or HTTP/2 frame by frame.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use crate::http2::{Frame, append, flag, frame};
@@ -74,4 +74,24 @@ pub fn upstream(serve: impl Fn(TcpStream, String) -> io::Result<()> + Send + Clo
         }
     });
     format!("http://{address}")
+}
+
+/// An upstream that awaits `serve` for each connection, all on one thread. Its address.
+pub fn async_upstream<F: Future<Output: Send> + Send + 'static>(
+    serve: impl Fn(tokio::net::TcpStream) -> F + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+        runtime.block_on(async {
+            listener.set_nonblocking(true).expect("a socket");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            loop {
+                let (stream, _) = listener.accept().await.expect("it listens");
+                tokio::spawn(serve(stream));
+            }
+        })
+    });
+    address
 }

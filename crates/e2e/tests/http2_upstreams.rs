@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use e2e::http2::{Http2, Http2Request, frame};
+use e2e::upstream::async_upstream;
 use e2e::{Client, Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
@@ -34,25 +35,16 @@ struct Counts {
 fn upstream<F: Future<Output = Result<(), h2::Error>> + Send + 'static>(
     serve: impl Fn(TcpStream, usize, Arc<Counts>) -> F + Send + 'static,
 ) -> (SocketAddr, Arc<Counts>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
     let counts = Arc::new(Counts::default());
-    let of_thread = counts.clone();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
-        runtime.block_on(async {
-            listener.set_nonblocking(true).expect("a socket");
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            loop {
-                let (stream, _) = listener.accept().await.expect("it listens");
-                let number = of_thread.connections.fetch_add(1, Ordering::Relaxed);
-                let (serving, counts) = (serve(stream, number, of_thread.clone()), of_thread.clone());
-                tokio::spawn(async move {
-                    _ = serving.await;
-                    counts.ended.fetch_add(1, Ordering::Relaxed);
-                });
-            }
-        });
+    let of_connections = counts.clone();
+    let address = async_upstream(move |stream| {
+        let counts = of_connections.clone();
+        let number = counts.connections.fetch_add(1, Ordering::Relaxed);
+        let serving = serve(stream, number, counts.clone());
+        async move {
+            _ = serving.await;
+            counts.ended.fetch_add(1, Ordering::Relaxed);
+        }
     });
     (address, counts)
 }

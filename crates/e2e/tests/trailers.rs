@@ -1,12 +1,11 @@
 //! The fields behind a content, between clients and upstreams by HTTP/1.1 and HTTP/2, in both directions.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::net::{SocketAddr, TcpStream};
 
 use bytes::Bytes;
 use e2e::http2::{Http2, Http2Request};
-use e2e::upstream::upstream;
+use e2e::upstream::{async_upstream, upstream};
 use e2e::{Response, Rows, Server, Site};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -122,27 +121,14 @@ async fn respond_by_http2(
 }
 
 fn http2_upstream() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
-        runtime.block_on(async {
-            listener.set_nonblocking(true).expect("a socket");
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            loop {
-                let (stream, _) = listener.accept().await.expect("it listens");
-                tokio::spawn(async {
-                    let mut connection = h2::server::handshake(stream).await?;
-                    while let Some(request) = connection.accept().await {
-                        let (request, respond) = request?;
-                        tokio::spawn(respond_by_http2(request, respond));
-                    }
-                    Ok::<(), h2::Error>(())
-                });
-            }
-        });
-    });
-    address
+    async_upstream(|stream| async {
+        let mut connection = h2::server::handshake(stream).await?;
+        while let Some(request) = connection.accept().await {
+            let (request, respond) = request?;
+            tokio::spawn(respond_by_http2(request, respond));
+        }
+        Ok::<(), h2::Error>(())
+    })
 }
 
 fn start() -> Server {
