@@ -32,6 +32,7 @@ mod pages;
 mod panic_guard;
 mod publishing;
 mod raw_path;
+mod recording;
 mod refusal;
 mod responder;
 mod sendfile;
@@ -40,7 +41,6 @@ mod token_checks;
 mod tunnel;
 mod walk;
 
-use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ use crate::peer::Peer;
 use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
-use crate::response::{RequestOrigin, Response};
+use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
@@ -186,10 +186,7 @@ impl Responder {
     ) -> Response {
         let leaves = self.is_for_another_server(request.head, request.connection.client);
         // Other servers learn nothing of the traces of this site.
-        let trace = self.services.access.tracer.as_ref().filter(|_| !leaves).map(|tracer| {
-            let trace = sent.as_ref().and_then(SentRequest::trace);
-            trace.unwrap_or_else(|| tracer.begin(request.head))
-        });
+        let trace = if leaves { None } else { self.trace(request.head, sent.as_ref()) };
         let context = trace.map(|trace| trace.fields(request.head));
         let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
         let head = fields.as_deref().map(|fields| with_fields(request.head, fields));
@@ -211,11 +208,7 @@ impl Responder {
             began: clock::micros(),
             tls: None,
         });
-        let watches = &self.services.access.watches;
-        let watched = match watches.is_on() {
-            true => watches.begin(request.head, (client, exchange.server_address()), host, tls),
-            false => None,
-        };
+        let watched = exchange.begin_watch(tls);
         let admitted = match self.limits {
             // Limits are for paths of this server.
             Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
@@ -227,13 +220,7 @@ impl Responder {
             Err(response) => response,
         };
         let response = exchange.discard_body(response).await;
-        let response = match (exchange.grants.user(), exchange.upstream.take()) {
-            (None, None) if trace.is_none() && watched.is_none() => response,
-            (user, upstream) => {
-                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
-                Response { origin: Some(Box::new(origin)), ..response }
-            }
-        };
+        let response = exchange.with_origin(response, trace, watched);
         omit_content_for_head(exchange.head.method, exchange.with_own_fields(response))
     }
 }

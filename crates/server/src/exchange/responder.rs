@@ -103,8 +103,6 @@ impl Responder {
         };
         let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
         let (needs, answers) = (Needs::of(&services.site), Answers::default());
-        let (limits, dry_runs) = (limits::of_process(), LineLimit::default());
-        let mistakes = LineLimit::default();
         let rules = services.site.forward_proxy.as_ref();
         let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
             (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())
@@ -125,9 +123,9 @@ impl Responder {
             maintenance: RefCell::default(),
             needs,
             answers,
-            limits,
-            dry_runs,
-            mistakes,
+            limits: limits::of_process(),
+            dry_runs: LineLimit::default(),
+            mistakes: LineLimit::default(),
             logins,
             token_checks: TokenChecks::default(),
             folder_passwords,
