@@ -30,21 +30,7 @@ impl MainThread {
                 self.successor = None;
                 self.send_to_all(|| WorkerCommand::Leave);
             }
-            MasterCommand::HandOver(successor) => {
-                disk::retire();
-                self.close_sockets();
-                let successor = Channel::from(successor);
-                let responses = self.request(|closed| match successor.try_clone() {
-                    Ok(successor) => WorkerCommand::HandOver { successor, closed },
-                    Err(error) => {
-                        log::error(format_args!("cannot hand connections off: {error}"));
-                        WorkerCommand::Leave
-                    }
-                });
-                // Without this watch, inherited connections go to the workers, which pass them on.
-                self.successor = sys::watch(successor, Interest::WRITABLE).ok();
-                self.report_to_master(responses, |_| Some(GenerationEvent::Retired));
-            }
+            MasterCommand::HandOver(successor) => self.hand_over(successor.into()),
             MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
             MasterCommand::LogsSent(done) => log::close_when_replaced(done),
@@ -52,13 +38,7 @@ impl MainThread {
             MasterCommand::Stats { form, to } => self.report_stats(move |report| {
                 tasks::spawn(send_text(to, report.write(form)));
             }),
-            MasterCommand::LogStats => {
-                let signals = self.site.signals;
-                self.report_stats(move |report| match signals {
-                    SignalSet::Boa => log::info(format_args!("{}", report.boa_line())),
-                    _ => report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}"))),
-                });
-            }
+            MasterCommand::LogStats => self.log_stats(),
             MasterCommand::Challenge { number, name, pem } => {
                 self.challenges.set(&name, &pem);
                 // The master may have ended.
@@ -84,19 +64,48 @@ impl MainThread {
             }
             MasterCommand::Level { level, time } => log::change_level(level, time),
             MasterCommand::Maintenance { hosts, done } => {
-                self.maintenance = Maintenance::from_text(&String::from_utf8_lossy(&hosts));
-                let hosts = Arc::new(self.maintenance.of(&self.site));
-                let switched = self.request(|switched| WorkerCommand::Maintenance(hosts.clone(), switched));
-                tasks::spawn(async move {
-                    in_time(switched).await;
-                    drop(done);
-                });
+                self.set_maintenance(Maintenance::from_text(&String::from_utf8_lossy(&hosts)), done);
             }
             // `work` has carried it out.
             MasterCommand::Disconnect { .. } => {}
             MasterCommand::Watch { filter, to } => self.watch(&filter, to),
             MasterCommand::Ping => self.ping(),
         }
+    }
+
+    /// Has the workers hand their idle connections to another generation, and end.
+    fn hand_over(&mut self, successor: Channel) {
+        disk::retire();
+        self.close_sockets();
+        let responses = self.request(|closed| match successor.try_clone() {
+            Ok(successor) => WorkerCommand::HandOver { successor, closed },
+            Err(error) => {
+                log::error(format_args!("cannot hand connections off: {error}"));
+                WorkerCommand::Leave
+            }
+        });
+        // Without this watch, inherited connections go to the workers, which pass them on.
+        self.successor = sys::watch(successor, Interest::WRITABLE).ok();
+        self.report_to_master(responses, |_| Some(GenerationEvent::Retired));
+    }
+
+    /// `done` is closed when all workers know the hosts in maintenance.
+    fn set_maintenance(&mut self, maintenance: Maintenance, done: OwnedFd) {
+        let hosts = Arc::new(maintenance.of(&self.site));
+        self.maintenance = maintenance;
+        let switched = self.request(|switched| WorkerCommand::Maintenance(hosts.clone(), switched));
+        tasks::spawn(async move {
+            in_time(switched).await;
+            drop(done);
+        });
+    }
+
+    fn log_stats(&self) {
+        let signals = self.site.signals;
+        self.report_stats(move |report| match signals {
+            SignalSet::Boa => log::info(format_args!("{}", report.boa_line())),
+            _ => report.write(Form::Text).lines().for_each(|line| log::info(format_args!("{line}"))),
+        });
     }
 
     pub(super) fn report_stats(&self, write: impl FnOnce(Report) + Send + 'static) {
