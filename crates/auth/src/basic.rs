@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_name_and_password() {
+    fn rejects_text_without_a_valid_name_and_password() {
         let table = [
             (String::new(), BasicError::NoColon),
             (encoded(b"nocolon"), BasicError::NoColon),

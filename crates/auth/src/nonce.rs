@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_stale() {
+    fn a_nonce_whose_uses_are_forgotten_is_stale() {
         let mut uses = Uses::new(2);
         assert_eq!(uses.note(nonce(10, 0), 1), Use::First);
         assert_eq!(uses.note(nonce(11, 0), 1), Use::First);

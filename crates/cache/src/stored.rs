@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_decoded_has_one_form(bytes: Vec<u8>, at: prop::sample::Index, byte: u8) {
+        fn a_stored_response_has_one_encoded_form(bytes: Vec<u8>, at: prop::sample::Index, byte: u8) {
             let again = |bytes: &[u8]| {
                 if let Some(stored) = Stored::decode(bytes) {
                     let mut encoded = Vec::new();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_to_head_is_about_what_is_stored_if_nothing_differs() {
+    fn a_response_to_head_describes_a_stored_response_unless_a_field_differs() {
         let old = stored(&[("ETag", "\"a\""), ("Last-Modified", "Sun, 01 Mar 2026 00:00:00 GMT")]);
         let check = |answer: &[(&str, &str)], announced, expected| {
             assert_eq!(describes(&old, 5, &fields(answer), announced), expected, "{answer:?} {announced:?}");

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_who_does_not_hold_it() {
+    fn a_lock_blocks_requests_that_do_not_hold_it() {
         let mut locks = Locks::default();
         locks.add(lock("a/b", Extent::Resource, Scope::Exclusive));
         locks.add(lock("t", Extent::Tree, Scope::Exclusive));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_what_is_beneath() {
+    fn removes_the_locks_of_a_tree() {
         let mut locks = Locks::default();
         for path in ["a", "a/b", "ab"] {
             locks.add(lock(path, Extent::Resource, Scope::Shared));

@@ -238,7 +238,7 @@ fn publishes_texts_of_the_configuration() {
 }
 
 #[test]
-fn check_warns_of_a_security_txt_that_nobody_trusts() {
+fn check_warns_of_a_security_txt_that_readers_do_not_trust() {
     for (expires, expected) in [
         ("2020-01-01T00:00:00Z", Some("warning: security.txt has expired at 2020-01-01T00:00:00Z")),
         ("2999-01-01T00:00:00Z", Some("warning: security.txt expires at 2999-01-01T00:00:00Z")),

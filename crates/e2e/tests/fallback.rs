@@ -607,7 +607,7 @@ response_cache_query = ["id"]
 }
 
 #[test]
-fn refuses_a_rewrite_whose_query_names_what_is_not_there() {
+fn refuses_a_rewrite_whose_query_has_unknown_variables() {
     let mut rows = Rows::new();
     for (rewrite, expected) in [
         (r#""/a/*" = "/b?c=$2""#, "$2 stands for nothing: the wildcards of \"/a/*\" are 1"),

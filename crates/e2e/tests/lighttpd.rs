@@ -115,7 +115,7 @@ $HTTP[\"remoteip\"] =~ \"^127\\.\" { $HTTP[\"url\"] =^ \"/admin/local/\" { url.a
 ";
 
 #[test]
-fn what_is_said_otherwise_is_for_the_same_paths_in_both() {
+fn converted_conditions_are_for_the_same_paths_as_in_lighttpd() {
     let files = ["admin/index.html", "admin/a.woff", "admin/local/a.txt", "far/a.txt", "a.woff", "open.txt"];
     let site = files.iter().fold(Site::new(), |site, path| site.file(path, path));
     let both = Both::start(site, CONDITIONS);

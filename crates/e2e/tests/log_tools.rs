@@ -309,7 +309,7 @@ fn report_writes_a_page_that_shows_hostile_fields_as_text_and_loads_nothing() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_a_sentence() {
+fn report_and_resolve_reject_unusable_input() {
     let folder = Folder::new();
     let (page, damaged) =
         (folder.file("page.html", "<p>\n<p>\n"), folder.file("damaged.gz", [0x1f, 0x8b, 8, 0, 1, 2]));

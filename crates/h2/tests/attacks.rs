@@ -397,7 +397,7 @@ fn large_entries_of_the_table() {
 }
 
 #[test]
-fn window_games() {
+fn windows_that_keep_changing() {
     let settings = |window: u32| frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
     // Back and forth, with streams that wait.
     check(1102, CALM, |round| match round {

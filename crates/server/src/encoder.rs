@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn encodes_what_it_says() {
+    fn every_coding_but_identity_has_an_encoder() {
         assert!(CODINGS.into_iter().all(encodes));
         assert!(!encodes(Coding::Identity) && new(Coding::Identity, Effort::Quick, None).is_err());
     }

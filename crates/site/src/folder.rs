@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_has_the_default_or_nothing() {
+    fn a_host_that_is_no_folder_name_has_the_default_folder_or_none() {
         let mut folder = folder("/srv/$host").unwrap();
         let long = "a".repeat(254);
         let bad =

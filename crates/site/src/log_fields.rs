@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn rejects_a_format_with_its_reason() {
         for (format, reason) in [
             ("", "no field"),
             ("plain", "no field"),

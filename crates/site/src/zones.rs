@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_a_limit_counts_together() {
+    fn hosts_and_routes_above_the_limit_count_together() {
         let zones = zones("[statistics]\nhosts = 1\nroutes = 2").expect("it counts");
         for (host, target, expected) in [
             (0, "/", ["host a.example", "route a.example /"]),

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn onerror_covers_what_is_before_it() {
+    fn onerror_is_for_the_targets_before_it() {
         let Directive::Include(all) =
             Directive::parse("include virtual=a file=b onerror=c virtual=d onerror=e virtual=f")
         else {

@@ -73,7 +73,7 @@ fn computes_the_responses_of_the_rfc() {
 }
 
 #[test]
-fn passes_who_has_the_password_and_a_fresh_nonce() {
+fn accepts_the_right_password_with_a_fresh_nonce() {
     let nonce = Nonce { time: 900, unique: 5 };
     let users = users();
     for algorithm in Algorithm::ALL {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_foreign_or_damaged() {
+    fn rejects_files_that_do_not_begin_with_a_whole_head() {
         let too_long = [&MAGIC[..], &[0; PARTS - 8], &[0xff; 12]].concat();
         let zeros = [&MAGIC[..], &[0; PREFIX - 8]].concat();
         for (bytes, expected) in [

@@ -1263,7 +1263,7 @@ fn sections_of_apache_that_set_fields_are_for_names_or_left_out() {
 }
 
 #[test]
-fn folders_with_an_end_are_denied_with_what_is_in_them() {
+fn redirects_by_the_end_of_a_folder_cover_the_files_in_it() {
     let below = &["path = \"/**/*.git/**\"", "return = 404"][..];
     check(
         Web::Apache,

@@ -762,7 +762,7 @@ fn what_no_path_or_pattern_says_is_left_out_or_refused() {
 }
 
 #[test]
-fn refuses_what_nginx_tells_others_in_another_way() {
+fn refuses_directives_of_nginx_without_an_equivalent() {
     let php = |parameter: &str| {
         format!(
             "server {{ root /srv; location ~ \\.php$ {{ fastcgi_pass unix:/p;\nfastcgi_param {parameter}; }} }}"

@@ -47,7 +47,7 @@ fn check_names_the_line_and_the_column_of_another_encoding() {
 }
 
 #[test]
-fn check_warns_of_what_is_hardly_meant() {
+fn check_warns_of_probable_mistakes() {
     let home = Folder::new();
     home.file("www/admin/users.txt", "ann");
     home.file("www/index.php", "<?php");

@@ -176,7 +176,7 @@ fn folders_of_many_files_are_streamed() {
 }
 
 #[test]
-fn explain_changes_nothing_and_check_refuses_what_is_open() {
+fn explain_changes_nothing_and_check_refuses_unsafe_publishing() {
     let server = server();
     for (method, words) in [("PUT", "puts it in place"), ("DELETE", "removes the file"), ("MOVE", "moves it")]
     {

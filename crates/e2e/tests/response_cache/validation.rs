@@ -61,7 +61,7 @@ fn validates_what_is_stale_and_takes_the_fields_of_the_answer() {
 }
 
 #[test]
-fn conditions_count_for_what_is_not_stored() {
+fn evaluates_conditions_for_responses_that_are_not_stored() {
     const ROWS: [(&str, &str, u16); 6] = [
         ("ETag: \"a\"\r\n", "If-None-Match: \"a\"\r\n", 304),
         ("ETag: \"a\"\r\n", "If-None-Match: \"b\"\r\n", 200),

@@ -97,7 +97,7 @@ fn a_response_that_would_leave_each_too_little_is_refused() {
 }
 
 #[test]
-fn what_is_not_sent_is_given_back() {
+fn a_throttle_that_ends_gives_back_what_it_has_reserved() {
     let state = state(&download(1000, 0));
     let mut one = throttle(state).expect("it is the first");
     let sent = one.ask(1_000_000).expect("nothing was sent before");

@@ -107,7 +107,7 @@ fn a_smaller_bound_evicts_what_is_too_much_at_the_next_start() {
 }
 
 #[test]
-fn keeps_free_what_is_to_stay_free() {
+fn stores_nothing_when_the_disk_has_less_free_space_than_it_must_keep() {
     let folder = TestFolder::new();
     put(&folder.open(), "http://a/1", b"x").unwrap();
     let greedy = folder.open_with(CacheFiles { min_free: u64::MAX - 1, ..folder.limits() });
