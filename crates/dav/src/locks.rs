@@ -72,7 +72,7 @@ impl Locks {
     /// The locks that have not expired. What is not a lock is left out.
     pub fn parse(text: &str, now: i64) -> Locks {
         let lasts = |lock: &Lock| lock.expires > now && lock.expires <= now.saturating_add_unsigned(LONGEST);
-        Locks { all: text.lines().filter_map(Lock::parse).filter(lasts).take(MAX_LOCKS).collect() }
+        Locks { all: lines::all(text).filter_map(Lock::parse).filter(lasts).take(MAX_LOCKS).collect() }
     }
 
     pub fn text(&self) -> String {

@@ -42,7 +42,7 @@ impl Properties {
             let [namespace, local, element] = lines::read(line)?;
             Some((Name { namespace, local }, element))
         };
-        Properties { all: text.lines().filter_map(property).collect() }
+        Properties { all: lines::all(text).filter_map(property).collect() }
     }
 
     pub fn text(&self) -> String {
