@@ -104,22 +104,24 @@ impl StreamTask {
         // As the client has sent it, for the counts and the log.
         let sent = head;
         let fields: Vec<Field<'_>>;
-        if let Some(protocol) = request.fields.protocol() {
-            fields = with_upgrade(&head, protocol);
-            let (method, framing) = (Method::Get, Framing::None);
-            // So that no cache answers.
-            let names = head.names.union(Names::UPGRADE);
-            head = Head { method, token: "GET", framing, fields: &fields, names, ..head };
-        }
-        if head.method == Method::Connect {
-            // RFC 9113 §8.5.
-            self.failure.set(ErrorCode::CONNECT_ERROR);
-        }
-        let is_tunnel = request.fields.protocol().is_some() || head.method == Method::Connect;
-        if is_tunnel {
-            // The content is what passes in the tunnel.
-            head.framing = Framing::None;
-        }
+        let is_tunnel = match (request.fields.protocol(), head.method) {
+            (Some(protocol), _) => {
+                fields = with_upgrade(&head, protocol);
+                let (method, framing) = (Method::Get, Framing::None);
+                // So that no cache answers.
+                let names = head.names.union(Names::UPGRADE);
+                head = Head { method, token: "GET", framing, fields: &fields, names, ..head };
+                true
+            }
+            (None, Method::Connect) => {
+                // RFC 9113 §8.5.
+                self.failure.set(ErrorCode::CONNECT_ERROR);
+                // The content is what passes in the tunnel.
+                head.framing = Framing::None;
+                true
+            }
+            (None, _) => false,
+        };
         let received = Received { head: Some(&sent), origin };
         let guard = Unanswered { task: self, request: received };
         let Shared { local, ref tls, .. } = *self.shared;
