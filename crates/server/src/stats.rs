@@ -399,6 +399,31 @@ mod tests {
 
     use super::*;
 
+    /// What these workers have counted, in a program that has run for five seconds.
+    pub fn report_of(workers: Vec<Option<Snapshot>>) -> Report {
+        let mut counts = Values::default();
+        workers.iter().flatten().for_each(|worker| counts.add(&worker.counts));
+        Report {
+            since: 5,
+            counts,
+            process: 1,
+            uptime: Duration::from_secs(5),
+            files: Some(StoredFiles::default()),
+            workers,
+            zones: Vec::new(),
+            earlier: vec![-60],
+            usage: Some(Usage { memory: 8192, descriptors: Some(7), max_descriptors: None }),
+            validities: vec![Validity {
+                name: "a.example".to_owned(),
+                file: "/a.pem".to_owned(),
+                key: "RSA 2048".to_owned(),
+                not_before: 0,
+                not_after: 10 * 86_400,
+            }],
+            now: 0,
+        }
+    }
+
     #[test]
     fn text_and_json_have_every_counter_once() {
         let block = Block::private();
@@ -425,26 +450,9 @@ mod tests {
             ..Snapshot::of(&counts)
         };
         let other = Snapshot { breakers: breaker(BreakerState::HalfOpen), ..worker.clone() };
-        let mut sum = worker.counts.clone();
-        sum.add(&other.counts);
         let report = Report {
-            since: 0,
-            counts: sum,
-            process: 1,
-            uptime: Duration::from_secs(5),
             files: Some(StoredFiles { bytes: 4096, evicted: 9, ..StoredFiles::default() }),
-            workers: vec![Some(worker), None, Some(other)],
-            zones: Vec::new(),
-            earlier: vec![-60],
-            usage: Some(Usage { memory: 8192, descriptors: Some(7), max_descriptors: None }),
-            validities: vec![Validity {
-                name: "a.example".to_owned(),
-                file: "/a.pem".to_owned(),
-                key: "RSA 2048".to_owned(),
-                not_before: 0,
-                not_after: 10 * 86_400,
-            }],
-            now: 0,
+            ..report_of(vec![Some(worker), None, Some(other)])
         };
         let json = report.write(Form::Json);
         let all = json.split("\"workers\"").next().unwrap();

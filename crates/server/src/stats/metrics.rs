@@ -420,6 +420,7 @@ mod tests {
     use taipan_http::status::Status;
 
     use super::*;
+    use crate::stats::tests::report_of;
     use crate::stats::{Block, BreakerSnapshot, Counts, Exemplar, Snapshot};
 
     fn report() -> Report {
@@ -445,25 +446,7 @@ mod tests {
         exemplars.note(Exemplar { trace: 0xab, micros: 100, time: 7_500_000 });
         let worker =
             Snapshot { exemplars, parked: 3, endpoints: vec![endpoint], breakers, ..Snapshot::of(&counts) };
-        Report {
-            since: 5,
-            counts: worker.counts.clone(),
-            process: 1,
-            uptime: Duration::from_secs(5),
-            files: Some(StoredFiles::default()),
-            workers: vec![Some(worker), None],
-            zones: Vec::new(),
-            earlier: vec![-60],
-            usage: Some(Usage { memory: 8192, descriptors: Some(7), max_descriptors: None }),
-            validities: vec![Validity {
-                name: "a.example".to_owned(),
-                file: "/a.pem".to_owned(),
-                key: "RSA 2048".to_owned(),
-                not_before: 0,
-                not_after: 864_000,
-            }],
-            now: 0,
-        }
+        report_of(vec![Some(worker), None])
     }
 
     #[test]
