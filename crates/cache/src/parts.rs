@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// The value of `Range` for what is missing of so many bytes.
+/// The value of `Range` for the missing bytes of a body of `size` bytes.
 pub fn range(missing: ByteRange, size: u64) -> String {
     match missing.end() == size {
         true => format!("bytes={}-", missing.from),

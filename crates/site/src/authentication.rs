@@ -17,7 +17,7 @@ use crate::publishing::is_own_name;
 pub const FOLDER_FILE: &str = ".htpasswd";
 /// The field by which applications learn the user. A client's own is removed.
 pub const USER_FIELD: &str = "Remote-User";
-/// The default name of what is protected.
+/// The default realm.
 const REALM: &str = "Restricted";
 /// Files of other servers that describe who may have what. They are never served, whatever `dotfiles` is.
 const NEVER_SERVED: [&str; 6] = [".htpasswd", ".htaccess", ".htdigest", ".htgroup", ".htgroups", ".throttle"];

@@ -16,7 +16,7 @@ use crate::upstream::UpstreamId;
 pub const USER: &str = "Remote-User";
 /// Fields that an authorizer may set.
 pub const MAX_FIELDS: usize = 32;
-/// Bytes of what is compared to find an answer again. A request with more is asked anew.
+/// Bytes of the key by which an answer is found again. A request with a longer one is asked anew.
 pub const MAX_KEY: usize = 16 * 1024;
 /// Answers that one worker remembers.
 pub const MAX_ANSWERS: usize = 1024;

@@ -34,7 +34,7 @@ pub const KEPT_RESPONSE: u64 = 2 * BATCH;
 pub const KEPT_REQUEST: u64 = 16 * 1024;
 /// The same, of the fields of its response.
 pub const KEPT_FIELDS: u64 = 16 * 1024;
-/// The same, of what is known of requests that applications have.
+/// The same, of the table of requests that applications have.
 pub const KEPT_TABLE: u64 = 32 * 1024;
 /// The most that one connection stores of a response behind a batch: part of a file or of a script's output, or a whole
 /// small file.

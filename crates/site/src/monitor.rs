@@ -252,7 +252,7 @@ pub fn may_lack_credentials(route: &Route) -> bool {
     lacks_credentials(route) || (route.authentication.satisfy == Satisfy::Any && !others_ask)
 }
 
-/// Whether no user, token or authorizer is asked for what is at a route.
+/// Whether a route asks for no user, no token and no authorizer.
 fn lacks_credentials(route: &Route) -> bool {
     route.authentication.scheme == Scheme::Off && route.authorizers.is_empty() && route.jwts.is_empty()
 }

@@ -134,7 +134,7 @@ pub fn coding(rules: &CompressRules, head: &Head<'_>, content_type: &str) -> Opt
 }
 
 fn chosen(rules: &CompressRules, head: &Head<'_>) -> Coding {
-    // A part of what is made while it is sent cannot be sent.
+    // Of content that is compressed while it is sent, there are no parts.
     if head.method == Method::Get && head.names.contains(Names::RANGE) {
         return Coding::Identity;
     }

@@ -108,7 +108,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// As `check_access`, for one path, and for the other names of what is there. Returns the route of the path.
+    /// As `check_access`, for one path and the other names of its file. Returns the route of the path.
     pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
         let route = self.route_of(path);
         self.check_names(path, route, self.head.token)?;

@@ -426,7 +426,7 @@ impl<'a> Exchange<'a> {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
         let fetch = Fetch::new(self.responder, &resource, self.identity(), stale.clone(), leader);
-        // A part of what is not stored is not worth the whole.
+        // A request for a part is passed on as one: the whole may be far larger.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
         let capability = capability(&resource.settings);

@@ -59,7 +59,7 @@ pub struct Responder {
     pub mistakes: LineLimit,
     /// Limits the lines about what clients cannot publish, because there is no space.
     pub no_space: LineLimit,
-    /// The same for what there is too much of.
+    /// Limits the lines about requests that exceed a limit of publishing.
     pub excesses: LineLimit,
     pub logins: Logins,
     pub token_checks: TokenChecks,

@@ -125,8 +125,8 @@ impl Connector {
     }
 }
 
-/// Does not block the loop. Returns also the own address of the connection, which is that of the destination if that is
-/// this machine.
+/// Connects without blocking the loop. Returns also the local address, which is the destination's if that is this
+/// machine.
 async fn open(address: SocketAddr) -> io::Result<(OwnedFd, IpAddr)> {
     let stream = TcpStream::connect(address).await?;
     // Fails only if the connection has ended already.

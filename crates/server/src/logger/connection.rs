@@ -41,7 +41,7 @@ pub struct RunningCommand {
     pid: Pid,
     /// `None`: the command reads the end of its input.
     input: Option<AsyncFd<OwnedFd>>,
-    /// The other end of its input, for what is left in it.
+    /// The other end of its input, which tells how much the command has yet to read.
     output: OwnedFd,
     /// Readable when the command has ended.
     end: AsyncFd<OwnedFd>,

@@ -132,7 +132,7 @@ impl RotatedFile {
         lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
     }
 
-    /// What the file has, which may be less than what was to be written.
+    /// Measures the size of the file: a write may have failed.
     fn measure(&mut self) {
         if let Some(Ok(found)) = self.file.as_ref().map(rustix::fs::fstat) {
             self.size = found.st_size as u64;

@@ -113,7 +113,7 @@ impl Store {
         Ok((self.open_folder(&folder)?, path.name()))
     }
 
-    /// As `folder_of`, for what is to have this path. Errors: `NoFolder` if the folder is missing.
+    /// As `folder_of`, of a path that may not exist yet. Errors: `NoFolder` if the folder is missing.
     pub fn folder_for<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p str), Failure> {
         self.folder_of(path).map_err(|failure| match failure {
             Failure::Missing => Failure::NoFolder,

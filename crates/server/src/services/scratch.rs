@@ -140,7 +140,7 @@ impl Scratch {
         ResponseBuffers { space, head: &mut self.head, section: &mut self.section }
     }
 
-    /// Keeps the memory of a response that has been sent, if it is larger than what there is.
+    /// Keeps the memory of a response that has been sent, if it is larger than the one that is kept.
     #[inline]
     pub fn take_back_head(&mut self, mut head: Rc<ResponseHead>) {
         let larger = self.head.capacity() + 1..=memory::KEPT_RESPONSE as usize;

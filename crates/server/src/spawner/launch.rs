@@ -78,7 +78,7 @@ impl Launcher {
         }
     }
 
-    /// In `cgroup`, or in that of the spawner; as the spawner's own account, or with `credentials`. Errors: no
+    /// Starts a program in `cgroup`, or else in the spawner's own, with `credentials`, or else the spawner's. Errors: no
     /// process could be made.
     pub fn launch(
         &mut self,

@@ -256,7 +256,7 @@ impl Http2Stream {
     fn failure(&self, error: &h2::Error, content: Content) -> Failed {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let has_left = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
-        // `h2` ends the connection for what is an error of a stream by RFC 9113 §8.1.1, too: a malformed field.
+        // `h2` ends the connection for a malformed field, too, which is an error of the stream (RFC 9113 §8.1.1).
         let has_broken = error.is_go_away() && error.is_library();
         let is_others = has_broken && self.has_others();
         if !error.is_reset() {

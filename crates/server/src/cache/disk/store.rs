@@ -416,7 +416,7 @@ fn add(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The start of a file with its whole head, and the length of the head. Errors: `ILSEQ` for what is none.
+/// The start of a file with its whole head, and the length of the head. Errors: `ILSEQ` for a file without one.
 fn read_head(fd: &OwnedFd) -> Result<(Vec<u8>, usize), Errno> {
     let mut bytes = read_start(fd, FIRST_READ)?;
     let length = match head::read(&bytes) {

@@ -60,7 +60,7 @@ fn passed() -> Result<OwnedFd, String> {
         .ok_or("there is no socket to listen on; give its address by --socket, or pass it as descriptor 0")?;
     // accept(2) on a blocking socket would stop the program when another one is quicker.
     _ = ioctl_fionbio(&fd, true);
-    // Fails for what is not TCP.
+    // Fails for a Unix socket.
     _ = sockopt::set_tcp_nodelay(&fd, true);
     Ok(fd)
 }

@@ -269,7 +269,7 @@ impl Http2Task {
         }
     }
 
-    /// Sends what there is. Ready: all of it.
+    /// Sends all output. Ready: there is no more.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         loop {
             let Some(output) = self.outputs.front_mut() else {

@@ -222,7 +222,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Copies the properties of what is copied, beside their place.
+    /// Copies the properties of a resource and its members to a place beside their own.
     async fn copy_properties(
         &self,
         from: &Target<'a>,
