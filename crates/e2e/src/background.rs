@@ -1,6 +1,5 @@
-//! Programs that run besides the server, such as its upstreams, and facts about any process by its number.
+//! Programs that run besides the server, such as its upstreams.
 
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -69,34 +68,4 @@ impl Drop for BackgroundProcess {
             eprintln!("a background program wrote:\n{}", self.errors.text());
         }
     }
-}
-
-/// Whether a process runs: it exists and is no zombie. Descriptors stay open until its last thread has ended, which may
-/// be another one than the first.
-pub fn runs(pid: u32) -> bool {
-    /// `num_threads` of proc_pid_stat(5).
-    const THREADS: usize = 17;
-    let stat = stat(pid);
-    let has_threads =
-        || stat.get(THREADS).and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 1);
-    stat.first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X") || has_threads())
-}
-
-/// The parent of a process.
-pub fn parent_of(pid: u32) -> u32 {
-    let parent = stat(pid).get(1).and_then(|pid| pid.parse().ok());
-    parent.unwrap_or_else(|| panic!("{pid} does not run"))
-}
-
-/// The children of a process that it has not waited for.
-pub fn children_of(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
-}
-
-/// `/proc/PID/stat` from its third field on; empty if there is no such process.
-fn stat(pid: u32) -> Vec<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    rest.split_whitespace().map(str::to_owned).collect()
 }

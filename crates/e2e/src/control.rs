@@ -1,5 +1,8 @@
 //! Commands of the program to a running server, through its control socket, as a user gives them.
 
+use std::fs;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
 use std::process::Output;
 
 use serde_json::Value;
@@ -13,6 +16,20 @@ impl Server {
         let mut command = program::command();
         command.args(words).arg("-c").arg(self.home().join("site.toml"));
         output_of(&mut command)
+    }
+
+    /// The address of the control socket: the only abstract name of the program.
+    pub fn control_address(&self) -> SocketAddr {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs");
+        let open: Vec<_> = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+        let sockets = fs::read_to_string("/proc/net/unix").expect("it is there");
+        let name = sockets.lines().find_map(|line| {
+            let (socket, name) = line.split_once(" @taipan-")?;
+            let inode = socket.split_whitespace().next_back()?;
+            open.iter().any(|fd| fd.as_os_str() == format!("socket:[{inode}]").as_str()).then_some(name)
+        });
+        let name = name.unwrap_or_else(|| panic!("it has no control socket:\n{sockets}"));
+        SocketAddr::from_abstract_name(format!("taipan-{name}")).expect("it is a name")
     }
 
     /// `taipan reload`. Panics if it fails.

@@ -18,6 +18,7 @@ mod gate;
 pub mod http2;
 mod in_flight;
 mod output;
+mod process;
 mod program;
 mod random;
 pub mod records;
@@ -33,7 +34,7 @@ use std::time::Duration;
 
 pub use rustix::process::Signal;
 
-pub use background::{BackgroundProcess, children_of, parent_of, runs};
+pub use background::BackgroundProcess;
 pub use certificates::{Authority, Certificate, authority};
 pub use cgroup::ControlGroup;
 pub use client::{Client, ReadError, Traffic};
@@ -43,6 +44,7 @@ pub use folder::{Folder, SmallDisk};
 pub use gate::Gate;
 pub use in_flight::OwnAccount;
 pub use output::Lines;
+pub use process::{children_of, group_of, parent_of, processor_time, runs};
 pub use program::{command, program, run};
 pub use random::Random;
 pub use response::{Malformed, Response, chunked};

@@ -12,7 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 use crate::folder::Folder;
+use crate::http2::Http2;
 use crate::output::Lines;
+use crate::process::processor_time;
 use crate::repeat::Repeater;
 use crate::response::Response;
 use crate::{TIMEOUT, program};
@@ -113,6 +115,11 @@ impl Server {
             Address::Unix(path) => Client::unix(path),
         };
         client.repeated_by(self.repeater.clone())
+    }
+
+    /// A new connection to the first TCP address, by HTTP/2 from its first byte on.
+    pub fn connect_http2(&self) -> Http2 {
+        Http2::over(Client::tcp(self.addr())).expect("the server accepts")
     }
 
     /// One GET on a new connection.
@@ -259,14 +266,9 @@ impl Server {
         assert!(wait_until(TIMEOUT, has_others), "{}", self.stderr());
     }
 
-    /// The processor time of the serving process, in steps of 10 ms.
+    /// The processor time of the serving process.
     pub fn processor_time(&self) -> Duration {
-        let stat = format!("/proc/{}/stat", self.serving_pid());
-        let text = fs::read_to_string(&stat).unwrap_or_else(|e| panic!("{stat}: {e}"));
-        // The name, which may have blanks, comes before these fields (proc_pid_stat(5)).
-        let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
-        let steps: u64 = fields.skip(11).take(2).filter_map(|steps| steps.parse::<u64>().ok()).sum();
-        Duration::from_millis(steps * 10)
+        processor_time(self.serving_pid())
     }
 
     pub fn signal(&self, signal: Signal) {

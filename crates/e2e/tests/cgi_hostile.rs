@@ -5,7 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::{ControlGroup, ReadError, Rows, Server, Site, TIMEOUT, is_root, runs, wait_until};
+use e2e::{
+    ControlGroup, ReadError, Rows, Server, Signal, Site, TIMEOUT, group_of, is_root, parent_of, runs,
+    signal_process, wait_until,
+};
 
 /// Scripts with enough time to run, and little time to end.
 const CGI: &str = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\ngrace = \"300ms\"\n";
@@ -43,12 +46,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
 fn group(leader: u32) -> BTreeSet<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let in_group = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
-        fields.get(2) == Some(&leader.to_string().as_str()) && !fields[0].starts_with(['Z', 'X'])
-    };
-    pids.filter(in_group).collect()
+    pids.filter(|pid| group_of(*pid) == Some(leader) && runs(*pid)).collect()
 }
 
 #[test]
@@ -444,11 +442,9 @@ fn only_the_running_responses_fail_when_the_spawner_dies() {
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
     let leader = pid(&server);
-    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).unwrap();
-    let spawner: i32 = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    assert_ne!(spawner as u32, server.serving_pid(), "the serving process must not start programs");
-    let spawner = rustix::process::Pid::from_raw(spawner).unwrap();
-    rustix::process::kill_process(spawner, rustix::process::Signal::KILL).unwrap();
+    let spawner = parent_of(leader);
+    assert_ne!(spawner, server.serving_pid(), "the serving process must not start programs");
+    signal_process(spawner, Signal::KILL);
     server.files().file("www/go", "");
     wait_for("scripts can be run again", || {
         let mut client = server.connect();

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::upstream::{echo, upstream};
-use e2e::{Client, Random, Rows, Server, Site, TIMEOUT, wait_until};
+use e2e::{Random, Rows, Server, Site, TIMEOUT, wait_until};
 use serde_json::Value;
 use sha1::{Digest, Sha1};
 use taipan_h2::error::HpackError;
@@ -44,10 +44,6 @@ fn site(upstream: &str, settings: &str) -> Site {
         "listen = [\"127.0.0.1:0 http2\"]\nworkers = 1\n{top}\n[[route]]\npath = \"/ws/\"\nproxy = \"{upstream}\"\n\
          {route}\n"
     ))
-}
-
-fn connect(server: &Server) -> Http2 {
-    Http2::over(Client::tcp(server.addr())).expect("the server accepts")
 }
 
 /// Opens a stream with an extended CONNECT.
@@ -91,14 +87,14 @@ fn field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
 
 /// The status of the response to an extended CONNECT.
 fn status(server: &Server, path: &str, protocol: &str) -> String {
-    let mut client = connect(server);
+    let mut client = server.connect_http2();
     let stream = open(&mut client, path, protocol);
     field(&head(&mut client, stream), ":status").unwrap_or_default().to_owned()
 }
 
 /// SETTINGS_ENABLE_CONNECT_PROTOCOL of the server.
 fn announced(server: &Server) -> bool {
-    let frame = connect(server).read_frame().expect("SETTINGS");
+    let frame = server.connect_http2().read_frame().expect("SETTINGS");
     assert_eq!(frame.kind, frame::SETTINGS);
     frame.payload.chunks(6).any(|setting| setting == [0, 8, 0, 0, 0, 1])
 }
@@ -123,7 +119,7 @@ fn passes_bytes_within_the_windows_in_both_directions() {
         switch_and_echo(stream, head)
     });
     let server = site(&peer, "[log]\naccess = \"stdout\"\nformat = \"json\"\n---\n").start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     assert_eq!(client.get("/a.txt").text(), "a file");
     let stream = open(&mut client, "/ws/chat?x=1", "websocket");
     let response = head(&mut client, stream);
@@ -226,7 +222,7 @@ fn is_never_answered_by_the_cache() {
     });
     let server = site(&peer, "response_cache = true").start();
     let mut rows = Rows::new();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     for _ in 0..2 {
         rows.check("a page", client.get("/ws/x").text().as_str(), "stored");
         rows.check("by CONNECT", status(&server, "/ws/x", "websocket").as_str(), "200");
@@ -242,7 +238,7 @@ fn is_never_answered_by_the_cache() {
 fn pings_a_silent_client_and_resets_a_stream_without_an_answer() {
     let settings = "[timeouts]\nwebsocket_ping = \"2s\"\n[log]\naccess = \"stdout\"\n---\n";
     let server = site(&upstream(switch_and_echo), settings).start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     assert_eq!(client.get("/a.txt").text(), "a file");
     let stream = open(&mut client, "/ws/x", "websocket");
     assert_eq!(field(&head(&mut client, stream), ":status"), Some("200"));
@@ -271,7 +267,7 @@ fn received(client: &mut Http2, stream: u32, length: usize) -> Vec<u8> {
 fn lives_through_a_reload_and_an_upgrade_of_the_program() {
     let log = "pid_file = \"pid\"\n[log]\naccess = \"stdout\"\nformat = \"json\"\n---\n";
     let mut server = site(&upstream(switch_and_echo), log).start();
-    let mut by_http2 = connect(&server);
+    let mut by_http2 = server.connect_http2();
     let stream = open(&mut by_http2, "/ws/two", "websocket");
     assert_eq!(field(&head(&mut by_http2, stream), ":status"), Some("200"));
     let mut by_http1 = server.connect();
@@ -321,7 +317,7 @@ fn limits_their_number_and_how_long_they_are_idle() {
     });
     let settings = "[limits]\nupgraded = 1\n[timeouts]\nupgraded = \"1s\"\n[log]\naccess = \"stdout\"\n---\n";
     let server = site(&peer, settings).start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let stream = open(&mut client, "/ws/x", "websocket");
     assert_eq!(field(&head(&mut client, stream), ":status"), Some("200"));
     assert_eq!(status(&server, "/ws/x", "websocket"), "503");

@@ -29,10 +29,6 @@ fn site() -> Site {
     Site::new().config(LISTEN).file("a.txt", "a")
 }
 
-fn connect(server: &Server) -> Http2 {
-    Http2::over(Client::tcp(server.addr())).expect("the server accepts")
-}
-
 /// A connection whose streams begin with this window.
 fn connect_with_window(server: &Server, window: u32) -> Http2 {
     let mut settings = vec![0, 4];
@@ -78,7 +74,7 @@ fn responds_as_to_http1() {
         .folder("folder")
         .config("error_pages = { 404 = \"/errors/404.html\" }\nlisting = true\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let etag = client.get("/long.txt").field("etag").expect("there is one").to_owned();
     let none_match = [("if-none-match", &*etag)];
     let mut rows = Rows::new();
@@ -110,7 +106,7 @@ fn responds_as_to_http1() {
 #[test]
 fn as_many_cookies_and_fields_as_in_http1() {
     let server = site().file("a.txt", "a").start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let cookies: Vec<_> = (0..180).map(|at| format!("c{at}=1")).collect();
     let mut crumbs: Vec<_> = cookies.iter().map(|cookie| ("cookie", &**cookie)).collect();
     crumbs.push(("user-agent", "browser"));
@@ -131,7 +127,7 @@ fn as_many_cookies_and_fields_as_in_http1() {
 fn sends_several_ranges_and_large_files() {
     let content = Random::new(3).bytes(3_000_000);
     let server = site().file("large", &content).start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     assert!(client.get("/large").body == content);
     let ranges = [("range", "bytes=0-9,2000000-2999999")];
     let response = client.request(&Http2Request::new("GET", "/large", &ranges)).expect("a response");
@@ -261,7 +257,7 @@ fn speaks_http2_only_where_the_listener_says_so() {
 #[test]
 fn answers_a_thousand_requests_on_one_connection() {
     let server = site().config(PATIENT).start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     for _ in 0..10 {
         let streams: Vec<u32> =
             (0..100).map(|_| client.open(&Http2Request::get("/a.txt")).expect("it is open")).collect();
@@ -286,7 +282,7 @@ fn logs_each_request_once_with_its_version() {
         .config(EVERY_CGI)
         .config("[log]\naccess = \"./access.log\"\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     client.get("/a.txt");
     client.get("/large");
     client.request(&Http2Request::new("HEAD", "/missing", &[])).expect("a response");
@@ -319,7 +315,7 @@ fn logs_each_request_whose_stream_ends_at_once_and_why() {
         .config(PATIENT)
         .config("[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let post = |target: &str| Http2Request {
         body: vec![0],
         ..Http2Request::new("POST", target, &[("content-length", "9")])
@@ -361,7 +357,7 @@ fn refuses_a_large_file_without_a_head_while_too_many_streams_wait() {
         .config(EVERY_CGI)
         .config("[http2]\nwaiting = 1\n[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     client.get("/a.txt");
     // The first stream that waits needs no place.
     for _ in 0..2 {
@@ -416,7 +412,7 @@ fn passes_bodies_to_scripts_and_back_while_they_come() {
         .script("echo.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec cat\n")
         .config(EVERY_CGI)
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     // A body without a length would be stored first.
     let mut request = Http2Request::new("POST", "/echo.cgi", &[("content-length", "11")]);
     request.body = vec![0];
@@ -444,7 +440,7 @@ fn takes_only_as_much_of_a_body_as_is_read() {
         .config(EVERY_CGI)
         .config("max_body = \"1GiB\"\n[http2]\nwindow = \"64KiB\"\nconnection_window = \"128KiB\"\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let mut request = Http2Request::new("POST", "/stuck.cgi", &[("content-length", "100000000")]);
     request.body = vec![0];
     let stream = client.open(&request).expect("it is open");
@@ -469,7 +465,7 @@ fn takes_only_as_much_of_a_body_as_is_read() {
     }
     // A pipe has 64 KiB, and the server one window.
     assert!(sent >= 64 * 1024, "{sent}");
-    assert_eq!(connect(&server).get("/a.txt").status, 200);
+    assert_eq!(server.connect_http2().get("/a.txt").status, 200);
 }
 
 #[test]
@@ -548,7 +544,7 @@ fn names_the_error_of_a_client_and_counts_refused_streams() {
         .script("slow.cgi", "#!/bin/sh\nexec sleep 60\n")
         .config(&format!("{EVERY_CGI}[http2]\nstreams = 1\n[log]\nlevel = \"info\"\n"))
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
     let refused = client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
     let frame = next_frame(&mut client);
@@ -569,10 +565,10 @@ fn a_client_above_the_capacity_gets_goaway() {
         .script("slow.cgi", "#!/bin/sh\nexec sleep 60\n")
         .config(&format!("{config}{EVERY_CGI}"))
         .start();
-    let mut busy = connect(&server);
+    let mut busy = server.connect_http2();
     busy.open(&Http2Request::get("/slow.cgi")).expect("it is open");
     assert!(wait_until(TIMEOUT, || server.count("scripts_running") == 1), "{}", server.stats());
-    let mut late = connect(&server);
+    let mut late = server.connect_http2();
     late.open(&Http2Request::get("/a.txt")).expect("it is open");
     let last = loop {
         match late.read_frame() {
@@ -594,7 +590,7 @@ fn a_reset_ends_the_script_of_its_stream() {
         .script("slow.cgi", "#!/bin/sh\necho $$ > \"$DOCUMENT_ROOT/pid\"\nexec sleep 60\n")
         .config(EVERY_CGI)
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let stream = client.open(&Http2Request::get("/slow.cgi")).expect("it is open");
     let pid = || fs::read_to_string(server.root().join("pid")).ok()?.trim().parse::<u32>().ok();
     assert!(wait_until(TIMEOUT, || pid().is_some()), "the script starts");
@@ -630,7 +626,7 @@ type Flood<'a> = dyn Fn(&mut Http2) -> Result<(), Http2Error> + 'a;
 fn floods_end_their_connection_and_no_other() {
     let server =
         site().script("slow.cgi", "#!/bin/sh\nexec sleep 60\n").config(EVERY_CGI).config(PATIENT).start();
-    let mut other = connect(&server);
+    let mut other = server.connect_http2();
     let request = Http2Request::get("/slow.cgi");
     let floods: [(&str, &Flood<'_>); 5] = [
         ("PING", &|client| client.send_frame(frame::PING, 0, 0, &[0; 8])),
@@ -648,7 +644,7 @@ fn floods_end_their_connection_and_no_other() {
     ];
     let mut rows = Rows::new();
     for (name, flood) in floods {
-        let mut client = connect(&server);
+        let mut client = server.connect_http2();
         for _ in 0..FLOOD {
             flood(&mut client).expect("the server reads, or the kernel does");
         }
@@ -685,7 +681,7 @@ fn a_reload_finishes_the_streams_and_sends_goaway_twice() {
     }
     assert!(received == content);
     assert!(matches!(client.read_frame(), Err(Http2Error::Connection(_))), "the connection is closed");
-    assert_eq!(connect(&server).get("/a.txt").status, 200);
+    assert_eq!(server.connect_http2().get("/a.txt").status, 200);
 }
 
 /// What has come of each stream until the connection closes: its content, and how it has ended.
@@ -759,7 +755,7 @@ fn finishes_the_requests_of_a_client_that_has_half_closed() {
 #[test]
 fn a_reload_closes_idle_connections_with_goaway() {
     let server = site().start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     client.get("/a.txt");
     server.reload();
     assert_eq!(goaway(&mut client), 0);
@@ -770,7 +766,7 @@ fn a_reload_closes_idle_connections_with_goaway() {
 #[test]
 fn the_last_request_of_a_connection_is_followed_by_goaway() {
     let server = site().config("[limits]\nrequests = 3\n").start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     for _ in 0..3 {
         assert_eq!(client.get("/a.txt").status, 200);
     }
@@ -786,7 +782,7 @@ fn a_burst_has_no_more_responses_than_the_limit_of_requests() {
         .config("[limits]\nrequests = 3\n")
         .start();
     for path in ["/a.txt", "/slow.cgi"] {
-        let mut client = connect(&server);
+        let mut client = server.connect_http2();
         let mut ended = Vec::new();
         for _ in 0..8 {
             _ = client.open(&Http2Request::get(path));
@@ -809,7 +805,7 @@ fn a_burst_has_no_more_responses_than_the_limit_of_requests() {
 #[test]
 fn takes_heads_up_to_the_largest_limit_again_and_again() {
     let server = site().config("[limits]\nhead = \"1MiB\"\n").start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let mut rows = Rows::new();
     for (name, length, rounds, status) in
         [("below the limit", 1_000_000, 20, 200), ("above it", 1_100_000, 3, 431)]
@@ -826,7 +822,7 @@ fn takes_heads_up_to_the_largest_limit_again_and_again() {
 #[test]
 fn a_head_far_above_the_limit_gets_431_and_a_line() {
     let server = site().config("[log]\naccess = \"stdout\"\n").start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     for (name, method, length) in [
         ("x-long", "GET", 50_000),
         ("x-long", "GET", 200_000),
@@ -886,7 +882,7 @@ fn a_client_that_is_silent_within_its_body_ends_a_response_that_has_begun() {
         .config(EVERY_CGI)
         .config("[timeouts]\nbody = \"1s\"\ndelay = 0\n[log]\naccess = \"stdout\"\nfields = '$request_uri $ended'\n")
         .start();
-    let mut client = connect(&server);
+    let mut client = server.connect_http2();
     let mut request = Http2Request::new("POST", "/read.cgi", &[("content-length", "10")]);
     request.body = vec![0; 10];
     let stream = client.open(&request).expect("it is open");
@@ -907,7 +903,7 @@ fn an_idle_connection_that_is_closed_gets_goaway() {
         [("the timeout", "[timeouts]\nidle = \"1s\"\n"), ("another client", "[limits]\nconnections = 1\n")]
     {
         let server = site().config("workers = 1\n").config(config).start();
-        let mut client = connect(&server);
+        let mut client = server.connect_http2();
         client.get("/a.txt");
         // It waits for the place of one that has been idle for a second.
         let _other = (why == "another client").then(|| server.connect());
@@ -925,7 +921,7 @@ fn serves_many_connections_at_the_same_time() {
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let mut client = connect(&server);
+                let mut client = server.connect_http2();
                 for _ in 0..5 {
                     assert_eq!(client.get("/large").body.len(), 500_000);
                     assert_eq!(client.get("/a.txt").text(), "a");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use e2e::http2::{Http2, Http2Request, frame};
 use e2e::upstream::async_upstream;
-use e2e::{Client, Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -395,7 +395,7 @@ fn a_stream_in_both_directions_may_be_silent_until_both_sides_are_for_long() {
          [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{address}\"\nhttp2 = true\n"
     );
     let server = Site::new().config(&config).start();
-    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut client = server.connect_http2();
     let open = |client: &mut Http2, path: &str, fields: &[(&str, &str)]| {
         let request = Http2Request { body: vec![0], ..Http2Request::new("POST", path, fields) };
         client.open(&request).expect("the server reads")

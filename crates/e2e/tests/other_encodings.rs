@@ -7,9 +7,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use e2e::http2::{Http2, Http2Request};
+use e2e::http2::Http2Request;
 use e2e::upstream::upstream;
-use e2e::{Client, Rows, Server, Site, TIMEOUT, command, is_root, path_of};
+use e2e::{Rows, Server, Site, TIMEOUT, command, is_root, path_of};
 use serde_json::Value;
 
 /// Prints its variables with the bytes outside ASCII in hexadecimal.
@@ -125,7 +125,7 @@ fn takes_raw_bytes_for_encoded_ones() {
     let folder = server.request(raw(b"/B\xFCcher"));
     rows.check("a folder", (folder.status, folder.field("location")), (301, Some("/B%FCcher/")));
     rows.check("another method", server.request(raw(b"\xFC")).status, 400);
-    let mut http2 = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut http2 = server.connect_http2();
     let response = http2.request(&Http2Request::get("/Bücher/ä.txt")).expect("there is a response");
     rows.check("HTTP/2", (response.status, response.text()), (200, "in UTF-8".to_owned()));
 }

@@ -1,15 +1,13 @@
 //! `taipan stats`: every count changes with its event, and only root and the owner may read it.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
 use e2e::{
     Client, Response, Rows, Server, Site, TIMEOUT, command, command_without_privilege, is_root, output_of,
-    wait_until,
+    processor_time, wait_until,
 };
 
 const COUNTS: [&str; 100] = [
@@ -126,29 +124,6 @@ fn site(config: &str) -> Site {
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
-}
-
-/// The address of the control socket: the only abstract name of the program.
-fn control_socket(server: &Server) -> SocketAddr {
-    let fds = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
-    let open: Vec<_> = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
-    let sockets = fs::read_to_string("/proc/net/unix").expect("it is there");
-    let name = sockets.lines().find_map(|line| {
-        let (socket, name) = line.split_once(" @taipan-")?;
-        let inode = socket.split_whitespace().next_back()?;
-        open.iter().any(|fd| fd.as_os_str() == format!("socket:[{inode}]").as_str()).then_some(name)
-    });
-    let name = name.unwrap_or_else(|| panic!("it has no control socket:\n{sockets}"));
-    SocketAddr::from_abstract_name(format!("taipan-{name}")).expect("it is a name")
-}
-
-/// The processor time of a process, in steps of 10 ms.
-fn processor_time(pid: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
-    // User and system time.
-    let ticks = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("a number"));
-    Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
 fn len(response: &Response) -> u64 {
@@ -383,7 +358,7 @@ fn answers_many_statistics_requests_at_once() {
 #[test]
 fn a_silent_control_client_delays_others_without_using_the_processor() {
     let server = site("").start();
-    let address = control_socket(&server);
+    let address = server.control_address();
     let connect = || UnixStream::connect_addr(&address).expect("it listens");
     let _silent: Vec<UnixStream> = (0..GROUP).map(|_| connect()).collect();
     let mut asking = connect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use e2e::{
     Client, Clients, Folder, OwnAccount, Page, Persistence, Random, Server, Signal, Site, TIMEOUT, is_root,
-    output_of, program, signal_process, tool, wait_until,
+    output_of, program, runs, signal_process, tool, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -95,12 +95,6 @@ fn shell(line: &str, first: &OsStr, second: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn exists(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie counts as ended.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
 #[test]
 fn upgrade_hands_everything_to_the_new_program() {
     let content = Random::new(3).bytes(LONG);
@@ -114,7 +108,7 @@ fn upgrade_hands_everything_to_the_new_program() {
 
     fixture.install(copy_program);
     let new = fixture.upgrade();
-    assert!(new != old && exists(new));
+    assert!(new != old && runs(new));
     let executable = fs::read_link(format!("/proc/{new}/exe")).expect("it runs");
     assert_eq!(executable, fixture.installed, "what stands there now");
     for client in &mut same {
@@ -126,7 +120,7 @@ fn upgrade_hands_everything_to_the_new_program() {
     // Those of the old program are counted, too, and the download that has begun.
     assert!(wait_until(TIMEOUT, || fixture.server.count("status_2xx") == 15 + 20 + 2 + 1));
 
-    assert!(exists(old), "the old process still sends a response");
+    assert!(runs(old), "the old process still sends a response");
     assert!(download.read_response().body == content);
     assert_eq!(download.get("/a.txt").status, 200, "the old process keeps its connection, too");
     assert_eq!(fixture.server.wait_for_predecessor(AT_ONCE).code(), Some(0));
@@ -143,7 +137,7 @@ fn upgrade_hands_everything_to_the_new_program() {
     assert_eq!(Client::tcp(address).get("/a.txt").status, 200, "the port that was found is kept");
     assert!(!socket.exists(), "it removes the files of its predecessor");
     fixture.server.signal(Signal::TERM);
-    assert!(wait_until(AT_ONCE, || !exists(new)));
+    assert!(wait_until(AT_ONCE, || !runs(new)));
     assert!(!fixture.server.home().join("pid").exists());
 }
 
@@ -192,7 +186,7 @@ fn upgrades_under_load_lose_no_request() {
     }
     assert_eq!(tallies[0].connections, 24, "no connection was closed");
     let last = pids.pop();
-    assert!(wait_until(AT_ONCE, || !pids.iter().any(|pid| exists(*pid))), "the old ones have ended");
+    assert!(wait_until(AT_ONCE, || !pids.iter().any(|pid| runs(*pid))), "the old ones have ended");
     assert_eq!(fixture.pid_in_file(), last);
 }
 
@@ -317,7 +311,7 @@ fn gives_up_a_hung_new_program_on_another_signal() {
     fixture.server.signal(Signal::TERM);
     assert_eq!(fixture.server.wait(AT_ONCE).code(), Some(0));
     assert_eq!(upgrading.join().expect("it does not panic").status.code(), Some(1));
-    assert!(wait_until(AT_ONCE, || !exists(pid)), "it is not left behind");
+    assert!(wait_until(AT_ONCE, || !runs(pid)), "it is not left behind");
 }
 
 /// A server with so many idle connections, which a new program with so many descriptors takes over. What other programs
@@ -482,7 +476,7 @@ fn a_generation_learns_that_it_is_replaced_when_its_user_has_fewer_descriptors_o
     }
     holder.end();
     for old in earlier {
-        assert!(wait_until(TIMEOUT, || !exists(old)), "{}", server.stderr());
+        assert!(wait_until(TIMEOUT, || !runs(old)), "{}", server.stderr());
     }
     for client in &mut idle {
         assert_eq!(client.get("/a.txt").status, 200, "it was handed off: {}", server.stderr());
@@ -506,7 +500,7 @@ fn a_generation_that_never_learns_that_it_is_replaced_is_killed_and_the_log_says
     let line =
         format!("the process {old} has not learnt that it is replaced, and is killed: more descriptors");
     server.wait_for_line(&line, TIMEOUT);
-    assert!(wait_until(TIMEOUT, || !exists(old)));
+    assert!(wait_until(TIMEOUT, || !runs(old)));
     assert_eq!(server.get("/a.txt").status, 200, "{}", server.stderr());
 }
 

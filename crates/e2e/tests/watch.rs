@@ -1,8 +1,7 @@
 //! `taipan watch`: what it shows of which requests, and what a watcher costs the others.
 
 use std::io::{Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::mpsc::channel;
 
@@ -246,26 +245,10 @@ fn watchers_are_few_and_those_that_do_not_read_cost_nothing() {
     assert!(wait_until(TIMEOUT, begins), "{}", server.stderr());
 }
 
-/// The name of the control socket, as /proc/net/unix has it.
-fn control_socket(server: &Server) -> SocketAddr {
-    let sockets = std::fs::read_to_string("/proc/net/unix").expect("it is there");
-    let fds = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it is our process");
-    let links: Vec<String> = fds
-        .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
-        .map(|link| link.display().to_string())
-        .collect();
-    let name = sockets.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let name = words.get(7)?.strip_prefix("@taipan-")?;
-        links.contains(&format!("socket:[{}]", words[6])).then(|| format!("taipan-{name}"))
-    });
-    SocketAddr::from_abstract_name(name.expect("it listens")).expect("it is short")
-}
-
 #[test]
 fn garbage_on_the_control_socket_is_refused() {
     let server = site().start();
-    let address = control_socket(&server);
+    let address = server.control_address();
     let mut rows = Rows::new();
     for garbage in [
         &b"watch x=y\n"[..],

@@ -70,7 +70,7 @@ fn stores_responses_of_other_servers_by_key() {
     );
     rows.holds("a hit", "it has Via", hit.field("via").unwrap_or_default().starts_with("1.1 taipan-"));
     rows.check("HEAD", ask("HEAD", "/a", "").status, 200);
-    let mut http2 = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut http2 = server.connect_http2();
     let by_http2 = http2.request(&by_http2("GET", "http", &format!("127.0.0.1:{port}"), "/a"));
     rows.check("by HTTP/2", by_http2.expect("a response").text().as_str(), "/a");
     rows.check("these are hits", requests(), 0);
@@ -184,7 +184,7 @@ fn sends_a_stale_response_of_another_server_while_a_newer_one_is_requested() {
     rows.check("stored", get().as_str(), "old");
     rows.holds("the first request", "it has no condition", !request().contains("If-None-Match"));
     // The validation, of a request by HTTP/2, has no response yet.
-    let mut http2 = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut http2 = server.connect_http2();
     let stale = http2.request(&by_http2("GET", "http", &format!("127.0.0.1:{port}"), "/a"));
     rows.check("by HTTP/2", stale.expect("a response").text().as_str(), "old");
     for row in 0..3 {

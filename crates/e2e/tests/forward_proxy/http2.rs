@@ -10,7 +10,7 @@ use super::*;
 fn forwards_requests_by_http2() {
     let (port, heads) = origin(hello);
     let server = proxy_with("listen = \"127.0.0.1:0 http2\"\nnames = \"own.test\"", &[port], HTTP);
-    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut client = server.connect_http2();
     let mut rows = Rows::new();
     let (own, there) = (server.addr().to_string(), format!("127.0.0.1:{port}"));
     let mut get = by_http2("GET", "http", &there, "/a%2fb?q=1");
@@ -117,7 +117,7 @@ fn opens_tunnels_by_http2() {
     });
     let server = proxy_with("listen = \"127.0.0.1:0 http2\"", &[echoes, resets], LOOPBACK);
     let mut rows = Rows::new();
-    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut client = server.connect_http2();
     let authority = format!("127.0.0.1:{echoes}");
     // Two streams of one connection.
     for number in 1..=2 {
@@ -132,11 +132,11 @@ fn opens_tunnels_by_http2() {
         (format!("192.0.2.1:{echoes}"), "403"),
         ("127.1:80".to_owned(), "403"),
     ] {
-        let mut own = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+        let mut own = server.connect_http2();
         let stream = open(&mut own, &authority);
         rows.check(&authority, status(&mut own, stream).as_str(), expected);
     }
-    let mut own = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut own = server.connect_http2();
     let stream = open(&mut own, &format!("127.0.0.1:{resets}"));
     rows.check("to be reset", status(&mut own, stream).as_str(), "200");
     own.send_frame(frame::DATA, 0, stream, b"more than one byte").expect("it is open");
@@ -149,7 +149,7 @@ fn opens_tunnels_by_http2() {
         line.contains("\"method\":\"CONNECT\"") && line.contains("\"version\":\"HTTP/2"),
     );
     let plain = Site::new().config("listen = \"127.0.0.1:0 http2\"\n").start();
-    let mut own = Http2::over(Client::tcp(plain.addr())).expect("the server accepts");
+    let mut own = plain.connect_http2();
     let stream = open(&mut own, &authority);
     rows.check("without a proxy", status(&mut own, stream).as_str(), "405");
 }
@@ -166,7 +166,7 @@ fn a_client_by_http2_goes_on_behind_the_end_of_its_destination() {
         _ = received.send(rest);
     });
     let server = proxy_with("listen = \"127.0.0.1:0 http2\"", &[ends], LOOPBACK);
-    let mut client = Http2::over(Client::tcp(server.addr())).expect("the server accepts");
+    let mut client = server.connect_http2();
     let mut rows = Rows::new();
     // A client that neither goes on nor ends has the time of `linger`.
     for (how, flags) in [("an end", flag::END_STREAM), ("a pause", 0)] {
