@@ -11,6 +11,7 @@ mod client;
 mod clients;
 mod control;
 pub mod device;
+pub mod dns;
 mod download;
 mod exchange;
 mod folder;

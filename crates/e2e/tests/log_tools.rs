@@ -7,94 +7,28 @@ use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use e2e::dns::{Answer, Dns, PTR, ip, name};
 use e2e::{Folder, Rows, Server, Site, TIMEOUT, command, output_of, run, wait_until};
 
-/// A DNS server (RFC 1035) that knows names of 192.0.2.1, 192.0.2.3 and 2001:db8::1.
-struct Dns {
-    address: String,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-fn encoded(name: &str) -> Vec<u8> {
-    let labels = name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
-    labels.chain([0]).collect()
-}
-
-/// The answer to a question: its type and data. `None`: there is no such name.
-fn record(name: &str) -> Option<(u16, Vec<u8>)> {
+/// A DNS server that knows names of 192.0.2.1, 192.0.2.3 and 2001:db8::1.
+fn names() -> Dns {
+    let dns = Dns::start();
     let six = format!("1.{}8.b.d.0.1.0.0.2.ip6.arpa", "0.".repeat(23));
-    Some(match name {
-        "1.2.0.192.in-addr.arpa" => (12, encoded("one.example")),
+    for (address, host) in [
+        ("1.2.0.192.in-addr.arpa", "one.example"),
         // A name that belongs to another host.
-        "3.2.0.192.in-addr.arpa" => (12, encoded("liar.example")),
+        ("3.2.0.192.in-addr.arpa", "liar.example"),
         // A name that would break a line.
-        "4.2.0.192.in-addr.arpa" => (12, encoded("a b\"\n127")),
-        "one.example" => (1, vec![192, 0, 2, 1]),
-        "liar.example" => (1, vec![198, 51, 100, 1]),
-        name if name == six => (12, encoded("six.example")),
-        _ => return None,
-    })
-}
-
-fn answer(packet: &[u8], asked: &Mutex<Vec<String>>) -> Option<Vec<u8>> {
-    let mut labels = Vec::new();
-    let mut at = 12;
-    loop {
-        let length = usize::from(*packet.get(at)?);
-        if length == 0 {
-            break;
-        }
-        labels.push(String::from_utf8_lossy(packet.get(at + 1..=at + length)?).to_lowercase());
-        at += 1 + length;
+        ("4.2.0.192.in-addr.arpa", "a b\"\n127"),
+        (&six, "six.example"),
+    ] {
+        dns.set(address, Answer::Records(vec![(PTR, 60, name(host))]));
     }
-    let name = labels.join(".");
-    let question = packet.get(12..at + 5)?;
-    asked.lock().expect("no panic").push(name.clone());
-    let found = record(&name).filter(|(kind, _)| question.ends_with(&[0, *kind as u8, 0, 1]));
-    let mut reply = packet[..2].to_vec();
-    reply.extend([
-        0x81,
-        if found.is_some() { 0x80 } else { 0x83 },
-        0,
-        1,
-        0,
-        u8::from(found.is_some()),
-        0,
-        0,
-        0,
-        0,
-    ]);
-    reply.extend(question);
-    if let Some((kind, data)) = found {
-        reply.extend([0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
-        reply.extend(data);
-    }
-    Some(reply)
-}
-
-impl Dns {
-    fn start() -> Dns {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let address = socket.local_addr().expect("it is bound").to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let of_thread = asked.clone();
-        thread::spawn(move || {
-            let mut packet = [0; 1024];
-            while let Ok((length, peer)) = socket.recv_from(&mut packet) {
-                if let Some(answer) = answer(&packet[..length], &of_thread) {
-                    socket.send_to(&answer, peer).expect("it asks");
-                }
-            }
-        });
-        Dns { address, asked }
-    }
-
-    fn questions(&self) -> usize {
-        self.asked.lock().expect("no panic").len()
-    }
+    dns.set("one.example", Answer::Records(vec![ip("192.0.2.1", 60)]));
+    dns.set("liar.example", Answer::Records(vec![ip("198.51.100.1", 60)]));
+    dns
 }
 
 const TIME: &str = "[20/Nov/2026:07:49:41 +0000]";
@@ -122,7 +56,7 @@ fn with_input(words: &[&str], input: impl Into<Vec<u8>>) -> Output {
 
 #[test]
 fn resolve_replaces_the_first_address_of_each_line_and_leaves_the_rest_as_it_is() {
-    let dns = Dns::start();
+    let dns = names();
     let mut rows = Rows::new();
     for (line, expected) in [
         (
@@ -148,21 +82,21 @@ fn resolve_replaces_the_first_address_of_each_line_and_leaves_the_rest_as_it_is(
         ("\u{1}\u{2}{{ [ \"".to_owned(), "\u{1}\u{2}{{ [ \"".to_owned()),
         (String::new(), String::new()),
     ] {
-        let found = text(&with_input(&["resolve", "--dns", &dns.address], format!("{line}\n")));
+        let found = text(&with_input(&["resolve", "--dns", &dns.address.to_string()], format!("{line}\n")));
         rows.check(&line, found, format!("{expected}\n"));
     }
 }
 
 #[test]
 fn resolve_keeps_names_between_runs_and_asks_once_for_each_address() {
-    let (dns, folder) = (Dns::start(), Folder::new());
+    let (dns, folder) = (names(), Folder::new());
     let log: String = (0..3000).map(|at| format!("192.0.2.{} - - x{at}\n", 1 + at % 3)).collect();
     let (log, names) = (folder.file("access.log", log), folder.path().join("names"));
     let resolve = || {
         text(&run([
             Path::new("resolve"),
             "--dns".as_ref(),
-            dns.address.as_ref(),
+            dns.address.to_string().as_ref(),
             "--names".as_ref(),
             &names,
             &log,
@@ -186,8 +120,11 @@ fn resolve_keeps_names_between_runs_and_asks_once_for_each_address() {
 
 #[test]
 fn resolve_confirms_names_by_request() {
-    let dns = Dns::start();
-    let found = with_input(&["resolve", "--confirm", "--dns", &dns.address], "192.0.2.1 a\n192.0.2.3 b\n");
+    let dns = names();
+    let found = with_input(
+        &["resolve", "--confirm", "--dns", &dns.address.to_string()],
+        "192.0.2.1 a\n192.0.2.3 b\n",
+    );
     assert_eq!(text(&found), "one.example a\n192.0.2.3 b\n");
 }
 
@@ -220,13 +157,14 @@ fn resolve_stops_asking_where_no_server_answers() {
 
 #[test]
 fn resolve_splits_lines_by_host() {
-    let (dns, folder) = (Dns::start(), Folder::new());
+    let (dns, folder) = (names(), Folder::new());
     let line = |host: &str| format!("{host} 192.0.2.1 - - {TIME} \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n");
     let input =
         [line("a.example"), line("B.example:80"), line("../up"), "nonsense\n".to_owned(), line("a.example")]
             .concat();
     let to = folder.path().join("by-host");
-    let found = with_input(&["resolve", "--dns", &dns.address, "--split", &to.to_string_lossy()], input);
+    let found =
+        with_input(&["resolve", "--dns", &dns.address.to_string(), "--split", &to.to_string_lossy()], input);
     assert_eq!(text(&found), "");
     let read = |name: &str| fs::read_to_string(to.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut names: Vec<_> =
@@ -374,11 +312,10 @@ fn until_logged(server: &Server, client: &str, part: &str) {
 
 #[test]
 fn logs_and_scripts_have_the_names_of_clients_that_are_confirmed() {
-    let dns = Dns::start();
-    let server = naming(&dns.address, "");
+    let dns = names();
+    let server = naming(&dns.address.to_string(), "");
     let mut rows = Rows::new();
-    let asked =
-        |name: &str| dns.asked.lock().expect("no panic").iter().filter(|asked| *asked == name).count();
+    let asked = |name: &str| dns.asked(name);
     // What does not wait has no name yet.
     rows.check("first", request(&server, "/run.cgi", "192.0.2.1").as_str(), "none 192.0.2.1\n");
     until_logged(&server, "192.0.2.1", "\none.example - - [");
@@ -426,18 +363,18 @@ fn a_dns_server_that_does_not_answer_delays_nothing() {
 
 #[test]
 fn names_of_clients_stand_beside_their_addresses_where_a_format_has_both() {
-    let dns = Dns::start();
-    let server = naming(&dns.address, "fields = \"$remote_addr=$remote_host\"\n");
+    let dns = names();
+    let server = naming(&dns.address.to_string(), "fields = \"$remote_addr=$remote_host\"\n");
     until_logged(&server, "2001:db8::1", "2001:db8::1=2001:db8::1\n");
     until_logged(&server, "192.0.2.1", "192.0.2.1=one.example\n");
     drop(server);
-    let server = naming(&dns.address, "format = \"json\"\n");
+    let server = naming(&dns.address.to_string(), "format = \"json\"\n");
     until_logged(&server, "192.0.2.1", "\"client\":\"192.0.2.1\",\"client_name\":\"one.example\",");
 }
 
 #[test]
 fn no_name_is_asked_for_without_the_key() {
-    let dns = Dns::start();
+    let dns = names();
     let server = Site::new()
         .file("a", "a")
         .config(&format!(

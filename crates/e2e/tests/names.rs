@@ -1,149 +1,37 @@
-//! Upstreams by their names. The DNS server is a part of the test: it answers over UDP from a table that the test
-//! changes.
+//! Upstreams by their names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use e2e::dns::{Answer, CNAME, Dns, Record, SRV, ip, name};
 use e2e::{Rows, Server, Site, TIMEOUT, is_root, wait_until};
 
-const A: u16 = 1;
-const CNAME: u16 = 5;
-const AAAA: u16 = 28;
-const SRV: u16 = 33;
-
-/// What the server knows of a name.
-#[derive(Clone)]
-enum Answer {
-    /// Records with their type, their time to live in seconds and their data.
-    Records(Vec<(u16, u32, Vec<u8>)>),
-    /// A response code: 2 is SERVFAIL, 3 NXDOMAIN.
-    Code(u8),
-    Silence,
-    /// Bytes that are no message.
-    Garbage,
-    /// An answer for another question.
-    Other,
-}
-
-/// A DNS server (RFC 1035) on a port of its own.
-struct Dns {
-    port: u16,
-    table: Arc<Mutex<HashMap<String, Answer>>>,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-fn name(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for label in text.split('.').filter(|label| !label.is_empty()) {
-        bytes.push(label.len() as u8);
-        bytes.extend(label.as_bytes());
-    }
-    bytes.push(0);
-    bytes
-}
-
-fn ip(text: &str, ttl: u32) -> (u16, u32, Vec<u8>) {
-    match text.parse().expect("it is an address") {
-        IpAddr::V4(ip) => (A, ttl, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (AAAA, ttl, ip.octets().to_vec()),
-    }
-}
-
-fn srv(priority: u16, port: u16, target: &str) -> (u16, u32, Vec<u8>) {
+fn srv(priority: u16, port: u16, target: &str) -> Record {
     weighted_srv(priority, 1, port, target)
 }
 
-fn weighted_srv(priority: u16, weight: u16, port: u16, target: &str) -> (u16, u32, Vec<u8>) {
+fn weighted_srv(priority: u16, weight: u16, port: u16, target: &str) -> Record {
     let numbers =
         [priority, weight, port].iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
     (SRV, 1, [numbers, name(target)].concat())
 }
 
-impl Dns {
-    fn start() -> Dns {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let port = socket.local_addr().expect("it is bound").port();
-        let table = Arc::new(Mutex::new(HashMap::new()));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (of_thread, questions) = (table.clone(), asked.clone());
-        thread::spawn(move || {
-            let mut packet = [0; 1024];
-            while let Ok((length, peer)) = socket.recv_from(&mut packet) {
-                if let Some(answer) = answer(&packet[..length], &of_thread, &questions) {
-                    socket.send_to(&answer, peer).expect("it asks");
-                }
-            }
-        });
-        Dns { port, table, asked }
-    }
+fn resolver(dns: &Dns) -> String {
+    format!("[resolver]\nservers = \"{}\"\nmin_ttl = \"1s\"\ntimeout = \"100ms\"\n", dns.address)
+}
 
-    fn set(&self, name: &str, answer: Answer) {
-        self.table.lock().expect("no panic").insert(name.to_owned(), answer);
-    }
-
-    fn set_ips(&self, name: &str, ips: &[&str]) {
-        self.set(name, Answer::Records(ips.iter().map(|text| ip(text, 1)).collect()));
-    }
-
-    fn config(&self) -> String {
-        format!("[resolver]\nservers = \"127.0.0.1:{}\"\nmin_ttl = \"1s\"\ntimeout = \"100ms\"\n", self.port)
-    }
-
-    /// Waits until a name has been asked for so many times more.
-    fn wait_asked(&self, name: &str, times: usize) {
-        let count = || self.asked.lock().expect("no panic").iter().filter(|asked| *asked == name).count();
-        let before = count();
-        wait("it asks again", || count() >= before + times);
-    }
+/// Waits until a name has been asked for so many times more.
+fn wait_asked(dns: &Dns, name: &str, times: usize) {
+    let before = dns.asked(name);
+    wait("it asks again", || dns.asked(name) >= before + times);
 }
 
 fn wait(what: &str, is: impl FnMut() -> bool) {
     assert!(wait_until(TIMEOUT, is), "not in time: {what}");
-}
-
-fn answer(
-    query: &[u8],
-    table: &Mutex<HashMap<String, Answer>>,
-    asked: &Mutex<Vec<String>>,
-) -> Option<Vec<u8>> {
-    let (mut labels, mut at) = (Vec::new(), 12);
-    while query[at] > 0 {
-        let length = usize::from(query[at]);
-        labels.push(String::from_utf8_lossy(&query[at + 1..at + 1 + length]).to_lowercase());
-        at += 1 + length;
-    }
-    let question = &query[12..at + 5];
-    let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
-    let known = table.lock().expect("no panic").get(&labels.join(".")).cloned().unwrap_or(Answer::Code(3));
-    asked.lock().expect("no panic").push(labels.join("."));
-    let (code, records) = match known {
-        Answer::Silence => return None,
-        Answer::Garbage => return Some([&query[..2], &[0xff; 40]].concat()),
-        Answer::Other => {
-            let mut other = [&query[..2], &[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
-            other.extend(name("other.test"));
-            other.extend([0, 1, 0, 1]);
-            return Some(other);
-        }
-        Answer::Code(code) => (code, Vec::new()),
-        Answer::Records(records) => (0, records),
-    };
-    let fits: Vec<_> = records.into_iter().filter(|(own, ..)| *own == kind || *own == CNAME).collect();
-    let count = (fits.len() as u16).to_be_bytes();
-    let mut bytes = [&query[..2], &[0x81, 0x80 | code, 0, 1], &count, &[0, 0, 0, 0], question].concat();
-    for (kind, ttl, data) in fits {
-        bytes.extend([0xc0, 12]);
-        bytes.extend([kind, 1].iter().flat_map(|number| number.to_be_bytes()));
-        bytes.extend(ttl.to_be_bytes());
-        bytes.extend((data.len() as u16).to_be_bytes());
-        bytes.extend(data);
-    }
-    Some(bytes)
 }
 
 /// Upstreams on one port of several addresses of this machine, each of which responds with its address.
@@ -234,7 +122,7 @@ fn resolves_names_services_and_localhost() {
     for (path, url, _) in &routes {
         config += &route(path, url);
     }
-    let server = Site::new().config(&(config + &dns.config())).start();
+    let server = Site::new().config(&(config + &resolver(&dns))).start();
     let mut rows = Rows::new();
     for (path, _, expected) in &routes {
         rows.check(path, by(&server, path).as_str(), expected);
@@ -261,14 +149,14 @@ fn a_changed_level_of_the_error_log_reaches_the_process_of_an_application() {
         format!(
             "workers = 1\n{}[log]\nlevel = \"error\"\n[[application]]\nname = \"app\"\nprotocol = \"http\"\n\
              address = \"app.test:{port}\"\nwait = \"{wait}\"\n[[route]]\npath = \"/\"\napplication = \"app\"\n",
-            dns.config()
+            resolver(&dns)
         )
     };
     dns.set_ips("app.test", &["127.0.0.1"]);
     let server = Site::new().config(&config("1s")).start();
     let fail_and_return = |now: &str| {
         dns.set("app.test", Answer::Code(2));
-        dns.wait_asked("app.test", 2);
+        wait_asked(&dns, "app.test", 2);
         dns.set_ips("app.test", &[now]);
         wait_for(&server, "/", &[now]);
     };
@@ -295,7 +183,7 @@ fn a_reload_changes_the_level_of_the_error_log_of_a_process_that_it_keeps_too() 
     let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
     let config = |level: &str| {
         let route = route("/", &format!("http://app.test:{port}"));
-        format!("workers = 1\n{route}{}[log]\nlevel = \"{level}\"\n", dns.config())
+        format!("workers = 1\n{route}{}[log]\nlevel = \"{level}\"\n", resolver(&dns))
     };
     dns.set_ips("app.test", &["127.0.0.1"]);
     let server = Site::new().config(&config("error")).start();
@@ -307,7 +195,7 @@ fn a_reload_changes_the_level_of_the_error_log_of_a_process_that_it_keeps_too() 
         server.configure(&config(level));
         server.reload();
         dns.set("app.test", Answer::Code(2));
-        dns.wait_asked("app.test", 2);
+        wait_asked(&dns, "app.test", 2);
         dns.set_ips("app.test", &[now]);
         wait_for(&server, "/", &[now]);
         let stderr = server.stderr();
@@ -321,14 +209,14 @@ fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails()
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     dns.set_ips("app.test", &["127.0.0.1"]);
-    let config = format!("workers = 1\n{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let config = format!("workers = 1\n{}{}", route("/", &format!("http://app.test:{port}")), resolver(&dns));
     let server = Site::new().config(&config).start();
     wait_for(&server, "/", &["127.0.0.1"]);
     dns.set_ips("app.test", &["127.0.0.2", "127.0.0.3"]);
     wait_for(&server, "/", &["127.0.0.2", "127.0.0.3"]);
     for failure in [Answer::Code(2), Answer::Code(3), Answer::Silence, Answer::Records(Vec::new())] {
         dns.set("app.test", failure);
-        dns.wait_asked("app.test", 2);
+        wait_asked(&dns, "app.test", 2);
         wait_for(&server, "/", &["127.0.0.2", "127.0.0.3"]);
     }
     assert!(server.stderr().contains("its last addresses are used"), "{}", server.stderr());
@@ -342,13 +230,13 @@ fn requests_wait_for_a_name_that_is_resolved_late_and_none_is_lost_when_it_chang
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
     dns.set("app.test", Answer::Silence);
-    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), resolver(&dns));
     let config = config.replace("100ms", "10s");
     let server = Site::new().config(&config).start();
     let server = &server;
     thread::scope(|scope| {
         let waits = scope.spawn(|| by(server, "/"));
-        dns.wait_asked("app.test", 1);
+        wait_asked(&dns, "app.test", 1);
         dns.set_ips("app.test", &["127.0.0.1"]);
         assert_eq!(waits.join().expect("no panic"), "127.0.0.1");
     });
@@ -365,7 +253,7 @@ fn requests_wait_for_a_name_that_is_resolved_late_and_none_is_lost_when_it_chang
         for _ in 0..3 {
             for ip in ["127.0.0.2", "127.0.0.1"] {
                 dns.set_ips("app.test", &[ip]);
-                dns.wait_asked("app.test", 1);
+                wait_asked(&dns, "app.test", 1);
             }
         }
     });
@@ -376,7 +264,7 @@ fn an_address_that_refuses_connections_has_its_name_resolved_sooner() {
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1"]);
     dns.set("app.test", Answer::Records(vec![ip("127.0.0.9", 3600)]));
-    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), dns.config());
+    let config = format!("{}{}", route("/", &format!("http://app.test:{port}")), resolver(&dns));
     let server = Site::new().config(&config).start();
     assert_eq!(by(&server, "/"), "502");
     dns.set_ips("app.test", &["127.0.0.1"]);
@@ -422,7 +310,7 @@ fn a_service_has_priorities_and_weights() {
     let config = format!(
         "workers = 1\n{}proxy_balance = \"round_robin\"\n{}",
         route("/", "http://_http._tcp.app.test"),
-        dns.config()
+        resolver(&dns)
     );
     let server = Site::new().config(&config).start();
     wait_for_shares(&server, &[("127.0.0.1", 30), ("127.0.0.2", 10)]);
@@ -438,11 +326,11 @@ fn a_service_has_priorities_and_weights() {
     // A target that fails, and then the whole service.
     for failure in [Answer::Code(2), Answer::Code(3), Answer::Silence] {
         dns.set("spare.test", failure);
-        dns.wait_asked("spare.test", 2);
+        wait_asked(&dns, "spare.test", 2);
         wait_for_shares(&server, &[("127.0.0.4", 40)]);
     }
     dns.set("_http._tcp.app.test", Answer::Code(2));
-    dns.wait_asked("_http._tcp.app.test", 2);
+    wait_asked(&dns, "_http._tcp.app.test", 2);
     wait_for_shares(&server, &[("127.0.0.4", 40)]);
     // The best one does not respond, and later does.
     set(&[(1, 1, "closed.test"), (2, 1, "two.test"), (2, 0, "one.test")]);
@@ -472,7 +360,7 @@ fn names_are_resolved_within_a_chroot() {
         route("/localhost", &format!("http://localhost:{port}")),
     ];
     let config =
-        format!("chroot = \".\"\nuser = \"daemon\"\nworkers = 1\n{}{}", routes.concat(), dns.config());
+        format!("chroot = \".\"\nuser = \"daemon\"\nworkers = 1\n{}{}", routes.concat(), resolver(&dns));
     let server = site.config(&config).start();
     let mut rows = Rows::new();
     for round in ["first", "after a reload"] {

@@ -7,11 +7,12 @@ mod tunnels;
 mod urls;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
+use e2e::dns::{Answer, Dns, ip};
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_head;
 use e2e::{Client, Rows, Server, Site, TIMEOUT, output_of, tool, wait_until};
@@ -49,34 +50,13 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// A DNS server that knows the addresses of names, all of IPv4.
-fn dns(table: &'static [(&'static str, &'static [[u8; 4]])]) -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let port = socket.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        let mut packet = [0; 1024];
-        while let Ok((_, peer)) = socket.recv_from(&mut packet) {
-            let (mut labels, mut at) = (Vec::new(), 12);
-            while packet[at] > 0 {
-                let end = at + 1 + usize::from(packet[at]);
-                labels.push(String::from_utf8_lossy(&packet[at + 1..end]).to_lowercase());
-                at = end;
-            }
-            let question = &packet[12..at + 5];
-            let known = table.iter().find(|(name, _)| *name == labels.join("."));
-            let code = if known.is_some() { 0 } else { 3 };
-            let is_v4 = packet[at + 2] == 1;
-            let ips = known.filter(|_| is_v4).map_or(&[][..], |(_, ips)| ips);
-            let head = [0x81, 0x80 | code, 0, 1, 0, ips.len() as u8, 0, 0, 0, 0];
-            let mut answer = [&packet[..2], &head, question].concat();
-            for ip in ips {
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-                answer.extend(ip);
-            }
-            _ = socket.send_to(&answer, peer);
-        }
-    });
-    port
+/// A DNS server that knows the addresses of names.
+fn dns(table: &[(&str, &[&str])]) -> Dns {
+    let dns = Dns::start();
+    for (name, ips) in table {
+        dns.set(name, Answer::Records(ips.iter().map(|text| ip(text, 60)).collect()));
+    }
+    dns
 }
 
 fn proxy(ports: &[u16], section: &str) -> Server {

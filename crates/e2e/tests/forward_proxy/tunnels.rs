@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use std::net::UdpSocket;
+
 use super::*;
 
 fn connect(server: &Server, authority: &str) -> (Client, u16) {
@@ -76,12 +78,12 @@ fn passes_bytes_and_the_end_of_each_direction() {
 fn refuses_clients_ports_and_destinations() {
     let port = destination(echo);
     let dns = dns(&[
-        ("inner.test", &[[127, 0, 0, 1]]),
-        ("metadata.test", &[[169, 254, 169, 254]]),
-        ("mixed.test", &[[10, 0, 0, 1], [127, 0, 0, 1]]),
-        ("other.example", &[[127, 0, 0, 1]]),
+        ("inner.test", &["127.0.0.1"]),
+        ("metadata.test", &["169.254.169.254"]),
+        ("mixed.test", &["10.0.0.1", "127.0.0.1"]),
+        ("other.example", &["127.0.0.1"]),
     ]);
-    let resolver = format!("[resolver]\nservers = \"127.0.0.1:{dns}\"\ntimeout = \"500ms\"\n---\n");
+    let resolver = format!("[resolver]\nservers = \"{}\"\ntimeout = \"500ms\"\n---\n", dns.address);
     let names = format!(
         "{resolver}clients = \"127.0.0.1\"\ndestinations = [\"*.test\", \"localhost\", \"127.0.0.1*\"]\n"
     );
