@@ -1,8 +1,7 @@
 //! Tunnels by CONNECT.
 
-use std::time::Instant;
-
 use std::net::UdpSocket;
+use std::time::Instant;
 
 use super::*;
 
