@@ -4,11 +4,12 @@
 
 mod begin;
 mod commands;
+mod inherited;
 mod questions;
 mod responses;
+mod workers;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,33 +19,28 @@ use site::model::Site;
 use site::named_files::FileId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
+use self::inherited::{UNPLACED, receive_inherited};
+use self::workers::{State, WorkerEvent, WorkerHandle};
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log::{self, LineLimit, OpenSink};
-use crate::process::ipc::{
-    self, Channel, GenerationEvent, InheritedConnection, MasterCommand, OwnedMessage, Rates, Received,
-};
+use crate::process::ipc::{Channel, GenerationEvent, MasterCommand, OwnedMessage, Rates, Received};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{self, RestartLimit};
+use crate::process::supervisor::RestartLimit;
 use crate::stats::{Ledger, ProcessFiles, Question, Reporter, Sampler};
 use crate::tls::{ClientTls, ServerTls, TlsSetup};
 use crate::watch::Watch;
-use crate::worker::{self, Start, WorkerCommand, WorkerSockets};
+use crate::worker::{WorkerCommand, WorkerSockets};
 use crate::{clock, sys};
 
 /// How long stopped workers may take to write their last log lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// Inherited connections that no worker has taken over yet, of all workers. Each has a descriptor, which no limit of a
-/// worker counts.
-const UNPLACED: usize = 8;
-/// The most connections that the socket between two generations holds: fewer than its bytes.
-const HANDOFFS_IN_CHANNEL: usize = 4096;
 /// The exit code that a shell reports for a program that SIGINT ended.
 pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
@@ -144,38 +140,6 @@ enum Phase {
     Leaving,
 }
 
-struct WorkerHandle {
-    commands: UnboundedSender<WorkerCommand>,
-    /// For the worker's replacement.
-    sockets: WorkerSockets,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Starting,
-    Serving,
-    /// The worker has failed and is replaced at this time.
-    Failed(tokio::time::Instant),
-    Gone,
-}
-
-enum WorkerEvent {
-    Serving,
-    Left,
-    /// The worker panicked, or cannot continue.
-    Failed(String),
-}
-
-impl WorkerHandle {
-    fn restart(&self) -> Option<tokio::time::Instant> {
-        match self.state {
-            State::Failed(at) => Some(at),
-            State::Starting | State::Serving | State::Gone => None,
-        }
-    }
-}
-
 impl MainThread {
     fn new(
         master: Channel,
@@ -222,38 +186,6 @@ impl MainThread {
             lost_handoffs: LineLimit::default(),
             disconnecting: JoinSet::new(),
         }
-    }
-
-    fn spawn(&mut self, sockets: WorkerSockets) -> io::Result<()> {
-        let commands = self.start_worker(self.workers.len(), &sockets)?;
-        self.workers.push(WorkerHandle { commands, sockets, state: State::Starting });
-        Ok(())
-    }
-
-    fn start_worker(
-        &self,
-        number: usize,
-        sockets: &WorkerSockets,
-    ) -> io::Result<UnboundedSender<WorkerCommand>> {
-        let (commands, receiver) = unbounded_channel();
-        let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
-        let (roots, sockets, counts) = (self.roots.clone(), sockets.try_clone()?, self.ledger.own[number]);
-        let reporter = self.reporter.clone();
-        let maintenance = self.maintenance.of(&site);
-        let start = Start { site, tls, clients, roots, sockets, counts, reporter, maintenance };
-        let events = self.event_sender.clone();
-        let work = move || {
-            let on_serving = || _ = events.send((number, WorkerEvent::Serving));
-            let ended = catch_unwind(AssertUnwindSafe(|| worker::run(start, receiver, on_serving)));
-            let event = match ended {
-                Ok(Ok(())) => WorkerEvent::Left,
-                Ok(Err(error)) => WorkerEvent::Failed(error.to_string()),
-                Err(_) => WorkerEvent::Failed("it panicked".to_owned()),
-            };
-            _ = events.send((number, event));
-        };
-        std::thread::Builder::new().name(format!("worker {number}")).spawn(work)?;
-        Ok(commands)
     }
 
     fn run(mut self) -> u8 {
@@ -340,134 +272,6 @@ impl MainThread {
         let after = self.tls.as_ref()?.forget_tickets()?;
         Some(tokio::time::Instant::now() + after)
     }
-
-    /// Places the inherited connections that have arrived, without a wait for the workers to take others over.
-    async fn place_all(&mut self, predecessor: Option<&AsyncFd<Channel>>) {
-        for _ in 0..HANDOFFS_IN_CHANNEL {
-            let received = predecessor.map(|channel| channel.get_ref().receive());
-            let Some(Ok(Received::Message(connection))) = received else { return };
-            let permit = self.unplaced.clone().try_acquire_owned().ok();
-            self.place(connection, permit).await;
-        }
-    }
-
-    /// Gives an inherited connection to the next worker, or to the successor.
-    async fn place(&mut self, connection: InheritedConnection, permit: Option<OwnedSemaphorePermit>) {
-        self.last_placed = self.next_serving(self.last_placed);
-        let worker = self.last_placed;
-        let Some(successor) = &self.successor else {
-            _ = self.workers[worker].commands.send(WorkerCommand::Admit(connection, permit));
-            return;
-        };
-        let sent = successor.async_io(Interest::WRITABLE, |successor| successor.send(&connection)).await;
-        match sent {
-            // A worker sends it as soon as the kernel takes it.
-            Err(error) if ipc::has_too_many_in_flight(&error) => {
-                if self.workers[worker].commands.send(WorkerCommand::Admit(connection, permit)).is_err() {
-                    self.note_lost(&error);
-                }
-            }
-            // If the successor has ended, the connection is closed.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => self.note_lost(&error),
-            Err(_) | Ok(()) => {}
-        }
-    }
-
-    /// Logs that an inherited connection has been lost.
-    fn note_lost(&self, error: &io::Error) {
-        let Some(omitted) = self.lost_handoffs.admit(clock::wall()) else { return };
-        match error.kind() {
-            io::ErrorKind::InvalidData => log::warn(format_args!(
-                "a connection of the earlier process is lost: no descriptor was free for it; raise `ulimit -Hn` \
-                 (LimitNOFILE in a unit){omitted}"
-            )),
-            _ => log::warn(format_args!("a connection of the earlier process is lost: {error}{omitted}")),
-        }
-    }
-
-    /// The next serving worker, round robin.
-    fn next_serving(&self, last: usize) -> usize {
-        let count = self.workers.len();
-        let mut others = (1..=count).map(|step| (last + step) % count);
-        others.find(|at| self.workers[*at].state == State::Serving).unwrap_or(last)
-    }
-
-    fn on_serving(&mut self, number: usize) -> io::Result<()> {
-        self.workers[number].state = State::Serving;
-        if self.phase != Phase::Starting || self.workers.iter().any(|w| w.state == State::Starting) {
-            return Ok(());
-        }
-        self.phase = Phase::Serving;
-        self.sample();
-        self.release = Some(tokio::time::Instant::now() + sys::RELEASE_AFTER);
-        self.master.send(&GenerationEvent::Ready)
-    }
-
-    /// A worker has panicked outside of a connection, or cannot continue. Its connections are lost, those of other
-    /// workers are not. Errors: the process has not served yet.
-    fn on_failure(&mut self, number: usize, why: &str) -> io::Result<()> {
-        let what = format!("worker {number} has ended: {why}");
-        self.workers[number].state = match self.phase {
-            Phase::Starting => return Err(io::Error::other(what)),
-            Phase::Serving => {
-                let pause = self.restart_limit.count(Instant::now());
-                log::error(format_args!("{what}; it is replaced {}", supervisor::text(pause)));
-                State::Failed(tokio::time::Instant::now() + pause)
-            }
-            Phase::Leaving => {
-                log::error(format_args!("{what}"));
-                State::Gone
-            }
-        };
-        Ok(())
-    }
-
-    /// Replaces the failed workers whose pause has passed.
-    fn restart(&mut self) -> io::Result<()> {
-        let now = tokio::time::Instant::now();
-        for number in 0..self.workers.len() {
-            if self.workers[number].restart().is_none_or(|at| at > now) {
-                continue;
-            }
-            match self.start_worker(number, &self.workers[number].sockets) {
-                Ok(commands) => {
-                    for watch in &self.watches {
-                        _ = commands.send(WorkerCommand::Watch(watch.clone(), oneshot::channel().0));
-                    }
-                    self.workers[number].commands = commands;
-                    self.workers[number].state = State::Serving;
-                }
-                Err(error) => self.on_failure(
-                    number,
-                    &format!("cannot be started ({error}{})", supervisor::what_to_do(&error)),
-                )?,
-            }
-        }
-        Ok(())
-    }
-
-    fn end_replacing(&mut self) {
-        self.phase = Phase::Leaving;
-        self.next_sample = None;
-        self.end_watches();
-        for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
-            worker.state = State::Gone;
-        }
-    }
-
-    fn send_to_all(&self, command: impl Fn() -> WorkerCommand) {
-        for worker in &self.workers {
-            // Fails if the worker has ended.
-            _ = worker.commands.send(command());
-        }
-    }
-
-    /// Closes the copies for replaced workers: a listener closes only with its last descriptor, and so does the channel
-    /// of a worker's scripts.
-    fn close_sockets(&mut self) {
-        self.end_replacing();
-        self.workers.iter_mut().for_each(|worker| worker.sockets = WorkerSockets::default());
-    }
 }
 
 /// Pending for ever without a channel.
@@ -476,16 +280,6 @@ async fn receive<M: OwnedMessage>(from: Option<&AsyncFd<Channel>>) -> io::Result
         Some(channel) => channel.async_io(Interest::READABLE, Channel::receive).await,
         None => std::future::pending().await,
     }
-}
-
-/// As `receive`, when there is a permit for another connection. The descriptors of the others wait in the kernel.
-async fn receive_inherited(
-    from: Option<&AsyncFd<Channel>>,
-    unplaced: &Arc<Semaphore>,
-) -> (io::Result<Received<InheritedConnection>>, Option<OwnedSemaphorePermit>) {
-    // It is never closed.
-    let permit = unplaced.clone().acquire_owned().await.ok();
-    (receive(from).await, permit)
 }
 
 async fn until(time: Option<tokio::time::Instant>) {
@@ -507,7 +301,7 @@ mod tests {
     use crate::stats::{CounterMemory, Values};
 
     /// With one worker that cannot start: its listener is a file.
-    fn with_failing_worker(phase: Phase) -> (MainThread, Channel) {
+    pub fn with_failing_worker(phase: Phase) -> (MainThread, Channel) {
         let (master, far_end) = Channel::pair().unwrap();
         let site = Site::folder(std::env::temp_dir(), Vec::new());
         let roots = OpenRoots::of(&site);
@@ -551,65 +345,5 @@ mod tests {
             let (mut main, _far_end) = with_failing_worker(Phase::Starting);
             assert!(main.work().await.unwrap_err().to_string().contains("worker 0 has ended"));
         });
-    }
-
-    fn connection() -> InheritedConnection {
-        InheritedConnection {
-            fd: File::open("/dev/null").unwrap().into(),
-            protocols: Protocols::default(),
-            client: None,
-            destination: None,
-            requests: 0,
-        }
-    }
-
-    #[test]
-    fn a_connection_that_the_successor_cannot_have_is_passed_to_a_worker_or_noted_as_lost() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (mut main, _far_end) = with_failing_worker(Phase::Leaving);
-            let (successor, theirs) = Channel::pair().unwrap();
-            main.successor = Some(sys::watch(successor, Interest::WRITABLE).unwrap());
-            main.place(connection(), None).await;
-            assert!(matches!(theirs.receive::<InheritedConnection>(), Ok(Received::Message(_))));
-            // It has ended, and the connection with it.
-            drop(theirs);
-            main.place(connection(), None).await;
-            assert_eq!(main.lost_handoffs.admit(1).map(|omitted| omitted.to_string()), Some(String::new()));
-            // A pipe takes no descriptors.
-            let (_output, input) = rustix::pipe::pipe().unwrap();
-            rustix::io::ioctl_fionbio(&input, true).unwrap();
-            main.successor = Some(sys::watch(Channel::from(input), Interest::WRITABLE).unwrap());
-            // The limit of lines tells one that was written in this second.
-            let now = clock::wall();
-            main.place(connection(), None).await;
-            let is_noted = (now..=clock::wall()).any(|second| main.lost_handoffs.admit(second).is_none());
-            assert!(is_noted, "it is lost, and the log says so");
-        });
-    }
-
-    #[test]
-    fn receives_no_more_inherited_connections_than_workers_have_taken_over() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (sender, receiver) = Channel::pair().unwrap();
-            for _ in 0..=UNPLACED {
-                sender.send(&connection()).unwrap();
-            }
-            let channel = sys::watch(receiver, Interest::READABLE).unwrap();
-            let unplaced = Arc::new(Semaphore::new(UNPLACED));
-            let mut received = Vec::new();
-            for _ in 0..UNPLACED {
-                received.push(receive_inherited(Some(&channel), &unplaced).await);
-            }
-            let mut next = std::pin::pin!(receive_inherited(Some(&channel), &unplaced));
-            assert!(poll_once(next.as_mut()).is_pending(), "it waits for a worker");
-            received.pop();
-            assert!(matches!(next.await, (Ok(Received::Message(_)), Some(_))));
-        });
-    }
-
-    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
-        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
     }
 }

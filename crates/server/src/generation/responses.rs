@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 
-use super::{MainThread, WorkerHandle};
+use super::MainThread;
+use super::workers::WorkerHandle;
 use crate::process::ipc::GenerationEvent;
 use crate::worker::WorkerCommand;
 use crate::{sys, tasks};
