@@ -38,8 +38,8 @@ const PARTS: usize = 16;
 /// Clients in one part. When all of them have a response in progress or have used up something, further clients count
 /// as one client.
 const PART: usize = site::memory::LIMITED_CLIENTS as usize / PARTS;
-/// A full part is searched for quiet clients at most this often.
-const SEARCH_EVERY: Nanos = 100_000_000;
+/// Clients of a full part that are looked at for a new one.
+const LOOKED_AT: usize = 32;
 
 /// A rate that limits nothing.
 const LIFTED: u64 = u64::MAX;
@@ -70,7 +70,10 @@ enum Buckets {
 #[derive(Default)]
 struct Part {
     buckets: HashMap<u64, Arc<Bucket>, RandomState>,
-    searched: Nanos,
+    /// Those of all buckets.
+    keys: Vec<u64>,
+    /// The one of `keys` that is looked at next.
+    next: usize,
 }
 
 /// What a request is counted by.
@@ -221,13 +224,14 @@ impl LimitState {
         if let Some(bucket) = part.buckets.get(&key) {
             return bucket.clone();
         }
-        if part.buckets.len() >= PART {
-            part.forget_quiet(&self.limit, now());
-        }
-        if part.buckets.len() >= PART {
+        if part.keys.len() < PART {
+            part.keys.push(key);
+        } else if !part.replace_quiet(key, &self.limit, now()) {
             return others.clone();
         }
-        part.buckets.entry(key).or_insert_with(|| Arc::new(Bucket::new(self.limit.concurrent))).clone()
+        let bucket = Arc::new(Bucket::new(self.limit.concurrent));
+        part.buckets.insert(key, bucket.clone());
+        bucket
     }
 
     pub fn is_enforced(&self) -> bool {
@@ -253,13 +257,21 @@ impl LimitState {
 }
 
 impl Part {
-    /// Forgets the clients that nothing is counted of.
+    /// Forgets a client that nothing is counted of, and has `key` in its place. `false`: there is none among those that
+    /// were looked at. The next call looks at further ones, so that no request has to look at all.
     #[cold]
-    fn forget_quiet(&mut self, limit: &Limit, now: Nanos) {
-        if now.saturating_sub(self.searched) >= SEARCH_EVERY {
-            self.searched = now;
-            self.buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_quiet(limit, now));
+    fn replace_quiet(&mut self, key: u64, limit: &Limit, now: Nanos) -> bool {
+        let is_quiet = |bucket: &Arc<Bucket>| Arc::strong_count(bucket) == 1 && bucket.is_quiet(limit, now);
+        for _ in 0..LOOKED_AT {
+            let at = self.next;
+            self.next = (at + 1) % self.keys.len();
+            if self.buckets.get(&self.keys[at]).is_none_or(is_quiet) {
+                self.buckets.remove(&self.keys[at]);
+                self.keys[at] = key;
+                return true;
+            }
         }
+        false
     }
 }
 

@@ -60,8 +60,23 @@ fn a_client_that_is_quiet_is_forgotten_only_for_a_new_one() {
     assert!(take((PART as u64 + 1) * PARTS as u64).is_err());
     assert!(take(1).is_ok(), "another part has space");
     keys().for_each(|key| state.bucket(key).return_request(&rate));
-    thread::sleep(Duration::from_nanos(SEARCH_EVERY));
     assert!(take((PART as u64 + 1) * PARTS as u64).is_ok(), "quiet ones are forgotten");
+}
+
+#[test]
+fn a_request_of_a_new_client_looks_at_few_of_a_full_table() {
+    let rate = RequestRate { count: 1, period: Duration::from_secs(3600), burst: 1 };
+    let state = state(&Limit { requests: Some(rate), ..limit(By::Client) });
+    let now = super::now();
+    let key = |n: usize| (n * PARTS) as u64;
+    assert!((0..PART).all(|n| state.bucket(key(n)).take_request(&rate, now).is_ok()));
+    // All but one have used up something, and that one is far from where the search begins.
+    state.bucket(key(PART - 1)).return_request(&rate);
+    let Buckets::Many { others, .. } = &state.buckets else { panic!("each client has a bucket") };
+    let counts_with_others = |n: usize| Arc::ptr_eq(&state.bucket(key(n)), others);
+    let until_found = (PART..2 * PART).take_while(|n| counts_with_others(*n)).count();
+    assert_eq!(until_found, PART / LOOKED_AT - 1);
+    assert!(state.bucket(key(0)).take_request(&rate, now).is_err(), "one that has used it up is known");
 }
 
 #[test]
