@@ -362,6 +362,9 @@ fn upgraded_connections_are_a_part_of_the_load_and_not_of_the_capacity() {
         let mut clients: Vec<Client> = (0..6).map(|_| switched(server.connect())).collect();
         let found: Vec<&str> = accepted.try_iter().collect();
         assert_eq!(found.iter().filter(|name| **name == "a").count(), 3, "{balance}: {found:?}");
+        let stats = server.stats();
+        let requests = [0, 1].map(|at| stats["endpoints"][at]["requests"].as_u64());
+        assert_eq!(requests, [Some(3); 2], "{balance}: those that last are counted");
         if balance == "least" {
             // They end at one endpoint, which then has the fewest.
             let of_a = found.iter().zip(&mut clients).filter(|(name, _)| **name == "a");

@@ -142,8 +142,13 @@ impl PooledConnection {
         Reporter { pool: self.pool.clone(), lease: self.lease.number }
     }
 
-    /// It has another protocol from now on, and leaves its place to another connection. Its endpoint has it as a part
-    /// of its load until it is dropped.
+    /// Its request has got another protocol. It is one of those that the endpoint has had from now on, because it may
+    /// last for days.
+    pub fn begin_protocol(&mut self) {
+        self.count_request();
+    }
+
+    /// It leaves its place to another connection. Its endpoint has it as a part of its load until it is dropped.
     pub fn leave_capacity(&self) {
         self.pool.send(PoolRequest::Upgraded { lease: self.lease.number });
     }

@@ -120,12 +120,13 @@ impl UpgradedConnection {
     /// Such a connection to an address leaves its place to others. A process that the server manages has it as one of
     /// its requests, and must not end meanwhile.
     pub fn new(
-        connection: Box<PooledConnection>,
+        mut connection: Box<PooledConnection>,
         received: Vec<u8>,
         is_managed: bool,
         permit: Option<Rc<Permit>>,
         attempt: Option<AttemptLog>,
     ) -> UpgradedConnection {
+        connection.begin_protocol();
         if !is_managed {
             connection.leave_capacity();
         }
