@@ -174,16 +174,29 @@ fn does_not_pass_an_invalid_body_to_a_script() {
 #[test]
 fn a_body_that_the_client_does_not_complete_is_named() {
     let server = site("json")
+        .file("a.txt", "hello")
         .script("a.cgi", "#!/bin/sh\ncat >/dev/null\nprintf 'X: y\\n\\nran'\n")
         .config("[[route]]\npath = \"*.cgi\"\ncgi = true")
         .start();
-    let mut client = server.connect();
-    client.send("POST /a.cgi HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n123").half_close();
-    let response = client.read_response();
-    assert_eq!(response.status, 400);
-    assert!(response.text().contains("<code>body-incomplete</code>"), "{}", response.text());
-    let line: Value = serde_json::from_str(&server.wait_for_lines(1)[0]).expect("it is JSON");
-    assert!(line["why"].as_str().is_some_and(|why| why.starts_with("body-incomplete: ")), "{line}");
+    let mut rows = Rows::new();
+    let requests = ["POST /a.cgi", "GET /a.txt"];
+    let bodies = [
+        "Content-Length: 10\r\n\r\n123",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\n123",
+        "Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n0\r\n",
+    ];
+    for (at, (request, body)) in requests.iter().flat_map(|r| bodies.map(|body| (r, body))).enumerate() {
+        let name = format!("{request}: {body:?}");
+        let mut client = server.connect();
+        client.send(format!("{request} HTTP/1.1\r\nHost: h\r\n{body}")).half_close();
+        let response = client.read_response();
+        rows.check(&name, (response.status, response.field("connection")), (400, Some("close")));
+        rows.holds(&name, "the page names it", response.text().contains("<code>body-incomplete</code>"));
+        rows.holds(&name, "the connection is closed", client.is_closed());
+        let line: Value = serde_json::from_str(&server.wait_for_lines(at + 1)[at]).expect("it is JSON");
+        let why = line["why"].as_str().unwrap_or_default().to_owned();
+        rows.holds(&name, &format!("the log names it: {why}"), why.starts_with("body-incomplete: "));
+    }
 }
 
 /// Answers one request with the request's own head.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use site::disconnect::ConnectionId;
 use site::proxies::Via;
 use taipan_http::head::{self, FieldStore, Head, HeadError, Method, OwnedHead, Version};
-use taipan_http::rule::PLAINTEXT;
+use taipan_http::rule::{BODY_INCOMPLETE, PLAINTEXT, Rule};
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, TargetError};
 
@@ -219,16 +219,24 @@ impl Http1 {
         why: EndReason,
     ) -> Option<Output> {
         let mut output = Output::default();
-        let mut batch = self.incomplete(connections, input, status, &mut output)?;
+        let mut batch = self.incomplete(connections, input, (status, None), &mut output)?;
         batch.records().end_early(why);
         batch.finish();
+        Some(output)
+    }
+
+    /// The response to the current request, whose body has broken off. `None`: it has one.
+    pub fn reject_incomplete(&mut self, connections: &Connections) -> Option<Output> {
+        let rejection = (Status::BAD_REQUEST, Some(BODY_INCOMPLETE));
+        let mut output = Output::default();
+        self.incomplete(connections, b"", rejection, &mut output)?.finish();
         Some(output)
     }
 
     /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
     pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: EndReason) {
         let mut output = Output::default();
-        if let Some(batch) = self.incomplete(connections, input, status, &mut output) {
+        if let Some(batch) = self.incomplete(connections, input, (status, None), &mut output) {
             let (out, records) = batch.cancel();
             connections.services.access.write_unsent(&connections.services.counts, &records, why);
             connections.services.scratch.borrow_mut().take_back((out, records));
@@ -435,7 +443,7 @@ impl Http1 {
         &mut self,
         connections: &'w Connections,
         input: &[u8],
-        status: Status,
+        (status, rule): (Status, Option<&'static Rule>),
         output: &'w mut Output,
     ) -> Option<Batch<'w>> {
         let current = self.current.take().filter(|head| !head.is_empty());
@@ -462,7 +470,7 @@ impl Http1 {
             head
         });
         let method = head.map_or(Method::Unknown, |h| h.method);
-        let response = exchange::error_response(&connections.services, method, status, None);
+        let response = exchange::error_response(&connections.services, method, status, rule);
         self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }

@@ -118,6 +118,7 @@ impl Task {
             Err(Interruption::Park) => End::Park,
             Err(Interruption::TimedOut) => task.on_timeout().await,
             Err(Interruption::Evicted) => task.on_evicted().await,
+            Err(Interruption::IncompleteBody) => task.on_incomplete_body().await,
             Err(Interruption::Disconnected) => {
                 task.log_aborted(Status::BAD_REQUEST, EndReason::Disconnected);
                 End::Disconnect
@@ -308,8 +309,13 @@ impl Task {
 
     /// Counts a response that nothing awaits any more, if that is because of the client.
     fn count_abandoned(&self, broken: Interruption) {
-        let has_left =
-            matches!(broken, Interruption::EndOfInput | Interruption::Failed | Interruption::Disconnected);
+        let has_left = matches!(
+            broken,
+            Interruption::EndOfInput
+                | Interruption::IncompleteBody
+                | Interruption::Failed
+                | Interruption::Disconnected
+        );
         self.connections.services.counts.add(Count::Abandoned, u64::from(has_left));
     }
 

@@ -40,6 +40,8 @@ pub const HALF_CLOSED: Duration = Duration::from_secs(1);
 pub enum Interruption {
     /// The client has closed its side.
     EndOfInput,
+    /// The client has closed its side within the body of its request.
+    IncompleteBody,
     /// The connection failed.
     Failed,
     /// A deadline passed.
@@ -68,7 +70,10 @@ impl Broken {
 impl From<Interruption> for Broken {
     fn from(by: Interruption) -> Broken {
         let reason = match by {
-            Interruption::EndOfInput | Interruption::Failed | Interruption::Park => EndReason::ClientClosed,
+            Interruption::EndOfInput
+            | Interruption::IncompleteBody
+            | Interruption::Failed
+            | Interruption::Park => EndReason::ClientClosed,
             Interruption::TimedOut => EndReason::RequestTooSlow,
             Interruption::Evicted => EndReason::Evicted,
             Interruption::Disconnected => EndReason::Disconnected,
@@ -269,6 +274,7 @@ impl Transport {
                 })
                 .await
             }
+            Interruption::EndOfInput => Interruption::IncompleteBody,
             broken => broken,
         }
     }
@@ -384,8 +390,8 @@ impl Transport {
     /// The next bytes of the body, as `ReadBody::poll_read`.
     fn poll_content(&self, cx: &mut Context<'_>, limit: u64) -> Poll<Result<Option<Vec<u8>>, BodyError>> {
         let broken = |by| {
-            // What has no end is no request.
-            self.broken.set(Some(if by == Interruption::EndOfInput { Interruption::Failed } else { by }));
+            let is_end = by == Interruption::EndOfInput;
+            self.broken.set(Some(if is_end { Interruption::IncompleteBody } else { by }));
             BodyError::Broken
         };
         // Bounded by the runtime's budget, which every read uses up.

@@ -101,6 +101,16 @@ impl Task {
         }
     }
 
+    /// Responds with 400 where a response had not begun (RFC 9112 §8): a client that closes only its side reads it.
+    pub(super) async fn on_incomplete_body(&mut self) -> End {
+        self.transport.buffered.take();
+        let Some(mut output) = self.http.reject_incomplete(&self.connections) else { return End::Close };
+        match self.write(&mut output).await {
+            Ok(_) => End::Drain,
+            Err(_) => End::Close,
+        }
+    }
+
     pub(super) fn log_failed_session(&self) {
         let stream = &self.transport.stream;
         let session = stream.session().map(RefCell::borrow);
