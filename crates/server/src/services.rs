@@ -4,19 +4,22 @@
 mod scratch;
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Arguments;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use site::memory;
 use site::model::{Route, Site};
+use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput, SpareHead};
 use crate::background::Background;
 use crate::client_names::ClientNames;
 use crate::clock::{self, Clock};
-use crate::disk::{Closing, Disk};
+use crate::disk::{Busy, Closing, Disk};
 use crate::log::access::AccessLogs;
+use crate::log::{self, LineLimit};
 use crate::overload::{Overload, Shedding};
 use crate::semaphore::Semaphore;
 use crate::stats::{Count, Counts, Reporter};
@@ -46,6 +49,8 @@ pub struct Services {
     pub events: Semaphore,
     /// Readers of what jobs in the background write.
     pub job_readers: Semaphore,
+    /// What disks that are too slow write into the log.
+    busy_disks: LineLimit,
     /// Whether the worker accepts no more.
     pub is_leaving: Cell<bool>,
     /// When the present turn of the loop began, of `clock::micros`.
@@ -80,6 +85,7 @@ impl Services {
             reporter,
             events: Semaphore::new(EVENT_STREAMS),
             job_readers: Semaphore::new(memory::JOB_READERS),
+            busy_disks: LineLimit::default(),
             is_leaving: Cell::new(false),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
@@ -124,6 +130,23 @@ impl Services {
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()
+    }
+
+    /// Logs and counts that a disk was busy, and returns the status of the response. `what` was to be found, read or
+    /// written there.
+    pub fn report_busy(&self, what: Arguments<'_>, busy: Busy) -> Status {
+        self.counts.add(Count::TimeoutDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
+        match busy {
+            Busy::Late => log::warn(format_args!("{what}: the disk did not respond in time")),
+            Busy::Failed => log::warn(format_args!("{what}: the lookup failed")),
+            // Thousands of requests may wait.
+            Busy::Full | Busy::Shed => {
+                if let Some(omitted) = self.busy_disks.admit(self.clock.now()) {
+                    log::warn(format_args!("{what}: too many requests wait for its disk{omitted}"));
+                }
+            }
+        }
+        Status::SERVICE_UNAVAILABLE
     }
 
     /// Would a request that may wait be shed?

@@ -72,6 +72,7 @@ impl Fixture {
     ) -> Fixture {
         let large = Random::new(1).bytes(LARGE);
         let site = fast_site(&large).file("packed.bin.gz", &*contents().packed).folder("folder/deep");
+        let site = site.script("hello.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\nhello'\n");
         let at = match place {
             Place::BesideRoot => site.home().join("slow"),
             Place::Beneath => site.root().join("slow"),

@@ -11,7 +11,7 @@ use crate::file_system::Call::{self, Getattr, Listed, Lookup, Open, Opendir, Pre
 use crate::file_system::Slowness::{self, Delayed, Hanging};
 use crate::file_system::{Names, Pages};
 use crate::fixture::{
-    Fixture, LONG_DISK_TIMEOUT, Place, are_answered, ensure, in_parallel, one_by_one, still_wait,
+    Fixture, LONG_DISK_TIMEOUT, LONGEST, Place, are_answered, ensure, in_parallel, one_by_one, still_wait,
 };
 use crate::{CLIENTS, SECOND};
 
@@ -203,6 +203,32 @@ fn counts_each_request_for_the_same_name() {
     are_answered("/slow/small-1.txt", waiting).expect("they are answered");
     let stderr = fixture.server.stderr();
     assert!(stderr.contains("/slow/small-1.txt: too many requests wait for its disk"), "{stderr}");
+}
+
+/// A body of unknown length is spooled there before its script starts.
+#[test]
+fn scripts_go_on_while_the_disk_of_spooled_bodies_hangs() {
+    let config = "[timeouts]\ndisk = \"2s\"\ndelay = 0\n[scripts]\nspool = \"slow/folder-1\"\n\
+                  [[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, config);
+    fixture.disk.slow_down(Lookup, Hanging);
+    let post = "POST /hello.cgi HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+    let post = || {
+        let mut client = fixture.server.connect();
+        client.set_timeout(LONGEST);
+        client.send(post);
+        client
+    };
+    let waiting: Vec<Client> = (0..CLIENTS).map(|_| post()).collect();
+    assert!(fixture.disk.a_call_waits());
+    assert_eq!(fixture.server.get("/hello.cgi").text(), "hello");
+    for mut client in waiting {
+        let refused = client.read_response();
+        assert!(refused.status == 503 && refused.has("retry-after"), "{refused}");
+    }
+    assert_eq!(fixture.server.get("/hello.cgi").text(), "hello");
+    fixture.server.wait_for_line("slow/folder-1: the disk did not respond in time", TIMEOUT);
+    assert_eq!(fixture.server.count("timeout_disk"), CLIENTS as u64);
 }
 
 #[test]

@@ -158,11 +158,13 @@ async fn render(
         Some(filter) => filtered(services, query, job, filter).await,
     };
     let now = services.clock.read();
-    let result = result.map_err(|_| Status::SERVICE_UNAVAILABLE)?;
+    let path = query.path.as_str();
+    let result =
+        result.map_err(|busy| services.report_busy(format_args!("/{}", path_text::escaped(path)), busy))?;
     let Rendered { first, rest, coding } = result.map_err(|error| match error {
         OpenError::Denied => Status::FORBIDDEN,
         OpenError::Missing => Status::NOT_FOUND,
-        OpenError::Local(errno) => files.report_errno(query.path.as_str(), errno),
+        OpenError::Local(errno) => files.report_errno(path, errno),
         OpenError::WouldWait => Status::INTERNAL_SERVER_ERROR,
     })?;
     let head = head(services, route, query).optional("Content-Encoding", coding.map(Coding::as_str));

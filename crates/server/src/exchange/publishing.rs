@@ -246,7 +246,7 @@ impl<'a> Exchange<'a> {
     ) -> Result<T, Problem> {
         let (store, device) = (store.clone(), store.root.device);
         let done = self.services.disk.run(device, Work::File, move || work(&store)).await;
-        done.map_err(|_| Problem::Status(Status::SERVICE_UNAVAILABLE))?.map_err(Problem::Failure)
+        done.map_err(Problem::Busy)?.map_err(Problem::Failure)
     }
 
     /// As `on_disk`, with the permit to change names.

@@ -54,7 +54,8 @@ impl Exchange<'_> {
                 let device = query.device();
                 let lookup = move || query.lookup(Wait::Allowed);
                 let result = services.disk.run_for_request(device, Work::File, lookup).await;
-                result.map_err(|_| Status::SERVICE_UNAVAILABLE)?
+                let path = sendfile.path.display();
+                result.map_err(|busy| services.report_busy(format_args!("{path}"), busy))?
             }
             result => result,
         };

@@ -36,11 +36,10 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use crate::disk::Busy;
-use crate::log::{self, LineLimit, Omitted};
+use crate::log::{self, LineLimit};
 use crate::response_head::DatedHead;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
-use crate::stats::Count;
 use beneath::{OpenError, Root, Wait};
 use deltas::Dictionaries;
 use disk_lookup::Pending;
@@ -97,8 +96,6 @@ pub struct Files {
     keep_up_to: u64,
     /// How often all entries have expired.
     expired: Cell<u64>,
-    /// Requests that found too many others waiting for their disk.
-    crowded: LineLimit,
     /// Files that could not be opened for a reason of this machine.
     errors: LineLimit,
 }
@@ -127,7 +124,6 @@ impl Files {
             missing_seconds: whole_seconds(missing),
             keep_up_to: file,
             expired: Cell::new(0),
-            crowded: LineLimit::default(),
             errors: LineLimit::default(),
         })
     }
@@ -272,17 +268,7 @@ impl Files {
 
     /// Logs and counts that the disk was busy, and returns the status of the response.
     fn report_busy(&self, path: &str, busy: Busy) -> Status {
-        self.services.counts.add(Count::TimeoutDisk, u64::from(matches!(busy, Busy::Late | Busy::Shed)));
-        let (why, omitted) = match busy {
-            Busy::Full | Busy::Shed => match self.crowded.admit(self.services.clock.now()) {
-                Some(omitted) => ("too many requests wait for its disk", omitted),
-                None => return Status::SERVICE_UNAVAILABLE,
-            },
-            Busy::Late => ("the disk did not respond in time", Omitted::default()),
-            Busy::Failed => ("the lookup failed", Omitted::default()),
-        };
-        log::warn(format_args!("/{}: {why}{omitted}", path_text::escaped(path)));
-        Status::SERVICE_UNAVAILABLE
+        self.services.report_busy(format_args!("/{}", path_text::escaped(path)), busy)
     }
 }
 

@@ -25,7 +25,8 @@ use super::allowlist::{Allowlist, Forbidden};
 use super::cgroup::Cgroup;
 use super::launch::{EXECUTES, Launched, Launcher, Process};
 use super::message::{self, Command, Event, MAX_COMMAND};
-use super::{Descendants, Exit, SpawnRequest, Streams, spool};
+use super::spool::SpoolOpener;
+use super::{Descendants, Exit, SpawnRequest, Streams};
 use crate::process::ipc::{Channel, Received};
 use crate::sys;
 
@@ -77,6 +78,7 @@ pub fn serve(
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &channel, EventData::new_u64(CHANNEL), EventFlags::IN)?;
     let groups = Groups {
+        spool: SpoolOpener::new(&channel, &settings.spool)?,
         channel,
         allowlist,
         cgroups,
@@ -92,6 +94,7 @@ pub fn serve(
 }
 
 struct Groups {
+    spool: SpoolOpener,
     channel: Channel,
     allowlist: Option<Arc<Allowlist>>,
     /// The free control groups. `None`: there are no control groups.
@@ -102,7 +105,7 @@ struct Groups {
     groups: HashMap<u64, Group>,
     /// When to kill which group, in the order of time.
     kills: VecDeque<(Instant, u64)>,
-    /// Events that found the channel full: at most two for each group, and one for each spool file.
+    /// Events that found the channel full: at most two for each group.
     events: VecDeque<Event>,
     /// Until when no program is started as an account.
     suspended: HashMap<Vec<u8>, Instant>,
@@ -225,8 +228,9 @@ impl Groups {
             }
             Command::Terminate(number) => self.terminate(number),
             Command::OpenSpool(number) => {
-                let file = spool::open_unnamed(&self.settings.spool);
-                self.send(Event::SpoolOpened { number, file });
+                if let Err(error) = self.spool.open(number) {
+                    self.send(Event::SpoolOpened { number, file: Err(error) });
+                }
             }
         }
     }

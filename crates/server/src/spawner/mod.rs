@@ -38,6 +38,10 @@ use message::{Command, Event};
 /// How long processes may take to end after SIGKILL, before a spawner without a worker leaves them alone.
 pub const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Spool files that the spawner may have to open at the same time: more are asked for only while their disk does not
+/// respond.
+const OPENING: usize = 256;
+
 /// A program to be started.
 #[derive(Debug, Clone, Copy)]
 pub struct SpawnRequest<'a> {
@@ -115,6 +119,8 @@ pub struct Spawner {
     /// How the error log says which processes were started, and have ended. `None`: it does not.
     reports: Option<ErrorFormat>,
     next: Cell<u64>,
+    /// Spool files that have not been opened.
+    opening: Cell<usize>,
 }
 
 /// An event that is waited for, by the number of its command.
@@ -154,7 +160,8 @@ impl Spawner {
         let first = clock::micros() << 8;
         let channel = AsyncChannel::new(channel)?;
         channel.send(Command::Begin(first));
-        Ok(Rc::new(Spawner { channel, pending: RefCell::default(), reports, next: Cell::new(first) }))
+        let (pending, next, opening) = (RefCell::default(), Cell::new(first), Cell::new(0));
+        Ok(Rc::new(Spawner { channel, pending, reports, next, opening }))
     }
 
     /// Starts a program in a process group of its own. `Child::wait` gives the error of a program that cannot be
@@ -173,12 +180,16 @@ impl Spawner {
     }
 
     /// An empty file without a name in the spool folder, to be written and read. Errors: of the spawner's
-    /// `open`.
+    /// `open`; `WouldBlock` where so many are waited for already.
     pub async fn open_spool(&self) -> io::Result<OwnedFd> {
+        if self.opening.get() >= OPENING {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let number = self.number();
         self.channel.send_unqueued(&Command::OpenSpool(number)).await?;
         let (sender, file) = oneshot::channel();
         self.pending.borrow_mut().insert(number, Pending::File(sender));
+        self.opening.update(|opening| opening + 1);
         file.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
@@ -217,7 +228,10 @@ impl Spawner {
                 }
                 _ = sender.send((exit, descendants));
             }
-            (Event::SpoolOpened { file, .. }, Some(Pending::File(sender))) => _ = sender.send(file),
+            (Event::SpoolOpened { file, .. }, Some(Pending::File(sender))) => {
+                self.opening.update(|opening| opening - 1);
+                _ = sender.send(file);
+            }
             _ => {}
         }
     }

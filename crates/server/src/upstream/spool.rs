@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -13,10 +14,11 @@ use std::task::{Context, Poll, ready};
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
 use rustix::io::Errno;
 use taipan_http::status::Status;
+use tokio::time::timeout;
 
 use super::Outcome;
 use crate::buffer::append;
-use crate::disk::Work;
+use crate::disk::{Busy, Work};
 use crate::log;
 use crate::request::body::{BodyError, Length, ReadBody, RequestBody};
 use crate::services::Services;
@@ -64,11 +66,7 @@ pub async fn receive(
     limit: u64,
 ) -> Result<SpooledBody, Outcome> {
     let folder = services.site.scripts.spool.display();
-    let mut file = spawner.open_spool().await.map_err(|error| {
-        log::error(format_args!("cannot make a file in {folder} for the body of a request: {error}"));
-        services.counts.add(Count::ScriptsRejected, 1);
-        Status::SERVICE_UNAVAILABLE
-    })?;
+    let mut file = open(services, spawner).await?;
     let (mut space, spool_bytes) = (SpoolSpace::none(), services.site.scripts.spool_bytes);
     let mut is_whole = false;
     while !is_whole {
@@ -96,6 +94,26 @@ pub async fn receive(
     Ok(SpooledBody { file: file.into(), length: space.bytes, space })
 }
 
+/// Errors: the status of the response, which the error log explains.
+async fn open(services: &Services, spawner: &Spawner) -> Result<OwnedFd, Status> {
+    match timeout(services.site.timeouts.disk, spawner.open_spool()).await {
+        Ok(Ok(file)) => Ok(file),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(report_busy(services, Busy::Full)),
+        Ok(Err(error)) => {
+            let folder = services.site.scripts.spool.display();
+            log::error(format_args!("cannot make a file in {folder} for the body of a request: {error}"));
+            services.counts.add(Count::ScriptsRejected, 1);
+            Err(Status::SERVICE_UNAVAILABLE)
+        }
+        Err(_) => Err(report_busy(services, Busy::Late)),
+    }
+}
+
+fn report_busy(services: &Services, busy: Busy) -> Status {
+    let folder = services.site.scripts.spool.display();
+    services.report_busy(format_args!("the body of a request in {folder}"), busy)
+}
+
 /// Writes on a helper thread, and returns to the start of the file, from which a script reads.
 async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<OwnedFd, Status> {
     let device = fstat(&file).map_or((0, 0), |stat| (major(stat.st_dev), minor(stat.st_dev)));
@@ -110,7 +128,7 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
         rustix::io::Result::Ok(file)
     };
     let written = services.disk.run(device, Work::File, write).await;
-    written.map_err(|_| Status::SERVICE_UNAVAILABLE)?.map_err(|errno| {
+    written.map_err(|busy| report_busy(services, busy))?.map_err(|errno| {
         let folder = services.site.scripts.spool.display();
         log::error(format_args!("cannot write the body of a request in {folder}: {errno}"));
         if !matches!(errno, Errno::NOSPC | Errno::DQUOT) {

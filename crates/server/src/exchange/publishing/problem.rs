@@ -1,9 +1,11 @@
 //! Why a request to change files gets no success, and the response that says so.
 
 use dav::multistatus;
+use taipan_http::path_text;
 use taipan_http::status::Status;
 
 use super::Target;
+use crate::disk::Busy;
 use crate::exchange::Exchange;
 use crate::log;
 use crate::publishing::failure::Failure;
@@ -20,6 +22,8 @@ pub enum Problem {
     /// A precondition of RFC 4918 §16.
     Precondition(Status, &'static str),
     Failure(Failure),
+    /// The disk does not respond.
+    Busy(Busy),
     /// A check rejects the request with this response.
     Response(Box<Response>),
 }
@@ -58,6 +62,11 @@ impl<'a> Exchange<'a> {
                 return self.xml(target.route, status, &multistatus::error(name, None));
             }
             Problem::Failure(failure) => (target.route, failure),
+            Problem::Busy(busy) => {
+                let path = path_text::escaped(target.path.as_str().trim_start_matches('/'));
+                let status = self.services.report_busy(format_args!("/{path}"), busy);
+                return self.status(target.route, status).await;
+            }
             Problem::Response(response) => return *response,
         };
         let path = target.path.as_str();

@@ -185,7 +185,7 @@ async fn describe(
         Ok((out, members))
     };
     let done: Result<Result<_, Failure>, _> = services.disk.run(device, Work::Listing, work).await;
-    Ok(done.map_err(|_| Status::SERVICE_UNAVAILABLE)??)
+    Ok(done.map_err(Problem::Busy)??)
 }
 
 /// A response that is made while it is sent.

@@ -156,7 +156,7 @@ impl<'a> Exchange<'a> {
             };
             let counted = self.services.disk.run(target.store.root.device, Work::Listing, work).await;
             // A count that takes too long continues on its thread, and this request gets 503.
-            counted.map_err(|_| Status::SERVICE_UNAVAILABLE)??;
+            counted.map_err(Problem::Busy)??;
         }
         let mut reservation = Reservation::new(root, quota);
         if reservation.grow_to(bytes) { Ok(reservation) } else { Err(Failure::NoSpace.into()) }
