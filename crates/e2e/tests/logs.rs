@@ -564,6 +564,28 @@ fn a_log_pipe_without_a_reader_delays_no_request_and_losses_are_counted() {
 }
 
 #[test]
+fn errors_are_logged_while_the_reader_of_the_access_log_has_stopped() {
+    let site = Site::new().file("a.txt", "a").script("bad.cgi", "#!/bin/sh\n");
+    let path = site.home().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let _reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let config =
+        "[[route]]\npath = \"*.cgi\"\ncgi = true\n[log]\naccess = \"./fifo\"\nqueue = 2\nformat = \"json\"\n";
+    let server = site.config(config).start();
+    let mut client = server.connect();
+    let dropped = || server.stats()["log_lines_dropped"].as_u64().is_some_and(|lines| lines > 0);
+    let is_full = || {
+        client.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
+        (0..100).for_each(|_| assert_eq!(client.read_response().status, 200));
+        dropped()
+    };
+    assert!(wait_until(TIMEOUT, is_full), "{}", server.stats());
+    server.wait_for_line("log lines were dropped", TIMEOUT);
+    assert_eq!(server.get("/bad.cgi").status, 502);
+    server.wait_for_line("\"GET /bad.cgi\": the script did not respond", TIMEOUT);
+}
+
+#[test]
 fn a_host_can_have_its_own_log() {
     let server = Site::new()
         .file("a.txt", "a")

@@ -1,6 +1,7 @@
-//! The logs. The master opens them with its own rights, and a thread of the serving process writes them. The workers
-//! send blocks of complete lines to that thread through a bounded queue and never wait. If the queue is full, a block
-//! is dropped and its lines are counted; the log thread writes the count.
+//! The logs. The master opens them with its own rights, and threads of the serving process write them: one the error
+//! log, and one all others, so that a reader of the access log that has stopped holds back no error. The workers send
+//! blocks of complete lines to these threads through bounded queues and never wait. If a queue is full, a block is
+//! dropped and its lines are counted; the error log has the count.
 
 pub mod access;
 pub mod command;
@@ -17,7 +18,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{Access, access};
@@ -41,6 +42,10 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the end of the program waits for its logs.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it waits for the error log, when the others have taken that time.
+const LAST_ERRORS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of the stack of a log thread.
+const STACK: usize = 128 * 1024;
 
 /// Complete lines for one sink.
 struct Block {
@@ -61,20 +66,34 @@ enum Message {
 const ERRORS: usize = 0;
 
 struct Logs {
-    queue: SyncSender<Message>,
+    errors: Writer,
+    /// `None`: all lines go to the error log.
+    others: Option<Writer>,
     sinks: Vec<Sink>,
     /// The index of the sink of what scripts write to standard error.
     scripts: usize,
     level: Level,
-    /// Dropped lines that are not reported yet.
+    /// Dropped lines that are not reported yet, but for those that the error log itself did not take.
     dropped: AtomicU64,
     /// All of them, for the statistics.
     dropped_ever: &'static AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
-    /// New files and sockets for sinks.
+}
+
+/// A thread that writes to some of the sinks.
+struct Writer {
+    queue: SyncSender<Message>,
+    /// New files and sockets for its sinks.
     replaced: Mutex<Vec<(usize, OwnedFd)>>,
-    /// They are closed when all of these are in use.
-    awaiting: Mutex<Vec<OwnedFd>>,
+    /// They are closed when all of these are in use, here and in the other thread.
+    awaiting: Mutex<Vec<Arc<OwnedFd>>>,
+}
+
+/// What a thread writes to.
+struct OwnSinks {
+    /// The number of the first of them.
+    first: usize,
+    sinks: Vec<OpenSink>,
 }
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
@@ -149,7 +168,7 @@ fn error_line(level: Level, text: &str) -> Vec<u8> {
     line
 }
 
-/// Starts the thread that writes the logs. Lines that are dropped are counted in `dropped_ever`. `on_lost_daemon` asks
+/// Starts the threads that write the logs. Lines that are dropped are counted in `dropped_ever`. `on_lost_daemon` asks
 /// for a connection to the log daemon, which this process cannot reach; `replace` receives it.
 pub fn start(
     log: &Log,
@@ -159,26 +178,36 @@ pub fn start(
 ) -> Result<(), String> {
     write_as(&log.errors);
     *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let (queue, receiver) = sync_channel(log.queue);
     let index_of = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
+    let sinks: Vec<Sink> = open.iter().map(|sink| sink.sink().clone()).collect();
+    let scripts = log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS);
+    let mut errors = open;
+    let others = errors.split_off(errors.len().min(ERRORS + 1));
+    let on_lost_daemon = Arc::new(Mutex::new(on_lost_daemon));
+    let start = |name: &str, first: usize, sinks: Vec<OpenSink>| {
+        let (queue, receiver) = sync_channel(log.queue);
+        let (mut own, on_lost_daemon) = (OwnSinks { first, sinks }, on_lost_daemon.clone());
+        let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK);
+        let spawned = thread.spawn(move || own.write(&receiver, || locked(&on_lost_daemon)()));
+        spawned.map_err(|e| format!("cannot start the log thread: {e}{}", what_to_do(&e)))?;
+        Ok::<_, String>(Writer { queue, replaced: Mutex::default(), awaiting: Mutex::default() })
+    };
     let logs = Logs {
-        queue,
-        sinks: open.iter().map(|sink| sink.sink().clone()).collect(),
-        scripts: log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS),
+        errors: start("errors", ERRORS, errors)?,
+        others: if others.is_empty() { None } else { Some(start("log", ERRORS + 1, others)?) },
+        sinks,
+        scripts,
         level: log.level,
         dropped: AtomicU64::new(0),
         dropped_ever,
-        spare: Mutex::new(Vec::new()),
-        replaced: Mutex::new(Vec::new()),
-        awaiting: Mutex::new(Vec::new()),
+        spare: Mutex::default(),
     };
-    let spawned = std::thread::Builder::new()
-        .name("log".into())
-        .stack_size(128 * 1024)
-        .spawn(move || write(&receiver, open, on_lost_daemon));
-    spawned.map_err(|e| format!("cannot start the log thread: {e}{}", what_to_do(&e)))?;
     _ = LOGS.set(logs);
     Ok(())
+}
+
+fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has a level in place of the configured one for a time.
@@ -261,9 +290,9 @@ fn write_lines(level: Level, least: Level, lines: impl Fn() -> Vec<u8>) {
 pub fn replace(sink: usize, to: OwnedFd) {
     match LOGS.get() {
         Some(logs) => {
-            logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).push((sink, to));
-            // If the queue is full, the thread is awake.
-            _ = logs.queue.try_send(Message::Wake);
+            let writer = logs.writer(sink);
+            locked(&writer.replaced).push((sink, to));
+            writer.wake();
         }
         None => {
             if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -276,9 +305,11 @@ pub fn replace(sink: usize, to: OwnedFd) {
 /// Closes the descriptor when no line goes to a file that was replaced before.
 pub fn close_when_replaced(done: OwnedFd) {
     if let Some(logs) = LOGS.get() {
-        logs.awaiting.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        // If the queue is full, the thread is awake.
-        _ = logs.queue.try_send(Message::Wake);
+        let done = Arc::new(done);
+        for writer in logs.writers() {
+            locked(&writer.awaiting).push(done.clone());
+            writer.wake();
+        }
     }
 }
 
@@ -294,30 +325,64 @@ fn move_to(log: SharedLog, level: Level) {
 pub fn flush() {
     let Some(logs) = LOGS.get() else { return };
     let until = Instant::now() + FLUSH_TIMEOUT;
-    let (done, wait) = sync_channel(1);
-    let mut flush = Message::Flush(done);
-    while let Err(TrySendError::Full(again)) = logs.queue.try_send(flush) {
-        if Instant::now() >= until {
-            return;
-        }
-        flush = again;
-        std::thread::sleep(Duration::from_millis(10));
+    // The error log comes last: it reports what the others did not take.
+    if logs.others.as_ref().is_some_and(|others| !others.flush(until)) {
+        error(format_args!(
+            "the last lines of a log may be lost: its disk or its reader has not taken them within {} s",
+            FLUSH_TIMEOUT.as_secs()
+        ));
     }
-    _ = wait.recv_timeout(until.saturating_duration_since(Instant::now()));
+    logs.errors.flush(until.max(Instant::now() + LAST_ERRORS_TIMEOUT));
+}
+
+impl Writer {
+    fn wake(&self) {
+        // If the queue is full, the thread is awake.
+        _ = self.queue.try_send(Message::Wake);
+    }
+
+    /// Waits until everything that was sent so far is written. `false`: it is not until then.
+    fn flush(&self, until: Instant) -> bool {
+        let (done, wait) = sync_channel(1);
+        let mut flush = Message::Flush(done);
+        while let Err(TrySendError::Full(again)) = self.queue.try_send(flush) {
+            if Instant::now() >= until {
+                return false;
+            }
+            flush = again;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        wait.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok()
+    }
 }
 
 impl Logs {
+    fn writers(&self) -> impl Iterator<Item = &Writer> {
+        [&self.errors].into_iter().chain(&self.others)
+    }
+
+    /// The thread that writes to a sink.
+    fn writer(&self, sink: usize) -> &Writer {
+        self.others.as_ref().filter(|_| sink != ERRORS).unwrap_or(&self.errors)
+    }
+
     fn send(&self, block: Block) {
-        match self.queue.try_send(Message::Block(block)) {
+        match self.writer(block.sink).queue.try_send(Message::Block(block)) {
             Ok(()) => {}
             Err(
                 TrySendError::Full(Message::Block(block)) | TrySendError::Disconnected(Message::Block(block)),
             ) => {
-                self.dropped.fetch_add(block.count, Ordering::Relaxed);
-                self.dropped_ever.fetch_add(block.count, Ordering::Relaxed);
+                self.note_dropped(block.count);
                 self.recycle(block.lines);
             }
             Err(_) => {}
+        }
+    }
+
+    fn note_dropped(&self, count: u64) {
+        self.dropped_ever.fetch_add(count, Ordering::Relaxed);
+        if self.dropped.fetch_add(count, Ordering::Relaxed) == 0 {
+            self.errors.wake();
         }
     }
 
@@ -334,85 +399,112 @@ impl Logs {
     }
 }
 
-/// The log thread.
-fn write(queue: &Receiver<Message>, mut sinks: Vec<OpenSink>, on_lost_daemon: impl Fn()) {
-    let mut asked: Option<Instant> = None;
-    let mut reported: Option<Instant> = None;
-    let mut has_unreported = false;
-    // Of those that could not be written and are not reported yet.
-    let mut counted = 0;
-    loop {
-        let message = match has_unreported {
-            true => match queue.recv_timeout(REPORT_EVERY) {
-                Err(RecvTimeoutError::Disconnected) => return,
-                received => received.unwrap_or(Message::Wake),
-            },
-            false => match queue.recv() {
-                Ok(message) => message,
-                Err(_) => return,
-            },
-        };
-        let mut flushed = None;
-        match message {
-            Message::Block(block) => {
-                let sink = &mut sinks[block.sink];
-                sink.write(&block.lines);
-                if sink.lacks_daemon() && asked.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
-                    asked = Some(Instant::now());
-                    on_lost_daemon();
+impl OwnSinks {
+    /// What a log thread does.
+    fn write(&mut self, queue: &Receiver<Message>, on_lost_daemon: impl Fn()) {
+        let mut asked: Option<Instant> = None;
+        let mut reports = Reports::default();
+        loop {
+            let message = match reports.has_more {
+                true => match queue.recv_timeout(REPORT_EVERY) {
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    received => received.unwrap_or(Message::Wake),
+                },
+                false => match queue.recv() {
+                    Ok(message) => message,
+                    Err(_) => return,
+                },
+            };
+            let mut flushed = None;
+            match message {
+                Message::Block(block) => {
+                    let sink = &mut self.sinks[block.sink - self.first];
+                    sink.write(&block.lines);
+                    if sink.lacks_daemon() && asked.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+                        asked = Some(Instant::now());
+                        on_lost_daemon();
+                    }
+                    if let Some(logs) = LOGS.get() {
+                        logs.recycle(block.lines);
+                    }
                 }
-                if let Some(logs) = LOGS.get() {
-                    logs.recycle(block.lines);
-                }
+                Message::Wake => {}
+                Message::Flush(done) => flushed = Some(done),
             }
-            Message::Wake => {}
-            Message::Flush(done) => flushed = Some(done),
+            let Some(logs) = LOGS.get() else { continue };
+            self.take_replaced(logs);
+            match self.first {
+                ERRORS => reports.update(logs, &mut self.sinks[ERRORS], flushed.is_some()),
+                _ => self.note_lost(logs),
+            }
+            // The caller may have given up.
+            _ = flushed.map(|done| done.send(()));
         }
-        let Some(logs) = LOGS.get() else { continue };
+    }
+
+    fn take_replaced(&mut self, logs: &Logs) {
+        let writer = logs.writer(self.first);
         // Those that come later may wait for files that come later, too.
-        let awaiting = std::mem::take(&mut *logs.awaiting.lock().unwrap_or_else(PoisonError::into_inner));
-        for (sink, to) in logs.replaced.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            if let Some(sink) = sinks.get_mut(sink) {
+        let awaiting = std::mem::take(&mut *locked(&writer.awaiting));
+        for (sink, to) in locked(&writer.replaced).drain(..) {
+            if let Some(sink) = self.sinks.get_mut(sink - self.first) {
                 sink.replace(to);
             }
         }
         drop(awaiting);
-        let dropped = logs.dropped.load(Ordering::Relaxed);
-        let lost = sinks.iter().map(OpenSink::lost).sum::<u64>();
-        // Now: the error log may be on the same full disk, and have no report for long.
-        logs.dropped_ever.fetch_add(lost.saturating_sub(counted), Ordering::Relaxed);
-        counted = lost;
-        has_unreported = dropped + lost > 0;
-        // Behind a flush, the process may end.
-        let is_due = flushed.is_some() || reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
-        if has_unreported && is_due {
-            reported = Some(Instant::now());
-            report(&mut sinks, dropped, lost);
-            counted = sinks.iter().map(OpenSink::lost).sum();
-            has_unreported = false;
+    }
+
+    /// Has the error log report the lines that could not be written.
+    fn note_lost(&mut self, logs: &Logs) {
+        let lost = self.sinks.iter().map(OpenSink::lost).sum();
+        if lost > 0 {
+            logs.note_dropped(lost);
+            self.sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
         }
-        // The caller may have given up.
-        _ = flushed.map(|done| done.send(()));
     }
 }
 
-/// Reports `dropped` lines, for which the queue was full, and `lost` lines, which could not be written.
-fn report(sinks: &mut [OpenSink], dropped: u64, lost: u64) {
+/// What the error log says of lines that were dropped.
+#[derive(Default)]
+struct Reports {
+    last: Option<Instant>,
+    /// There are some that it does not say yet.
+    has_more: bool,
+    /// Of those that the error log did not take.
+    counted: u64,
+}
+
+impl Reports {
+    /// Reports the lines that were dropped, if that is due. `is_last`: the process may end.
+    fn update(&mut self, logs: &Logs, errors: &mut OpenSink, is_last: bool) {
+        let dropped = logs.dropped.load(Ordering::Relaxed);
+        let lost = errors.lost();
+        // Now: the error log may be on the same full disk, and have no report for long.
+        logs.dropped_ever.fetch_add(lost.saturating_sub(self.counted), Ordering::Relaxed);
+        self.counted = lost;
+        self.has_more = dropped + lost > 0;
+        let is_due = is_last || self.last.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        if self.has_more && is_due {
+            self.last = Some(Instant::now());
+            report(logs, errors, dropped, lost);
+            self.counted = errors.lost();
+            self.has_more = false;
+        }
+    }
+}
+
+/// Reports `dropped` lines, and `lost` lines that the error log did not take.
+fn report(logs: &Logs, errors: &mut OpenSink, dropped: u64, lost: u64) {
     let all = dropped + lost;
     let text =
         format!("{all} log lines were dropped: the disk or the reader of a log is too slow, full or gone");
-    let line = error_line(Level::Error, &text);
-    let errors = &mut sinks[ERRORS];
-    let before = errors.lost();
-    errors.write(&line);
-    if errors.lost() > before {
+    errors.write(&error_line(Level::Error, &text));
+    if errors.lost() > lost {
         // Reported later; the report's own line does not count.
         return errors.subtract_lost(1);
     }
-    sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
-    if let Some(logs) = LOGS.get() {
-        logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
-    }
+    errors.subtract_lost(lost);
+    logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
 }
 
 fn now() -> i64 {
