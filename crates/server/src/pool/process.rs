@@ -3,7 +3,7 @@
 
 mod watched_names;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,10 @@ use self::watched_names::WatchedName;
 use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
 use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
 use super::health_check::Subject;
-use super::message::{EndpointId, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest, Share};
+use super::message::{
+    Availability, EndpointId, EndpointNotice, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest,
+    Share,
+};
 use super::resolution::Targets;
 use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
@@ -117,6 +120,8 @@ struct PoolProcess {
     /// `None`: the endpoints are addresses.
     starter: Option<ProcessStarter>,
     targets: HashMap<EndpointId, Target>,
+    /// Those that the log has as down.
+    down: HashSet<EndpointId>,
     names: Vec<WatchedName>,
     workers: HashMap<WorkerId, Rc<WorkerConnection>>,
     events: Sender<Event>,
@@ -180,6 +185,7 @@ impl PoolProcess {
             balancer,
             starter,
             targets,
+            down: HashSet::new(),
             names,
             workers,
             events,
@@ -418,11 +424,28 @@ impl PoolProcess {
     }
 
     /// Tells all workers how an endpoint is now.
-    fn announce(&self, id: EndpointId, now: Instant) {
-        if let Some(notice) = self.balancer.notices(now).find(|notice| notice.id == id) {
+    fn announce(&mut self, id: EndpointId, now: Instant) {
+        let notice = self.balancer.notices(now).find(|notice| notice.id == id);
+        if let Some(notice) = notice {
+            self.log_state(&notice);
             for worker in self.workers.keys() {
                 self.send(*worker, PoolEvent::Endpoint(notice.clone()));
             }
+        }
+    }
+
+    /// Logs that an address is out of service, or no longer. It is neither with each failure of a request.
+    fn log_state(&mut self, notice: &EndpointNotice) {
+        let EndpointNotice { id, name, state, reason, .. } = notice;
+        self.down.retain(|id| self.targets.contains_key(id));
+        match state {
+            Availability::Down if self.down.insert(*id) => {
+                log::warn(format_args!("{}: {name} is down: {reason}", self.upstream));
+            }
+            Availability::Up if self.down.remove(id) => {
+                log::warn(format_args!("{}: {name} is up again", self.upstream));
+            }
+            Availability::Up | Availability::Down | Availability::Draining => {}
         }
     }
 
