@@ -353,6 +353,19 @@ fn reloads_at_capacity() {
 }
 
 #[test]
+fn says_that_the_system_allows_fewer_connections_than_the_configuration() {
+    for (connections, is_lowered) in [(600, true), (60, false)] {
+        let config = format!("workers = 1\n[limits]\nconnections = {connections}\n");
+        let server = Site::new().file("a.txt", "a").config(&config).start_by(command_with_descriptors(256));
+        assert_eq!(server.get("/a.txt").status, 200);
+        let stderr = server.stderr();
+        let line = stderr.lines().find(|line| line.contains("`connections` is"));
+        let says_it = line.is_some_and(|line| line.contains("in place of 600, because 256 descriptors"));
+        assert_eq!((line.is_some(), says_it), (is_lowered, is_lowered), "{connections}: {stderr}");
+    }
+}
+
+#[test]
 fn serves_waiting_clients_as_soon_as_a_connection_is_free() {
     let config = "workers = 1\n[limits]\nconnections = 2\n[timeouts]\naccept = \"1m\"";
     let server = holding_site(config).start();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 use site::memory;
-use site::model::Site;
+use site::model::{Limits, Site};
 
 use super::announce;
 use super::files::{self, WatchedFiles};
@@ -127,7 +127,16 @@ impl Master {
         if allowed < least {
             return Err((vec![too_few_descriptors(allowed, least, workers)], cause));
         }
+        let wanted = site.limits.connections;
         memory::fit(&mut site, workers, allowed);
+        // The default is for machines that allow it.
+        if site.limits.connections < wanted && wanted != Limits::default().connections {
+            log::warn(format_args!(
+                "`connections` is {} in place of {wanted}, because {allowed} descriptors are allowed (`ulimit -Hn`, \
+                 LimitNOFILE); raise the limit, or lower what `taipan check` lists",
+                site.limits.connections
+            ));
+        }
         if let Some(starter) = &mut self.starter {
             starter.prepare(&site);
         }
