@@ -585,6 +585,36 @@ fn errors_are_logged_while_the_reader_of_the_access_log_has_stopped() {
     server.wait_for_line("\"GET /bad.cgi\": the script did not respond", TIMEOUT);
 }
 
+/// The process that connects to it writes them. Its requests do not wait for the log, and no line is lost.
+#[test]
+fn errors_of_an_application_are_logged_when_the_reader_of_the_error_log_goes_on() {
+    let site = Site::new().config(
+        "workers = 1\n[log]\nerror = \"./fifo\"\nqueue = 2\nclient_errors = true\n[[route]]\npath = \"/app/\"\n\
+         application = \"app\"\n[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"127.0.0.1:1\"\n",
+    );
+    let path = site.home().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let server = site.start();
+    let mut client = server.connect();
+    let dropped = || server.stats()["log_lines_dropped"].as_u64().is_some_and(|lines| lines > 0);
+    let is_full = || {
+        (0..100).for_each(|_| assert_eq!(client.get("/none").status, 404));
+        dropped()
+    };
+    assert!(wait_until(TIMEOUT, is_full), "{}", server.stats());
+    assert_eq!(server.get("/app/").status, 502);
+    let (mut reader, mut written) = (File::from(reader), Vec::new());
+    let comes = || {
+        let mut piece = [0; 65536];
+        while let Ok(n @ 1..) = reader.read(&mut piece) {
+            written.extend_from_slice(&piece[..n]);
+        }
+        String::from_utf8_lossy(&written).contains("application \"app\": cannot connect to 127.0.0.1:1")
+    };
+    assert!(wait_until(TIMEOUT, comes), "it is lost");
+}
+
 #[test]
 fn a_host_can_have_its_own_log() {
     let server = Site::new()

@@ -18,7 +18,7 @@ use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
-use crate::{sys, terminal};
+use crate::{log, sys, terminal};
 
 const FAILED: u8 = 1;
 
@@ -78,7 +78,10 @@ fn serve<S: WorkerService>(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     let serve = async { answer_workers(Rc::new(make(&resolution, names)), master).await };
-    runtime.block_on(serve).map_err(failed("go on"))
+    log::write_by_thread();
+    let served = runtime.block_on(serve).map_err(failed("go on"));
+    log::flush();
+    served
 }
 
 /// The workers that have a channel.

@@ -18,7 +18,7 @@ pub enum LogCommand {
 impl LogCommand {
     pub fn carry_out(self) {
         match self {
-            LogCommand::MoveTo { log, level } => super::move_to(log, level),
+            LogCommand::MoveTo { log, level } => super::direct::move_to(log, level),
             LogCommand::ChangeLevel { level, time } => super::change_level(level, time),
         }
     }

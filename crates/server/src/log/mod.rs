@@ -6,6 +6,7 @@
 pub mod access;
 pub mod command;
 mod daemon;
+mod direct;
 mod end_reason;
 mod line_limit;
 pub mod recent;
@@ -103,8 +104,6 @@ static CHANGED_LEVEL: AtomicU64 = AtomicU64::new(0);
 static CHANGED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How lines of the error log are written. A forked process has it, too.
 static ERROR_LINES: Mutex<ErrorLines> = Mutex::new(ErrorLines { format: ErrorFormat::Taipan, zone: None });
-/// The error log of a process without a log thread.
-static DIRECT: Mutex<Option<(OpenSink, Level)>> = Mutex::new(None);
 
 /// Opens every log of a site; the error log is the first. Errors: the log that cannot be opened, and why. With
 /// `Unusable::LeftOut`, the error log says it, and such a log has no lines until it is opened again.
@@ -151,19 +150,24 @@ pub fn command_problem(words: &[String]) -> Option<String> {
     Some(format!("the command of a log, {program}, cannot be executed ({error}); install it"))
 }
 
-/// Sets the sink and the level of the error log in a process without a log thread.
+/// Sets the sink and the level of the error log in a process that writes no other log.
 pub fn write_to(sink: OpenSink, level: Level) {
-    *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = Some((sink, level));
+    direct::set(sink, level);
+}
+
+/// Such a process does not wait for the error log from now on. To be called when it may have more than one thread.
+pub fn write_by_thread() {
+    direct::use_thread();
 }
 
 fn write_as(lines: &ErrorLines) {
-    *ERROR_LINES.lock().unwrap_or_else(PoisonError::into_inner) = lines.clone();
+    *locked(&ERROR_LINES) = lines.clone();
 }
 
 /// A line of the error log.
 fn error_line(level: Level, text: &str) -> Vec<u8> {
     let mut line = Vec::new();
-    let lines = ERROR_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = locked(&ERROR_LINES);
     log_line::error_line(&lines, level, now(), text, &mut line);
     line
 }
@@ -177,7 +181,7 @@ pub fn start(
     on_lost_daemon: impl Fn() + Send + 'static,
 ) -> Result<(), String> {
     write_as(&log.errors);
-    *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    direct::clear();
     let index_of = |wanted: &Sink| open.iter().position(|sink| sink.sink() == wanted);
     let sinks: Vec<Sink> = open.iter().map(|sink| sink.sink().clone()).collect();
     let scripts = log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS);
@@ -277,11 +281,8 @@ fn write_lines(level: Level, least: Level, lines: impl Fn() -> Vec<u8>) {
     match LOGS.get() {
         Some(logs) if level > level_now(logs.level).max(least) => {}
         Some(logs) => logs.send(Block { sink: ERRORS, lines: lines(), count: 1 }),
-        None => match &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, most)) if level > level_now(*most).max(least) => {}
-            Some((sink, _)) => sink.write_unless_full(&lines()),
-            None => _ = io::Write::write_all(&mut io::stderr(), &lines()),
-        },
+        None if direct::write(level, least, &lines) => {}
+        None => _ = io::Write::write_all(&mut io::stderr(), &lines()),
     }
 }
 
@@ -294,11 +295,7 @@ pub fn replace(sink: usize, to: OwnedFd) {
             locked(&writer.replaced).push((sink, to));
             writer.wake();
         }
-        None => {
-            if let Some((sink, _)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
-                sink.replace(to);
-            }
-        }
+        None => direct::replace(to),
     }
 }
 
@@ -313,17 +310,9 @@ pub fn close_when_replaced(done: OwnedFd) {
     }
 }
 
-/// Has a process without a log thread write to this error log from now on, with this level.
-fn move_to(log: SharedLog, level: Level) {
-    if let Some((sink, most)) = &mut *DIRECT.lock().unwrap_or_else(PoisonError::into_inner) {
-        sink.move_to(log);
-        *most = level;
-    }
-}
-
 /// Waits until everything that was sent so far is written, but not for long: the reader of a log may have stopped.
 pub fn flush() {
-    let Some(logs) = LOGS.get() else { return };
+    let Some(logs) = LOGS.get() else { return direct::flush(LAST_ERRORS_TIMEOUT) };
     let until = Instant::now() + FLUSH_TIMEOUT;
     // The error log comes last: it reports what the others did not take.
     if logs.others.as_ref().is_some_and(|others| !others.flush(until)) {
@@ -496,15 +485,19 @@ impl Reports {
 /// Reports `dropped` lines, and `lost` lines that the error log did not take.
 fn report(logs: &Logs, errors: &mut OpenSink, dropped: u64, lost: u64) {
     let all = dropped + lost;
-    let text =
-        format!("{all} log lines were dropped: the disk or the reader of a log is too slow, full or gone");
-    errors.write(&error_line(Level::Error, &text));
+    errors.write(&dropped_line(all));
     if errors.lost() > lost {
         // Reported later; the report's own line does not count.
         return errors.subtract_lost(1);
     }
     errors.subtract_lost(lost);
     logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
+}
+
+fn dropped_line(count: u64) -> Vec<u8> {
+    let text =
+        format!("{count} log lines were dropped: the disk or the reader of a log is too slow, full or gone");
+    error_line(Level::Error, &text)
 }
 
 fn now() -> i64 {

@@ -108,7 +108,10 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
         }
         pool.run(master).await
     };
-    runtime.block_on(serve).map_err(failed("go on"))
+    log::write_by_thread();
+    let served = runtime.block_on(serve).map_err(failed("go on"));
+    log::flush();
+    served
 }
 
 struct PoolProcess {
