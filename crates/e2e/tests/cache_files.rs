@@ -143,6 +143,20 @@ fn purge(server: &Server, words: &[&str]) -> String {
 const PATHS: [&str; 4] = ["1", "2?q=1", "large", "tagged"];
 
 #[test]
+fn files_respond_also_where_the_memory_is_too_small_for_a_response() {
+    for responses in ["0", "100"] {
+        let app = Fixture::new();
+        let server = app.start_with(&format!("[cache]\nresponses = {responses}\n"));
+        let bodies = app.store(&server, &["a", "b"]);
+        for _ in 0..3 {
+            let again = ["a", "b"].map(|path| body(&server, path));
+            assert!(again[..] == bodies, "{responses}");
+        }
+        assert_eq!(app.requests(), 2, "{responses}: the application is not asked again");
+    }
+}
+
+#[test]
 fn finds_responses_again_after_a_reload_a_restart_and_a_kill() {
     let app = Fixture::new();
     let mut server = app.start();

@@ -124,25 +124,34 @@ impl Cache {
         std::str::from_utf8(&text).map_or(Found::Nothing, |text| self.find(text, fields))
     }
 
-    /// Takes what the files have for a request into memory, if there is nothing.
-    pub async fn load(&self, text: &str, fields: &[Field<'_>], settings: &Arc<Settings>) {
-        let Some(disk) = &self.disk else { return };
+    /// Takes what the files have for a request into memory, if there is nothing. Returns it, because memory may be too
+    /// small for it.
+    pub async fn load(
+        &self,
+        text: &str,
+        fields: &[Field<'_>],
+        settings: &Arc<Settings>,
+    ) -> Option<Rc<CachedResponse>> {
+        let disk = self.disk.as_ref()?;
         let key = Key::new(text.as_bytes());
         if !disk.may_have(&key) || matches!(self.find(text, fields), Found::Entry(_)) {
-            return;
+            return None;
         }
         // A purge that begins now may not find what is not in memory yet.
         let began = purges::now();
         let found = disk.find(&key).await.into_iter().find(|found| found.stored.variant.matches(fields));
-        let Some(FoundResponse { stored, body, since }) = found else { return };
+        let FoundResponse { stored, body, since } = found?;
         let policy = Policy::of(&stored, settings);
         // What was stored before the process began is older than all that was invalidated since.
         let placement = Placement { hash: key.hash(), requested: since.0.max(1) };
         let entry = CachedResponse::new(stored, policy, settings.clone(), body, placement);
         let label = Label { key: text.as_bytes(), tags: &tags(&entry) };
-        if !purges::shared().forbid_storing(began, &label) {
-            self.insert(text, Rc::new(entry));
+        if purges::shared().forbid_storing(began, &label) {
+            return None;
         }
+        let entry = Rc::new(entry);
+        self.insert(text, entry.clone());
+        entry.is_valid().then_some(entry)
     }
 
     /// Stores a new response, in files, too.

@@ -240,14 +240,14 @@ impl<'a> Exchange<'a> {
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
         let mut waiting = Waiting { end, is_counted: false, may_go_on: true };
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
-        self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
+        let mut loaded = self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
         }
         loop {
             // The request may have waited for a disk, or for another request.
             self.services.clock.read();
-            let (stale, why) = match self.look_up(&resource, &directives) {
+            let (stale, why) = match self.look_up(&resource, &directives, loaded.take()) {
                 CacheLookup::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
                 CacheLookup::Refresh(entry) => {
                     self.refresh(forward, &resource, &entry);
@@ -342,7 +342,13 @@ impl<'a> Exchange<'a> {
         self.grants.variables.iter().next().is_some() || !self.grants.passed.is_empty() || has_certificate
     }
 
-    fn look_up(&self, resource: &Resource<'_>, directives: &RequestDirectives) -> CacheLookup {
+    /// `loaded`: what the files have.
+    fn look_up(
+        &self,
+        resource: &Resource<'_>,
+        directives: &RequestDirectives,
+        loaded: Option<Rc<CachedResponse>>,
+    ) -> CacheLookup {
         let found = self.responder.cache.find(&resource.text, self.head.fields);
         let forward = |entry, why| match directives.only_if_cached {
             true => CacheLookup::GatewayTimeout,
@@ -350,6 +356,7 @@ impl<'a> Exchange<'a> {
         };
         let entry = match found {
             Found::Entry(entry) => entry,
+            Found::OtherVariant | Found::Nothing if let Some(loaded) = loaded => loaded,
             Found::OtherVariant => return forward(None, Forwarded::VaryMiss),
             Found::Nothing => return forward(None, Forwarded::UriMiss),
         };
