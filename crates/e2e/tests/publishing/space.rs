@@ -1,5 +1,11 @@
 //! Quotas, and disks that are full.
 
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
 use super::*;
 
 #[test]
@@ -172,4 +178,20 @@ fn a_full_disk_that_is_mounted_loses_nothing() {
     );
     check(&server, &[("PROPPATCH", "/a", "", &set, 207), ("PUT", "/a", "", "new", 204)]);
     assert_eq!(content(&server, "/a"), "new");
+}
+
+/// The test holds what the server locks on the disk.
+#[test]
+fn a_change_that_takes_too_long_is_503_and_is_logged() {
+    let server = Site::new().config(&format!("{OPEN}[timeouts]\ndisk = \"1s\"\n")).start();
+    assert_eq!(send(&server, "PUT", "/a", "", "a").status, 201);
+    let lock = File::open(server.root().join(".taipan-publish/lock")).expect("it is there");
+    flock(&lock, FlockOperation::LockExclusive).expect("no request has it");
+    let refused = send(&server, "MKCOL", "/b", "", "");
+    assert!(refused.status == 503 && refused.has("retry-after"), "{refused}");
+    server.wait_for_line(" warn: /b: the disk did not respond in time", TIMEOUT);
+    assert_eq!(server.count("timeout_disk"), 1);
+    assert_eq!(content(&server, "/a"), "a", "files are read meanwhile");
+    drop(lock);
+    assert!(wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", "c").status == 201));
 }

@@ -39,7 +39,7 @@ const PARTS: usize = 16;
 /// as one client.
 const PART: usize = site::memory::LIMITED_CLIENTS as usize / PARTS;
 /// Clients of a full part that are looked at for a new one.
-const LOOKED_AT: usize = 32;
+const LOOKED_AT: usize = 16;
 
 /// A rate that limits nothing.
 const LIFTED: u64 = u64::MAX;

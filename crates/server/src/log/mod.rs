@@ -28,7 +28,7 @@ use site::model::{ErrorFormat, ErrorLines, Level, Log, Sink, Site};
 
 pub use command::LogCommand;
 pub use end_reason::EndReason;
-pub use line_limit::{LineLimit, Omitted};
+pub use line_limit::LineLimit;
 pub use sink::{OpenSink, SharedLog};
 
 use crate::finding::Unusable;

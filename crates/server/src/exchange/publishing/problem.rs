@@ -99,6 +99,15 @@ impl<'a> Exchange<'a> {
                     log::warn(format_args!("/{path}: {excess}{omitted}"));
                 }
             }
+            Failure::Waiting => {
+                if let Some(omitted) = self.responder.excesses.admit(self.now) {
+                    log::warn(format_args!(
+                        "/{path} cannot be changed: too many requests change names in {}, or its disk does not \
+                         respond{omitted}",
+                        target.store.root.path.display()
+                    ));
+                }
+            }
             Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
             _ => {}
         }
