@@ -578,6 +578,26 @@ fn as_root_serves_as_the_taipan_account_or_else_as_nobody() {
 }
 
 #[test]
+fn a_device_without_accounts_has_root_and_nobody() {
+    if !is_root() {
+        return;
+    }
+    let ids = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\necho $(id -u):$(id -g)\n";
+    let site = Site::new().script("a.cgi", ids).script("b.cgi", ids).config(
+        "user = \"nobody\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[route]]\npath = \"/b.cgi\"\ncgi = true\nuser = \"root\"\ngroup = \"root\"\n",
+    );
+    set_mode(site.home(), 0o755);
+    let mut command = tool("unshare");
+    command.args(["--mount", "sh", "-c", "mount -t tmpfs none /etc && exec \"$@\"", "sh"]);
+    command.arg(e2e::program());
+    let server = site.start_by(command);
+    assert_eq!(user_of(server.serving_pid()), 65534);
+    assert_eq!(server.get("/a.cgi").text(), "65534:65534\n");
+    assert_eq!(server.get("/b.cgi").text(), "0:0\n");
+}
+
+#[test]
 fn serves_after_a_crash_although_its_users_have_been_removed() {
     if !is_root() {
         return;

@@ -408,15 +408,15 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
     };
     let account = User::from_name(name).ok().flatten();
     let account = account.or_else(|| User::from_uid(Uid::from_raw(number(name)?)).ok().flatten());
-    // There may be no accounts at all, as in a container that contains only this program.
-    let number_of_root = (name == ROOT).then_some(0);
     let user = account.as_ref().map(|account| account.uid);
-    let user = user.or_else(|| number(name).or(number_of_root).map(Uid::from_raw));
+    let user = user.or_else(|| number(name).or_else(|| usual_number(name)).map(Uid::from_raw));
     let user = user.ok_or_else(|| format!("there is no user \"{name}\"; create it"))?;
     let group = match (group, &account) {
         (Some(name), _) => group_of(name)?,
         (None, Some(account)) => account.gid,
         (None, None) if user.is_root() => Gid::from_raw(0),
+        // The group of nobody has the same number.
+        (None, None) if number(name).is_none() => Gid::from_raw(user.as_raw()),
         (None, None) => {
             return Err(format!("user {name} has no account, so its group is not known; add `group`"));
         }
@@ -432,8 +432,19 @@ fn identity(user: Option<&str>, group: Option<&str>, own: Uid) -> Result<Option<
 
 fn group_of(name: &str) -> Result<Gid, String> {
     let group = Group::from_name(name).ok().flatten().map(|group| group.gid);
-    let group = group.or_else(|| number(name).map(Gid::from_raw));
+    let number_of_root = || usual_number(name).filter(|_| name == ROOT);
+    let group = group.or_else(|| number(name).or_else(number_of_root).map(Gid::from_raw));
     group.ok_or_else(|| format!("there is no group \"{name}\"; create it"))
+}
+
+/// The number of a user on any Linux. There may be no accounts at all, as on a device or in a container that contains only
+/// this program.
+fn usual_number(name: &str) -> Option<u32> {
+    match name {
+        ROOT => Some(0),
+        NOBODY => number(NOBODYS_NUMBER),
+        _ => None,
+    }
 }
 
 /// An id that is written as a number. The kernel takes the largest number as "no change", so it is no id.
@@ -483,6 +494,7 @@ mod tests {
             (None, Some("root"), OTHER, Err("add `user`")),
             (Some("4000000001"), None, ROOT, Err("add `group`")),
             (Some("no-such-user"), None, ROOT, Err("no user \"no-such-user\"; create it")),
+            (Some("nobody"), Some("7000"), ROOT, Ok(Some((65534, 7000)))),
             (Some("root"), Some("no-such-group"), ROOT, Err("no group \"no-such-group\"; create it")),
             (Some(""), None, ROOT, Err("no user \"\"")),
             (Some("+5"), Some("5"), ROOT, Err("no user \"+5\"")),
