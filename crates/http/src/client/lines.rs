@@ -278,6 +278,17 @@ impl HeadLines {
         Ok(())
     }
 
+    /// Removes the space between the name and the colon of the complete line, as a proxy must (RFC 9112 §5.1).
+    pub fn remove_space_before_colon(&mut self) {
+        let line = self.line();
+        let name = token_len(line);
+        let space = line[name..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        if name > 0 && space > 0 && line.get(name + space) == Some(&b':') {
+            let at = self.start + name;
+            self.section.bytes.drain(at..at + space);
+        }
+    }
+
     /// Ends the complete line. The next one begins.
     pub fn end_line(&mut self) {
         self.start = self.section.bytes.len();

@@ -127,6 +127,7 @@ impl Parser {
     fn line(&mut self) -> Result<(), LineError> {
         let line = self.lines.line();
         if !(self.lines.is_first_line() && line.starts_with(b"HTTP/")) {
+            self.lines.remove_space_before_colon();
             return self.lines.add_field();
         }
         let (version, code) = status_line(line)?;

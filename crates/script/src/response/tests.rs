@@ -63,6 +63,7 @@ fn parses_documents() {
     check("Content-Type: text/plain\n\n", "200 None [Content-Type=text/plain]");
     check("content-type:text/plain\n\n", "200 None [content-type=text/plain]");
     check("X: 1\r\nStatus: 404 Not Found\r\nY:\r\n\r\n", "404 None [X=1, Y=]");
+    check("Content-Type : a/b\nStatus\t : 404\n\n", "404 None [Content-Type=a/b]");
     check("Status: 404\n\n", "404 None []");
     check("Status: 599 \n\n", "599 None []");
     check("STATUS:\t200\tO:K\n\n", "200 None []");
@@ -129,7 +130,8 @@ fn rejects_malformed_lines() {
     reject("Hello\n", LineError::Malformed);
     reject("<html>: x\n", LineError::Malformed);
     reject(": x\n", LineError::Malformed);
-    reject("X : y\n", LineError::Malformed);
+    reject("X y: z\n", LineError::Malformed);
+    reject(" : y\n", LineError::Folded);
     reject("Content Type: x\n", LineError::Malformed);
     reject("é: y\n", LineError::Malformed);
     reject("X: y\nHello\n", LineError::Malformed);
