@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::{
@@ -379,12 +379,20 @@ fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() 
     let mut unit = tool("sh");
     unit.args(["-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "systemd"]).arg(program());
     unit.env_remove("NOTIFY_SOCKET");
-    for (command, why) in [(init, "which ends with it"), (unit, "write Type=notify into the unit")] {
+    let folder = Folder::new();
+    folder.script("s6-supervise", "#!/bin/sh\n\"$@\"\nexit $?\n");
+    let mut supervisor = Command::new(folder.path().join("s6-supervise"));
+    supervisor.arg(program()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (command, why) in [
+        (init, "which ends with it"),
+        (unit, "write Type=notify into the unit"),
+        (supervisor, "s6-supervise started this program, and would start it again"),
+    ] {
         let mut server = Site::new().file("a.txt", "a").start_by(command);
         let is_program =
             |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path.ends_with("taipan"));
         let inits = children_of(server.pid());
-        let below = inits.iter().flat_map(|init| children_of(*init));
+        let below = inits.iter().copied().chain(inits.iter().flat_map(|init| children_of(*init)));
         if let Some(master) = below.filter(|pid| is_program(*pid)).min().filter(|_| !is_program(server.pid()))
         {
             server.succeeded_by(master);

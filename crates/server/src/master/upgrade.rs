@@ -1,6 +1,7 @@
 //! An upgrade: the master starts a new program and hands off its sockets, and when the new program serves, the
 //! connections. The two may be different versions, so the format of their messages must not change.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::io::FdFlags;
+use rustix::process::getppid;
 use site::disconnect::{self, Selection};
 
 use super::acts::Acts;
@@ -37,6 +39,20 @@ const FIRST_PROCESS: &str = "this program is process 1, as in a container, and t
                              another container in its place";
 const BELOW_FIRST_PROCESS: &str = "this program was started by process 1 of a container, which ends with it, and the \
                                    new one as well; start another container in its place";
+/// Programs that start a program again when it has ended, by the 15 characters that the kernel keeps of a name.
+const SUPERVISORS: [&str; 11] = [
+    "circusd",
+    "dinit",
+    "perpd",
+    "pidproxy",
+    "procd",
+    "runsv",
+    "s6-supervise",
+    "service-manager",
+    "supervise",
+    "supervise-daemo",
+    "supervisord",
+];
 const UNKNOWN_TO_SYSTEMD: &str = "systemd would end the service, and the new program with it; write Type=notify into \
                                   the unit, or restart the service";
 /// The machine's own PID namespace, in every kernel (`PROC_PID_INIT_INO`).
@@ -180,7 +196,7 @@ impl Master {
         }
         if let Some(why) = self.end_of_successor() {
             log::warn(format_args!("no upgrade: {why}"));
-            return reject_clients(client, why);
+            return reject_clients(client, &why);
         }
         match self.start_successor(client) {
             Ok(successor) => self.successor = Some(successor),
@@ -192,9 +208,9 @@ impl Master {
     }
 
     /// Why a new program would end when this one does. `None`: it would go on.
-    fn end_of_successor(&self) -> Option<&'static str> {
+    fn end_of_successor(&self) -> Option<Cow<'static, str>> {
         if is_first_process() {
-            return Some(FIRST_PROCESS);
+            return Some(FIRST_PROCESS.into());
         }
         // It learns which process is the main one.
         if self.notify.has_manager() {
@@ -203,12 +219,33 @@ impl Master {
         let started_by_systemd =
             std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
         if started_by_systemd {
-            return Some(UNKNOWN_TO_SYSTEMD);
+            return Some(UNKNOWN_TO_SYSTEMD.into());
+        }
+        if let Some(supervisor) = self.supervisor() {
+            return Some(
+                format!(
+                    "{supervisor} started this program, and would start it again when it ends, beside the new one; \
+                     restart the service"
+                )
+                .into(),
+            );
         }
         // Such as tini, dumb-init or a shell. On a machine, process 1 never ends.
         let is_on_machine =
             || std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(MACHINE));
-        (self.is_child_of_first_process && !is_on_machine()).then_some(BELOW_FIRST_PROCESS)
+        (self.is_child_of_first_process && !is_on_machine()).then_some(BELOW_FIRST_PROCESS.into())
+    }
+
+    /// The name of the program that starts this one again when it has ended. `None`: there is none, or it is not known.
+    fn supervisor(&self) -> Option<String> {
+        let parent = getppid()?.as_raw_nonzero().get();
+        // Process 1 also becomes the parent of what has lost its own.
+        if parent == 1 && !self.is_child_of_first_process {
+            return None;
+        }
+        let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).ok()?;
+        let name = name.trim_end();
+        SUPERVISORS.contains(&name).then(|| name.to_owned())
     }
 
     /// Starts this program's file with the same arguments, and hands off what it needs to take over.
