@@ -329,6 +329,7 @@ fn site() -> Site {
         interpreter: None,
         environment,
         credentials: Credentials::Withheld,
+        remote_host: Default::default(),
         processes: 1,
         account: None,
         forwarding: Default::default(),

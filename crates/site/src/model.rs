@@ -36,9 +36,9 @@ pub use crate::sink::Sink;
 pub use limits::{CacheFiles, CacheLimits, Http2, Limits, Timeouts};
 pub use logging::{AccessLog, ErrorFormat, ErrorLines, Level, Log, LogFormat, LoggedClients, LoggedHost};
 pub use route::{
-    Action, Dotfiles, Enclosing, EtagFrom, Fallback, FallbackFor, FileRules, HeaderRule, Interpreter,
-    LanguageFallback, Listing, MetaFiles, NamedRoot, Route, Script, Selector, Special, SpecialFiles,
-    Suffixes, Symlinks,
+    Action, Dotfiles, Enclosing, EtagFrom, Executables, Fallback, FallbackFor, FileRules, HeaderRule,
+    Interpreter, LanguageFallback, Listing, MetaFiles, NamedRoot, RemoteHost, Route, Script, Selector,
+    Special, SpecialFiles, Suffixes, Symlinks,
 };
 pub use scripts::{
     Account, BackgroundJobs, ControlGroups, LocalRedirects, NewPrivileges, QueryArguments, Resources, Scripts,

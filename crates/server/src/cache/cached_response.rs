@@ -230,6 +230,6 @@ fn in_memory(services: &Services, bytes: &[u8]) -> Option<OpenFile> {
     let mut file = File::from(memfd_create("response", MemfdFlags::CLOEXEC).ok()?);
     file.write_all(bytes).ok()?;
     let fd = OwnedFd::from(file);
-    let (_, stamp) = stat(&fd, Wait::Allowed).ok()?;
+    let stamp = stat(&fd, Wait::Allowed).ok()?.stamp;
     Some(OpenFile::in_memory(fd, stamp, services.disk.clone()))
 }

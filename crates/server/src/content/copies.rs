@@ -97,5 +97,5 @@ pub(super) fn encoded(bytes: Vec<u8>, inline: usize) -> io::Result<Option<Encode
     let mut file = File::from(memfd_create("compressed", MemfdFlags::CLOEXEC)?);
     file.write_all(&bytes)?;
     let fd = file.into();
-    Ok(stat(&fd, Wait::Allowed).ok().map(|(_, stamp)| Encoded::File(fd, stamp)))
+    Ok(stat(&fd, Wait::Allowed).ok().map(|found| Encoded::File(fd, found.stamp)))
 }

@@ -23,7 +23,7 @@ use crate::files::HostKey;
 use crate::files::beneath::{self, OpenError, READ, Root, Wait};
 use crate::files::deltas::{Delta, Deltas, Hash};
 use crate::files::encoded::{Encoded, Source};
-use crate::files::open::{read, stat};
+use crate::files::open::{Stat, read, stat};
 use crate::files::{Entry, Files};
 use crate::sys::calls;
 use crate::tasks::spawn_local;
@@ -208,7 +208,7 @@ impl Search {
             let Ok(file) = beneath::open(&self.root, &path, self.symlinks, READ, Wait::Allowed) else {
                 continue;
             };
-            if let Ok((FileType::RegularFile, stamp)) = stat(&file, Wait::Allowed)
+            if let Ok(Stat { kind: FileType::RegularFile, stamp, .. }) = stat(&file, Wait::Allowed)
                 && stamp.size <= LARGEST
             {
                 candidates.push((stamp, path));

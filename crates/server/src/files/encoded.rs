@@ -55,7 +55,7 @@ impl Source {
             Source::Bytes(bytes) => Ok(Some(bytes)),
             Source::File(fd, stamp) => {
                 let bytes = read(&fd, 0, stamp.size as usize, Wait::Allowed)?;
-                let is_unchanged = stat(&fd, Wait::Allowed)?.1 == stamp;
+                let is_unchanged = stat(&fd, Wait::Allowed)?.stamp == stamp;
                 Ok(bytes.filter(|_| is_unchanged))
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use site::alternates::{AlternateRules, Label};
 use site::includes::Includes;
 use site::memory;
-use site::model::{EtagFrom, FileRules, MetaFiles, SpecialFiles, Suffixes, Symlinks};
+use site::model::{EtagFrom, Executables, FileRules, MetaFiles, SpecialFiles, Suffixes, Symlinks};
 use site::plan::FilesPlan;
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
@@ -30,6 +30,7 @@ pub struct Query<'a> {
     pub index: Cow<'a, [String]>,
     pub suffixes: Cow<'a, Suffixes>,
     pub symlinks: Symlinks,
+    pub executables: Executables,
     pub precompressed: Cow<'a, [Coding]>,
     pub gunzip: bool,
     pub alternates: Arc<AlternateRules>,
@@ -48,7 +49,8 @@ pub struct Query<'a> {
 #[derive(Debug)]
 pub enum Lookup {
     Missing,
-    /// No permission, a link that leads outside the root, or neither a regular file nor a folder.
+    /// No permission, a link that leads outside the root, a program that is not sent, or neither a regular file nor a
+    /// folder.
     Denied,
     /// A folder without an index file. The stamp is the folder's.
     Folder(Stamp),
@@ -113,6 +115,7 @@ impl<'a> Query<'a> {
             index,
             suffixes,
             symlinks,
+            executables,
             precompressed,
             gunzip,
             etag,
@@ -130,6 +133,7 @@ impl<'a> Query<'a> {
             index: Cow::Borrowed(index),
             suffixes: Cow::Borrowed(suffixes),
             symlinks: *symlinks,
+            executables: *executables,
             precompressed: Cow::Borrowed(precompressed),
             gunzip: *gunzip,
             alternates: alternates.clone(),

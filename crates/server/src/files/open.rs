@@ -131,7 +131,7 @@ impl OpenFile {
             return true;
         }
         // The worker's loop calls this, so it must not wait for the disk.
-        let is_unchanged = stat(&self.fd, Wait::Never).is_ok_and(|(_, now)| {
+        let is_unchanged = stat(&self.fd, Wait::Never).is_ok_and(|Stat { stamp: now, .. }| {
             now.size > stamp.size || (now.size == stamp.size && now.modified == stamp.modified)
         });
         if !is_unchanged {
@@ -194,7 +194,15 @@ pub fn sync_flag(wait: Wait) -> AtFlags {
     }
 }
 
-pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
+/// What statx(2) says of a file or folder.
+pub struct Stat {
+    pub kind: FileType,
+    pub stamp: Stamp,
+    /// By its owner, its group or others.
+    pub is_executable: bool,
+}
+
+pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<Stat, OpenError> {
     let st = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
     let stamp = Stamp {
         device: st.device,
@@ -203,7 +211,7 @@ pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<(FileType, Stamp), OpenError> {
         modified: nanoseconds(st.modified),
         changed: nanoseconds(st.changed),
     };
-    Ok((st.kind(), stamp))
+    Ok(Stat { kind: st.kind(), stamp, is_executable: st.mode & 0o111 != 0 })
 }
 
 /// `length` bytes from `at`. `None`: the file has become shorter.
@@ -257,7 +265,7 @@ mod tests {
         fs::write(&path, "one").unwrap();
         let (disk, _closing) = Disk::new(&Limits::default(), Duration::from_secs(1));
         let fd = OwnedFd::from(File::open(&path).unwrap());
-        let (_, stamp) = stat(&fd, Wait::Never).unwrap();
+        let Stat { stamp, .. } = stat(&fd, Wait::Never).unwrap();
         let file = OpenFile::compared(fd, stamp, clock::micros(), Rc::new(disk));
         let before = clock::micros();
         assert!(file.is_unchanged() && file.is_unchanged_lately());
@@ -294,7 +302,7 @@ mod tests {
             _ if kind == TMPFS => 4 * RUN,
             _ => RUN,
         };
-        let (_, stamp) = stat(&fd, Wait::Never).unwrap();
+        let Stat { stamp, .. } = stat(&fd, Wait::Never).unwrap();
         let file = OpenFile::new(fd, stamp, Rc::new(disk));
         assert_eq!(file.bytes_in_memory(0, 4 * RUN, 1), expected);
         fs::remove_file(&path).unwrap();

@@ -66,7 +66,7 @@ impl NewFile {
             Err(Errno::WOULDBLOCK) => return Err(Failure::Busy),
             locked => locked?,
         }
-        let (_, stamp) = stat(&fd, Wait::Allowed)?;
+        let stamp = stat(&fd, Wait::Allowed)?.stamp;
         Ok(NewFile { fd, folder, name, length: stamp.size, fate: Fate::Kept })
     }
 
@@ -129,7 +129,7 @@ impl NewFile {
         calls::rename_between(&self.folder, &*self.name, &folder, name, RenameFlags::empty())?;
         self.fate = Fate::Stored;
         store.sync_folder(&folder)?;
-        let (_, stamp) = stat(&self.fd, Wait::Allowed)?;
+        let stamp = stat(&self.fd, Wait::Allowed)?.stamp;
         Ok(Stored { stamp, replaced })
     }
 }

@@ -18,7 +18,7 @@ use super::failure::{Excess, Failure};
 use super::usage;
 use crate::clock;
 use crate::files::beneath::{self, Root, Wait};
-use crate::files::open::{Stamp, stat};
+use crate::files::open::{Stamp, Stat, stat};
 use crate::files::stat_etag;
 use crate::sys::{self, calls};
 
@@ -124,7 +124,7 @@ impl Store {
     pub fn open_folder(&self, path: &SafePath<'_>) -> Result<OwnedFd, Failure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let folder = beneath::open(&self.root, path, Symlinks::Never, flags, Wait::Allowed)?;
-        let (_, stamp) = stat(&folder, Wait::Allowed)?;
+        let stamp = stat(&folder, Wait::Allowed)?.stamp;
         if stamp.device != self.root.device {
             return Err(Failure::Denied);
         }
@@ -134,7 +134,7 @@ impl Store {
     /// What is at `path`. `None`: nothing.
     pub fn find(&self, path: &Below) -> Result<Option<Found>, Failure> {
         if path.as_str().is_empty() {
-            let (_, stamp) = stat(&self.root.fd, Wait::Allowed)?;
+            let stamp = stat(&self.root.fd, Wait::Allowed)?.stamp;
             return Ok(Some(Found::Folder(stamp)));
         }
         let (folder, name) = match self.folder_of(path) {
@@ -448,7 +448,7 @@ pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
         Err(Errno::NOENT) => return Ok(None),
         found => found?,
     };
-    let (kind, stamp) = stat(&found, Wait::Allowed)?;
+    let Stat { kind, stamp, .. } = stat(&found, Wait::Allowed)?;
     Ok(Some(match kind {
         FileType::RegularFile => Found::File(stamp),
         FileType::Directory => Found::Folder(stamp),
@@ -482,7 +482,7 @@ pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure
         Err(Errno::NOENT) => return Ok(None),
         file => file?,
     };
-    let (kind, stamp) = stat(&file, Wait::Allowed)?;
+    let Stat { kind, stamp, .. } = stat(&file, Wait::Allowed)?;
     if kind != FileType::RegularFile || stamp.size > MAX_OWN {
         return Ok(None);
     }

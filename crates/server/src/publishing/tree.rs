@@ -136,7 +136,7 @@ impl Scan {
         if self.reach == Reach::Names {
             return Ok(true);
         }
-        let (_, stamp) = stat(folder, Wait::Allowed)?;
+        let stamp = stat(folder, Wait::Allowed)?.stamp;
         let is_same = *self.device.get_or_insert(stamp.device) == stamp.device;
         if !is_same && self.reach != Reach::Device { Err(Failure::Denied) } else { Ok(is_same) }
     }

@@ -395,6 +395,7 @@ mod tests {
             interpreter: None,
             environment,
             credentials,
+            remote_host: Default::default(),
             processes: 1,
             account: None,
             forwarding: Default::default(),

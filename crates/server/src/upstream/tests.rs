@@ -62,6 +62,7 @@ fn site(folder: &Path) -> Site {
         interpreter: None,
         environment,
         credentials: Credentials::Withheld,
+        remote_host: Default::default(),
         processes: 8,
         account: None,
         forwarding: Default::default(),

@@ -16,18 +16,19 @@ use crate::forwarding::Forwarding;
 use crate::includes::Includes;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
-    Dotfiles, EtagFrom, Fallback, FileRules, Interpreter, Listing, MetaFiles, Script, Scripts, SpecialFiles,
-    Suffixes, Symlinks,
+    Dotfiles, EtagFrom, Executables, Fallback, FileRules, Interpreter, Listing, MetaFiles, RemoteHost,
+    Script, Scripts, SpecialFiles, Suffixes, Symlinks,
 };
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
-const FILE_KEYS: [&str; 29] = [
+const FILE_KEYS: [&str; 30] = [
     "index",
     "try_suffixes",
     "fallback",
     "listing",
     "dotfiles",
     "symlinks",
+    "executables",
     "precompressed",
     "compress",
     "compress_types",
@@ -77,6 +78,10 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         "follow" => Symlinks::Follow,
         _ => Symlinks::Beneath,
     });
+    let executables = section.choice("executables").map(|word| match word {
+        "deny" => Executables::Deny,
+        _ => Executables::Send,
+    });
     let etag = section.choice("etag").map(|word| match word {
         "content" => EtagFrom::Content,
         "off" => EtagFrom::Off,
@@ -91,6 +96,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
         },
         dotfiles: dotfiles.unwrap_or(inherited.dotfiles),
         symlinks: symlinks.unwrap_or(inherited.symlinks),
+        executables: executables.unwrap_or(inherited.executables),
         precompressed: precompressed(section).unwrap_or_else(|| inherited.precompressed.clone()),
         gunzip: section.flag("gunzip").unwrap_or(inherited.gunzip),
         etag: etag.unwrap_or(inherited.etag),
@@ -122,6 +128,7 @@ pub fn lister(section: &Section, inherited: Option<&Script>, scripts: &Scripts) 
         interpreter: Some(Interpreter::Program(program)),
         environment: default_environment(),
         credentials: Credentials::Withheld,
+        remote_host: RemoteHost::Absent,
         processes: scripts.processes,
         account: scripts.account.clone(),
         forwarding: Forwarding::default(),

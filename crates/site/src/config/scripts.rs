@@ -13,7 +13,7 @@ use super::section::Section;
 use crate::forwarding::Forwarding;
 use crate::model::{
     Action, BackgroundJobs, ControlGroups, Interpreter, LocalRedirects, NewPrivileges, QueryArguments,
-    Resources, Script, Scripts,
+    RemoteHost, Resources, Script, Scripts,
 };
 use crate::route::Pattern;
 use crate::upstream::Upstream;
@@ -23,7 +23,7 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// A value of `cgroup`: the server's own control group.
 const OWN_CGROUP: &str = "auto";
 /// Keys that only a route with scripts has.
-const ONLY_WITH_SCRIPTS: [&str; 2] = ["script_processes", "pass_authorization"];
+const ONLY_WITH_SCRIPTS: [&str; 3] = ["script_processes", "pass_authorization", "remote_host"];
 const ACCOUNT: [&str; 2] = ["user", "group"];
 
 pub fn scripts(top: &Section) -> Scripts {
@@ -170,9 +170,17 @@ pub fn script(
         reject_account(section);
         let environment = environment(section, inherited);
         let interpreter = Some(Interpreter::Upstream(*id));
-        let credentials = credentials(section);
+        let (credentials, remote_host) = (credentials(section), remote_host(section));
         let forwarding = proxies::forwarding(section, pattern, *id, upstreams);
-        return Some(Script { interpreter, environment, credentials, processes, account: None, forwarding });
+        return Some(Script {
+            interpreter,
+            environment,
+            credentials,
+            remote_host,
+            processes,
+            account: None,
+            forwarding,
+        });
     }
     proxies::reject_without_upstream(section);
     let interpreter = interpreter(section, upstreams);
@@ -196,8 +204,8 @@ pub fn script(
     };
     let processes = section.count("script_processes").unwrap_or(processes).min(processes);
     let (environment, credentials) = (environment(section, inherited), credentials(section));
-    let forwarding = Forwarding::default();
-    Some(Script { interpreter, environment, credentials, processes, account, forwarding })
+    let (remote_host, forwarding) = (remote_host(section), Forwarding::default());
+    Some(Script { interpreter, environment, credentials, remote_host, processes, account, forwarding })
 }
 
 /// Reports an account of a route whose scripts an application runs.
@@ -209,6 +217,13 @@ fn credentials(section: &Section) -> Credentials {
     match section.flag("pass_authorization") {
         Some(true) => Credentials::Passed,
         Some(false) | None => Credentials::Withheld,
+    }
+}
+
+fn remote_host(section: &Section) -> RemoteHost {
+    match section.choice("remote_host") {
+        Some("address") => RemoteHost::Address,
+        Some(_) | None => RemoteHost::Absent,
     }
 }
 

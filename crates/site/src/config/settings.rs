@@ -20,7 +20,7 @@ use super::section::Section;
 use super::toml::Entry;
 use crate::authentication::{Authentication, FolderPasswords};
 use crate::model::{
-    Dotfiles, Enclosing, Fallback, FallbackFor, FileRules, LanguageFallback, Route, Symlinks,
+    Dotfiles, Enclosing, Executables, Fallback, FallbackFor, FileRules, LanguageFallback, Route, Symlinks,
 };
 use crate::route::Pattern;
 use crate::template::Template;
@@ -102,6 +102,9 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     }
     if both_have("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
         Arc::make_mut(&mut route.files).dotfiles = Dotfiles::Deny;
+    }
+    if both_have("executables") && outer.files.executables == Executables::Deny {
+        Arc::make_mut(&mut route.files).executables = Executables::Deny;
     }
     if both_have("rule") {
         route.access.extend(outer.access.iter().cloned());

@@ -248,7 +248,7 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         }
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
         | "request_buffering" => "proxy = \"http://127.0.0.1:1\"",
-        "script_processes" | "pass_authorization" => "cgi = true",
+        "script_processes" | "pass_authorization" | "remote_host" => "cgi = true",
         "user" if scope == Scope::Route => "cgi = true",
         "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",
         "group" if matches!(scope, Scope::Scripts | Scope::Application) => "user = \"a\"",

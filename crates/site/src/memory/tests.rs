@@ -88,6 +88,7 @@ fn counts_scripts_of_sites_that_have_some() {
         interpreter: None,
         environment: Default::default(),
         credentials: Default::default(),
+        remote_host: Default::default(),
         processes: 10,
         account: None,
         forwarding: Default::default(),

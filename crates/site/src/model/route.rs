@@ -136,12 +136,21 @@ pub struct Script {
     pub environment: Additions,
     /// Whether the script receives the field `Authorization`.
     pub credentials: Credentials,
+    pub remote_host: RemoteHost,
     /// Scripts of this route that run at the same time, over all workers.
     pub processes: usize,
     /// The account of the programs. `None`: the server's. An upstream has its own.
     pub account: Option<Account>,
     /// For an upstream that speaks HTTP.
     pub forwarding: Forwarding,
+}
+
+/// What a script gets as REMOTE_HOST where the name of the client is not known (RFC 3875 §4.1.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RemoteHost {
+    #[default]
+    Absent,
+    Address,
 }
 
 /// What runs a file that is not a program.
@@ -191,6 +200,7 @@ pub struct FileRules {
     pub listing: Listing,
     pub dotfiles: Dotfiles,
     pub symlinks: Symlinks,
+    pub executables: Executables,
     /// Codings of precompressed files, in order of preference.
     pub precompressed: Vec<Coding>,
     /// Whether `X.gz` serves `X` where `X` does not exist.
@@ -308,6 +318,14 @@ pub enum Dotfiles {
     /// 404, except below `/.well-known/`.
     Deny,
     Allow,
+}
+
+/// What becomes of a file that may be executed, and that no route runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executables {
+    Send,
+    /// 403: it may be a script that is reached by another path, as by a link.
+    Deny,
 }
 
 /// The targets that a symbolic link may have.
@@ -439,12 +457,20 @@ impl Route {
         };
         let script = self.script.as_deref().map(|script| {
             // The number of an upstream changes with the others, and its name is in the key of a response.
-            let Script { interpreter, environment, credentials, processes: _, account, forwarding } = script;
+            let Script {
+                interpreter,
+                environment,
+                credentials,
+                remote_host,
+                processes: _,
+                account,
+                forwarding,
+            } = script;
             let program = match interpreter {
                 Some(Interpreter::Program(path)) => Some(path),
                 Some(Interpreter::Upstream(_)) | None => None,
             };
-            (program, environment, credentials, account, forwarding)
+            (program, environment, credentials, remote_host, account, forwarding)
         });
         format!("{:?} {:?} {root:?} {script:?}", self.pattern, self.within)
     }
@@ -506,6 +532,7 @@ impl Default for FileRules {
             listing: Listing::Off,
             dotfiles: Dotfiles::Deny,
             symlinks: Symlinks::Beneath,
+            executables: Executables::Send,
             precompressed: vec![Coding::Br, Coding::Zstd, Coding::Gzip],
             gunzip: true,
             etag: EtagFrom::Stat,

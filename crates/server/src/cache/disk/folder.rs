@@ -13,7 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::disk::Device;
 use crate::files::beneath::Wait;
-use crate::files::open::{Stamp, stat};
+use crate::files::open::{Stamp, Stat, stat};
 use crate::process::privilege::user_text;
 use crate::sys::{self, calls};
 
@@ -172,7 +172,7 @@ impl Folder {
     pub fn read(&self, name: Name) -> Result<(OwnedFd, Stamp), Errno> {
         let shard = self.shard(name.shard())?;
         let fd = retry_on_intr(|| calls::openat(&shard, name.file().as_str(), FILE))?;
-        let (kind, stamp) = stat(&fd, Wait::Allowed).map_err(|_| Errno::IO)?;
+        let Stat { kind, stamp, .. } = stat(&fd, Wait::Allowed).map_err(|_| Errno::IO)?;
         match kind {
             FileType::RegularFile => Ok((fd, stamp)),
             _ => Err(Errno::INVAL),
@@ -265,7 +265,7 @@ impl NewFile {
             return Err(errno);
         }
         // Renaming has changed it.
-        stat(&self.fd, Wait::Allowed).map(|(_, stamp)| stamp).map_err(|_| Errno::IO)
+        stat(&self.fd, Wait::Allowed).map(|found| found.stamp).map_err(|_| Errno::IO)
     }
 
     pub fn discard(self) {

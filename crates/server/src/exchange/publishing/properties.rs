@@ -19,7 +19,7 @@ use taipan_http::status::Status;
 use super::{Exchange, Problem, Target, Use, href};
 use crate::disk::{DevicePermit, Work};
 use crate::files::beneath::{self, Wait};
-use crate::files::open::{Stamp, stat};
+use crate::files::open::{Stamp, Stat, stat};
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
 use crate::publishing::store::{Found, Guard, Store};
@@ -66,7 +66,7 @@ impl<'a> Exchange<'a> {
         let (below, now, rule) = (target.below.clone(), self.now, target.rules.symlinks);
         let look = move |store: &Store| {
             let found = beneath::open(&store.root, &below, rule, OFlags::PATH, Wait::Allowed)?;
-            let (kind, _) = stat(&found, Wait::Allowed)?;
+            let kind = stat(&found, Wait::Allowed)?.kind;
             Ok((kind, store.locks(now)?))
         };
         let (kind, locks) = self.on_disk(&target.store, look).await?;
@@ -230,7 +230,7 @@ impl Description {
         let found =
             beneath::open(&self.store.root, &member.path, self.rules.symlinks, OFlags::PATH, Wait::Allowed);
         let Ok(found) = found else { return Ok(()) };
-        let (kind, stamp) = stat(&found, Wait::Allowed)?;
+        let Stat { kind, stamp, .. } = stat(&found, Wait::Allowed)?;
         let kind = match kind {
             FileType::Directory => Kind::Folder,
             FileType::RegularFile => Kind::File,

@@ -8,17 +8,24 @@ use site::field_file::{MAX_AS_IS, MAX_FIELDS_SIZE};
 use site::image_map;
 use site::includes::MAX_PARSED;
 use site::memory;
-use site::model::Special;
+use site::model::{Executables, Special};
 use taipan_http::negotiate::Coding;
+use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::{Found, Lookup, Metafile, Precompressed, Query, Variant};
 use crate::clock;
 use crate::files::beneath::{self, OpenError, Wait};
-use crate::files::open::{Stamp, is_on_disk, read, stat};
+use crate::files::open::{Stamp, Stat, is_on_disk, read, stat};
+use crate::log::{self, LineLimit};
 
 /// How often a file is read again that became shorter while it was read.
 const REREADS: usize = 2;
+
+thread_local! {
+    /// A client may ask for a program again and again.
+    static UNSENT_PROGRAMS: LineLimit = LineLimit::default();
+}
 
 /// How a path is opened to inspect it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -263,12 +270,29 @@ impl<'a> Run<'a> {
         Ok(Inspected { kind, stamp, fd: None })
     }
 
-    /// Errors: `Missing` for a file that is never served, whatever its name is here.
+    /// Errors: `Missing` for a file that is never served, whatever its name is here; `Denied` for a program that is not
+    /// sent.
     fn stat(&self, fd: &OwnedFd) -> Result<(FileType, Stamp), OpenError> {
-        let (kind, stamp) = stat(fd, self.wait)?;
-        match self.query.root.hides(stamp.device, stamp.inode) {
-            true => Err(OpenError::Missing),
-            false => Ok((kind, stamp)),
+        let Stat { kind, stamp, is_executable } = stat(fd, self.wait)?;
+        if self.query.root.hides(stamp.device, stamp.inode) {
+            return Err(OpenError::Missing);
+        }
+        let is_program = kind == FileType::RegularFile && is_executable;
+        if is_program && self.query.executables == Executables::Deny {
+            self.report_program();
+            return Err(OpenError::Denied);
+        }
+        Ok((kind, stamp))
+    }
+
+    fn report_program(&self) {
+        let second = (self.began / 1_000_000) as i64;
+        if let Some(omitted) = UNSENT_PROGRAMS.with(|limit| limit.admit(second)) {
+            let path = path_text::escaped(self.query.path.as_str());
+            log::warn(format_args!(
+                "/{path} leads to an executable file that no route runs, and is 403; give the path a route with \
+                 cgi = true, or chmod a-x the file{omitted}"
+            ));
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use script::environment::{
     Additions, CgiRequest, Claims, Credentials, Environment, EnvironmentError, Limits, environment,
 };
-use site::model::{Host, Script};
+use site::model::{Host, RemoteHost, Script};
 use site::proxies::Via;
 use site::upstream::Upstream;
 use site::walk;
@@ -52,7 +52,11 @@ impl Handler {
             false => Export::Facts,
         };
         let tls = connection.tls.map(|facts| facts.variables(export)).unwrap_or_default();
-        let remote_name = connection.client.ip().and_then(|address| services.client_names.find(address));
+        let client = connection.client.ip();
+        let remote_name = client.and_then(|address| services.client_names.find(address));
+        let shows_address =
+            || self.script(services).is_some_and(|own| own.remote_host == RemoteHost::Address);
+        let shown = client.filter(|_| remote_name.is_none() && shows_address()).map(|ip| ip.to_string());
         let request = CgiRequest {
             method: head.token,
             protocol: head.version.as_str(),
@@ -67,9 +71,9 @@ impl Handler {
             server_port,
             software: SOFTWARE,
             server: connection.local,
-            remote: connection.client.ip(),
+            remote: client,
             remote_port: connection.client.port(),
-            remote_name: remote_name.as_deref(),
+            remote_name: remote_name.as_deref().or(shown.as_deref()),
             script_name: &script_name,
             path_info: self.path_info(),
             path_translated: translated.as_os_str().as_bytes(),

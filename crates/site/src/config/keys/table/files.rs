@@ -193,6 +193,14 @@ pub const CHAPTER: Chapter = Chapter {
                    `follow`: all.",
         },
         Key {
+            name: "executables",
+            kind: Kind::Choice(&["send", "deny"]),
+            default: Value("\"send\""),
+            example: "\"deny\"",
+            text: "Whether files are sent that have a permission to be executed, where no route runs them. `deny`: they \
+                   get 403, and the error log has a line. So no link to a script leads to its text.",
+        },
+        Key {
             name: "precompressed",
             kind: Kind::Choices(&["br", "zstd", "gzip"]),
             default: Value("[\"br\", \"zstd\", \"gzip\"]"),

@@ -265,5 +265,13 @@ pub const CHAPTER: Chapter = Chapter {
             text: "Whether scripts receive the field `Authorization`, as `HTTP_AUTHORIZATION`. It is for scripts that \
                    check passwords themselves.",
         },
+        Key {
+            name: "remote_host",
+            kind: Kind::Choice(&["name", "address"]),
+            default: Value("\"name\""),
+            example: "\"address\"",
+            text: "What scripts receive as `REMOTE_HOST`. `name`: the name of the client, where it is looked up and known. \
+                   `address`: its address in place of a name that is not known.",
+        },
     ],
 };
