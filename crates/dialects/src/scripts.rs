@@ -1,5 +1,8 @@
 //! What Boa, thttpd, BusyBox and uhttpd let their scripts do: they take nothing from them.
 
+use std::path::Path;
+
+use crate::disk::Disk;
 use crate::document::Keys;
 
 /// What becomes of a server that would serve as root.
@@ -32,12 +35,27 @@ pub const NO_LIMIT: i64 = 1 << 40;
 /// not: their devices may have little memory for it.
 const STORED_BODIES: &str = "8MiB";
 /// Where it is stored on a device, which may have no `/var/tmp`.
-pub const STORED_IN: &str = "/tmp";
+const STORED_IN: &str = "/tmp";
 
 /// Sets in `[limits]` and `[scripts]` that bodies have no limit, such as new firmware.
-pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys) {
+pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys, spool: Option<String>) {
     limits.explained(None, "body", NO_LIMIT, "A script gets a body of any length.");
+    store_bodies(scripts, spool);
+}
+
+/// Sets in `[scripts]` where bodies without a length are stored.
+pub fn store_bodies(scripts: &mut Keys, spool: Option<String>) {
     scripts.set(None, "spool_bytes", STORED_BODIES);
+    if let Some(spool) = spool {
+        scripts.set(None, "spool", spool);
+    }
+}
+
+/// The folder for them, which scripts read from. `None`: the chroot has none.
+pub fn spool(chroot: Option<&str>, disk: &dyn Disk) -> Option<String> {
+    let Some(chroot) = chroot else { return Some(STORED_IN.to_owned()) };
+    let folder = format!("{chroot}{STORED_IN}");
+    disk.is_folder(Path::new(&folder)).then_some(folder)
 }
 
 /// Sets in `[scripts]` what the other server allows.

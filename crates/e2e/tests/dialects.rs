@@ -491,6 +491,140 @@ fn links_are_no_way_around_passwords_of_thttpd_and_uhttpd() {
     }
 }
 
+#[test]
+fn a_line_of_busybox_without_a_name_or_a_password_lets_nobody_in() {
+    let text = "/private::\n/sub:ann:\n/plain:ann:\n/run.cgi:ann:\n/run.cgi:user:pass\n";
+    let server = busybox(text);
+    let mut rows = Rows::new();
+    let get = |path: &str, login: &str| {
+        let login =
+            if login.is_empty() { String::new() } else { format!("Authorization: Basic {login}\r\n") };
+        server.request(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{login}\r\n")).status
+    };
+    // The last two are ":" and "ann:", which busybox takes.
+    for login in ["", "Og==", "YW5uOg=="] {
+        for path in ["/private/x", "/sub/page.html", "/plain"] {
+            rows.check(format!("{path} {login:?}"), get(path, login), 403);
+        }
+        rows.check(format!("beside another user {login:?}"), get("/run.cgi", login), 401);
+    }
+    rows.check("the other user", get("/run.cgi", "dXNlcjpwYXNz"), 200);
+    rows.check("other paths", get("/", ""), 200);
+    let errors = server.stderr();
+    rows.check("it says so", errors.matches("this line has an empty user or password").count(), 4);
+}
+
+#[test]
+fn a_folder_of_busybox_with_too_many_folders_is_denied_and_the_others_are_served() {
+    let deep = format!("deep/{}f", "d/".repeat(70));
+    let site = site().file(&deep, "deep").file("sub/httpd.conf", "D:*\n");
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let server = serve(site, "httpd.conf", "I:plain\n", &flags);
+    let mut rows = Rows::new();
+    for (path, expected) in
+        [("/", "200 plain"), ("/private/x", "200 secret"), ("/sub/page.html", "403"), ("/deep/d/", "403")]
+    {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    rows.check("the rest of it", answer(&server, &format!("/{deep}")).as_str(), "403");
+    let errors = server.stderr();
+    rows.holds("it is named", &errors, errors.contains("/deep has too many folders to look for httpd.conf"));
+}
+
+#[test]
+fn busybox_takes_numbers_as_accounts_and_refuses_empty_names() {
+    let mut rows = Rows::new();
+    for account in [":1000", "nobody:", ":"] {
+        let mut start = command();
+        start.args(["--busybox", "-f", "-p", "127.0.0.1:0", "-u", account]);
+        let output = run(start);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.check(account, output.status.code(), Some(2));
+        rows.holds(
+            account,
+            &text,
+            text.contains("names no user or no group; write -u USER or -u USER:GROUP"),
+        );
+    }
+    if !is_root() {
+        return;
+    }
+    let ids = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nid -u; id -g\n";
+    for (account, expected) in [("61234", "61234\n61234\n"), ("61234:61235", "61234\n61235\n")] {
+        let site = site().script("cgi-bin/ids", ids);
+        fs::set_permissions(site.home(), fs::Permissions::from_mode(0o755)).unwrap();
+        let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-u", account];
+        let server = serve(site, "other", "", &flags);
+        rows.check(account, server.get("/cgi-bin/ids").text().as_str(), expected);
+    }
+}
+
+#[test]
+fn scripts_get_the_variables_that_their_server_had() {
+    let mut rows = Rows::new();
+    for (name, text, flags, expected) in [
+        (
+            "boa.conf",
+            "Port 0\nListen 127.0.0.1\nScriptAlias /cgi-bin/ HOME/scripts/\n",
+            &["-f", "boa.conf", "-d"][..],
+            &["HTTP_AUTHORIZATION=Bearer own"][..],
+        ),
+        (
+            "thttpd.conf",
+            "port=0 host=127.0.0.1 dir=HOME\ncgipat=/cgi-bin/*|**.own\n",
+            &["--thttpd", "-D", "-C", "thttpd.conf"],
+            &["CGI_PATTERN=cgi-bin/*|**.own", "LD_LIBRARY_PATH=/usr/local/lib:/usr/lib"],
+        ),
+        (
+            "httpd.conf",
+            "I:plain\n",
+            &["--busybox", "-f", "-p", "127.0.0.1:0", "-h", ".", "-c", "httpd.conf"],
+            &["HTTP_AUTHORIZATION=Bearer own"],
+        ),
+        (
+            "uhttpd",
+            "",
+            &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", ".", "-x", "/cgi-bin"],
+            &["HTTP_AUTHORIZATION=Bearer own", "REMOTE_HOST=127.0.0.1"],
+        ),
+    ] {
+        let site = site().script_beside_root("cgi-bin/env.sh", SCRIPT);
+        let server = serve(site, name, text, flags);
+        let request = "GET /cgi-bin/env.sh HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer own\r\n\r\n";
+        let text = server.request(request).text();
+        for line in expected {
+            rows.holds(format!("{name} {line}"), &text, text.lines().any(|own| own == *line));
+        }
+        let names = ["HTTP_AUTHORIZATION=", "REMOTE_HOST="];
+        let others = |line: &&str| names.iter().any(|name| line.starts_with(name));
+        let others = text.lines().filter(others).filter(|line| !expected.contains(line)).count();
+        rows.check(format!("{name}: no others"), others, 0);
+    }
+}
+
+#[test]
+fn a_link_to_a_script_of_thttpd_never_leads_to_its_text() {
+    let site = site()
+        .script("cgi-bin/env.sh", SCRIPT)
+        .symlink("tool", "cgi-bin/env.sh")
+        .symlink("tools", "cgi-bin")
+        .symlink("free", "plain");
+    let text = "port=0 host=127.0.0.1 dir=HOME/www logfile=/dev/null cgipat=/cgi-bin/*\n";
+    let server = serve(site, "thttpd.conf", text, &["--thttpd", "-D", "-C", "thttpd.conf"]);
+    let mut rows = Rows::new();
+    rows.check(
+        "the script",
+        variable(&server, "/cgi-bin/env.sh", "SCRIPT_NAME").as_str(),
+        "SCRIPT_NAME=/cgi-bin/env.sh",
+    );
+    for (path, expected) in
+        [("/tool", "403"), ("/tools/env.sh", "403"), ("/run.cgi", "403"), ("/free", "200 plain")]
+    {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    server.wait_for_line("/tool leads to an executable file that no route runs, and is 403", TIMEOUT);
+}
+
 /// busybox reads `httpd.conf` of each folder on the way to a file, also where a link is one of them.
 #[test]
 fn the_rules_of_folders_of_busybox_hold_behind_links() {

@@ -15,7 +15,7 @@ use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
-use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, NO_LIMIT, allow_as_before};
+use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, NO_LIMIT, allow_as_before, spool, store_bodies};
 use crate::words;
 
 /// How long Boa waits for a client that does nothing (REQUEST_TIMEOUT).
@@ -69,6 +69,12 @@ fn account(text: &str) -> String {
     }
 }
 
+/// Boa passes on all fields of the request, so that a script can ask for passwords itself.
+fn run(keys: &mut Keys, line: Option<u32>) {
+    keys.set(line, "cgi", true);
+    keys.set(None, "pass_authorization", true);
+}
+
 fn disk_path(disk: &dyn Disk, path: &Path) -> String {
     disk.absolute(path).to_string_lossy().into_owned()
 }
@@ -100,7 +106,7 @@ impl Reading<'_> {
         self.environment();
         self.routes_of_hosts();
         self.limits();
-        self.scripts();
+        self.scripts(flags);
         self.logs();
         self.report();
     }
@@ -366,7 +372,7 @@ impl Reading<'_> {
             }
             let mut keys = Keys::default();
             keys.set(line, "path", format!("*.{extension}"));
-            keys.set(line, "cgi", true);
+            run(&mut keys, line);
             self.document.section(line, header, keys);
         }
     }
@@ -385,7 +391,7 @@ impl Reading<'_> {
             }
             (true, Kind::Scripts) => {
                 keys.set(alias.line, "alias", target);
-                keys.set(alias.line, "cgi", true);
+                run(&mut keys, alias.line);
             }
             (true, _) => keys.set(alias.line, "alias", target),
         }
@@ -408,7 +414,7 @@ impl Reading<'_> {
         keys.set(alias.line, "path", alias.from);
         keys.set(alias.line, "root", if folder.is_empty() { "/" } else { folder });
         if alias.kind == Kind::Scripts {
-            keys.set(alias.line, "cgi", true);
+            run(&mut keys, alias.line);
         }
         self.document.section(alias.line, header, keys);
     }
@@ -503,7 +509,7 @@ impl Reading<'_> {
         self.document.section(None, "[timeouts]", timeouts);
     }
 
-    fn scripts(&mut self) {
+    fn scripts(&mut self, flags: &Flags) {
         if !self.has_scripts() {
             return;
         }
@@ -517,6 +523,8 @@ impl Reading<'_> {
                 self.findings.error(line, "CGIumask is above 0777", "write an octal number, such as 027");
             }
         }
+        let chroot = flags.chroot.as_ref().map(|chroot| disk_path(self.disk, chroot));
+        store_bodies(&mut keys, spool(chroot.as_deref(), self.disk));
         keys.explained(None, "total", ENDLESS, "Boa ends no script that goes on writing.");
         if let Some(given) = self.directives.at_least("CGINice", 1) {
             keys.set(given.at(), "nice", given.value.min(19));

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, STORED_IN, allow_as_before, take_any_body};
+use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, allow_as_before, spool, take_any_body};
 use crate::words;
 
 const FILE: &str = "/etc/httpd.conf";
@@ -23,6 +23,7 @@ const REALM: &str = "Web Server Authentication";
 const SCRIPTS: &str = "/cgi-bin";
 /// That of what the init of busybox starts. busybox httpd passes its own on.
 const SCRIPT_PATH: &str = "/sbin:/usr/sbin:/bin:/usr/bin";
+const ACCOUNTS: &str = "/etc/passwd";
 /// How long the head of a request may take.
 const HEAD_TIME: &str = "60s";
 
@@ -45,6 +46,8 @@ struct Lines {
     denies_all: Option<u32>,
     /// Folders whose password cannot be read.
     closed: Vec<At<String>>,
+    /// Paths with a user that has no name or no password.
+    emptied: Vec<At<String>>,
     error_pages: Vec<At<(String, String)>>,
     proxies: Vec<At<(String, String)>>,
     types: Vec<At<(String, String)>>,
@@ -76,6 +79,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let file = file.unwrap_or_else(|| FILE.into());
     let home = lines.home.as_ref().map_or(home.clone(), |(own, _)| home.join(own));
     let inner = inner(&home, &mut lines, disk, &mut findings);
+    lines.close_emptied();
     let mut reading = Reading {
         flags,
         lines: &lines,
@@ -117,6 +121,12 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
         findings.warn(None, what, "remove the link, or write the rules to the main file");
         lines.closed.push((format!("{path}/"), None));
     }
+    for path in found.too_large {
+        let what = format!("{path} has too many folders to look for httpd.conf in each, and is denied");
+        let what_to_do = "convert the file, and remove the rule if it has none; or link to a smaller folder";
+        findings.warn(None, what, what_to_do);
+        lines.closed.push((format!("{path}/"), None));
+    }
     for (path, file) in found.files {
         match disk.read(&file) {
             Ok(bytes) => {
@@ -134,6 +144,10 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
                 }
                 for (below, _) in std::mem::take(&mut own.closed) {
                     lines.closed.push((format!("{path}{below}"), None));
+                }
+                for (below, _) in std::mem::take(&mut own.emptied) {
+                    let below = if below == "/" { path.clone() } else { format!("{path}{below}") };
+                    lines.emptied.push((below, None));
                 }
                 all.push((path, own));
             }
@@ -153,8 +167,12 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
 impl Lines {
     /// Each path and each pattern becomes a route.
     fn are_full(&self, line: u32, findings: &mut Findings) -> bool {
-        let is_full =
-            self.users.len() + self.closed.len() + self.interpreters.len() + self.proxies.len() >= MAX_PATHS;
+        let is_full = self.users.len()
+            + self.closed.len()
+            + self.emptied.len()
+            + self.interpreters.len()
+            + self.proxies.len()
+            >= MAX_PATHS;
         if is_full {
             let what = format!("there are more than {MAX_PATHS} paths with settings");
             findings.error(Some(line), what, "make several configurations of it");
@@ -181,6 +199,15 @@ impl Lines {
         findings.warn(line, "this path has no password, so that it is denied", "write /path:user:password");
         let path = path.trim_matches('/');
         self.closed.push((if path.is_empty() { "/".to_owned() } else { format!("/{path}/") }, line));
+    }
+
+    /// Paths without another user stay closed.
+    fn close_emptied(&mut self) {
+        for (path, line) in std::mem::take(&mut self.emptied) {
+            if !self.users.contains_key(&path) {
+                self.closed.push((format!("{}/", path.trim_end_matches('/')), line));
+            }
+        }
     }
 
     fn add(&mut self, number: u32, text: Result<&str, NotUtf8>, findings: &mut Findings) {
@@ -232,9 +259,15 @@ impl Lines {
             Some(b'.') => self.types.push(both(&name[1..], value)),
             Some(b'*') if name.starts_with("*.") => self.interpreters.push(both(name, value)),
             Some(b'/') => match value.split_once(':') {
-                Some((user, password)) => {
+                Some((user, password)) if !user.is_empty() && !password.is_empty() => {
                     let path = format!("/{}", name.trim_matches('/'));
                     self.users.entry(path).or_default().push(both(user, password));
+                }
+                // busybox lets in who sends an empty name or password.
+                Some(_) => {
+                    let what = "this line has an empty user or password, and nobody can log in with it";
+                    findings.warn(line, what, "write /path:user:password");
+                    self.emptied.push((format!("/{}", name.trim_matches('/')), line));
                 }
                 None => self.close(name, line, findings),
             },
@@ -297,12 +330,32 @@ impl Reading<'_> {
             self.document.top.set(None, "user", "nobody");
         }
         if let Some(user) = &self.flags.user {
-            let (user, group) = user.split_once(':').map_or((user.as_str(), None), |(u, g)| (u, Some(g)));
-            self.document.top.set(None, "user", user);
-            if let Some(group) = group {
-                self.document.top.set(None, "group", group);
-            }
+            self.account(user);
         }
+    }
+
+    /// `USER` or `USER:GROUP`, by names or numbers.
+    fn account(&mut self, text: &str) {
+        let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+        if user.is_empty() || group == Some("") {
+            let what = format!("-u {} names no user or no group", text.escape_debug());
+            return self.findings.error(None, what, "write -u USER or -u USER:GROUP");
+        }
+        // In busybox, the group of a number without an account is the same number.
+        let is_alone = user.bytes().all(|byte| byte.is_ascii_digit()) && !self.has_account(user);
+        let group = group.or(is_alone.then_some(user));
+        self.document.top.set(None, "user", user);
+        if let Some(group) = group {
+            self.document.top.set(None, "group", group);
+        }
+    }
+
+    fn has_account(&self, number: &str) -> bool {
+        let accounts = self.disk.read(Path::new(ACCOUNTS)).unwrap_or_default();
+        let number = number.trim_start_matches('0');
+        String::from_utf8_lossy(&accounts)
+            .lines()
+            .any(|line| line.split(':').nth(2).is_some_and(|own| own.trim_start_matches('0') == number))
     }
 
     fn files(&mut self) {
@@ -408,6 +461,9 @@ impl Reading<'_> {
             let mut keys = Keys::default();
             keys.set(*line, "path", pattern.as_str());
             keys.set(*line, "interpreter", program.as_str());
+            if self.lines.users.is_empty() {
+                keys.set(None, "pass_authorization", true);
+            }
             self.document.section(*line, "[[route]]", keys);
         }
         let mut paths: Vec<&str> =
@@ -450,7 +506,13 @@ impl Reading<'_> {
                     let below = &path[from.trim_end_matches('/').len()..];
                     keys.set(*line, "proxy", format!("http://{to}{below}/"));
                 }
-                _ if is_within(SCRIPTS) => keys.set(line, "cgi", true),
+                _ if is_within(SCRIPTS) => {
+                    keys.set(line, "cgi", true);
+                    // Without a password of its own, a script may ask for a token.
+                    if users.is_none() && !self.lines.users.contains_key("/") {
+                        keys.set(None, "pass_authorization", true);
+                    }
+                }
                 _ => {}
             }
             if let Some(users) = users {
@@ -500,8 +562,7 @@ impl Reading<'_> {
             self.findings.warn(None, what, "name it in index, or set listing = true");
         }
         let (mut limits, mut scripts) = (Keys::default(), Keys::default());
-        take_any_body(&mut limits, &mut scripts);
-        scripts.set(None, "spool", STORED_IN);
+        take_any_body(&mut limits, &mut scripts, spool(None, self.disk));
         self.document.section(None, "[limits]", limits);
         let mut keys = Keys::default();
         keys.set(None, "head", HEAD_TIME);

@@ -8,7 +8,7 @@ use crate::finding::Findings;
 const NAME: &str = "httpd.conf";
 /// Folders in which a file is looked for, and how deep.
 const MAX_FOLDERS: usize = 10_000;
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 64;
 
 /// What was found, by the paths of the folders.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub struct Found {
     pub files: Vec<(String, PathBuf)>,
     /// Links to a folder around them with such files, whose rules would hold at paths without end.
     pub loops: Vec<String>,
+    /// Folders of HOME with more folders than are looked through.
+    pub too_large: Vec<String>,
 }
 
 /// A folder that is still to be read.
@@ -27,53 +29,102 @@ struct Folder {
     real: Vec<PathBuf>,
 }
 
+/// What is beneath one folder.
+#[derive(Default)]
+struct Part {
+    files: Vec<(Option<String>, PathBuf)>,
+    loops: Vec<(String, PathBuf)>,
+    /// Where such files really are.
+    with_file: Vec<PathBuf>,
+    folders: usize,
+}
+
 pub fn find(home: &Path, disk: &dyn Disk, findings: &mut Findings) -> Found {
+    let own = Folder { path: Some(String::new()), place: home.to_owned(), real: vec![disk.real(home)] };
+    let mut all = Part::default();
+    let first = all.read(own, disk);
+    // The one of HOME counts where a loop leads to it, and is read elsewhere.
+    all.files.clear();
     let mut found = Found::default();
-    let mut loops: Vec<(String, PathBuf)> = Vec::new();
-    let real = vec![disk.real(home)];
-    let mut open = vec![Folder { path: Some(String::new()), place: home.to_owned(), real }];
-    // Where such files really are. The one of HOME counts where a loop leads to it.
-    let mut with_file = Vec::new();
-    let mut seen = 0;
-    while let Some(folder) = open.pop() {
-        seen += 1;
-        if seen > MAX_FOLDERS || folder.real.len() > MAX_DEPTH + 1 {
-            let what = format!(
-                "{} has more than {MAX_FOLDERS} folders, or more than {MAX_DEPTH} in one another",
-                home.display()
-            );
-            findings.error(None, what, "convert the file, and add the rules of httpd.conf files beneath it");
-            return found;
-        }
-        let file = folder.place.join(NAME);
-        if disk.is_file(&file) {
-            with_file.extend(folder.real.last().cloned());
-            match &folder.path {
-                Some(path) if path.is_empty() => {}
-                Some(path) => found.files.push((path.clone(), file)),
-                None => {
-                    let what = format!(
-                        "{} has rules for a folder whose name is not UTF-8",
-                        file.to_string_lossy().escape_debug()
-                    );
-                    findings.error(None, what, "rename the folder, or write the rules for the one around it");
-                }
+    for folder in first {
+        // One that is too large, such as a link to a disk, leaves something for the others.
+        let most = (MAX_FOLDERS - all.folders.min(MAX_FOLDERS)) / 2;
+        let (path, name) = (folder.path.clone(), folder.place.clone());
+        match (part(folder, most, disk), path) {
+            (Ok(part), _) => all.add(part),
+            (Err(folders), Some(path)) => {
+                all.folders += folders;
+                found.too_large.push(path);
+            }
+            (Err(_), None) => {
+                let what = format!(
+                    "{} has too many folders, and its name is not UTF-8",
+                    name.to_string_lossy().escape_debug()
+                );
+                findings.error(None, what, "rename the folder");
             }
         }
+    }
+    for (path, file) in all.files {
+        match path {
+            Some(path) => found.files.push((path, file)),
+            None => {
+                let what = format!(
+                    "{} has rules for a folder whose name is not UTF-8",
+                    file.to_string_lossy().escape_debug()
+                );
+                findings.error(None, what, "rename the folder, or write the rules for the one around it");
+            }
+        }
+    }
+    let has_file = |real: &PathBuf| all.with_file.iter().any(|folder| folder.starts_with(real));
+    found.loops = all.loops.into_iter().filter(|(_, real)| has_file(real)).map(|(path, _)| path).collect();
+    found
+}
+
+/// What is in a folder and beneath it. Errors: there are more folders than `most`, or they are too deep; how many were
+/// read.
+fn part(folder: Folder, most: usize, disk: &dyn Disk) -> Result<Part, usize> {
+    let mut part = Part::default();
+    let mut open = vec![folder];
+    while let Some(folder) = open.pop() {
+        if part.folders >= most || folder.real.len() > MAX_DEPTH {
+            return Err(part.folders);
+        }
+        open.extend(part.read(folder, disk));
+    }
+    Ok(part)
+}
+
+impl Part {
+    /// Returns the folders in it.
+    fn read(&mut self, folder: Folder, disk: &dyn Disk) -> Vec<Folder> {
+        self.folders += 1;
+        let file = folder.place.join(NAME);
+        if disk.is_file(&file) {
+            self.with_file.extend(folder.real.last().cloned());
+            self.files.push((folder.path.clone(), file));
+        }
+        let mut inner = Vec::new();
         for place in disk.folders_of_any_name(&folder.place) {
             let name = place.file_name().and_then(|name| name.to_str());
             let path = folder.path.as_ref().zip(name).map(|(path, name)| format!("{path}/{name}"));
             let own = disk.real(&place);
             if folder.real.contains(&own) {
-                loops.extend(path.map(|path| (path, own)));
+                self.loops.extend(path.map(|path| (path, own)));
                 continue;
             }
             let mut real = folder.real.clone();
             real.push(own);
-            open.push(Folder { path, place, real });
+            inner.push(Folder { path, place, real });
         }
+        inner
     }
-    loops.retain(|(_, real)| with_file.iter().any(|folder| folder.starts_with(real)));
-    found.loops = loops.into_iter().map(|(path, _)| path).collect();
-    found
+
+    fn add(&mut self, other: Part) {
+        self.files.extend(other.files);
+        self.loops.extend(other.loops);
+        self.with_file.extend(other.with_file);
+        self.folders += other.folders;
+    }
 }

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::Findings;
-use crate::scripts::{Account, allow_as_before, take_any_body};
+use crate::scripts::{Account, allow_as_before, spool, take_any_body};
 
 /// The files that stand for their folder.
 const INDEX: [&str; 6] = ["index.html", "index.htm", "index.xhtml", "index.xht", "Default.htm", "index.cgi"];
@@ -25,6 +25,8 @@ const SCRIPT_GRACE: &str = "5s";
 const SCRIPT_NICE: i64 = 10;
 /// Where scripts find programs (CGI_PATH).
 const SCRIPT_PATH: &str = "/usr/local/bin:/usr/ucb:/bin:/usr/bin";
+/// And libraries (CGI_LD_LIBRARY_PATH).
+const SCRIPT_LIBRARIES: &str = "/usr/local/lib:/usr/lib";
 /// How long the head of a request may take, and how long a client may receive nothing.
 const HEAD_TIME: &str = "60s";
 const WRITE_TIME: &str = "5m";
@@ -204,6 +206,9 @@ impl Reading<'_> {
             let mut keys = Keys::default();
             keys.set(None, "path", page.as_str());
             keys.explained(None, "auth", "off", "thttpd sends the page also to those without a password.");
+            if self.options.value("cgipat").is_some_and(|pattern| !pattern.value.is_empty()) {
+                keys.set(None, "executables", "send");
+            }
             self.document.section(None, "[[route]]", keys);
         }
         let pages = pages.into_iter().map(|(status, page)| (status, page.as_str().into())).collect();
@@ -232,8 +237,19 @@ impl Reading<'_> {
         let Some(pattern) = self.options.value("cgipat").filter(|pattern| !pattern.value.is_empty()) else {
             return;
         };
-        self.document.top.set(None, "env", Value::Table(vec![("PATH".to_owned(), SCRIPT_PATH.into())]));
-        for alternative in pattern.value.split('|').map(|text| text.trim_start_matches('/')) {
+        let alternatives: Vec<&str> =
+            pattern.value.split('|').map(|text| text.trim_start_matches('/')).collect();
+        let variables = [
+            ("PATH", SCRIPT_PATH.to_owned()),
+            ("LD_LIBRARY_PATH", SCRIPT_LIBRARIES.to_owned()),
+            // By it, the ssi program of thttpd includes no script.
+            ("CGI_PATTERN", alternatives.join("|")),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.into())).to_vec();
+        self.document.top.set(None, "env", Value::Table(variables));
+        let why = "thttpd decides by the file that a link leads to, and sends no executable one.";
+        self.document.top.explained(pattern.line, "executables", "deny", why);
+        for alternative in alternatives {
             let paths = match self.is_on("vhost") {
                 true => below_a_host(alternative),
                 false => vec![format!("/{alternative}")],
@@ -254,7 +270,8 @@ impl Reading<'_> {
             }
         }
         let (mut limits, mut keys) = (Keys::default(), Keys::default());
-        take_any_body(&mut limits, &mut keys);
+        let chroot = self.is_on("chroot").then(|| self.folder());
+        take_any_body(&mut limits, &mut keys, spool(chroot.as_deref(), self.disk));
         self.document.section(None, "[limits]", limits);
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);

@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::everywhere::everywhere;
 use crate::finding::{Findings, Severity};
-use crate::scripts::{Account, IN_PLACE_OF_ROOT, STORED_IN, allow_as_before, take_any_body};
+use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before, spool, take_any_body};
 use crate::words;
 
 /// The file in the form of busybox httpd.
@@ -93,6 +93,12 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let title = format!("Made from {}, a configuration of uhttpd.", file.display());
     let (text, lines) = reading.document.written(&title, &findings);
     Conversion { file, text, lines, findings }
+}
+
+/// What scripts get of the client.
+fn pass_on(keys: &mut Keys) {
+    keys.set(None, "pass_authorization", true);
+    keys.set(None, "remote_host", "address");
 }
 
 /// Whether HTTPS can be served.
@@ -352,7 +358,7 @@ impl<'r> Reading<'r> {
                 let mut both = Keys::default();
                 both.set(*line, "path", format!("{path}**{extension}"));
                 both.set(*line, "interpreter", program.as_str());
-                both.set(None, "pass_authorization", true);
+                pass_on(&mut both);
                 both.extend(keys.clone());
                 self.document.section(*line, "[[route]]", both);
             }
@@ -365,14 +371,14 @@ impl<'r> Reading<'r> {
             let mut keys = Keys::default();
             keys.set(*line, "path", format!("*{extension}"));
             keys.set(*line, "interpreter", program.as_str());
-            keys.set(None, "pass_authorization", true);
+            pass_on(&mut keys);
             self.document.section(*line, "[[route]]", keys);
         }
         let cgi = self.cgi();
         let mut keys = Keys::default();
         keys.set(self.last('x').and_then(|given| given.line), "path", format!("{cgi}/"));
         keys.set(None, "cgi", true);
-        keys.set(None, "pass_authorization", true);
+        pass_on(&mut keys);
         self.document.section(self.last('x').and_then(|given| given.line), "[[route]]", keys);
         for given in self.each('y') {
             let (from, to) = given.value.split_once('=').unwrap_or((&given.value, &cgi));
@@ -507,8 +513,7 @@ impl<'r> Reading<'r> {
             limits.explained(line, "connections", connections, "Of each worker.");
         }
         let mut scripts = Keys::default();
-        take_any_body(&mut limits, &mut scripts);
-        scripts.set(None, "spool", STORED_IN);
+        take_any_body(&mut limits, &mut scripts, spool(None, self.disk));
         self.document.section(None, "[limits]", limits);
         let mut timeouts = Keys::default();
         let (network, line) = self.number('T', NETWORK_TIME);
