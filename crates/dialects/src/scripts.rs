@@ -64,4 +64,5 @@ pub fn allow_as_before(scripts: &mut Keys, account: Account) {
         scripts.set(None, "user", "root");
     }
     ALLOWED.into_iter().for_each(|key| scripts.set(None, key, true));
+    scripts.set(None, "killed_output", "whole");
 }

@@ -603,6 +603,20 @@ fn scripts_get_the_variables_that_their_server_had() {
 }
 
 #[test]
+fn the_output_of_a_script_that_crashes_at_its_end_is_a_page() {
+    let short = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\npage'\nkill -SEGV $$\n";
+    // Longer than what is read at once.
+    let long =
+        "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nhead -c 300000 /dev/zero\nkill -KILL $$\n";
+    let site = site().script("cgi-bin/short", short).script("cgi-bin/long", long);
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let server = serve(site, "httpd.conf", "I:plain\n", &flags);
+    assert_eq!(answer(&server, "/cgi-bin/short"), "200 page");
+    assert_eq!(server.get("/cgi-bin/long").body.len(), 300_000);
+    server.wait_for_line("was ended by a signal behind its output", TIMEOUT);
+}
+
+#[test]
 fn a_link_to_a_script_of_thttpd_never_leads_to_its_text() {
     let site = site()
         .script("cgi-bin/env.sh", SCRIPT)

@@ -1,8 +1,6 @@
 //! Quotas, and disks that are full.
 
 use std::fs::File;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 

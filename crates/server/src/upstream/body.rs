@@ -146,6 +146,7 @@ impl UpstreamBody {
     async fn end(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.framed.rest {
             Rest::Open => match self.exchange.exit().await {
+                Some(Exit::Signal(_)) if self.exchange.takes_killed_output() => self.finish(),
                 Some(Exit::Signal(_)) => Err(self.fail(Fault::Other, "it was ended by a signal")),
                 Some(Exit::OutOfMemory) => {
                     Err(self.fail(Fault::Other, "it used more memory than `cgroup_memory`"))

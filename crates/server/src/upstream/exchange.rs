@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use site::model::KilledOutput;
 use site::route::RouteId;
 use site::upstream::Upstream;
 use taipan_http::head::Persistence;
@@ -589,6 +590,18 @@ impl UpstreamExchange {
     fn fail(&self, status: Status) -> Failure {
         self.services.counts.add(Count::ScriptsFailed, 1);
         Failure::Reported(status)
+    }
+
+    /// Whether the output of a script that a signal has ended is the whole response. The error log names the script.
+    pub fn takes_killed_output(&self) -> bool {
+        let is_whole = self.services.site.scripts.killed_output == KilledOutput::Whole;
+        if is_whole {
+            log::warn(format_args!(
+                "{}: {} was ended by a signal behind its output",
+                self.label, self.upstream_name
+            ));
+        }
+        is_whole
     }
 
     /// `, exit status 3`, where a script has exited so.

@@ -209,6 +209,10 @@ pub(super) async fn content(
         Framing::None => match read_ready(&exchange, &mut body) {
             Some(Ok(())) if body.len() <= READY_BODY && !exchange.has_trailers() => {
                 match exchange.exit().await {
+                    Some(Exit::Signal(_)) if exchange.takes_killed_output() => {
+                        exchange.finish(head.persistence);
+                        Content::Whole(body)
+                    }
                     exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
                         let how = exchange.describe(exit);
                         return Err(exchange.fail_because(format_args!("did not complete its response{how}")));

@@ -12,8 +12,8 @@ use super::proxies;
 use super::section::Section;
 use crate::forwarding::Forwarding;
 use crate::model::{
-    Action, BackgroundJobs, ControlGroups, Interpreter, LocalRedirects, NewPrivileges, QueryArguments,
-    RemoteHost, Resources, Script, Scripts,
+    Action, BackgroundJobs, ControlGroups, Interpreter, KilledOutput, LocalRedirects, NewPrivileges,
+    QueryArguments, RemoteHost, Resources, Script, Scripts,
 };
 use crate::route::Pattern;
 use crate::upstream::Upstream;
@@ -42,6 +42,10 @@ pub fn scripts(top: &Section) -> Scripts {
         grace: time("grace", defaults.grace),
         resources: resources(&section),
         background_jobs: background_jobs(&section, cgroups.as_ref()),
+        killed_output: match section.choice("killed_output") {
+            Some("whole") => KilledOutput::Whole,
+            Some(_) | None => defaults.killed_output,
+        },
         new_privileges: new_privileges(&section),
         cgroups,
         account: account(&section),

@@ -50,6 +50,7 @@ pub struct Scripts {
     /// Of scripts, and of applications that speak FastCGI or SCGI.
     pub local_redirects: LocalRedirects,
     pub background_jobs: BackgroundJobs,
+    pub killed_output: KilledOutput,
     pub new_privileges: NewPrivileges,
     /// Lines per second of a script's standard error that are logged.
     pub stderr_lines: u32,
@@ -111,6 +112,14 @@ pub enum BackgroundJobs {
     Kept,
 }
 
+/// What the output of a script is that a signal has ended, where nothing says how long it was to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KilledOutput {
+    Incomplete,
+    /// The script may have crashed at its end, behind all its output.
+    Whole,
+}
+
 /// The privileges that a program gains when a process executes it (execve(2), capabilities(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewPrivileges {
@@ -138,6 +147,7 @@ impl Default for Scripts {
             query_arguments: QueryArguments::Withheld,
             local_redirects: LocalRedirects::Followed,
             background_jobs: BackgroundJobs::Ended,
+            killed_output: KilledOutput::Incomplete,
             new_privileges: NewPrivileges::None,
             stderr_lines: 10,
             stderr_line: 1024,

@@ -175,6 +175,15 @@ pub const CHAPTER: Chapter = Chapter {
                    either case. Excludes `cgroup`.",
         },
         Key {
+            name: "killed_output",
+            kind: Kind::Choice(&["incomplete", "whole"]),
+            default: Value("\"incomplete\""),
+            example: "\"whole\"",
+            text: "What the output of a script is that a signal has ended, as by a crash, if it has no `Content-Length`. \
+                   `incomplete`: 502, or a response that breaks off. `whole`: the response, as with Boa, thttpd, BusyBox \
+                   and uhttpd: a program may crash at its end. The error log has a line in either case.",
+        },
+        Key {
             name: "new_privileges",
             kind: Kind::Flag,
             default: Value("false"),
