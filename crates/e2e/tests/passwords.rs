@@ -156,7 +156,7 @@ fn rules_of_a_glob_stand_for_no_password_of_its_folder() {
 
 #[test]
 fn a_folder_may_have_users_of_its_own() {
-    for (mode, deep) in [("folder", 200), ("inherited", 401)] {
+    for (mode, deep, by_link) in [("folder", 200, 200), ("inherited", 401, 403)] {
         let server = site(&format!(
             "auth = \"basic\"\nfolder_passwords = \"{mode}\"\ndotfiles = \"allow\"\nlisting = true\n\
              rewrites = {{ \"/alias/\" = \"/club/$rest\" }}\n[[route]]\npath = \"*.cgi\"\ncgi = true\n"
@@ -172,6 +172,9 @@ fn a_folder_may_have_users_of_its_own() {
         .symlink("who.cgi", "club/who.cgi")
         .symlink("members", "club")
         .symlink("club/own", "index.html")
+        .symlink("deep", "club/deep")
+        .symlink("a.txt", "club/deep/a.txt")
+        .symlink("club/a.txt", "deep/a.txt")
         .start();
         let ann = basic("ann", "wonderland");
         let mut rows = Rows::new();
@@ -195,6 +198,13 @@ fn a_folder_may_have_users_of_its_own() {
             ("/club/", ann.as_str(), 200),
             ("/alias/index.html", ann.as_str(), 200),
             ("/club/who.cgi/more", ann.as_str(), 200),
+            // A link to a folder below one with a file.
+            ("/deep/", "", by_link),
+            ("/deep/a.txt", "", by_link),
+            ("/deep/a.txt", ann.as_str(), by_link),
+            ("/a.txt", "", by_link),
+            ("/club/a.txt", "", 401),
+            ("/club/a.txt", ann.as_str(), 200),
             ("/club/deep/a.txt", "", deep),
             ("/club/deep/a.txt", ann.as_str(), 200),
             ("/club/.htpasswd", ann.as_str(), 404),

@@ -103,7 +103,7 @@ impl Exchange<'_> {
         let device = root.device;
         // The password file itself may be a link to that of another folder.
         let symlinks = match route.files.symlinks {
-            Symlinks::Guarded => Symlinks::Beneath,
+            Symlinks::Guarded | Symlinks::GuardedTree => Symlinks::Beneath,
             symlinks => symlinks,
         };
         let search = Search { root, folder: below, symlinks, plain: own.plain };

@@ -147,7 +147,7 @@ pub fn open(
         // An absolute link may lead back beneath the root.
         (Err(Errno::XDEV), _) if symlinks == Symlinks::Beneath => {}
         // The owner of each link is compared, or the folder that it leads to.
-        (Err(Errno::LOOP), _) if matches!(symlinks, Symlinks::Owner | Symlinks::Guarded) => {}
+        (Err(Errno::LOOP), _) if symlinks == Symlinks::Owner || is_guarded(symlinks) => {}
         // Renames interrupted every attempt. They do not interrupt a walk.
         (Err(Errno::AGAIN | Errno::NOSYS), _) => {}
         (Err(errno), _) => return Err(errno.into()),
@@ -202,12 +202,16 @@ fn name_of<'a>(path: &'a SafePath<'_>) -> Cow<'a, Path> {
 fn resolve_flags(symlinks: Symlinks) -> ResolveFlags {
     let rule = match symlinks {
         Symlinks::Beneath => ResolveFlags::BENEATH,
-        Symlinks::Owner | Symlinks::Guarded | Symlinks::Never => {
+        Symlinks::Owner | Symlinks::Guarded | Symlinks::GuardedTree | Symlinks::Never => {
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS
         }
         Symlinks::Follow => ResolveFlags::empty(),
     };
     rule | ResolveFlags::NO_MAGICLINKS
+}
+
+fn is_guarded(symlinks: Symlinks) -> bool {
+    matches!(symlinks, Symlinks::Guarded | Symlinks::GuardedTree)
 }
 
 fn open_by_kernel(
@@ -231,14 +235,15 @@ fn open_by_kernel(
 
 fn open_by_walk(root: &Root, name: &Path, symlinks: Symlinks, flags: OFlags) -> Result<OwnedFd, OpenError> {
     let mut walk = PathWalk::new(root, name, symlinks)?;
-    while let Some(name) = walk.remaining.pop() {
+    loop {
+        walk.note_folder()?;
+        let Some(name) = walk.remaining.pop() else { break };
         if name.as_os_str() == ".." {
             walk.go_up()?;
         } else {
             let component = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = retry_on_intr(|| calls::openat(walk.folder(), &name, component))?;
             if kind(&fd)? == FileType::Symlink {
-                walk.leave()?;
                 walk.follow(&fd)?;
             } else if walk.remaining.is_empty() {
                 return walk.open_last(&name, fd, flags);
@@ -249,6 +254,7 @@ fn open_by_walk(root: &Root, name: &Path, symlinks: Symlinks, flags: OFlags) -> 
         walk.compare_folder()?;
     }
     // The last component was `..` or a link, or the path is the root.
+    walk.check_guards()?;
     Ok(retry_on_intr(|| calls::openat(walk.folder(), ".", flags))?)
 }
 
@@ -265,9 +271,15 @@ struct PathWalk<'a> {
     links: usize,
     /// With `Symlinks::Owner`: the links whose targets have not been reached yet.
     pending: Vec<PendingLink>,
-    /// With `Symlinks::Guarded`: the folder that the path names, if its last component is a link.
-    left: Option<(u64, u64)>,
+    /// The number of components of the path itself, without those of links, that the walk has not come to.
+    own: usize,
+    /// With `Symlinks::Guarded`: the folder whose password file decides about the path. With `Symlinks::GuardedTree`:
+    /// the last folder on the path that has one.
+    guard: Option<Identity>,
 }
+
+/// Device and inode of a folder.
+type Identity = (u64, u64);
 
 struct PendingLink {
     owner: u32,
@@ -279,8 +291,8 @@ impl PathWalk<'_> {
     fn new<'a>(root: &'a Root, name: &Path, symlinks: Symlinks) -> Result<PathWalk<'a>, OpenError> {
         let start = calls::duplicate(&root.fd)?;
         let remaining = components(name);
-        let (folders, pending) = (Vec::new(), Vec::new());
-        Ok(PathWalk { root, symlinks, remaining, folders, start, links: 0, pending, left: None })
+        let (folders, pending, own) = (Vec::new(), Vec::new(), remaining.len());
+        Ok(PathWalk { root, symlinks, remaining, folders, start, links: 0, pending, own, guard: None })
     }
 
     fn folder(&self) -> BorrowedFd<'_> {
@@ -288,7 +300,7 @@ impl PathWalk<'_> {
     }
 
     fn is_confined(&self) -> bool {
-        matches!(self.symlinks, Symlinks::Beneath | Symlinks::Guarded | Symlinks::Never)
+        matches!(self.symlinks, Symlinks::Beneath | Symlinks::Never) || is_guarded(self.symlinks)
     }
 
     fn enter(&mut self, folder: OwnedFd) -> Result<(), OpenError> {
@@ -310,24 +322,40 @@ impl PathWalk<'_> {
         Ok(())
     }
 
-    /// Before a link is followed.
-    fn leave(&mut self) -> Result<(), OpenError> {
-        if self.symlinks == Symlinks::Guarded && self.remaining.is_empty() && self.left.is_none() {
-            self.left = Some(identity(self.folder())?);
+    /// Where the walk has come to a folder that the path names: by these folders, users were asked for a password.
+    fn note_folder(&mut self) -> Result<(), OpenError> {
+        if !is_guarded(self.symlinks) || self.remaining.len() > self.own {
+            return Ok(());
+        }
+        self.own = self.remaining.len().saturating_sub(1);
+        if self.symlinks == Symlinks::Guarded || has_password_file(self.folder()) {
+            self.guard = Some(identity(self.folder())?);
         }
         Ok(())
     }
 
-    /// Errors: a link has led to a file in another folder, which has a password file.
+    /// Errors: a link has led to `found` in another folder, which has a password file.
     fn check_guard(&self, found: &OwnedFd) -> Result<(), OpenError> {
-        let Some(left) = self.left else { return Ok(()) };
-        if kind(found)? == FileType::Directory || identity(self.folder())? == left {
-            return Ok(());
+        let is_folder = || Ok::<bool, OpenError>(kind(found)? == FileType::Directory);
+        match self.symlinks {
+            // Its own password file has been asked for.
+            Symlinks::Guarded if is_folder()? => Ok(()),
+            Symlinks::GuardedTree if is_folder()? && has_password_file(found.as_fd()) => Ok(()),
+            _ => self.check_guards(),
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match retry_on_intr(|| calls::openat(self.folder(), FOLDER_FILE, flags)) {
-            Err(Errno::NOENT) => Ok(()),
-            _ => Err(OpenError::Denied),
+    }
+
+    /// As `check_guard`, for the folder that the walk is in.
+    fn check_guards(&self) -> Result<(), OpenError> {
+        let around = match self.symlinks {
+            Symlinks::Guarded => 1,
+            Symlinks::GuardedTree => usize::MAX,
+            _ => return Ok(()),
+        };
+        let mut folders = self.folders.iter().rev().map(AsFd::as_fd).chain([self.start.as_fd()]).take(around);
+        match folders.find(|folder| has_password_file(*folder)) {
+            Some(folder) if Some(identity(folder)?) != self.guard => Err(OpenError::Denied),
+            _ => Ok(()),
         }
     }
 
@@ -394,7 +422,13 @@ fn owner(fd: impl AsFd) -> Result<u32, Errno> {
     Ok(retry_on_intr(|| calls::fstat(&fd))?.st_uid)
 }
 
-fn identity(fd: impl AsFd) -> Result<(u64, u64), Errno> {
+/// Whether there may be one.
+fn has_password_file(folder: BorrowedFd<'_>) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    !matches!(retry_on_intr(|| calls::openat(folder, FOLDER_FILE, flags)), Err(Errno::NOENT))
+}
+
+fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
     let stat = retry_on_intr(|| calls::fstat(&fd))?;
     Ok((stat.st_dev, stat.st_ino))
 }

@@ -83,9 +83,12 @@ pub fn route_settings(
 
 /// Where folders have password files, links are no way around them.
 fn guarded(mut files: Arc<FileRules>, authentication: &Authentication) -> Arc<FileRules> {
-    if authentication.folder != FolderPasswords::Off && files.symlinks == Symlinks::Beneath {
-        Arc::make_mut(&mut files).symlinks = Symlinks::Guarded;
-    }
+    let symlinks = match (authentication.folder, files.symlinks) {
+        (FolderPasswords::Folder, Symlinks::Beneath) => Symlinks::Guarded,
+        (FolderPasswords::Inherited, Symlinks::Beneath | Symlinks::Guarded) => Symlinks::GuardedTree,
+        _ => return files,
+    };
+    Arc::make_mut(&mut files).symlinks = symlinks;
     files
 }
 
@@ -112,6 +115,7 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
     let has_passage = has_authentication(glob) || glob.has("rule");
     if has_passage && has_authentication(prefix) && outer.authentication.is_on() {
         let (authentication, access) = (outer.authentication.clone(), outer.access.clone());
+        route.files = guarded(route.files.clone(), &authentication);
         route.enclosing = Some(Enclosing { authentication, access });
     }
     if both_have("jwt") {

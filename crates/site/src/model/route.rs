@@ -336,6 +336,8 @@ pub enum Symlinks {
     /// As `Beneath`, but for files that another folder has a password file for (`folder_passwords`): access was decided
     /// by the folder of the link.
     Guarded,
+    /// As `Beneath`, but for what is beneath another folder whose password file counts for the folders below, too.
+    GuardedTree,
     /// Anywhere, if link and target have the same owner.
     Owner,
     /// Nothing: a path with a link in it is 403.

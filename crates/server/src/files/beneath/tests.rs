@@ -156,6 +156,61 @@ fn a_guarded_link_leads_to_no_file_that_another_folder_protects() {
     }
 }
 
+/// Each path, and whether it is opened where the password file of a folder counts for the folders below, too.
+#[test]
+fn a_guarded_link_leads_into_no_tree_that_another_folder_protects() {
+    let fixture = Fixture::new("guarded-tree");
+    let root = fixture.root();
+    let home = fixture.0.join("root/yard");
+    std::fs::create_dir_all(home.join("club/deep/er")).unwrap();
+    std::fs::create_dir_all(home.join("club/own")).unwrap();
+    for name in
+        ["club/.htpasswd", "club/deep/file", "club/deep/er/file", "club/own/.htpasswd", "club/own/file"]
+    {
+        std::fs::write(home.join(name), "content").unwrap();
+    }
+    for (to, name) in [
+        ("club", "to-club"),
+        ("club/deep", "to-deep"),
+        ("to-deep/er/..", "around"),
+        ("club/own", "to-own"),
+        ("club/deep/file", "to-file"),
+        ("club/own/file", "to-own-file"),
+        ("deep/file", "club/inner"),
+        ("../../yard/club/deep", "club/inner-deep"),
+        ("../own/file", "club/deep/to-own"),
+    ] {
+        symlink(to, home.join(name)).unwrap();
+    }
+    for (path, expected) in [
+        ("/club/deep/file", true),
+        ("/club/inner", true),
+        ("/club/inner-deep", true),
+        ("/club/inner-deep/er/file", true),
+        ("/to-club/deep/er/file", true),
+        ("/to-club/inner", true),
+        ("/to-own", true),
+        ("/to-own/file", true),
+        ("/to-deep", false),
+        ("/to-deep/er", false),
+        ("/to-deep/er/file", false),
+        ("/around", false),
+        ("/around/file", false),
+        ("/to-file", false),
+        ("/to-own-file", false),
+        ("/club/deep/to-own", false),
+    ] {
+        let path = SafePath::parse(&format!("/yard{path}")).unwrap().into_owned();
+        for flags in [OFlags::RDONLY, OFlags::PATH] {
+            let opened = open(&root, &path, Symlinks::GuardedTree, flags, Wait::Allowed);
+            assert_eq!(opened.is_ok(), expected, "{path}: {opened:?}");
+            let by_walk = open_by_walk(&root, &path.to_path(), Symlinks::GuardedTree, flags);
+            assert_eq!(by_walk.is_ok(), expected, "{path}, with the walk: {by_walk:?}");
+            assert!(open(&root, &path, Symlinks::Beneath, flags, Wait::Allowed).is_ok(), "{path}");
+        }
+    }
+}
+
 #[test]
 fn opens_the_root_as_a_folder() {
     let fixture = Fixture::new("root");

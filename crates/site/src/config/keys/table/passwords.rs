@@ -93,7 +93,8 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"folder\"",
             text: "Whether a file `.htpasswd` protects the folder that it is in. `folder`: that folder alone, as with \
                    thttpd. `inherited`: the folders below it, too, unless they have a file of their own. With `symlinks = \
-                   \"beneath\"`, a link to a file of another folder that has such a file is 403.",
+                   \"beneath\"`, a link to a file of another folder that has such a file is 403, and with `inherited` one to \
+                   what is below that, too.",
         },
     ],
 };
