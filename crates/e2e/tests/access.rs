@@ -280,6 +280,63 @@ fn an_error_page_is_shown_to_those_who_may_have_it() {
 }
 
 #[test]
+fn an_error_page_has_the_rules_of_the_file_that_stands_for_it() {
+    let server = site(
+        "error_pages = { 404 = \"/errors/404.html\", 410 = \"/gone\", 451 = \"/errors/451.html\" }\n\
+         rewrites = { \"/gone\" = \"/docs/\" }\nlanguages = [\"en\", \"de\"]\n\
+         [[rule]]\npath = [\"/errors/404.de.html\", \"/docs/index.html\", \"*.gz\"]\nthen = \"deny\"\n\
+         [[route]]\npath = \"/old/\"\nreturn = 410\n[[route]]\npath = \"/law/\"\nreturn = 451\n",
+    )
+    .file("errors/404.en.html", "english\n")
+    .file("errors/404.de.html", "deutsch\n")
+    .file("errors/451.html", "law\n")
+    .file("errors/451.html.gz", gzip("law, compressed\n"))
+    .start();
+    let mut rows = Rows::new();
+    for (target, fields, own) in [
+        ("/missing", "Accept-Language: en\r\n", true),
+        ("/missing", "Accept-Language: de\r\n", false),
+        ("/old/", "", false),
+        ("/law/", "", true),
+        ("/law/", "Accept-Encoding: gzip\r\n", false),
+    ] {
+        // From the disk, and from the cache.
+        for _ in 0..2 {
+            let response = server
+                .request(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}Connection: close\r\n\r\n"));
+            let is_built_in = response.text().starts_with("<!DOCTYPE html>");
+            rows.check(format!("{target} {fields:?} {}", response.status), !is_built_in, own);
+        }
+    }
+}
+
+/// A rewrite may lead to a folder whose index file has the name of the request by chance.
+#[test]
+fn what_a_rewrite_leads_to_has_its_own_rules() {
+    let server = site(
+        "rewrites = { \"/old/index.html\" = \"/docs/\", \"/old/x.de.html\" = \"/pages/x.html\" }\n\
+         languages = [\"en\", \"de\"]\n\
+         [[rule]]\npath = [\"/docs/index.html\", \"/pages/x.de.html\"]\nthen = \"deny\"\n",
+    )
+    .file("pages/x.en.html", "english\n")
+    .file("pages/x.de.html", "deutsch\n")
+    .start();
+    let mut rows = Rows::new();
+    for (target, language, expected) in [
+        ("/docs/", "en", 403),
+        ("/old/index.html", "en", 403),
+        ("/pages/x.html", "de", 403),
+        ("/old/x.de.html", "de", 403),
+        ("/old/x.de.html", "en", 200),
+    ] {
+        for _ in 0..2 {
+            let found = status(&server, "192.0.2.1", target, &format!("Accept-Language: {language}\r\n"));
+            rows.check(format!("{target} {language}"), found, expected);
+        }
+    }
+}
+
+#[test]
 fn a_glob_within_a_folder_obeys_the_rules_of_both() {
     let server = site(
         "[[route]]\npath = \"/private/\"\n[[route.rule]]\naddress = \"192.0.2.0/24\"\nthen = \"deny\"\n\

@@ -42,6 +42,12 @@ impl<'a> Exchange<'a> {
             Some(_) => 0,
             None => return fixed::status(self.services, Some(route), status),
         };
+        let needs = &self.responder.needs;
+        if (needs.rules || needs.authorizers)
+            && self.check_served(path, entry, &Decision::Full(chosen)).is_err()
+        {
+            return fixed::status(self.services, Some(route), status);
+        }
         file::error_page(self.services, route, status, entry, chosen)
     }
 

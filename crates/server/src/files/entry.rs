@@ -14,6 +14,7 @@ use site::compress::{Codings, Kept, forbids_transform};
 use site::decide::{Offer, Resource};
 use site::field_file;
 use site::model::{HeaderRule, Route, Special};
+use site::plan::rewritten;
 use taipan_http::head::Head;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
@@ -194,7 +195,8 @@ impl Entry {
                 PageOrFile::File(found) => found,
                 PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), now),
                 PageOrFile::Page(page, stamps) => {
-                    return Entry { selected, ..Entry::of_page(page, path, stamps, now) };
+                    let name = name_beside(services, host, path, &page.name);
+                    return Entry { selected, ..Entry::of_page(page, name, stamps, now) };
                 }
             },
         };
@@ -202,7 +204,7 @@ impl Entry {
         let stamps = found.stamps();
         let codings = variants.iter().map(|variant| variant.coding);
         let origin = SelectedFiles {
-            name: (path.is_folder() || name != path.name()).then(|| name.as_str().into()),
+            name: name_beside(services, host, path, name),
             precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
             is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
         };
@@ -242,8 +244,7 @@ impl Entry {
         self.selected.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
-    fn of_page(page: PageFile, path: &SafePath<'_>, stamps: Vec<Stamp>, now: i64) -> Entry {
-        let name = (path.is_folder() || *page.name != *path.name()).then(|| page.name.clone());
+    fn of_page(page: PageFile, name: Option<Box<str>>, stamps: Vec<Stamp>, now: i64) -> Entry {
         Entry {
             page: Some(Rc::new(page)),
             origin: SelectedFiles { name, ..SelectedFiles::default() },
@@ -341,6 +342,15 @@ impl Alternates {
 }
 
 /// The file `name` of the folder `path`, or beside the file `path`.
+/// The name of a file that stands for `path`. `None`: it is that of the path itself. Where rewrites lead to the file, it
+/// may be an index file or an alternate of another path, which has the same name by chance.
+fn name_beside(services: &Services, host: HostKey, path: &SafePath<'_>, name: &str) -> Option<Box<str>> {
+    let is_own = !path.is_folder()
+        && name == path.name()
+        && rewritten(services.site.hosts.at(host.host()), path).is_none();
+    (!is_own).then(|| name.into())
+}
+
 fn file_at(path: &SafePath<'_>, name: &str) -> Option<SafePath<'static>> {
     if path.is_folder() { path.join(name) } else { path.sibling(name) }
 }
