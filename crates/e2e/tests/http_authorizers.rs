@@ -104,6 +104,30 @@ fn asks_for_every_kind_of_route() {
     }
 }
 
+/// An application may find by it what it finds by the plain name.
+#[test]
+fn asks_for_the_other_names_of_a_rewritten_path() {
+    let routes = "[[route]]\npath = \"/one/\"\nrewrite = \"/other/$rest\"\n\
+                  [[route]]\npath = \"/other/s.txt\"\nauthorizer = \"guard\"\n";
+    let server = site("", routes).file("other/s.txt", "s").file("other/s.txt.gz", "s, compressed").start();
+    let mut rows = Rows::new();
+    for path in ["/other/s.txt", "/other/s.txt.gz", "/one/s.txt", "/one/s.txt.gz", "/one/s.txt;a"] {
+        let found = request(&server, "GET", path, "", "");
+        rows.holds(path, &format!("401, not {found}"), found.starts_with("401 "));
+    }
+}
+
+/// A script may redirect to a path that its client names.
+#[test]
+fn a_permission_for_a_script_is_none_for_what_it_redirects_to() {
+    let server = site("", "").every_protocol().start();
+    let found = request(&server, "GET", "/secret/inside.sh", "Cookie: session=ann\r\n", "");
+    assert_eq!(found, "200 secret");
+    let uris: Vec<String> = asked(&server).iter().map(|asked| field(asked, "X-Forwarded-Uri")).collect();
+    let each = ["/secret/inside.sh", "/secret/s.txt"];
+    assert_eq!(uris[..2], each, "the authorizer decides about each path");
+}
+
 #[test]
 fn only_a_success_lets_a_request_pass() {
     let server = site("", "").every_protocol().start();

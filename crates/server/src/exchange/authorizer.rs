@@ -8,6 +8,7 @@ use site::access;
 use site::authorizer::{Authorizer, key};
 use site::forwarding::Spelling;
 use site::model::{Host, Route};
+use site::plan::rewritten;
 use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, has_overlong_escapes};
@@ -20,8 +21,8 @@ use crate::request::body::RequestBody;
 use crate::response::Response;
 use crate::upstream::{self, Form, ForwardedRequest, Handler, HandlerKind, Outcome};
 
-/// The authorizers of a path: those of its route, of its other names, and of `planned`, the route that its plan leads
-/// to.
+/// The authorizers of a path: those of its route, of `planned`, the route that its plan leads to, and of the other
+/// names of the path and of what rewrites make of it.
 pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc<Authorizer>> {
     let mut found = Vec::new();
     for authorizer in routes(host, path, planned).iter().flat_map(|route| &route.authorizers) {
@@ -35,7 +36,13 @@ pub fn authorizers(host: &Host, path: &SafePath<'_>, planned: &Route) -> Vec<Arc
 fn routes<'r>(host: &'r Host, path: &SafePath<'_>, planned: &'r Route) -> Vec<&'r Route> {
     let of = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
     let mut routes = vec![of(path), planned];
-    routes.extend(access::other_names(path, &of(path).files.alternates).iter().map(of));
+    let mut add_others = |path: &SafePath<'_>| {
+        routes.extend(access::other_names(path, &of(path).files.alternates).iter().map(of));
+    };
+    add_others(path);
+    if let Some(rewritten) = rewritten(host, path) {
+        add_others(&rewritten);
+    }
     routes
 }
 
@@ -105,7 +112,12 @@ impl Exchange<'_> {
         match upstream::forward(upstreams, forwarded).await {
             Outcome::Authorized(permission) => {
                 self.pass(authorizer, &permission.variables);
-                self.grants.added.extend(permission.response_fields);
+                // It may have been asked before, about the path of a script that redirects to this one.
+                for field in permission.response_fields {
+                    if !self.grants.added.contains(&field) {
+                        self.grants.added.push(field);
+                    }
+                }
                 if let (Some(key), Some(subrequest), true) =
                     (key, &authorizer.subrequest, permission.may_be_remembered)
                 {

@@ -254,6 +254,10 @@ impl Exchange<'_> {
         // The authority and the scheme may come from fields of a trusted proxy, and the request by another version.
         let Head { authority, scheme, version, .. } = *self.head;
         let head = Head { authority, scheme, version, ..head };
+        // They decide by the path: a permission for one is none for another.
+        if !self.grants.authorized_by.is_empty() {
+            self.grants.authorized_by.clear();
+        }
         self.go_on_as(Request { head: &head, ..request }).await
     }
 
