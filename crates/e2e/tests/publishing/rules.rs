@@ -122,7 +122,9 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
             ("COPY", "/o/", "Destination: /d/\r\n", "", 403),
             ("COPY", "/d/", "Destination: /e/\r\n", "", 201),
             ("COPY", "/s/z.secret", "Destination: /z\r\n", "", 403),
-            ("MOVE", "/s/z.secret", "Destination: /z\r\n", "", 201),
+            // It could be read there.
+            ("MOVE", "/s/z.secret", "Destination: /z\r\n", "", 403),
+            ("MOVE", "/s/", "Destination: /z/\r\n", "", 403),
             ("COPY", "/o/", "Destination: /flat/o/\r\n", "", 403),
             ("COPY", "/a", "Destination: /flat/a\r\n", "", 201),
         ],

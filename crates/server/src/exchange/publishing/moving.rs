@@ -78,8 +78,11 @@ impl<'a> Exchange<'a> {
             Some(Found::Folder(_)) => Kind::Folder,
         };
         check_places(from, &to, method)?;
-        let of_source = if method == Method::Move { Use::Remove } else { Use::Read };
-        self.may_do(request, &from.path, of_source, kind).await?;
+        // What is moved can be read at its new place.
+        self.may_do(request, &from.path, Use::Read, kind).await?;
+        if method == Method::Move {
+            self.may_do(request, &from.path, Use::Remove, kind).await?;
+        }
         let terms = self.terms(request, from, &present)?;
         let there = self.present(&to).await?.found;
         if there.is_some() && overwrite == Overwrite::Forbidden {
@@ -159,8 +162,9 @@ impl<'a> Exchange<'a> {
             let moved = moved.map_err(|_| Status::FORBIDDEN)?;
             check_length(&moved)?;
             let moved = Member { path: moved, kind: member.kind };
-            let may =
-                exchange.may_use(from, &member, Use::Remove) && exchange.may_use(to, &moved, Use::Write);
+            let may = exchange.may_use(from, &member, Use::Read)
+                && exchange.may_use(from, &member, Use::Remove)
+                && exchange.may_use(to, &moved, Use::Write);
             if may { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
         };
         self.scan(from, Reach::Tree, check).await
