@@ -653,13 +653,15 @@ fn pages_with_parts_for_one_client_are_private() {
         ("script.shtml", "<!--#include virtual=\"/cgi-bin/open\" -->"),
         ("fails.shtml", "<!--#include virtual=\"/missing\" -->"),
         ("rules.shtml", "<!--#include virtual=\"/inside/a.txt\" -->"),
+        ("rewritten.shtml", "<!--#include virtual=\"/alias/a.txt\" -->"),
+        ("alone.shtml", "<!--#echo var=\"DATE_GMT\" --><!--#include virtual=\"/alias/a.txt\" -->"),
         ("size.shtml", "<!--#echo var=\"DATE_GMT\" --><!--#fsize virtual=\"/inside/a.txt\" -->"),
         ("a.txt", "a"),
         ("inside/a.txt", "a"),
     ])
     .script("cgi-bin/open", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nopen'\n")
     .config(
-        "cache_control = \"public, max-age=60\"\n\
+        "cache_control = \"public, max-age=60\"\nrewrites = { \"/alias/\" = \"/inside/$rest\" }\n\
          [[rule]]\npath = \"/inside/\"\naddress = \"!127.0.0.0/8\"\nthen = \"deny\"\n\
          [[route]]\npath = \"/cgi-bin/\"\ncgi = true",
     )
@@ -673,6 +675,8 @@ fn pages_with_parts_for_one_client_are_private() {
         ("/script.shtml", "private, max-age=60"),
         ("/fails.shtml", "private, max-age=60"),
         ("/rules.shtml", "private, max-age=60"),
+        ("/rewritten.shtml", "private, max-age=60"),
+        ("/alone.shtml", "private, max-age=60"),
         ("/size.shtml", "private, max-age=60"),
     ] {
         // The files are in the cache then.

@@ -69,6 +69,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Whether the rules may decide otherwise about `path`, or what rewrites make of it, for another client or at
+    /// another time.
+    pub(super) fn depends_on_client(&self, path: &SafePath<'_>) -> bool {
+        let of = |path: &SafePath<'_>| access::depends_on_client(self.host(), path);
+        of(path) || plan::rewritten(self.host(), path).is_some_and(|path| of(&path))
+    }
+
     /// Whether the client may have what is at a path without a further password, token or authorizer.
     pub(super) fn may_know(&self, path: &SafePath<'_>) -> bool {
         self.check_entry(path).is_ok()

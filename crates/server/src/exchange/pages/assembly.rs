@@ -8,7 +8,6 @@ use std::rc::Rc;
 use ::script::environment::{
     Additions, CgiRequest, Claims, Credentials, Environment, Limits as EnvironmentLimits, environment,
 };
-use site::access::depends_on_client;
 use site::decide::{Decision, Resource};
 use site::includes::is_for_client;
 use site::proxies::Via;
@@ -484,7 +483,7 @@ impl Exchange<'_> {
     /// Whether the client, or what is known of it, may decide about the response.
     fn is_for_client(&self) -> bool {
         let path = self.path().ok();
-        let has_rules = path.is_none_or(|path| depends_on_client(self.host(), &path));
+        let has_rules = path.is_none_or(|path| self.depends_on_client(&path));
         self.is_known() || (self.responder.needs.rules && has_rules)
     }
 

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use site::access::depends_on_client;
 use site::decide::{Decision, Resource};
 use site::model::EtagFrom;
 use site::plan::PlannedRoot;
@@ -62,7 +61,7 @@ impl Exchange<'_> {
                 }
                 let (path, entry) = self.part(&reference, &base).await?;
                 parts.add(entry.stamp()?)?;
-                if self.responder.needs.rules && depends_on_client(self.host(), &path) {
+                if self.responder.needs.rules && self.depends_on_client(&path) {
                     parts.audience = Audience::Client;
                 }
                 if entry.page.is_some() {
@@ -95,7 +94,7 @@ impl Exchange<'_> {
         if !matches!(entry.resource, Resource::File(..) | Resource::Page) || entry.has_alternates() {
             return None;
         }
-        if needs.rules {
+        if needs.rules || needs.authorizers {
             self.check_served(&path, &entry, &Decision::Full(0)).ok()?;
         }
         Some((path, entry))
