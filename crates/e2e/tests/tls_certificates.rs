@@ -241,6 +241,32 @@ fn scripts_know_what_the_handshake_has_established() {
     assert!(!said.contains("SSL_") && !said.contains("HTTPS"), "{said}");
 }
 
+/// Another authority may give its clients any name.
+#[test]
+fn a_certificate_counts_for_hosts_with_the_authorities_that_have_verified_it() {
+    let clients = Authority::new("the clients");
+    let rules = "[[rule]]\nclient_certificate = \"*CN=Alice*\"\nthen = \"allow\"\n\
+                 [[rule]]\npath = \"/closed/\"\nthen = \"deny\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n";
+    let server = Site::new()
+        .script("a.cgi", CGI)
+        .file("closed/a.txt", "closed")
+        .file_beside_root("needed/a.txt", "needed")
+        .file_beside_root("needed/closed/a.txt", "closed")
+        .file_beside_root("certificate.pem", pair(&e2e::authority().server(&["localhost", "needed"])))
+        .file_beside_root("clients.pem", clients.pem())
+        .config(&format!(
+            "listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\ncertificate = \"certificate.pem\"\n{rules}\
+             [[host]]\nnames = \"needed\"\nroot = \"needed\"\nclient_certificates = \"required\"\n\
+             client_ca = \"clients.pem\"\n"
+        ))
+        .start();
+    let alice = Tls::with_certificate(&clients.client("Alice")).server("needed");
+    assert_eq!(get(&server, &alice, "needed", "/closed/a.txt").text(), "closed");
+    assert_eq!(get(&server, &alice, "localhost", "/closed/a.txt").status, 403);
+    let said = get(&server, &alice, "localhost", "/a.cgi").text();
+    assert!(said.contains("SSL_CLIENT_VERIFY=NONE") && !said.contains("Alice"), "{said}");
+}
+
 #[test]
 fn a_host_with_hsts_redirects_and_names_its_age_over_tls_alone() {
     let port = free_port();

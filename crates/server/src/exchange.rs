@@ -193,6 +193,9 @@ impl Responder {
         let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);
+        let without_client = self.without_foreign_client(host, tls);
+        let connection = ConnectionInfo { tls: without_client.as_ref().or(tls), ..request.connection };
+        let request = Request { connection, ..request };
         let way = Way::Driver(request.connection);
         let spans = self.services.access.sends_spans_of(trace);
         let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));

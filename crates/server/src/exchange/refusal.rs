@@ -11,8 +11,9 @@ use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, with_query};
 
-use super::Exchange;
+use super::{Exchange, Responder};
 use crate::content::fixed;
+use crate::handshake::TlsFacts;
 use crate::response::Response;
 
 const HTTPS_PORT: u16 = 443;
@@ -23,6 +24,17 @@ pub(super) enum Fast {
     Respond(Response),
     /// The connection has to be examined.
     Wait,
+}
+
+impl Responder {
+    /// The facts of a connection without the certificate of its client, if the handshake has verified that for a host
+    /// with other authorities, or where this host asks for none. `None`: nothing has to be left out.
+    pub(super) fn without_foreign_client(&self, host: usize, facts: Option<&TlsFacts>) -> Option<TlsFacts> {
+        let facts = facts.filter(|facts| facts.client.is_some())?;
+        let clients = |host: usize| &self.services.site.hosts.at(host).tls.clients;
+        let is_foreign = clients(host) != clients(facts.host);
+        is_foreign.then(|| TlsFacts { client: None, ..facts.clone() })
+    }
 }
 
 impl<'a> Exchange<'a> {
