@@ -129,6 +129,21 @@ fn a_permission_for_a_script_is_none_for_what_it_redirects_to() {
 }
 
 #[test]
+fn asks_about_the_destination_of_a_copy() {
+    let routes = "[[route]]\npath = \"/from/\"\npublish = \"webdav\"\nauthorizer = \"guard\"\n\
+                  [[route]]\npath = \"/to/\"\npublish = \"webdav\"\nauthorizer = \"guard\"\n";
+    let server = site("authorizer_cache = \"1m\"", routes).file("from/a", "a").folder("to").start();
+    let copy = |session: &str| {
+        let fields = format!("Cookie: session={session}\r\nDestination: /to/b%20c\r\n");
+        request(&server, "COPY", "/from/a", &fields, "")
+    };
+    assert_eq!(copy("other"), "401 who?");
+    assert_eq!(copy("ann"), "201 ");
+    let uris: Vec<String> = asked(&server).iter().map(|asked| field(asked, "X-Forwarded-Uri")).collect();
+    assert_eq!(uris, ["/from/a", "/from/a", "/to/b%20c"]);
+}
+
+#[test]
 fn only_a_success_lets_a_request_pass() {
     let server = site("", "").every_protocol().start();
     let mut rows = Rows::new();

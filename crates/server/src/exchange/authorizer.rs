@@ -89,7 +89,7 @@ impl Exchange<'_> {
         if self.grants.authorized_by.contains(authorizer) {
             return Ok(());
         }
-        if self.head.target.path().is_some_and(has_overlong_escapes) {
+        if request.head.target.path().is_some_and(has_overlong_escapes) {
             return Err(self.reject_path(PathError::Overlong));
         }
         let key = self.answer_key(request, authorizer);
@@ -161,7 +161,7 @@ impl Exchange<'_> {
     /// `None`: the answer counts only once.
     fn answer_key(&self, request: Request<'_>, authorizer: &Authorizer) -> Option<Key> {
         authorizer.subrequest.as_ref().filter(|subrequest| !subrequest.cache.is_zero())?;
-        let key = key(authorizer, self.head, request.connection.client.ip())?;
+        let key = key(authorizer, request.head, request.connection.client.ip())?;
         Some(self.responder.answers.key(&key))
     }
 }

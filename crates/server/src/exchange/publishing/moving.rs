@@ -17,6 +17,7 @@ use crate::publishing::tree::{
 };
 use crate::publishing::usage::{self, cost};
 use crate::request::Request;
+use crate::request::owned::with_target;
 use crate::response::Response;
 use crate::sys::calls;
 
@@ -133,11 +134,28 @@ impl<'a> Exchange<'a> {
         if self.responder.needs.rules {
             self.enforce(request, |exchange| exchange.check_access(path)).await?;
         }
-        let planned = self.plan(path.clone()).route;
-        self.authorize(request, path, planned).await?;
+        if self.responder.needs.authorizers {
+            self.authorize_destination(request, path).await?;
+        }
         let to = self.target(path).map_err(|_| Status::FORBIDDEN)?;
         to.route.publishing.permits(Method::Copy).map_err(|_| Status::FORBIDDEN)?;
         Ok(to)
+    }
+
+    /// Calls the authorizers of a destination. They decide by the path: those that have let the source pass are asked
+    /// again, and all about the destination. Errors: the response of the one that does not let the request pass.
+    async fn authorize_destination(
+        &mut self,
+        request: Request<'_>,
+        path: &SafePath<'static>,
+    ) -> Result<(), Problem> {
+        let target = path.encoded();
+        let head = with_target(request.head, &target).ok_or(Status::BAD_REQUEST)?;
+        let of_source = std::mem::take(&mut self.grants.authorized_by);
+        let planned = self.plan(path.clone()).route;
+        let asked = self.authorize(Request { head: &head, ..request }, path, planned).await;
+        self.grants.authorized_by.extend(of_source);
+        Ok(asked?)
     }
 
     /// Checks a destination with a slash at its end, which has to be a folder, or to become one. A file may replace a
