@@ -152,3 +152,23 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
     }
     check(&server, &[("LOCK", "/e/y", "", LOCK, 423), ("PUT", "/e/z", "", "z", 201)]);
 }
+
+#[test]
+fn an_upload_goes_on_for_those_who_may_write_the_file() {
+    let config = "publish = \"files\"\npublish_anonymous = true\ntrusted_proxies = \"127.0.0.1\"\n\
+                  [[rule]]\nmethod = \"PUT\"\naddress = \"!192.0.2.1\"\nthen = \"deny\"\n";
+    let server = Site::new().config(config).start();
+    let (office, other) = ("X-Forwarded-For: 192.0.2.1\r\n", "X-Forwarded-For: 192.0.2.2\r\n");
+    let begun = send(&server, "PUT", "/a", &format!("{office}Upload-Complete: ?0\r\n"), "12");
+    let url = begun.field("location").expect("the upload").to_owned();
+    let fields = "Content-Type: application/partial-upload\r\nUpload-Offset: 2\r\nUpload-Complete: ?1\r\n";
+    check(
+        &server,
+        &[
+            ("PUT", "/a", other, "x", 403),
+            ("PATCH", &url, &format!("{other}{fields}"), "34", 403),
+            ("PATCH", &url, &format!("{office}{fields}"), "34", 201),
+        ],
+    );
+    assert_eq!(content(&server, "/a"), "1234");
+}

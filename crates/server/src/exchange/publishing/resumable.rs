@@ -19,11 +19,12 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encoded_path};
 use tokio::sync::Notify;
 
-use super::{Exchange, Problem, Target};
+use super::{Exchange, Problem, Target, Use};
 use crate::buffer::append;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Expected, Found, Store, Terms, random_name};
+use crate::publishing::tree::Kind;
 use crate::publishing::uploads;
 use crate::publishing::usage::{Reservation, added, cost, removed};
 use crate::request::Request;
@@ -236,6 +237,12 @@ impl<'a> Exchange<'a> {
         }
         if self.responder.needs.rules
             && let Err(response) = self.enforce(request, |exchange| exchange.check_access(&own)).await
+        {
+            return Ok(response);
+        }
+        // As the PUT that it goes on with.
+        if method == DavMethod::Patch
+            && let Err(response) = self.may_do(request, &own, Use::Write, Kind::File).await
         {
             return Ok(response);
         }
