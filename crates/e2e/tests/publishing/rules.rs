@@ -98,6 +98,9 @@ fn passwords_are_asked_for_and_locks_are_of_users() {
     );
 }
 
+/// The body of a request that sets a property.
+const PROPERTY: &str = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='y'/></prop></set></propertyupdate>";
+
 #[test]
 fn rules_for_a_method_hold_for_what_does_the_same() {
     let config = "publish = \"webdav\"\npublish_anonymous = true\n\
@@ -115,6 +118,11 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
             ("COPY", "/a", "Destination: /fixed/f\r\n", "", 403),
             ("MOVE", "/a", "Destination: /fixed/a\r\n", "", 403),
             ("LOCK", "/fixed/new", "", LOCK, 403),
+            ("LOCK", "/fixed/f", "", LOCK, 403),
+            ("LOCK", "/fixed/", "Depth: 0\r\n", LOCK, 403),
+            ("PROPPATCH", "/fixed/f", "", PROPERTY, 403),
+            ("PROPPATCH", "/fixed/", "", PROPERTY, 403),
+            ("PROPPATCH", "/a", "", PROPERTY, 207),
             ("MOVE", "/fixed/f", "Destination: /f\r\n", "", 403),
             ("COPY", "/fixed/f", "Destination: /f\r\n", "", 201),
             ("MOVE", "/d/x.keep", "Destination: /x\r\n", "", 403),

@@ -112,15 +112,17 @@ impl<'a> Exchange<'a> {
         if owner.len() > MAX_OWNER {
             return Err(Status::CONTENT_TOO_LARGE.into());
         }
-        match present.found {
-            None if target.path.is_folder() => return Err(Status::CONFLICT.into()),
-            // RFC 4918 §7.3: a lock on nothing makes an empty file.
-            None => self.may_do(request, &target.path, Use::Write, Kind::File).await?,
-            // A client does not lock others out of what it may not change.
-            Some(Found::Folder(_)) if extent == Extent::Tree && self.decides_by_path() => {
-                self.check_members(target, Use::Write).await?;
-            }
-            Some(_) => {}
+        if present.found.is_none() && target.path.is_folder() {
+            return Err(Status::CONFLICT.into());
+        }
+        // RFC 4918 §7.3: a lock on nothing makes an empty file. And a client does not lock others out of what it may not
+        // change.
+        self.may_do(request, &target.path, Use::Write, Kind::File).await?;
+        if let Some(Found::Folder(_)) = present.found
+            && extent == Extent::Tree
+            && self.decides_by_path()
+        {
+            self.check_members(target, Use::Write).await?;
         }
         let new = NewLock { below: target.below.clone(), extent, scope, owner, expires };
         let (now, mut reservation) = (self.now, self.reserve(target, 0).await?);

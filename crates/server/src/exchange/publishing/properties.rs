@@ -118,6 +118,7 @@ impl<'a> Exchange<'a> {
         if present.found.is_none_or(|found| found == Found::Other) {
             return Err(Status::NOT_FOUND.into());
         }
+        self.may_do(request, &target.path, Use::Write, Kind::File).await?;
         let terms = self.terms(request, target, &present)?;
         let names = |of: &dyn Fn(&Name) -> bool| {
             let mut elements = String::new();
