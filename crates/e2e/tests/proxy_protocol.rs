@@ -168,6 +168,20 @@ fn counts_the_connections_of_each_client_behind_the_proxy() {
 }
 
 #[test]
+fn a_client_without_an_address_is_not_on_a_unix_socket() {
+    let rules =
+        "[[rule]]\naddress = [\"unix\", \"192.0.2.0/24\"]\nthen = \"allow\"\n[[rule]]\nthen = \"deny\"\n";
+    let server = site(rules).start();
+    let status = |header: &str| {
+        let mut client = from(PROXY, server.tcp(0));
+        client.send(header);
+        client.request(GET).status
+    };
+    assert_eq!(status(LINE), 200);
+    assert_eq!(status("PROXY UNKNOWN\r\n"), 403);
+}
+
+#[test]
 fn a_reload_keeps_the_client_of_an_idle_connection() {
     let server = site("").start();
     let first = server.serving_pid();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
+use site::access::ClientAddress;
 use site::disconnect::ConnectionId;
 
 /// The address family of a socket.
@@ -113,6 +114,15 @@ impl Peer {
         match self {
             Peer::Ip(address) => Some(address.ip().to_canonical()),
             Peer::Unix | Peer::Unknown => None,
+        }
+    }
+
+    /// As rules of access ask for it.
+    pub fn address(self) -> ClientAddress {
+        match self {
+            Peer::Ip(address) => ClientAddress::Ip(address.ip().to_canonical()),
+            Peer::Unix => ClientAddress::Unix,
+            Peer::Unknown => ClientAddress::Unknown,
         }
     }
 

@@ -133,13 +133,22 @@ pub struct Facts<'a> {
     pub head: &'a Head<'a>,
     /// The method of the request, or one that would do a part of what it does.
     pub method: &'a str,
-    /// `None`: the client is on a Unix socket.
-    pub client: Option<IpAddr>,
+    pub client: ClientAddress,
     /// The address that the connection was made to. `None`: it is not known, or a Unix socket.
     pub server: Option<IpAddr>,
     pub tls: Tls<'a>,
     /// Seconds since 1970.
     pub now: i64,
+}
+
+/// Where a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAddress {
+    Ip(IpAddr),
+    /// On a Unix socket of this machine.
+    Unix,
+    /// A trusted proxy does not tell it. No entry is for it, nor is `unix`.
+    Unknown,
 }
 
 /// What is known of the TLS of a connection.
@@ -283,6 +292,16 @@ fn evaluate<'s>(lists: &'s [Rules], path: &SafePath<'_>, facts: Facts<'_>) -> Ve
     lists.iter().filter_map(first).fold(Verdict::Allow(None), |verdict, rule| verdict.and(rule.verdict()))
 }
 
+impl ClientAddress {
+    fn is_in(self, networks: &Networks) -> bool {
+        match self {
+            ClientAddress::Ip(ip) => networks.contains(Some(ip)),
+            ClientAddress::Unix => networks.contains(None),
+            ClientAddress::Unknown => false,
+        }
+    }
+}
+
 impl Rule {
     fn matches(&self, path: &SafePath<'_>, facts: Facts<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(path, facts))
@@ -363,8 +382,7 @@ impl Condition {
         let head = facts.head;
         match self {
             Condition::Address { within, except } => {
-                within.as_ref().is_none_or(|within| within.contains(facts.client))
-                    && !except.contains(facts.client)
+                within.as_ref().is_none_or(|within| facts.client.is_in(within)) && !facts.client.is_in(except)
             }
             Condition::ServerAddress { within, except } => facts.server.is_some_and(|server| {
                 let server = Some(server.to_canonical());

@@ -240,7 +240,7 @@ impl Explanation<'_> {
         let head = self.head;
         let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
         let services = &self.responder.services;
-        let (client, now) = (self.client.ip(), services.clock.now());
+        let (client, now) = (self.client.address(), services.clock.now());
         let facts =
             Facts { head, method: head.token, client, server: self.to.map(|to| to.ip()), tls: Tls::Off, now };
         if self.responder.needs.rules {

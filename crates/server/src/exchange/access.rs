@@ -177,7 +177,7 @@ impl<'a> Exchange<'a> {
         Facts {
             head: self.head,
             method,
-            client: self.client.ip(),
+            client: self.client.address(),
             server: self.responder.needs.address_rules.then(|| self.server_address()).flatten(),
             tls: tls(self.head.scheme, self.tls()),
             now: self.now,

@@ -103,7 +103,7 @@ impl Lines {
             _ => Tls::Off,
         };
         let now = (asked.time / 1_000_000) as i64;
-        let (client, server) = (asked.client.ip(), asked.server);
+        let (client, server) = (asked.client.address(), asked.server);
         let facts = Facts { head, method: head.token, client, server, tls, now };
         let host = site.hosts.at(asked.host);
         if Needs::of(site).rules {
