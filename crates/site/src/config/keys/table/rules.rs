@@ -46,8 +46,9 @@ pub const CHAPTER: Chapter = Chapter {
             kind: Kind::Texts,
             default: Words("every address"),
             example: "[\"10.0.0.0/8\", \"!10.0.0.99\", \"2001:db8::/32\"]",
-            text: "Addresses and networks of the client, and `unix` for clients on a Unix socket. A client whose address a proxy does not tell is none of them. Behind a trusted proxy, \
-                   it is the address that the proxy reports.",
+            text: "Addresses and networks of the client, and `unix` for clients on a Unix socket. A client whose \
+                   address a proxy does not tell is none of them. Behind a trusted proxy, it is the address that the \
+                   proxy reports.",
         },
         Key {
             name: "server_address",
