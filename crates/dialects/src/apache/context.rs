@@ -192,7 +192,10 @@ impl Context {
             handlers: extended(&self.handlers),
             handler: self.handler.clone().or_else(|| outer.handler.clone()),
             files: [outer.files.as_slice(), &self.files].concat(),
-            rewrites: self.rewrites.clone(),
+            rewrites: match self.rewrites.are_there() {
+                true => self.rewrites.clone(),
+                false => outer.rewrites.clone(),
+            },
             cached: self.cached.clone().or_else(|| outer.cached.clone()),
             origin_variables: Vec::new(),
             is_closed: self.is_closed || outer.is_closed,

@@ -3,6 +3,7 @@
 
 mod access_files;
 mod folder_patterns;
+mod index_files;
 mod needless;
 mod overlaps;
 mod passes;
@@ -308,6 +309,15 @@ impl<'s> Site<'s> {
                 ),
             }
             return;
+        }
+        if from != "/"
+            && from.ends_with('/')
+            && !to.ends_with('/')
+            && self.world.disk.is_folder(Path::new(&folder))
+        {
+            let what_to_do =
+                "end both the path and the folder with a slash: Apache looks beside the folder here";
+            return draft.error(&place, unconverted(directive), what_to_do);
         }
         let url = paths::prefix(&from);
         if url == "/" && !self.has_root_alias {

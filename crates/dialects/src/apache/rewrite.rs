@@ -1,6 +1,7 @@
 //! `RewriteRule` and `RewriteCond`, as far as routes can do the same.
 
 mod meaning;
+mod outer;
 mod targets;
 
 use crate::document::Value;
@@ -23,9 +24,14 @@ use super::rejections::{
 /// The rules of a section, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Rewrites {
-    is_off: bool,
+    /// `RewriteEngine`. `None`: what is around says it.
+    engine: Option<bool>,
+    /// They stand in a section of a folder.
+    is_of_folder: bool,
     conditions: Vec<Directive>,
     rules: Vec<Rule>,
+    /// Variables that every request has, with their values.
+    variables: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -66,16 +72,44 @@ const COPIES: [(&str, &str); 2] = [(".gz", "gzip"), (".br", "br")];
 impl Rewrites {
     pub fn add(&mut self, directive: &Directive, draft: &mut Draft) {
         match directive.name.as_str() {
-            "rewriteengine" => self.is_off = directive.argument(0).eq_ignore_ascii_case("off"),
-            "rewritecond" => self.conditions.push(directive.clone()),
+            "rewriteengine" => self.engine = Some(directive.argument(0).eq_ignore_ascii_case("on")),
+            "rewritecond" => self.conditions.push(self.with_variables(directive)),
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                self.rules.push(Rule { conditions, rule: directive.clone(), section: None });
+                let rule = self.with_variables(directive);
+                self.learn(&conditions, &rule);
+                self.rules.push(Rule { conditions, rule, section: None });
             }
             "rewriteoptions" => {
                 draft.note(&directive.place, "RewriteOptions has no effect", "nothing to do");
             }
             _ => draft.error(&directive.place, unconverted(directive), "see rewrites and redirects"),
+        }
+    }
+
+    /// A directive with the values of known variables in place of `%{ENV:NAME}`.
+    fn with_variables(&self, directive: &Directive) -> Directive {
+        let fill = |text: &String| {
+            let values = self.variables.iter();
+            values.fold(text.clone(), |text, (name, value)| text.replace(&format!("%{{ENV:{name}}}"), value))
+        };
+        let arguments = directive.arguments.iter().map(fill).collect();
+        Directive { arguments, ..directive.clone() }
+    }
+
+    /// Notes the variables that a rule sets. One that only some requests have is not known.
+    fn learn(&mut self, conditions: &[Directive], rule: &Directive) {
+        const MAX_VARIABLES: usize = 16;
+        const MAX_VALUE: usize = 256;
+        let is_for_all = conditions.is_empty() && is_everything(rule.argument(0));
+        let of_rule = Flags::of(rule).pairs().filter(|(name, _)| matches!(*name, "E" | "env"));
+        for (_, variable) in of_rule {
+            let (name, value) = variable.split_once(':').unwrap_or((variable, ""));
+            self.variables.retain(|(known, _)| known != name);
+            let is_plain = !value.is_empty() && !value.contains(['%', '$']) && value.len() <= MAX_VALUE;
+            if is_for_all && is_plain && self.variables.len() < MAX_VARIABLES {
+                self.variables.push((name.to_owned(), value.to_owned()));
+            }
         }
     }
 
@@ -87,9 +121,35 @@ impl Rewrites {
         true
     }
 
+    /// What `RewriteEngine` says here.
+    pub fn engine(&self) -> Option<bool> {
+        self.engine
+    }
+
+    /// Whether there are directives of rewriting, in place of all those around.
+    pub fn are_there(&self) -> bool {
+        self.is_of_folder || self.engine.is_some() || self.rules.iter().any(|rule| rule.section.is_none())
+    }
+
+    /// As `settle`, for the section of a folder.
+    pub fn settle_in_folder(&mut self, around: Option<bool>) {
+        self.is_of_folder = self.are_there();
+        self.settle(around);
+    }
+
+    /// Whether Apache looks for rules of a folder. It denies all requests then, unless links are followed.
+    pub fn need_links(&self) -> bool {
+        self.is_of_folder && self.engine == Some(true)
+    }
+
+    /// Has the `RewriteEngine` of what is around, unless it says it itself. Without any, the rules do not count.
+    pub fn settle(&mut self, around: Option<bool>) {
+        self.engine = Some(self.engine.or(around).unwrap_or(false));
+    }
+
     /// Those that count.
     fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(|rule| !self.is_off || rule.section.is_some())
+        self.rules.iter().filter(|rule| self.engine != Some(false) || rule.section.is_some())
     }
 
     /// Only the rules that reject requests, and those that redirect them by conditions. `base` as in `apply`. Those with
@@ -130,6 +190,11 @@ impl Rewrites {
     pub fn apply(&self, base: Option<&str>, host: &mut Host, draft: &mut Draft) {
         // `-f [OR]`, `-d`, and `^ - [L]`: the rules behind are for what is missing.
         let mut is_missing = false;
+        let idle = self.rules.iter().find(|rule| rule.section.is_none() && self.engine == Some(false));
+        if let Some(Rule { rule, .. }) = idle {
+            let what = "the rules have no effect, because RewriteEngine is not on";
+            draft.note(&rule.place, what, "nothing to do");
+        }
         let all: Vec<&Rule> = self.rules().collect();
         for (at, own @ Rule { conditions, rule, .. }) in all.iter().enumerate() {
             if conditions.is_empty() && skips_others(rule, &all[at + 1..]) {
@@ -181,12 +246,26 @@ impl Rewrites {
             };
             if is_done.is_none() && rejection(rule).is_some() {
                 paths::left_open(rule, own.unconverted(), draft);
+            } else if is_done.is_none() && !is_missing && hides_files(conditions, rule) {
+                let what = format!("{}, and files of its paths would be sent", own.unconverted());
+                let what_to_do =
+                    "before you remove this, write a route with rewrite or return for these paths";
+                draft.error(&rule.place, what, what_to_do);
             } else if is_done.is_none() {
                 let what_to_do = "see rewrites, redirects, fallback and [[rule]]";
                 draft.error(&rule.place, own.unconverted(), what_to_do);
             }
         }
     }
+}
+
+/// Whether a rule leads from files that are there to another path.
+fn hides_files(conditions: &[Directive], rule: &Directive) -> bool {
+    let is_missing = |one: &Directive| matches!(one.argument(1), "!-f" | "!-s" | "!-e");
+    let flags = Flags::of(rule);
+    let target = rule.argument(1);
+    let leads = target != "-" && !target.contains("://") && !flags.has("R", "redirect");
+    leads && !is_everything(rule.argument(0)) && !conditions.iter().any(is_missing)
 }
 
 /// Whether a rule ends the others where a file or a folder is there.
@@ -283,7 +362,9 @@ fn apply(
             }
             Some(())
         }
-        Conditions::Missing(excepted, None) if excepted.is_empty() && !redirects => {
+        Conditions::Missing(excepted, None)
+            if excepted.is_empty() && !redirects && !target.contains("://") =>
+        {
             fallbacks(rule, base, host)
         }
         // `RewriteRule ^index\.php$ - [L]` is in front of every front controller.

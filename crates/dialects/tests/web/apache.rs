@@ -194,15 +194,21 @@ fn apache_expressions_of_a_folder_alone_are_not_for_what_is_below() {
     let rows: &[(&str, &[&str])] = &[
         ("DocumentRoot /srv\nRedirectMatch ^/$ /app/", &["path = \"/.\"", "redirect = \"/app/$query\""]),
         ("DocumentRoot /srv\nRedirectMatch 404 ^/$", &["path = \"/.\"", "return = 404"]),
-        ("DocumentRoot /srv\nRewriteRule ^/$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
-        ("DocumentRoot /srv\nRewriteRule ^/?$ /a [R]", &["path = \"/.\"", "redirect = \"/a$query\""]),
-        ("DocumentRoot /srv\nRewriteRule ^/?$ - [F]", &["path = \"/.\"", "return = 403"]),
         (
-            "DocumentRoot /srv\n<Directory /srv>\nRewriteRule ^$ a/ [L]\n</Directory>",
+            "DocumentRoot /srv\nRewriteEngine On\nRewriteRule ^/$ /a [R]",
+            &["path = \"/.\"", "redirect = \"/a$query\""],
+        ),
+        (
+            "DocumentRoot /srv\nRewriteEngine On\nRewriteRule ^/?$ /a [R]",
+            &["path = \"/.\"", "redirect = \"/a$query\""],
+        ),
+        ("DocumentRoot /srv\nRewriteEngine On\nRewriteRule ^/?$ - [F]", &["path = \"/.\"", "return = 403"]),
+        (
+            "DocumentRoot /srv\n<Directory /srv>\nRewriteEngine On\nRewriteRule ^$ a/ [L]\n</Directory>",
             &["path = \"/.\"", "rewrite = \"/a/\""],
         ),
         (
-            "DocumentRoot /srv\n<Directory /srv/b>\nRewriteRule ^$ /a [R]\n</Directory>",
+            "DocumentRoot /srv\n<Directory /srv/b>\nRewriteEngine On\nRewriteRule ^$ /a [R]\n</Directory>",
             &["path = \"/b/.\"", "redirect = \"/a$query\""],
         ),
         (
@@ -253,8 +259,8 @@ fn apache_passes_on_every_path_of_a_proxy() {
         "ProxyPassMatch ^/(.*)$ http://192.0.2.1:81/$1",
         "Redirect / http://b.example/",
         "Redirect 404 /",
-        "RewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]",
-        "ServerName a.example\nRewriteCond %{SERVER_NAME} =a.example\nRewriteRule ^ https://%{SERVER_NAME}%{REQUEST_URI} [END,NE,R=permanent]",
+        "RewriteEngine On\nRewriteRule ^/(.*)$ http://192.0.2.1:81/$1 [P]",
+        "ServerName a.example\nRewriteEngine On\nRewriteCond %{SERVER_NAME} =a.example\nRewriteRule ^ https://%{SERVER_NAME}%{REQUEST_URI} [END,NE,R=permanent]",
     ] {
         lacks(Web::Apache, &[(&host(text), &programs)]);
     }
@@ -439,7 +445,7 @@ fn apache_aliases_have_folders_and_files() {
     check(
         Web::Apache,
         &[(
-            "DocumentRoot /srv\nAlias /x /other\n<Directory /srv>\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n</Directory>",
+            "DocumentRoot /srv\nAlias /x /other\n<Directory /srv>\nRewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n</Directory>",
             &["fallback = \"/index.php\"", "path = \"/x/\"", "fallback = false"],
         )],
     );
@@ -594,7 +600,7 @@ fn apache_says_which_of_its_rules_have_no_effect() {
             "a path that names the script of all paths is not redirected",
         ),
     ] {
-        let text = format!("DocumentRoot /srv\n{text}\n");
+        let text = format!("DocumentRoot /srv\n{text}\nRewriteEngine On\n");
         let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
         let found = conversion
             .findings
@@ -610,7 +616,7 @@ fn apache_knows_the_front_controllers_of_applications() {
         let missing = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d";
         let there = "RewriteCond %{REQUEST_FILENAME} -s [OR]\nRewriteCond %{REQUEST_FILENAME} -d";
         let rules = rules.replace("MISSING", missing).replace("THERE", there);
-        format!("DocumentRoot /srv\n<Directory /srv>\n{rules}\n</Directory>\n")
+        format!("DocumentRoot /srv\n<Directory /srv>\n{rules}\n</Directory>\nRewriteEngine On\n")
     };
     check(
         Web::Apache,
@@ -762,7 +768,7 @@ fn apache_sends_no_source_where_mod_php_may_be_loaded() {
 fn apache_redirects_to_the_name_with_www_or_without() {
     let site = |names: &str, condition: &str, target: &str| {
         format!(
-            "<VirtualHost *:80>\nServerName {names}\nDocumentRoot /srv\nRewriteCond %{{HTTP_HOST}} {condition} [NC]\n\
+            "<VirtualHost *:80>\nServerName {names}\nDocumentRoot /srv\nRewriteEngine On\nRewriteCond %{{HTTP_HOST}} {condition} [NC]\n\
              RewriteRule ^(.*)$ {target} [R=301,L]\n</VirtualHost>\n"
         )
     };
@@ -779,7 +785,7 @@ fn apache_redirects_to_the_name_with_www_or_without() {
         ("www.a.example", "^www\\.(.+)$", "http://%1%{REQUEST_URI}"),
         (both, "^www\\.(.+)$", "https://%1%{REQUEST_URI}"),
     ] {
-        let line = if names == both { 6 } else { 5 };
+        let line = if names == both { 7 } else { 6 };
         refuse(Web::Apache, &[(&site(names, condition, target), line, "cannot be converted")]);
     }
 }
@@ -807,7 +813,7 @@ fn apache_keeps_closed_what_it_cannot_say() {
             ("DocumentRoot /srv\n<Limit POST>\nRequire ldap-user x\n</Limit>", 2, "limit POST"),
             ("DocumentRoot /srv\n<Limit POST>\nRequire valid-user\n</Limit>", 1, "no file of them"),
             (
-                "DocumentRoot /srv\nRewriteCond %{REMOTE_ADDR} !^10\nRewriteRule ^ - [F]",
+                "DocumentRoot /srv\nRewriteCond %{REMOTE_ADDR} !^10\nRewriteRule ^ - [F]\nRewriteEngine On",
                 3,
                 "rewriterule ^ - [F]",
             ),

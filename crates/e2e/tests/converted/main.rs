@@ -7,6 +7,7 @@ mod debian;
 mod explained;
 mod paths;
 mod refused;
+mod sections;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

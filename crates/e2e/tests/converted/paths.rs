@@ -12,7 +12,7 @@ use super::*;
 fn rules_of_apache_reject_what_their_conditions_find() {
     let server = converted(
         "apache",
-        "Listen 127.0.0.1:0\nDocumentRoot HOME/www\n<Directory HOME/www>\n\
+        "Listen 127.0.0.1:0\nDocumentRoot HOME/www\n<Directory HOME/www>\nRewriteEngine On\n\
          RewriteCond %{HTTP_REFERER} !^$\nRewriteCond %{HTTP_REFERER} !^https?://(www\\.)?a\\.example/ [NC]\n\
          RewriteRule \\.html$ - [F,NC]\n\
          RewriteCond %{HTTP_USER_AGENT} ^$ [OR]\nRewriteCond %{HTTP_USER_AGENT} (spider|bad.*bot) [NC]\nRewriteRule .* - [F]\n\
@@ -234,7 +234,7 @@ fn converted_paths_are_those_of_the_original() {
             "apache",
             apache(
                 "ProxyPassMatch ^/(x\\.php|own/.*\\.php)$ unix:HOME/none.sock|fcgi://localhost/HOME/www/\n\
-                 ProxyPass /a/b http://UPSTREAM/\nAlias /a/c HOME/www/near\nRewriteRule ^/a/ - [F]\nRewriteRule \\.inc\\.php$ - [F]\n\
+                 ProxyPass /a/b http://UPSTREAM/\nAlias /a/c HOME/www/near\nRewriteEngine On\nRewriteRule ^/a/ - [F]\nRewriteRule \\.inc\\.php$ - [F]\n\
                  RewriteRule ^/x - [G]\n<Directory HOME/www>\nRewriteRule ^far/.*\\.php$ - [F]\n</Directory>\n\
                  <LocationMatch \"^/own/l\">\nRequire all denied\n</LocationMatch>\n<LocationMatch \"^/near/x$\">\nHeader set A b\n</LocationMatch>\n\
                  <FilesMatch \"^x\">\nRequire all denied\n</FilesMatch>\n",

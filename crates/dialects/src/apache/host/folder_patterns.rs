@@ -6,7 +6,7 @@ use std::path::Path;
 
 use site::route::ANY_CASE;
 
-use super::Site;
+use super::{Site, Tree, overlaps};
 use crate::apache::context::{Context, Reading};
 use crate::apache::paths;
 use crate::draft::Draft;
@@ -39,9 +39,12 @@ impl Site<'_> {
         };
         sort::by_key(&mut self.sections, slashes);
         for Section { patterns, directive } in std::mem::take(&mut self.sections) {
-            let (folders, urls) = self.of_patterns(&patterns);
             let place = directive.place.clone();
             let reading = Reading { path: self.world.path, overrides: None };
+            let Some((folders, urls)) = self.of_patterns(&patterns) else {
+                self.unknown(&directive, &reading, draft);
+                continue;
+            };
             let has_urls = !urls.is_empty();
             if has_urls {
                 let found = self.patterns(urls, &directive, &reading, draft);
@@ -62,8 +65,9 @@ impl Site<'_> {
         }
     }
 
-    /// The folders that patterns have as a whole, and the paths of requests that they have besides.
-    fn of_patterns(&self, patterns: &[String]) -> (BTreeSet<String>, Vec<String>) {
+    /// The folders that patterns have as a whole, and the paths of requests that they have besides. `None`: some of
+    /// these paths lead to files of an alias for which the patterns are not.
+    fn of_patterns(&self, patterns: &[String]) -> Option<(BTreeSet<String>, Vec<String>)> {
         let (mut folders, mut urls) = (BTreeSet::new(), Vec::new());
         for pattern in patterns {
             if !pattern.trim_start_matches(ANY_CASE).starts_with('/') {
@@ -71,7 +75,7 @@ impl Site<'_> {
                 urls.push(pattern.clone());
                 continue;
             }
-            let mut others = Vec::new();
+            let mut others: Vec<(&Tree, Vec<String>)> = Vec::new();
             let mut has_whole = false;
             for tree in &self.trees {
                 let name = format!("{}/", tree.folder.trim_end_matches('/'));
@@ -79,15 +83,33 @@ impl Site<'_> {
                 if rest.iter().any(|rest| rest.trim_start_matches(ANY_CASE) == "**") {
                     folders.insert(tree.folder.clone());
                     has_whole = true;
-                } else {
-                    others.extend(rest.iter().map(|rest| with_url(&tree.url, rest)));
+                    continue;
                 }
+                let (inner, rest): (Vec<_>, Vec<_>) = rest.iter().partition(|rest| folder_of(rest).is_some());
+                folders.extend(inner.iter().filter_map(|rest| Some(name.clone() + folder_of(rest)?)));
+                others.push((tree, rest.into_iter().map(|rest| with_url(&tree.url, rest)).collect()));
             }
             if !(has_whole && self.is_of_disk(pattern)) {
-                urls.extend(others);
+                if others.iter().any(|(tree, patterns)| self.has_more(tree, patterns, &others)) {
+                    return None;
+                }
+                urls.extend(others.into_iter().flat_map(|(_, patterns)| patterns));
             }
         }
-        (folders, without_covered(urls))
+        Some((folders, without_covered(urls)))
+    }
+
+    /// Whether patterns of a tree are for paths of a longer one, whose own patterns do not have them.
+    fn has_more(&self, tree: &Tree, patterns: &[String], all: &[(&Tree, Vec<String>)]) -> bool {
+        // Those that are missing have the section as a whole.
+        let is_longer = |other: &&(&Tree, _)| other.0.url != tree.url && other.0.url.starts_with(&tree.url);
+        all.iter().filter(is_longer).any(|(longer, own)| {
+            let below = format!("{}**", longer.url);
+            patterns.iter().any(|pattern| {
+                let both = overlaps::common(pattern, &below);
+                both.is_none_or(|both| !both.iter().all(|one| own.contains(one)))
+            })
+        })
     }
 
     /// Whether a pattern has the whole name of a folder, so that it is for no folder that only ends so.
@@ -135,6 +157,12 @@ fn add<'p>(open: &mut BTreeSet<&'p str>, rest: &'p str) {
     if rest.starts_with('*') {
         add(open, rest.trim_start_matches('*'));
     }
+}
+
+/// The folder that the rest of a pattern is for, with all that is below it.
+fn folder_of(rest: &str) -> Option<&str> {
+    let folder = rest.strip_suffix("/**").unwrap_or(rest);
+    (folder != rest && !folder.contains(['*', '?', '('])).then_some(folder)
 }
 
 /// The pattern of requests for what remains behind the folder of an alias.

@@ -95,7 +95,7 @@ fn whole(pattern: &str) -> String {
 }
 
 /// The patterns of the paths that two patterns have in common. `None`: no few patterns can say it.
-fn common(one: &str, other: &str) -> Option<Vec<String>> {
+pub(super) fn common(one: &str, other: &str) -> Option<Vec<String>> {
     let (one, other) = (whole(one), whole(other));
     let (small, large) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     match (one.strip_prefix(ANY_CASE), other.strip_prefix(ANY_CASE)) {

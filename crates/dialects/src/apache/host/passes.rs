@@ -128,12 +128,13 @@ impl Site<'_> {
 
     /// Whether every path is passed on or redirected, unless an exception says otherwise.
     pub(super) fn passes_all(&self) -> bool {
-        let of_root = |folder: &str| self.urls(folder).iter().any(|url| url == "/");
-        let mut folders = self.folders.iter().filter(|(folder, _)| of_root(folder));
+        let of_root = |(folder, context): &(String, Context)| {
+            let rest = self.urls_and_rests(folder).into_iter().find(|(url, _)| url == "/")?.1;
+            Some(context.rewrites.behind(&rest, &mut Draft::default()))
+        };
+        let mut folders = self.folders.iter().filter_map(of_root);
         let is_passed = self.is_passed("/") || root(&self.host).is_some_and(passes_on);
-        is_passed
-            || self.is_rewritten()
-            || folders.any(|(_, context)| self.rewrites_all(&context.rewrites, Some("/")))
+        is_passed || self.is_rewritten() || folders.any(|rewrites| self.rewrites_all(&rewrites, Some("/")))
     }
 
     /// Whether a rule of the server is for every path, even for those of aliases.

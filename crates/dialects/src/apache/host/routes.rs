@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::index_files::list_no_denied;
 use super::needless::{
     leave_out_needless_fields, leave_out_needless_files, leave_out_needless_suffixes, share_proxy_headers,
 };
@@ -11,6 +12,7 @@ use super::{Paths, Single, Site, Tree};
 use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
 use crate::apache::proxy;
+use crate::apache::rewrite::Rewrites;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::pattern;
@@ -20,6 +22,7 @@ use crate::within::{common, covers, passes_on};
 impl Site<'_> {
     /// The host, with its routes.
     pub fn finished(mut self, draft: &mut Draft) -> Host {
+        self.server.rewrites.settle(None);
         // The first pattern counts, so that what denies comes in front of what runs files.
         let mut denials = self.server.rewrites.deny(None, &mut self.host);
         self.passes(draft);
@@ -30,12 +33,14 @@ impl Site<'_> {
         self.find_access_files(draft);
         self.find_folder_patterns(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
+        self.settle_rewrites();
         let urls = self.section_urls();
         let passes_all = self.passes_all();
         let own = self.own_urls();
         for (folder, context) in &self.folders {
-            for url in self.urls(folder) {
-                denials.extend(context.rewrites.deny(Some(&url), &mut self.host));
+            for (url, rest) in self.urls_and_rests(folder) {
+                let rewrites = context.rewrites.behind(&rest, &mut Draft::default());
+                denials.extend(rewrites.deny(Some(&url), &mut self.host));
             }
         }
         self.globs(passes_all.then_some(&own), draft);
@@ -58,8 +63,8 @@ impl Site<'_> {
         let is_everywhere = self.host.scope.get("fallback").is_some();
         let suffixes = self.host.scope.get("try_suffixes").cloned();
         for (folder, context) in std::mem::take(&mut self.folders) {
-            for url in self.urls(&folder) {
-                context.rewrites.apply(Some(&url), &mut self.host, draft);
+            for (url, rest) in self.urls_and_rests(&folder) {
+                context.rewrites.behind(&rest, draft).apply(Some(&url), &mut self.host, draft);
             }
         }
         if !is_everywhere && self.host.scope.get("fallback").is_some() {
@@ -76,6 +81,7 @@ impl Site<'_> {
         self.host.without_programs(&self.without_cgi, |route| route.get("cgi").is_some(), draft);
         pass_on_before_programs(&mut self.host);
         self.deny_first();
+        list_no_denied(&mut self.host, draft);
         self.host.respond_without_root();
         self.host.share_handlers();
         share_proxy_headers(&mut self.host);
@@ -166,14 +172,35 @@ impl Site<'_> {
 
     /// The prefixes of paths at which a folder's section begins to count.
     pub(super) fn urls(&self, folder: &str) -> Vec<String> {
+        self.urls_and_rests(folder).into_iter().map(|(url, _)| url).collect()
+    }
+
+    /// As `urls`, each with what the paths of rules in the folder have in front: the folders between it and the root of
+    /// the files.
+    pub(super) fn urls_and_rests(&self, folder: &str) -> Vec<(String, String)> {
         let of_tree = |tree: &Tree| match paths::below(folder, &tree.folder) {
-            Some("") => Some(tree.url.clone()),
-            Some(rest) => Some(format!("{}{rest}/", tree.url)),
-            None => paths::below(&tree.folder, folder).map(|_| tree.url.clone()),
+            Some("") => Some((tree.url.clone(), String::new())),
+            Some(rest) => Some((format!("{}{rest}/", tree.url), String::new())),
+            None => {
+                let rest = paths::below(&tree.folder, folder)?;
+                Some((tree.url.clone(), format!("{rest}/")))
+            }
         };
-        let mut all: Vec<String> = self.trees.iter().filter_map(of_tree).collect();
+        let mut all: Vec<(String, String)> = self.trees.iter().filter_map(of_tree).collect();
         all.dedup();
         all
+    }
+
+    /// Gives the rules of folders the `RewriteEngine` of what is around them. The folders stand in their order.
+    fn settle_rewrites(&mut self) {
+        let server = self.server.rewrites.engine();
+        for at in 0..self.folders.len() {
+            let (before, rest) = self.folders.split_at_mut(at);
+            let Some((folder, context)) = rest.first_mut() else { return };
+            let around = before.iter().rev().filter(|(outer, _)| paths::below(folder, outer).is_some());
+            let around = around.map(|(_, outer)| &outer.rewrites).find_map(Rewrites::engine);
+            context.rewrites.settle_in_folder(around.or(server));
+        }
     }
 
     /// In Apache, the rules of a server precede upstreams, aliases and files, and access precedes what runs a file.
@@ -244,6 +271,9 @@ impl Site<'_> {
             {
                 context = own.over(&context);
             }
+        }
+        if context.rewrites.need_links() && context.options.resolved().symlinks() == "never" {
+            context.close();
         }
         context
     }
@@ -401,6 +431,10 @@ impl Site<'_> {
                 let accesses = all.iter_mut().filter(|(_, earlier, _)| earlier.has_access());
                 accesses.for_each(|(_, earlier, _)| *earlier = earlier.with_access_of(context));
                 everywhere = Some(everywhere.map_or(context.clone(), |outer| context.over(&outer)));
+            } else if let (Paths::Prefix(prefix), true) = (paths, context.is_granted()) {
+                // So does one of a prefix, for the paths below it.
+                let opened = opened_below(&paths::prefix(prefix), &all, location);
+                all.extend(opened);
             }
             all.extend(patterns(location).into_iter().map(|(pattern, context, place)| {
                 let outer = everywhere.as_ref().filter(|_| context.has_access());
@@ -511,6 +545,21 @@ impl Site<'_> {
             }
         }
     }
+}
+
+/// The files of sections below the prefix of a location that opens them.
+fn opened_below(
+    prefix: &str,
+    all: &[Section],
+    (_, location, place): &(Paths, Context, Place),
+) -> Vec<Section> {
+    let protects = |(_, earlier, _): &&Section| earlier.has_access() && !earlier.is_granted();
+    let patterns =
+        all.iter().filter(protects).flat_map(|(pattern, ..)| pattern::all_beginning(prefix, pattern));
+    let access = Context::new(place).with_access_of(location);
+    let mut seen = BTreeSet::new();
+    let patterns = patterns.filter(|pattern| seen.insert(pattern.clone()));
+    patterns.map(|pattern| (pattern, access.clone(), place.clone())).collect()
 }
 
 /// Gives files a program. Without `ExecCGI`, a script is denied.

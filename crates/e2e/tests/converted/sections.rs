@@ -1,0 +1,123 @@
+//! What is said about a path in several places: which of it counts, when what is converted is served.
+
+use super::*;
+
+/// A configuration, and for each path the status and the text. That of a denial is not compared.
+type Case<'c> = (String, &'c [(&'c str, u16, &'c str)]);
+
+fn check(name: &str, cases: &[Case]) {
+    let mut rows = Rows::new();
+    for (text, expected) in cases {
+        let server = converted(name, text);
+        for (path, status, text_of_response) in *expected {
+            let response = server.get(path);
+            let found = (response.status, response.text());
+            let text_of_response =
+                if *status < 400 { (*text_of_response).to_owned() } else { found.1.clone() };
+            rows.check(format!("{name} {path} of {text}"), found, (*status, text_of_response));
+        }
+    }
+}
+
+/// Nothing is converted without a message that has each of these parts.
+fn refuse(name: &str, cases: &[(&str, &str)]) {
+    let home = Folder::new();
+    home.file("docs/one.html", "one");
+    let mut rows = Rows::new();
+    for (text, part) in cases {
+        let file = home.file("original", text.replace("HOME", &home.path().display().to_string()));
+        let (succeeds, _, said) = convert(&file, name);
+        rows.check(format!("{name} {text}"), succeeds, false);
+        rows.holds(format!("{name} {text}"), &said, said.contains(part));
+    }
+}
+
+#[test]
+fn sections_of_apache_count_as_in_apache() {
+    let apache = |text: &str| format!("Listen 127.0.0.1:0\nDocumentRoot HOME/www\n{text}\n");
+    let denied = "Require all denied\n";
+    let rules =
+        |folder: &str, rules: &str| apache(&format!("<Directory \"{folder}\">\n{rules}\n</Directory>"));
+    check(
+        "apache",
+        &[
+            // An alias has the section of its own folder, and not of the one whose name its path has.
+            (
+                apache(&format!(
+                    "Alias /near HOME/docs\n<DirectoryMatch \"^HOME/docs/\">\n{denied}</DirectoryMatch>\n\
+                     <DirectoryMatch \"^HOME/www/near/\">\nRequire all granted\n</DirectoryMatch>"
+                )),
+                &[("/near/one.html", 403, ""), ("/far/x", 200, "far")],
+            ),
+            // The paths of rules begin at their folder, which is above the root.
+            (
+                rules("/", "RewriteEngine On\nRewriteRule \"!^near\" - [F]"),
+                &[("/near/x", 403, ""), ("/far/x", 403, "")],
+            ),
+            (
+                rules("HOME", "RewriteEngine On\nRewriteRule ^www/near/ - [F]\nRewriteRule ^far/ - [F]"),
+                &[("/near/x", 403, ""), ("/far/x", 200, "far")],
+            ),
+            // Rules have an effect only with RewriteEngine, which may stand in a folder around them.
+            (rules("HOME/www", "RewriteRule ^near/x$ /far/x [PT]"), &[("/near/x", 200, "near")]),
+            (
+                rules("HOME", "RewriteEngine On")
+                    + "<Directory HOME/www>\nRewriteRule ^near/x$ /far/x [PT]\n</Directory>\n",
+                &[("/near/x", 200, "far")],
+            ),
+            (
+                rules("HOME/www", "RewriteEngine On")
+                    + "<Directory HOME/www/near>\nRewriteEngine Off\nRewriteRule ^x$ /far/x\n</Directory>\n",
+                &[("/near/x", 200, "near")],
+            ),
+            // And where links are followed: Apache denies all of such a folder.
+            (
+                rules("HOME/www/near", "Options None\nRewriteEngine On\nRewriteRule ^none$ - [F]"),
+                &[("/near/x", 403, ""), ("/far/x", 200, "far")],
+            ),
+            // A folder whose index file is denied is not listed, but another index file is sent.
+            (
+                apache(&format!("Options Indexes\n<Files index.html>\n{denied}</Files>")),
+                &[("/near/", 403, ""), ("/near/x", 200, "near")],
+            ),
+            (
+                apache(&format!("DirectoryIndex index.html x\n<Files index.html>\n{denied}</Files>")),
+                &[("/near/", 200, "near"), ("/", 403, "")],
+            ),
+            // A location opens the files below it.
+            (
+                apache(&format!(
+                    "<Files x>\n{denied}</Files>\n<Location /near>\nRequire all granted\n</Location>"
+                )),
+                &[("/near/x", 200, "near"), ("/far/x", 403, "")],
+            ),
+            // As PrestaShop hides what is uploaded.
+            (
+                rules(
+                    "HOME/www",
+                    "RewriteEngine On\nRewriteRule . - [E=BASE:/]\nRewriteRule ^near/.+$ %{ENV:BASE}missing.html [L]",
+                ),
+                &[("/near/x", 200, "not here"), ("/far/x", 200, "far")],
+            ),
+        ],
+    );
+    let rule = |text: &str| format!("DocumentRoot HOME/www\nRewriteEngine On\n{text}\n");
+    refuse(
+        "apache",
+        &[
+            (
+                "DocumentRoot HOME/www\nAlias /docs/ HOME/docs\n",
+                "end both the path and the folder with a slash",
+            ),
+            (
+                &rule("<Directory />\nRewriteRule \"!^\\w+/a\" - [F]\n</Directory>"),
+                "what it denies would be open",
+            ),
+            (&rule("RewriteRule ^/upload/[^x].{3}$ /none.html"), "files of its paths would be sent"),
+            (
+                &rule("RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^/(a|b)/x http://b.example/$1"),
+                "cannot be converted",
+            ),
+        ],
+    );
+}
