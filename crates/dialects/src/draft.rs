@@ -295,6 +295,8 @@ pub struct Host {
     pub unsent: Vec<(String, Place)>,
     /// Paths whose files nothing runs that does so elsewhere.
     pub unrun: Vec<(String, Place, IsRun)>,
+    /// Paths that lead elsewhere before any other route is looked for.
+    pub first: Vec<String>,
     /// It does nothing but redirect to the same URL with `https`, and serve challenges of authorities.
     pub is_to_https: bool,
     /// The name that it redirects to, if that is not the requested one.

@@ -135,6 +135,39 @@ impl Host {
         }
     }
 
+    /// In the other server, a prefix with a slash at its end is not for the path without it: `/a` has what is around
+    /// `/a/`, and not its response, if that is one of these keys.
+    pub fn leave_folders(&mut self, keys: &[&str]) {
+        let has_key = |route: &&Scope| keys.iter().any(|key| route.get(key).is_some());
+        let all: Vec<(String, Place)> = self
+            .routes
+            .iter()
+            .filter(has_key)
+            .filter_map(|route| Some((route.path().strip_suffix('/')?.to_owned(), route.place())))
+            .filter(|(path, _)| !path.is_empty() && !is_glob(path))
+            .collect();
+        for (path, place) in all {
+            let is_there = self.routes.iter().any(|route| route.path() == path);
+            if is_there || self.routes.len() > TOO_MANY_ROUTES {
+                continue;
+            }
+            let around = self.routes.iter().filter(|outer| {
+                outer.path().ends_with('/') && !is_glob(outer.path()) && path.starts_with(outer.path())
+            });
+            let around = around.max_by_key(|outer| outer.path().len()).cloned();
+            let route = self.route(&path, &place);
+            let Some(outer) = around else { continue };
+            route.add(&outer);
+            if passes_on(&outer) {
+                pass_on(route, &outer, Some(&path[outer.path().len()..]));
+            } else if outer.responds() {
+                route.set(&place, "return", 404);
+            } else if let Some(root) = outer.text("root") {
+                route.set(&place, "root", root);
+            }
+        }
+    }
+
     /// Gives prefixes and paths what the prefixes around them have. `is_apart`: two of them have nothing in common.
     pub fn add_up(&mut self, disk: &dyn Disk, is_apart: impl Fn(&str, &str) -> bool) {
         if self.routes.len() > TOO_MANY_ROUTES {

@@ -31,6 +31,7 @@ pub struct Outer<'o> {
     /// `None`: it is an expression, or one path.
     prefix: Option<&'o str>,
     scope: &'o Scope,
+    directives: &'o [Directive],
 }
 
 pub fn location(
@@ -52,6 +53,7 @@ pub fn location(
     let directives = shared(&all(child, &context.around), context.maps, &mut scope, draft);
     let Apart { locations, rewrites, rules, is_internal } =
         apply(child, &directives, &patterns, &mut scope, context, draft);
+    missing::keep_no_folders(&directives, &mut scope);
     if named::passes(child) {
         cache::settings(&directives, context.caches, &mut scope, draft);
     }
@@ -184,7 +186,7 @@ fn locations_within(
         is_closed: context.is_closed || named::has_access(child.children()),
         ..*context
     };
-    let outer = Outer { prefix: prefix_of(child), scope };
+    let outer = Outer { prefix: prefix_of(child), scope, directives: child.children() };
     for inner in locations {
         location(inner, host, &within, Some(&outer), draft);
     }
@@ -192,7 +194,7 @@ fn locations_within(
 
 /// A location within another one.
 fn nest(child: &Directive, outer: &Outer, scope: &mut Scope, draft: &mut Draft) {
-    inherit(scope, outer.scope);
+    inherit(scope, &with_folders(outer));
     if let Some(prefix) = outer.prefix.filter(|_| child.argument(0).starts_with('~')) {
         Order::Within(prefix).set(scope, &child.place);
     }
@@ -416,6 +418,24 @@ fn alias<'t>(target: &'t str, location: &Directive, patterns: &[String]) -> Opti
         true => target.strip_suffix("$1").filter(is_rest),
         false => Some(target),
     }
+}
+
+/// The settings of a location, whose `try_files` says nothing about the folders of those within.
+fn with_folders(outer: &Outer) -> Scope {
+    let mut scope = outer.scope.clone();
+    let own = |name: &str| outer.directives.iter().rfind(|inner| inner.name == name);
+    if own("try_files").is_none() {
+        return scope;
+    }
+    match own("index").filter(|index| index.arguments.iter().all(|name| !name.contains(['$', '/']))) {
+        Some(index) => scope.set(&index.place, "index", index.arguments.clone()),
+        None => scope.remove("index"),
+    }
+    match own("autoindex") {
+        Some(listing) => scope.set(&listing.place, "listing", listing.argument(0) == "on"),
+        None => scope.remove("listing"),
+    }
+    scope
 }
 
 /// What a location has from the one around it, unless it has its own.

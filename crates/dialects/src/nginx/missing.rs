@@ -415,6 +415,17 @@ pub fn missing(
     }
 }
 
+/// Says once more what `try_files` says about folders, after all other directives of a location.
+pub fn keep_no_folders(directives: &[&Directive], scope: &mut Scope) {
+    let is_found = |inner: &&&Directive| inner.name == "try_files";
+    let says_so = scope.get("index").is_some() || scope.get("listing").is_some();
+    if let Some(files) = directives.iter().find(is_found).filter(|_| says_so && !scope.responds())
+        && let Some((_, before)) = files.arguments.split_last()
+    {
+        no_folders(before, &files.place, scope);
+    }
+}
+
 /// Without `$uri/`, a folder is no file: it has neither a listing nor an index file but those that are named.
 fn no_folders(before: &[String], place: &Place, scope: &mut Scope) {
     if !before.iter().any(|part| part == "$uri/") {

@@ -1,10 +1,10 @@
 //! The order of expressions: those of a server, and those within a prefix.
 
 use crate::document::Value;
-use crate::draft::{Host, Scope, TOO_MANY_ROUTES};
+use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::pattern;
 use crate::tree::{Directive, Place};
-use crate::within::is_glob;
+use crate::within::{covers, is_glob};
 
 use super::inherit::{has_any, is_closed};
 use super::settings::Context;
@@ -128,13 +128,96 @@ pub fn keep_first_expressions(host: &mut Host) {
     }
 }
 
+/// nginx rewrites the paths of a server before it looks for their location. So every route below such a path leads where
+/// the path leads.
+pub fn rewrite_first(host: &mut Host, draft: &mut Draft) {
+    for path in std::mem::take(&mut host.first) {
+        let own = host.routes.iter().find(|route| route.text("path") == Some(&path));
+        let Some(own) = own.filter(|route| leads(route)).cloned() else { continue };
+        let to = own.text("rewrite").and_then(|to| to.split(['?', '$']).next()).unwrap_or_default();
+        if covers(&path, to) {
+            let what = format!("the rewrite of {path} leads to a path of its own");
+            draft.error(&own.place(), what, "see fallback");
+            continue;
+        }
+        let has_rest = TARGET.iter().any(|name| own.text(name).is_some_and(|to| to.contains("rest")));
+        let others = host.routes.iter().filter_map(|route| route.text("path"));
+        let others = others.filter(|other| *other != path && path.ends_with('/'));
+        let found: Vec<Below> = others.flat_map(|other| Below::of(&path, other, has_rest)).collect();
+        for below in found.into_iter().take(TOO_MANY_ROUTES.saturating_sub(host.routes.len())) {
+            below.lead(&own, host, draft);
+        }
+    }
+}
+
+/// What a route that leads elsewhere says about it.
+const TARGET: [&str; 3] = ["rewrite", "redirect", "status"];
+
+fn leads(route: &Scope) -> bool {
+    route.get("rewrite").is_some() || route.get("redirect").is_some()
+}
+
+/// Paths below one that a server rewrites.
+struct Below {
+    path: String,
+    /// The rest of the path, as a target has it. `None`: no target can say it.
+    rest: Option<String>,
+}
+
+impl Below {
+    /// Those that another route has.
+    fn of(prefix: &str, other: &str, has_rest: bool) -> Vec<Below> {
+        if !is_glob(other) {
+            let Some(rest) = other.strip_prefix(prefix) else { return Vec::new() };
+            let end = if other.ends_with('/') { "${rest}" } else { "" };
+            let rest = Some(format!("{}{end}", rest.trim_end_matches('.')));
+            return vec![Below { path: other.to_owned(), rest }];
+        }
+        // The rest is what the wildcard finds, with the end behind it.
+        let end = other.strip_prefix('*').filter(|end| has_rest && !end.contains(['*', '?', '/', '$']));
+        if let Some(end) = end {
+            return vec![Below { path: format!("{prefix}**{end}"), rest: Some(format!("$1{end}")) }];
+        }
+        let all = pattern::all_beginning(prefix, other).into_iter();
+        all.map(|path| Below { path, rest: (!has_rest).then(String::new) }).collect()
+    }
+
+    /// Leads them where the path above them leads.
+    fn lead(self, own: &Scope, host: &mut Host, draft: &mut Draft) {
+        let place = own.place();
+        let Some(rest) = self.rest else {
+            let path = own.text("path").unwrap_or_default();
+            let what = format!("the rewrite of {path} is not for the paths of {}", self.path);
+            return draft.error(&place, what, "write it in the locations of these paths, too");
+        };
+        let route = host.route(&self.path, &place);
+        if leads(route) && route.line < own.line {
+            return;
+        }
+        WAYS.iter().chain(&HANDLERS).chain(&["root", "alias"]).for_each(|name| route.remove(name));
+        route.rules.clear();
+        for name in TARGET {
+            match own.get(name) {
+                Some(Value::Text(to)) => {
+                    route.set(&place, name, to.replace("${rest}", "$rest").replace("$rest", &rest));
+                }
+                Some(value) => route.set(&place, name, value.clone()),
+                None => {}
+            }
+        }
+        if is_glob(&self.path) {
+            Order::Instead(own.text("path").unwrap_or_default()).set(route, &place);
+        }
+    }
+}
+
 /// In nginx, an expression has the root of its server, also for a path below a prefix that has another root or none. So its
 /// route gets this root, and runs no script in a folder of uploaded files that a prefix leads to.
 pub fn files_of_server(host: &mut Host, context: &Context) {
     let Some(root) = host.scope.text("root").or(context.root.as_deref()).map(str::to_owned) else { return };
     let has_others = |route: &Scope| {
         route.text("path").is_some_and(|path| path.ends_with('/') && path != "/")
-            && has_any(route, &["root", "alias", "proxy", "application"])
+            && has_any(route, &["root", "alias", "proxy", "application", "respond", "redirect"])
     };
     if !host.routes.iter().any(has_others) {
         return;

@@ -3,7 +3,7 @@
 use crate::draft::{Draft, Host, Scope};
 use crate::regex::{self, Captured};
 use crate::tree::{Directive, unconverted};
-use crate::within::is_glob;
+use crate::within::{covers, is_glob};
 
 use super::settings::{self, Context, template};
 
@@ -155,10 +155,36 @@ pub fn rewrite(
         let what_to_do = "see redirects and rewrites; patterns have wildcards, and no classes of characters";
         return draft.error(place, unconverted(child), what_to_do);
     };
+    let all = match location {
+        Some(patterns) => match within_location(&all, patterns) {
+            Some(all) => all,
+            None => {
+                return draft.error(
+                    place,
+                    unconverted(child),
+                    "write it in the server, or a narrower location",
+                );
+            }
+        },
+        None => all,
+    };
+    if all.is_empty() {
+        return draft.note(
+            place,
+            format!("\"{}\" finds no path of its location", child.text()),
+            "it has no effect",
+        );
+    }
     // A server rewrites paths that have a location, too, such as those of scripts.
-    let is_of_all = |path: &str| path == "/" && location.is_none_or(|patterns| patterns != ["/"]);
-    if !redirects && all.iter().any(|(path, _)| is_of_all(path)) {
+    let leads_back = |path: &str, to: &str| {
+        let to = to.split(['?', '$']).next().unwrap_or_default();
+        to.starts_with('/') && (path == "/" && location.is_none() || path == to)
+    };
+    if !redirects && all.iter().any(|(path, to)| leads_back(path, to)) {
         return draft.error(place, unconverted(child), "write it in location /, or see fallback");
+    }
+    if location.is_none() {
+        host.first.extend(all.iter().map(|(path, _)| path.clone()));
     }
     for (path, to) in all {
         let route = host.route(&path, place);
@@ -172,13 +198,57 @@ pub fn rewrite(
     }
 }
 
+/// Those of the paths that a location is for. `None`: they cannot be told from the others.
+fn within_location(all: &[(String, String)], location: &[String]) -> Option<Vec<(String, String)>> {
+    let head = |path: &str| path.split(['*', '?']).next().unwrap_or_default().to_owned();
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (path, to) in all {
+        for own in location {
+            let (of_path, of_own) = (head(path), head(own));
+            let is_below = own.ends_with('/') && path.starts_with(own)
+                || *own == format!("{of_own}**") && path.starts_with(&of_own);
+            let pair =
+                if is_below || own == path || !is_glob(path) && covers(own, path) && !path.ends_with('/') {
+                    (path.clone(), to.clone())
+                } else if path.ends_with('/') && of_own.starts_with(path.as_str()) {
+                    // The rest of the path begins behind that of the rewrite.
+                    let rest = own[path.len()..].to_owned();
+                    match to.contains("rest") {
+                        false => (own.clone(), to.clone()),
+                        true if own.ends_with('/') => {
+                            let to =
+                                to.replace("${rest}", "$rest").replace("$rest", &format!("{rest}${{rest}}"));
+                            (own.clone(), to)
+                        }
+                        true => return None,
+                    }
+                } else if of_own.starts_with('/')
+                    && of_path.starts_with('/')
+                    && !of_own.starts_with(&of_path)
+                    && !of_path.starts_with(&of_own)
+                    || !is_glob(path) && !path.ends_with('/') && !covers(own, path)
+                {
+                    continue;
+                } else {
+                    return None;
+                };
+            if !found.iter().any(|(known, _)| *known == pair.0) {
+                found.push(pair);
+            }
+        }
+    }
+    Some(found)
+}
+
 /// The paths of a `rewrite`, each with its target.
 pub fn targets(child: &Directive, context: &Context) -> Option<Vec<(String, String)>> {
     let (expression, target) = (child.argument(0), child.argument(1));
     let path = regex::prefix(expression).or_else(|| regex::exact(expression));
     let path = path.or_else(|| matches!(expression, "^" | "^/" | "^.*" | ".*").then(|| "/".to_owned()));
     if let (Some(path), Some(to)) = (path, template(target, &context.server_name)) {
-        return Some(vec![(path, to)]);
+        // Without a group, there is no rest.
+        let is_said = path.ends_with('/') || !to.contains("{rest}");
+        return is_said.then(|| vec![(path, to)]);
     }
     if matches!(expression, "^(.*)$" | "^(.*)" | "(.*)") {
         return template(&target.replace("$1", "$uri"), &context.server_name)

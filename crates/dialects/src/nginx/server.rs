@@ -14,7 +14,9 @@ use super::inherit::has_any;
 use super::location::{denies_only, location, with_slash};
 use super::missing::{self, fallbacks, front, is_condition, missing, try_files};
 use super::named;
-use super::order::{files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots};
+use super::order::{
+    files_of_server, keep_first_expressions, leave_out_expressions, order, own_roots, rewrite_first,
+};
 use super::passing::{hidden_fields, hide};
 use super::returns::{is_condition_of_https, is_type_of_text, rewrite, server_return, to_https};
 use super::settings::{Context, setting};
@@ -36,6 +38,8 @@ pub fn server(directive: &Directive, context: &Context, draft: &mut Draft) {
     hidden_fields(&mut host.scope);
     locations(directive, &mut parts, &mut host, &context, draft);
     early::apply(&parts.rules, &parts.conditions, &mut host, draft);
+    rewrite_first(&mut host, draft);
+    host.leave_folders(&["redirect", "rewrite", "respond"]);
     files_of_server(&mut host, &context);
     leave_out_expressions(&parts.locations, &mut host);
     keep_first_expressions(&mut host);

@@ -1647,7 +1647,7 @@ fn a_route_has_one_response() {
     check_routes(&[
         (
             "root /srv; location /a/ { proxy_pass http://127.0.0.1:81; return 404; } location /b/ { alias /c/; return 302 /d; }",
-            "root = \"/srv\"; path = \"/a/\"; return = 404; path = \"/b/\"; redirect = \"/d\"; status = 302",
+            "root = \"/srv\"; path = \"/a/\"; return = 404; path = \"/b/\"; redirect = \"/d\"; status = 302; path = \"/b\"",
         ),
         (
             "location / { root /srv; location /a/ { alias /b/; } }",

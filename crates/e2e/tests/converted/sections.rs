@@ -121,3 +121,52 @@ fn sections_of_apache_count_as_in_apache() {
         ],
     );
 }
+
+#[test]
+fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
+    let nginx = |text: &str| {
+        format!("events {{ }}\nhttp {{ server {{\nlisten 127.0.0.1:0;\nroot HOME/www;\n{text}\n}} }}\n")
+    };
+    check(
+        "nginx",
+        &[
+            // A server rewrites before it looks for a location.
+            (
+                nginx(
+                    "rewrite ^/near/(.*)$ /far/x last;\nlocation ~ x$ { }\nlocation = /near/x { return 403; }",
+                ),
+                &[("/near/x", 200, "far"), ("/far/x", 200, "far"), ("/locked.txt", 200, "secret, too")],
+            ),
+            (
+                nginx("rewrite ^/near/(.*)$ /far/$1 last;\nlocation /near/in/ { return 403; }"),
+                &[("/near/x", 200, "far"), ("/near/in/x", 404, "")],
+            ),
+            // A location rewrites its own paths alone.
+            (
+                nginx("location /far/ { rewrite ^/near/ /locked.txt last; }"),
+                &[("/near/x", 200, "near"), ("/far/x", 200, "far")],
+            ),
+            (
+                nginx("location /far/ { rewrite ^/(.*)$ /near/x last; }"),
+                &[("/near/x", 200, "near"), ("/far/x", 200, "near"), ("/locked.txt", 200, "secret, too")],
+            ),
+            // A folder without its slash is not of the location.
+            (
+                nginx("location /none/ { return 200 text; }"),
+                &[("/none", 404, ""), ("/none/", 200, "text"), ("/none/a", 200, "text")],
+            ),
+            // try_files is for no location within.
+            (
+                nginx("location / { try_files $uri =404; index x; location /near/ { } }"),
+                &[("/near/", 200, "near"), ("/far/", 403, "")],
+            ),
+        ],
+    );
+    refuse(
+        "nginx",
+        &[
+            ("server { root /srv; rewrite ^/none$ /b/$1; }\n", "cannot be converted"),
+            ("server { root /srv; rewrite ^/a/ /a/x.html; }\n", "leads to a path of its own"),
+        ],
+    );
+}

@@ -58,8 +58,12 @@ fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         let others =
             |to: &str| narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
         let patterns = to.as_deref().and_then(|to| targeted(paths, path, to).or_else(|| others(to)));
+        // A path alone has no rest.
+        let is_said = |pattern: &String, to: &str| {
+            pattern.ends_with('/') || pattern.contains(['*', '?']) || !to.contains("{rest}")
+        };
         match (patterns, to) {
-            (Some(patterns), Some(to)) => {
+            (Some(patterns), Some(to)) if patterns.iter().all(|pattern| is_said(pattern, &to)) => {
                 for pattern in patterns {
                     let route = host.route(&pattern, place);
                     route.set(place, "redirect", to.as_str());
