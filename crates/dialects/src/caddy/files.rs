@@ -3,7 +3,7 @@
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
-use super::site::{Site, Way};
+use super::site::{Hidden, Site, Way};
 use super::tried::{Tried, tried};
 
 impl Site<'_> {
@@ -37,8 +37,17 @@ impl Site<'_> {
         if way.block.is_some() || way.is_in_order {
             self.of_files.extend(paths.iter().filter(|path| !path.ends_with('/')).cloned());
         }
+        let of_paths = (way.block, paths.to_vec());
+        if self.served.contains(&of_paths) {
+            self.draft.error(place, "a file_server is for these paths already", "decide for one of them");
+        }
+        self.served.push(of_paths);
+        self.serves_files |= paths.is_empty();
+        // The last one counts.
+        let last = child.children().iter().rfind(|option| option.name == "hide");
         for option in child.children() {
             match option.name.as_str() {
+                "hide" if last.is_some_and(|last| !std::ptr::eq(last, option)) => {}
                 "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
                 "index" => {
                     self.each(paths, place, host, |scope| scope.set(place, "index", option.arguments.clone()))
@@ -50,7 +59,10 @@ impl Site<'_> {
                     };
                     self.each(paths, place, host, |scope| scope.set(place, "precompressed", all.clone()));
                 }
-                "hide" => self.hidden.push((paths.to_vec(), option.clone())),
+                "hide" => {
+                    let (paths, option) = (paths.to_vec(), option.clone());
+                    self.hidden.push(Hidden { paths, option, strips: way.strips });
+                }
                 _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
             }
         }
@@ -63,12 +75,14 @@ impl Site<'_> {
 
     pub(super) fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
         let place = &child.place;
-        let Some(Tried { suffixes, target, is_path_first }) = tried(&child.arguments) else {
+        let Some(Tried { suffixes, target, is_path_first, has_folders, is_status }) = tried(&child.arguments)
+        else {
             let what_to_do =
                 "write {path}, {path}.html, {path}/ and {path}/index.html, and a file at the end";
             return self.draft.error(place, unconverted(child), what_to_do);
         };
-        if suffixes.is_empty() && target.is_none() {
+        let leaves_folders = !has_folders && (target.is_some() || is_status);
+        if suffixes.is_empty() && target.is_none() && !leaves_folders {
             return;
         }
         if way.strips {
@@ -86,6 +100,10 @@ impl Site<'_> {
             if let Some(path) = &target {
                 scope.set(place, "fallback", path.as_str());
                 scope.set(place, "fallback_for", "all");
+            }
+            // A folder is none of the files that are tried.
+            if leaves_folders {
+                scope.set(place, "index", Vec::<String>::new());
             }
         });
     }

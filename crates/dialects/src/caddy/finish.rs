@@ -14,6 +14,8 @@ use super::upstreams::SCRIPT_INDEX;
 impl Site<'_> {
     pub(super) fn finish(&mut self, host: &mut Host, disk: &dyn Disk) {
         self.leave_scripts(host);
+        host.leave_folders(&["return", "redirect", "rewrite", "respond"]);
+        self.lead_once(host);
         let paths = host.routes.iter().filter_map(|route| route.text("path"));
         let blocks: BTreeMap<String, Option<usize>> =
             paths.map(|path| (path.to_owned(), self.block_of(path))).collect();
@@ -28,6 +30,7 @@ impl Site<'_> {
                 _ => 2,
             }
         });
+        self.go_on(host);
         host.share_handlers();
         let responds =
             |path: &str| host.routes.iter().any(|route| route.text("path") == Some(path) && route.responds());
@@ -35,6 +38,7 @@ impl Site<'_> {
         let apart: Vec<_> = apart.map(|block| (block.path.clone(), block.place.clone())).collect();
         host.without_programs(&apart, Scope::runs, self.draft);
         self.keep_files(host);
+        self.serve_nothing(host);
         host.deny_paths(|_| false);
         host.respond_without_root();
         host.redirect_to_folders(308);
@@ -71,13 +75,88 @@ impl Site<'_> {
         }
     }
 
+    /// In Caddy, a request is rewritten once, and no redirect is looked for again.
+    fn lead_once(&mut self, host: &mut Host) {
+        let all: Vec<Scope> =
+            host.routes.iter().filter(|route| route.get("rewrite").is_some()).cloned().collect();
+        for route in all {
+            let (place, pattern) = (route.place(), route.text("path").unwrap_or_default().to_owned());
+            let Some(to) = route.text("rewrite").and_then(|to| to.split('?').next()) else { continue };
+            let is_literal = !to.contains('$');
+            if is_literal && to == pattern {
+                host.route(&pattern, &place).remove("rewrite");
+                continue;
+            }
+            let again = |other: &&Scope| {
+                let path = other.text("path").unwrap_or_default();
+                let leads = other.get("redirect").is_some() || other.get("rewrite").is_some();
+                leads && path != pattern && is_literal && within::covers(path, to)
+            };
+            let head = to.split('$').next().unwrap_or_default();
+            let is_end = pattern.starts_with(['*']) || pattern.starts_with("/**");
+            let covers_itself =
+                within::covers(&pattern, head) || is_end && !is_literal && to.ends_with("$path");
+            let root = host.scope.get("root").cloned();
+            match (host.routes.iter().any(|other| again(&other)), covers_itself, root) {
+                (false, false, _) => {}
+                (false, true, Some(root)) if is_literal => {
+                    let target = host.route(to, &place);
+                    if !target.responds() && target.get("root").is_none() {
+                        target.set(&place, "root", root);
+                    }
+                }
+                _ => {
+                    let what = format!("the rewrite of {pattern} leads to a path that is led on here");
+                    self.draft.error(&place, what, "write the paths apart, or see fallback");
+                }
+            }
+        }
+    }
+
+    /// Without `file_server`, Caddy sends no files: what has no other response has an empty one.
+    fn serve_nothing(&mut self, host: &mut Host) {
+        let Some(root) = host.scope.get("root").cloned().filter(|_| !self.serves_files) else { return };
+        let place = host.scope.place();
+        let decides = |route: &Scope| route.text("path") == Some("/") && route.responds();
+        if host.routes.iter().chain([&host.scope]).any(|scope| scope.runs() || decides(scope)) {
+            return;
+        }
+        for path in self.served.iter().flat_map(|(_, paths)| paths) {
+            let route = host.route(path, &place);
+            if !route.responds() && route.get("root").is_none() && route.get("alias").is_none() {
+                route.set(&place, "root", root.clone());
+            }
+        }
+        host.scope.remove("root");
+        let has_files = |route: &Scope| route.get("root").is_some() || route.get("alias").is_some();
+        for route in host.routes.iter_mut().filter(|route| !route.responds() && !has_files(route)) {
+            route.set(&place, "respond", "");
+        }
+        host.route("/", &place).set(&place, "respond", "");
+        let what = "no file_server is for all paths: the others have an empty response, as in Caddy";
+        self.draft.warn(&place, what, "to send their files, write file_server");
+    }
+
+    /// What follows a block responds where nothing in it does.
+    fn go_on(&mut self, host: &Host) {
+        for block in self.blocks.iter().filter(|block| !block.ends) {
+            let responds = |route: &&Scope| {
+                let path = route.text("path").unwrap_or_default();
+                route.responds() && path != block.path && within::covers(path, &block.path)
+            };
+            if host.routes.iter().any(|route| responds(&route)) {
+                let what = format!("nothing in the block of {} responds for all of its paths", block.path);
+                self.draft.error(&block.place, what, "write what responds into the block");
+            }
+        }
+    }
+
     /// The innermost block that is for a path.
     fn block_of(&self, path: &str) -> Option<usize> {
-        let blocks = self
-            .blocks
-            .iter()
-            .enumerate()
-            .filter(|(_, block)| block.path == path || within::covers(&block.path, path));
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| {
+            // The folder alone is not below itself.
+            block.path == path || within::covers(&block.path, path) && block.path != format!("{path}/")
+        });
         blocks.max_by_key(|(_, block)| block.path.len()).map(|(at, _)| at)
     }
 
@@ -117,12 +196,22 @@ impl Site<'_> {
 /// Makes what the rest says about files the host's, if nothing but the rest has files.
 pub(super) fn hoist(host: &mut Host) {
     let is_rest = |route: &Scope| route.text("path") == Some("/");
+    let root = host.routes.iter().find(|route| is_rest(route)).and_then(|route| route.get("root")).cloned();
+    // A path alone may have the same root.
+    let has_same = |route: &Scope| {
+        let is_path = route.text("path").is_some_and(|path| !path.ends_with('/'));
+        is_path && root.is_some() && route.get("root") == root.as_ref()
+    };
     let has_none = |route: &Scope| {
         route.responds() || route.text("path").unwrap_or_default().contains(['*', '?']) || is_rest(route)
     };
+    let has_none = |route: &Scope| has_none(route) || has_same(route);
     let Some(at) = host.routes.iter().position(|route| is_rest(route) && !route.responds()) else { return };
     if !host.routes.iter().all(has_none) {
         return;
+    }
+    for route in host.routes.iter_mut().filter(|route| !is_rest(route) && has_same(route)) {
+        route.remove("root");
     }
     let rest = &mut host.routes[at];
     let place = rest.place();

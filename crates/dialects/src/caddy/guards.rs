@@ -8,8 +8,9 @@ use crate::pattern;
 use crate::tree::{Directive, unconverted};
 
 use super::responses::redirected;
-use super::site::Site;
+use super::site::{Hidden, Site};
 use super::upstreams::upstream;
+use crate::within::covers;
 
 /// Statuses that have a page, if there is one.
 const STATUSES: [i64; 11] = [400, 401, 403, 404, 405, 410, 413, 500, 502, 503, 504];
@@ -133,7 +134,7 @@ impl Site<'_> {
             let rest = path.strip_prefix(Path::new(root.as_deref()?)).ok()?;
             Some(format!("/{}", rest.to_string_lossy())).filter(|path| path != "/")
         };
-        for (paths, option) in std::mem::take(&mut self.hidden) {
+        for Hidden { paths, option, strips } in std::mem::take(&mut self.hidden) {
             for text in &option.arguments {
                 let is_outside = |path: &Path| root.as_deref().is_some_and(|root| !path.starts_with(root));
                 if text.contains('/') && !text.contains('{') && is_outside(&self.folder.join(text)) {
@@ -141,6 +142,16 @@ impl Site<'_> {
                         &option.place,
                         format!("{text} is not beneath the root"),
                         "nothing to do",
+                    );
+                    continue;
+                }
+                if root.as_deref().is_some_and(|root| has_segment(root, text)) {
+                    let what =
+                        format!("{}: it hides the root itself, so that nothing is sent", option.text());
+                    self.draft.error(
+                        &option.place,
+                        what,
+                        "name files beneath the root, with their whole path",
                     );
                     continue;
                 }
@@ -152,7 +163,14 @@ impl Site<'_> {
                 };
                 let within = |pattern: &String| match paths.as_slice() {
                     [] => Some(vec![pattern.clone()]),
-                    paths => paths.iter().map(|path| pattern::within(path, pattern)).collect(),
+                    // All below a folder that is hidden itself is so, too.
+                    paths => paths
+                        .iter()
+                        .map(|path| match !strips && has_segment(path, text) {
+                            true if path.ends_with('/') => Some(format!("{path}**")),
+                            _ => pattern::within(path, pattern),
+                        })
+                        .collect(),
                 };
                 let all = patterns
                     .filter(|_| !text.contains(['{', '[']))
@@ -232,6 +250,12 @@ impl Site<'_> {
         let realm = realm.map_or("restricted", String::as_str);
         self.each(paths, place, host, |scope| scope.set(place, "realm", realm));
     }
+}
+
+/// Whether a name, perhaps with wildcards, is that of a folder in a path.
+fn has_segment(path: &str, name: &str) -> bool {
+    let is_named = |segment: &str| covers(&named(name), &format!("/{segment}"));
+    !name.contains('/') && path.split('/').filter(|segment| !segment.is_empty()).any(is_named)
 }
 
 /// The pattern of a name at any depth.

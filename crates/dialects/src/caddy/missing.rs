@@ -30,7 +30,7 @@ impl Site<'_> {
         for path in except {
             host.route(path, &child.place);
             let place = child.place.clone();
-            self.blocks.push(Block { path: path.clone(), place, outer: way.block, runs: false });
+            self.blocks.push(Block { path: path.clone(), place, outer: way.block, runs: false, ends: true });
         }
     }
 

@@ -64,6 +64,9 @@ impl Site<'_> {
 /// The target and the status of `redir`. `None`: it has placeholders that there are not.
 pub(super) fn redirected(arguments: &[String]) -> Option<(String, i64)> {
     let target = template(arguments.first().map_or("", String::as_str))?;
+    if !target.starts_with(['/', '$']) && !target.contains("://") {
+        return None;
+    }
     let status = match arguments.get(1).map(String::as_str) {
         Some("permanent") => 301,
         None | Some("temporary") => 302,

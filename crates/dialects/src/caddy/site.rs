@@ -37,6 +37,17 @@ pub(super) struct Block {
     pub(super) outer: Option<usize>,
     /// Scripts are run within.
     pub(super) runs: bool,
+    /// Something within responds for all of its paths.
+    pub(super) ends: bool,
+}
+
+/// What a `file_server` does not send.
+pub(super) struct Hidden {
+    /// Those of the `file_server`.
+    pub(super) paths: Vec<String>,
+    pub(super) option: Directive,
+    /// The paths of files lack this prefix.
+    pub(super) strips: bool,
 }
 
 pub(super) struct Site<'s> {
@@ -46,8 +57,11 @@ pub(super) struct Site<'s> {
     pub(super) given: Vec<(Option<usize>, Scope)>,
     /// Paths of `file_server` in blocks that are no prefixes.
     pub(super) of_files: Vec<String>,
-    /// What `file_server` does not send, and the paths that it is for.
-    pub(super) hidden: Vec<(Vec<String>, Directive)>,
+    /// The paths of each `file_server`, and the block that it stands in.
+    pub(super) served: Vec<(Option<usize>, Vec<String>)>,
+    /// A `file_server` is for all paths.
+    pub(super) serves_files: bool,
+    pub(super) hidden: Vec<Hidden>,
     /// Each `handle_errors`.
     pub(super) errors: Vec<Directive>,
     /// Denials of what is protected, for its paths in other cases of letters.
@@ -73,6 +87,8 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
         blocks: Vec::new(),
         given: Vec::new(),
         of_files: Vec::new(),
+        served: Vec::new(),
+        serves_files: false,
         hidden: Vec::new(),
         errors: Vec::new(),
         other_cases: Vec::new(),
@@ -103,11 +119,18 @@ impl Site<'_> {
             matches!(child.name.as_str(), "handle" | "handle_path") && !child.argument(0).is_empty()
         };
         let way = Way { has_blocks: children.iter().any(has_paths), ..way.clone() };
+        let mut is_ended = false;
         for child in children.iter().filter(|child| !child.name.starts_with('@')) {
             if is_of_websockets(child, children) {
                 self.draft.note(&child.place, "an upstream may upgrade to WebSocket", "nothing to do");
                 continue;
             }
+            if is_ended {
+                let what = format!("{}: what stands before responds for all paths", child.text());
+                self.draft.note(&child.place, what, "it has no effect");
+                continue;
+            }
+            is_ended = way.is_in_order && ends(std::slice::from_ref(child));
             self.directive(child, &way, host, depth);
         }
     }
@@ -225,6 +248,7 @@ impl Site<'_> {
                 place: child.place.clone(),
                 outer: way.block,
                 runs,
+                ends: ends(child.children()),
             });
         }
         let is_rest = child.name == "handle" && paths.is_empty() && way.has_blocks;
@@ -280,9 +304,15 @@ impl Site<'_> {
         let mut all = Vec::new();
         for path in paths {
             let any_case = is_any_case.then(|| self.in_any_case(path, place)).flatten();
-            all.push(any_case.unwrap_or_else(|| path.clone()));
+            match redirect.is_some() || any_case.is_none() {
+                true => {
+                    let any_case = |text: &String| pattern::ignoring_case(text).filter(|_| is_any_case);
+                    all.extend(below(path).iter().map(|text| any_case(text).unwrap_or_else(|| text.clone())));
+                }
+                false => all.extend(any_case),
+            }
         }
-        all.extend(except.iter().map(|path| format!("!{path}")));
+        all.extend(except.iter().flat_map(|path| below(path)).map(|text| format!("!{text}")));
         if !all.is_empty() {
             rule.set(place, "path", all);
         }
@@ -418,6 +448,14 @@ fn before_authorizer(block: &Directive, host: &mut Host) {
     }
 }
 
+/// The patterns of what `/a/*` finds, which `/a` is not of. A prefix is for both here.
+fn below(path: &str) -> Vec<String> {
+    match path.ends_with('/') && path != "/" {
+        true => vec![format!("{path}."), format!("{path}*/**")],
+        false => vec![path.to_owned()],
+    }
+}
+
 /// Whether a directive asks who a client is.
 pub(super) fn asks(directive: &Directive) -> bool {
     matches!(directive.name.as_str(), "basic_auth" | "basicauth" | "forward_auth")
@@ -428,6 +466,20 @@ fn strips_prefix(block: &Directive, paths: &[String]) -> bool {
     let prefix =
         block.children().iter().find(|child| child.name == "uri" && child.argument(0) == "strip_prefix");
     prefix.is_some_and(|uri| paths == [format!("/{}/", uri.argument(1).trim_matches('/'))])
+}
+
+/// Whether something in a block responds for all of its paths.
+fn ends(block: &[Directive]) -> bool {
+    const RESPONSES: [&str; 8] =
+        ["respond", "error", "abort", "redir", "reverse_proxy", "php_fastcgi", "file_server", "metrics"];
+    block.iter().any(|child| {
+        let is_for_some = child.argument(0).starts_with(['@', '/']) && child.argument(0) != "/*";
+        let is_target = child.name == "redir" && child.arguments.iter().take(2).count() == 1;
+        match child.name.as_str() {
+            "handle" | "handle_path" | "route" => !is_for_some && ends(child.children()),
+            name => RESPONSES.contains(&name) && (!is_for_some || is_target),
+        }
+    })
 }
 
 /// Whether a directive or one within runs scripts.

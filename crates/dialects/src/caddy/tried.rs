@@ -10,6 +10,10 @@ pub struct Tried {
     pub target: Option<String>,
     /// Whether the path itself is looked for first.
     pub is_path_first: bool,
+    /// Whether the folder of the path is looked for.
+    pub has_folders: bool,
+    /// A status responds where nothing is found.
+    pub is_status: bool,
 }
 
 /// Index files, which are looked for in any case. A script is one where something runs it, and is not sent elsewhere.
@@ -17,14 +21,23 @@ const INDEX: [&str; 2] = ["/index.html", "/index.php"];
 
 /// `None`: it cannot be said.
 pub fn tried(arguments: &[String]) -> Option<Tried> {
-    let mut tried = Tried { suffixes: Vec::new(), target: None, is_path_first: false };
+    let mut tried = Tried {
+        suffixes: Vec::new(),
+        target: None,
+        is_path_first: false,
+        has_folders: false,
+        is_status: false,
+    };
     for (at, part) in arguments.iter().enumerate() {
         match (part.as_str(), part.strip_prefix("{path}")) {
             ("{path}", _) => tried.is_path_first |= tried.suffixes.is_empty(),
-            ("{path}/", _) => tried.suffixes.push("/".to_owned()),
-            (_, Some(end)) if INDEX.contains(&end) => {}
+            ("{path}/", _) => {
+                tried.suffixes.push("/".to_owned());
+                tried.has_folders = true;
+            }
+            (_, Some(end)) if INDEX.contains(&end) => tried.has_folders = true,
             (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),
-            ("=404", _) if at + 1 == arguments.len() => {}
+            ("=404", _) if at + 1 == arguments.len() => tried.is_status = true,
             (target, _) if at + 1 == arguments.len() => tried.target = Some(fallback(target)?),
             _ => return None,
         }

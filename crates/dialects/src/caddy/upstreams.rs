@@ -200,7 +200,7 @@ impl Site<'_> {
                         false => part.clone(),
                     };
                     let arguments: Vec<String> = arguments.iter().map(rooted).collect();
-                    let Some(Tried { suffixes, target, is_path_first: true }) = tried(&arguments) else {
+                    let Some(Tried { suffixes, target, is_path_first: true, .. }) = tried(&arguments) else {
                         self.draft.error(&option.place, unconverted(option), "see try_suffixes and fallback");
                         continue;
                     };

@@ -352,10 +352,12 @@ fn paths_that_a_matcher_of_caddy_excepts_have_files() {
     check(Web::Caddy, &[(&site(rest), &expected)]);
     let text = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &site(rest))]).text;
     assert!(text.ends_with("path = \"/static/\"\n\n[[host.route]]\npath = \"/media/\"\n"), "{text}");
-    let rule = ["path = [\"!/static/\", \"!/media/\"]", "then = \"deny\""];
+    let rule =
+        ["path = [\"!/static/.\", \"!/static/*/**\", \"!/media/.\", \"!/media/*/**\"]", "then = \"deny\""];
     check(Web::Caddy, &[(&site("respond @own 403"), &rule)]);
     // More asks for a password, and nothing is open if the entry is removed.
-    let users = "basic_auth @own {\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}";
+    let users =
+        "basic_auth @own {\nann $2a$14$abcdefghijklmnopqrstuuKaN6n0PPD0yU2Zl1eV9WzX8mNqQ2Q2u\n}\nfile_server";
     for matcher in ["not path /static/* /media/*", "expression true", "method POST"] {
         let text = site(users).replace("not path /static/* /media/*", matcher);
         refuse(Web::Caddy, &[(&text, 4, "basic_auth @own: its matcher is left out")]);

@@ -170,3 +170,57 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
         ],
     );
 }
+
+#[test]
+fn directives_of_caddy_count_as_in_caddy() {
+    let caddy = |text: &str| format!("http://:0 {{\nbind 127.0.0.1\nroot * HOME/www\n{text}\n}}\n");
+    check(
+        "caddy",
+        &[
+            // What is below a hidden folder is hidden, too.
+            (
+                caddy("file_server /near/* {\nhide near\n}\nfile_server"),
+                &[("/near/x", 404, ""), ("/near/none", 404, ""), ("/far/x", 200, "far")],
+            ),
+            (
+                caddy("file_server {\nhide x\nhide *.txt\n}"),
+                &[("/near/x", 200, "near"), ("/locked.txt", 404, "")],
+            ),
+            (
+                caddy("rewrite /* /index.html\nfile_server"),
+                &[("/far/x", 200, "page"), ("/index.html", 200, "page")],
+            ),
+            // A folder without its slash is not of the matcher.
+            (
+                caddy("respond /none/* text\nfile_server"),
+                &[("/none", 404, ""), ("/none/", 200, "text"), ("/none/a", 200, "text")],
+            ),
+            (
+                caddy("@others not path /near/*\nrespond @others 403\nfile_server"),
+                &[("/near", 403, ""), ("/near/x", 200, "near"), ("/far/x", 403, "")],
+            ),
+            // No file_server sends files.
+            (caddy("respond /a text\nfile_server /near/*"), &[("/near/x", 200, "near"), ("/far/x", 200, "")]),
+            // A folder is none of the files that are tried.
+            (caddy("try_files {path} /missing.html\nfile_server"), &[("/near/", 200, "not here")]),
+            // The first directive of a route that responds is the last one.
+            (caddy("route {\nfile_server\nrespond text\n}"), &[("/far/x", 200, "far")]),
+        ],
+    );
+    refuse(
+        "caddy",
+        &[
+            (
+                "http://a {\nroot * /srv\nhandle /near/* {\nheader X-A b\n}\nrespond 403\n}\n",
+                "write what responds into the block",
+            ),
+            ("http://a {\nroot * /srv\nfile_server {\nhide srv\n}\n}\n", "it hides the root itself"),
+            (
+                "http://a {\nroot * /srv\nredir /a/* /b\nrewrite /c /a/x\nfile_server\n}\n",
+                "leads to a path that is led on here",
+            ),
+            ("http://a {\nroot * /srv\nredir /a permanent\n}\n", "see redirect"),
+            ("http://a {\nroot * /srv\nfile_server\nfile_server {\nbrowse\n}\n}\n", "decide for one of them"),
+        ],
+    );
+}
