@@ -233,8 +233,12 @@ impl Context {
 
     /// Whether some requests are denied by it, or by what it says about files.
     pub fn denies(&self) -> bool {
-        let is_own = self.has_access() && !self.is_granted();
-        is_own || self.files.iter().any(|(_, inner, _)| inner.denies())
+        self.denies_itself() || self.files.iter().any(|(_, inner, _)| inner.denies())
+    }
+
+    /// As `denies`, whatever it says about files.
+    pub fn denies_itself(&self) -> bool {
+        self.has_access() && !self.is_granted()
     }
 
     /// Whether it denies every request.

@@ -8,6 +8,7 @@ mod needless;
 mod overlaps;
 mod passes;
 mod routes;
+mod still_closed;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -69,6 +70,8 @@ pub struct Site<'s> {
     passed: Vec<String>,
     /// Prefixes of redirects, which precede folders.
     redirects: Vec<String>,
+    /// Paths of redirects outside of folders, which precede access.
+    leading: Vec<(String, Place)>,
     /// Paths of single files.
     singles: Vec<Single>,
     /// `ProxyPassMatch` with a program that runs files.
@@ -98,6 +101,7 @@ impl<'s> Site<'s> {
             passes: Vec::new(),
             passed: Vec::new(),
             redirects: Vec::new(),
+            leading: Vec::new(),
             singles: Vec::new(),
             programs: Vec::new(),
             unhandled: Vec::new(),
@@ -252,12 +256,13 @@ impl<'s> Site<'s> {
 
     /// Makes redirects of a folder those of the host, because their paths are whole. The other directives.
     fn without_redirects(&mut self, children: &[Directive], draft: &mut Draft) -> Vec<Directive> {
-        let before = self.redirects.len();
+        let (before, leading) = (self.redirects.len(), self.leading.len());
         for child in children.iter().filter(|child| is_redirect(child)) {
             self.redirect(child, draft);
         }
         // They are for the files of the folder, and not for those of an alias.
         self.redirects.truncate(before);
+        self.leading.truncate(leading);
         without(children, is_redirect)
     }
 
@@ -372,7 +377,10 @@ impl<'s> Site<'s> {
                 let to = to.replace("$1", "${rest}");
                 match to.replace("${rest}", "").contains('$') {
                     true => draft.error(place, unconverted(directive), "see redirects"),
-                    false => redirected(&mut self.host, &path, format!("{to}$query"), status, place),
+                    false => {
+                        redirected(&mut self.host, &path, format!("{to}$query"), status, place);
+                        self.leading.push((path, place.clone()));
+                    }
                 }
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) => {
@@ -382,6 +390,7 @@ impl<'s> Site<'s> {
                     self.host.is_to_https = true;
                     return;
                 }
+                self.leading.push((folder.clone(), place.clone()));
                 let to = to.replace('$', "$$");
                 let between = if path.ends_with('/') || to.ends_with('/') { "" } else { "/" };
                 redirected(&mut self.host, &folder, format!("{to}{between}$rest$query"), status, place);

@@ -85,6 +85,7 @@ impl Site<'_> {
         if suffixes.is_empty() && target.is_none() && !leaves_folders {
             return;
         }
+        self.leaves_folders |= leaves_folders && way.paths.is_empty();
         if way.strips {
             return self.draft.error(place, unconverted(child), "write it in the root of the files");
         }

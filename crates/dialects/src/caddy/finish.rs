@@ -14,6 +14,12 @@ use super::upstreams::SCRIPT_INDEX;
 impl Site<'_> {
     pub(super) fn finish(&mut self, host: &mut Host, disk: &dyn Disk) {
         self.leave_scripts(host);
+        let listing = Some(&true.into());
+        for scope in host.routes.iter_mut().chain([&mut host.scope]).filter(|_| self.leaves_folders) {
+            if scope.get("listing") == listing {
+                scope.set(&scope.place(), "listing", false);
+            }
+        }
         host.leave_folders(&["return", "redirect", "rewrite", "respond"]);
         self.lead_once(host);
         let paths = host.routes.iter().filter_map(|route| route.text("path"));

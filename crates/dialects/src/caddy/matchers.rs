@@ -77,10 +77,12 @@ impl Site<'_> {
         let inline = [Directive {
             name: child.argument(0).to_owned(),
             arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
-            block: None,
+            // `@x not { … }` negates its block.
+            block: child.block.clone(),
             place: child.place.clone(),
         }];
-        for condition in if child.block.is_some() { child.children() } else { &inline } {
+        let is_block = child.block.is_some() && child.arguments.is_empty();
+        for condition in if is_block { child.children() } else { &inline } {
             if self.condition(condition, "", &mut matcher).is_none() {
                 matcher.rule = None;
             }

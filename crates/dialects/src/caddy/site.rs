@@ -59,6 +59,8 @@ pub(super) struct Site<'s> {
     pub(super) of_files: Vec<String>,
     /// The paths of each `file_server`, and the block that it stands in.
     pub(super) served: Vec<(Option<usize>, Vec<String>)>,
+    /// A `try_files` for all paths finds no folders.
+    pub(super) leaves_folders: bool,
     /// A `file_server` is for all paths.
     pub(super) serves_files: bool,
     pub(super) hidden: Vec<Hidden>,
@@ -88,6 +90,7 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
         given: Vec::new(),
         of_files: Vec::new(),
         served: Vec::new(),
+        leaves_folders: false,
         serves_files: false,
         hidden: Vec::new(),
         errors: Vec::new(),

@@ -102,9 +102,19 @@ pub fn location(
 fn without_folder(child: &Directive, patterns: &mut Vec<String>, context: &Context) {
     let Some(text) = prefix_of(child).filter(|text| !text.ends_with('/')) else { return };
     let folder = format!("{text}/");
-    if has_prefix(context.server, &folder) {
+    let is_taken = child.arguments.len() == 1 && has_expression(context.server, &folder);
+    if is_taken || has_prefix(context.server, &folder) {
         patterns.retain(|path| *path != folder);
     }
+}
+
+/// Whether an expression of a server has all that is below a folder.
+fn has_expression(block: &[Directive], folder: &str) -> bool {
+    let is_expression = |child: &&Directive| child.name == "location" && child.argument(0).starts_with('~');
+    block.iter().filter(is_expression).any(|child| {
+        regex::patterns(&with_slash(child.argument(1)))
+            .is_some_and(|all| all.iter().any(|path| path == folder))
+    })
 }
 
 fn has_prefix(block: &[Directive], text: &str) -> bool {

@@ -188,6 +188,11 @@ pub fn rewrite(
     }
     for (path, to) in all {
         let route = host.route(&path, place);
+        if route.get("rewrite").is_some() || route.get("redirect").is_some() {
+            let what = format!("{}: {path} is rewritten already", unconverted(child));
+            draft.error(place, what, "remove the one that has no effect");
+            continue;
+        }
         match redirects {
             true => {
                 route.set(place, "redirect", redirected(&to));

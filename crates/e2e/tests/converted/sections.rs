@@ -13,7 +13,7 @@ fn check(name: &str, cases: &[Case]) {
             let response = server.get(path);
             let found = (response.status, response.text());
             let text_of_response =
-                if *status < 400 { (*text_of_response).to_owned() } else { found.1.clone() };
+                if matches!(*status, 200..300) { (*text_of_response).to_owned() } else { found.1.clone() };
             rows.check(format!("{name} {path} of {text}"), found, (*status, text_of_response));
         }
     }
@@ -113,6 +113,7 @@ fn sections_of_apache_count_as_in_apache() {
                 &rule("<Directory />\nRewriteRule \"!^\\w+/a\" - [F]\n</Directory>"),
                 "what it denies would be open",
             ),
+            (&rule("RewriteRule ^/none$ /b/$1"), "cannot be converted"),
             (&rule("RewriteRule ^/upload/[^x].{3}$ /none.html"), "files of its paths would be sent"),
             (
                 &rule("RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^/(a|b)/x http://b.example/$1"),
@@ -149,6 +150,10 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
             (
                 nginx("location /far/ { rewrite ^/(.*)$ /near/x last; }"),
                 &[("/near/x", 200, "near"), ("/far/x", 200, "near"), ("/locked.txt", 200, "secret, too")],
+            ),
+            (
+                nginx("location /near { return 301 /far/x; }\nlocation ~ ^/near/ { }"),
+                &[("/near/x", 200, "near"), ("/near", 301, "")],
             ),
             // A folder without its slash is not of the location.
             (
@@ -198,6 +203,10 @@ fn directives_of_caddy_count_as_in_caddy() {
             (
                 caddy("@others not path /near/*\nrespond @others 403\nfile_server"),
                 &[("/near", 403, ""), ("/near/x", 200, "near"), ("/far/x", 403, "")],
+            ),
+            (
+                caddy("@others not {\npath /near/*\n}\nrespond @others 403\nfile_server"),
+                &[("/near/x", 200, "near"), ("/far/x", 403, "")],
             ),
             // No file_server sends files.
             (caddy("respond /a text\nfile_server /near/*"), &[("/near/x", 200, "near"), ("/far/x", 200, "")]),

@@ -89,6 +89,7 @@ impl Site<'_> {
         leave_out_needless_files(&mut self.host);
         denials.splice(0..0, self.scripts_without_program(draft));
         self.put_first(&denials, draft);
+        self.report_denied_redirects(draft);
         self.keep_from_satisfied();
         self.host
     }
@@ -130,7 +131,7 @@ impl Site<'_> {
     }
 
     /// The prefixes of paths that a section speaks of.
-    fn section_urls(&self) -> BTreeSet<String> {
+    pub(super) fn section_urls(&self) -> BTreeSet<String> {
         let mut urls: BTreeSet<String> = self.trees.iter().map(|tree| tree.url.clone()).collect();
         urls.insert("/".to_owned());
         for (folder, _) in &self.folders {
@@ -246,7 +247,7 @@ impl Site<'_> {
     }
 
     /// What all sections together say about a prefix.
-    fn context(&self, url: &str) -> Context {
+    pub(super) fn context(&self, url: &str) -> Context {
         self.with_locations(self.of_folders(url), paths::folder(url))
     }
 
@@ -336,7 +337,7 @@ impl Site<'_> {
     }
 
     /// Whether a location says who may have this prefix: that goes over what files say, even if it is what the host says.
-    fn is_located(&self, url: &str) -> bool {
+    pub(super) fn is_located(&self, url: &str) -> bool {
         self.locations.iter().any(|(paths, own, _)| match paths {
             Paths::Prefix(prefix) => {
                 prefix != "/" && own.has_access() && paths::below(paths::folder(url), prefix).is_some()
@@ -455,6 +456,9 @@ impl Site<'_> {
                 && let Some(value) = context.over(&self.server).keys().get("cache_control")
             {
                 scope.set(&place, "cache_control", value.clone());
+            }
+            if context.is_granted() {
+                self.report_closed_folders(&pattern, &place, draft);
             }
             if context.has_access() {
                 let own = context.over(&around).scope(draft);

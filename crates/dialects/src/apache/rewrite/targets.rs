@@ -79,7 +79,8 @@ pub fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Tar
     let expression = anchored(expression, base);
     let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
     let one = |path: String| Captured { pattern: path, groups: vec!["${rest}".to_owned()] };
-    let of_path = path.and_then(|path| {
+    // A path alone has no rest.
+    let of_path = path.filter(|path| path.ends_with('/') || !has_groups).and_then(|path| {
         let one = one(path);
         Some((one.pattern.clone(), one.target(&to)?))
     });
