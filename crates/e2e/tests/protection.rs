@@ -172,12 +172,14 @@ fn a_client_cannot_name_a_user() {
     let mut rows = Rows::new();
     rows.check("a script for all", with("/env.cgi", "").as_str(), "200 ||");
     rows.check("a script for users", with("/club/env.cgi", &basic("ann")).as_str(), "200 ann|ann|");
-    let of_all = with("/app/asked", "");
-    rows.holds(
-        "an application for all",
-        "it has no user",
-        of_all.starts_with("200 ") && !of_all.contains("eve"),
-    );
+    for connection in ["new", "kept"] {
+        let of_all = with("/app/asked", "");
+        rows.holds(
+            format!("an application for all, by a {connection} connection"),
+            "it has no user",
+            of_all.starts_with("200 ") && !of_all.contains("eve"),
+        );
+    }
     let of_user = with("/club/app/asked", &basic("ann"));
     let is_ann = of_user.contains("[\"Remote-User\", \"ann\"]") && !of_user.contains("eve");
     rows.holds("an application for users", &format!("it is ann in {of_user}"), is_ann);

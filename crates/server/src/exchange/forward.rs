@@ -30,8 +30,8 @@ const MAX_INTERNAL_REDIRECTS: usize = 10;
 const BODY_FIELDS: [&str; 4] = ["content-length", "content-type", "transfer-encoding", "expect"];
 
 impl Exchange<'_> {
-    /// Sends the request to the application of a plan, if nothing else has to be done. The limits count every response,
-    /// and other origins learn of it, in the driver.
+    /// Sends the request to the application of a plan, if nothing else has to be done. Other origins learn of the
+    /// response in the driver.
     pub(super) fn send_fast(&self, plan: &Plan<'_, '_>, fallback: Option<&str>) -> Option<SentRequest> {
         let (PlannedAction::Upstream(planned), Way::Fast(destination, Sending::Yes(arrival))) =
             (&plan.action, self.way)
@@ -42,7 +42,6 @@ impl Exchange<'_> {
         let needs_driver = fallback.is_some()
             || plan.query.is_some()
             || plan.walk.is_some()
-            || self.responder.limits.is_some()
             || self.names_origin()
             || route.passes_raw_paths()
             || route.files.includes.cover_responses()

@@ -9,8 +9,9 @@ use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::fast::Sending;
 use super::pages::Place;
-use super::{Exchange, Unfinished};
+use super::{Exchange, Unfinished, Way};
 use crate::content::fixed::{self, Retry};
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
 use crate::request::body::RequestBody;
@@ -49,6 +50,10 @@ impl Exchange<'_> {
         let applied = self.applying(table, path, route);
         if applied.is_empty() {
             return self.fast_at(path, Some(route));
+        }
+        // The driver counts what an application responds.
+        if let Way::Fast(_, sending) = &mut self.way {
+            *sending = Sending::No;
         }
         let throttle = match self.admit_fast(path, &applied) {
             Ok(throttle) => throttle,

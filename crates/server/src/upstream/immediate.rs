@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use script::fastcgi::RequestId;
+use site::authorizer::is_same_name;
 use site::balance::Balance;
 use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
@@ -146,7 +147,7 @@ impl SentRequest {
         let route = services.site.hosts.at(host).routes.get(planned.route);
         let (script, upstream_id) = (route.script.as_ref()?, route.upstream()?);
         let upstream = services.site.upstreams.get(upstream_id)?;
-        if !upstreams.asserted.is_empty() || !is_plain(upstream, script, route, outgoing) {
+        if has_asserted(upstreams, head) || !is_plain(upstream, script, route, outgoing) {
             return None;
         }
         let pool = upstreams.pools.get(upstream_id)?;
@@ -417,6 +418,13 @@ fn send_at_once(connection: &PooledConnection, bytes: &[u8]) -> Option<Vec<u8>> 
         return None;
     }
     Some(bytes[sent..].to_vec())
+}
+
+/// Whether the client has sent a field that only passwords, authorizers and tokens set. Nothing has set one for a
+/// request of the fast path.
+fn has_asserted(upstreams: &Upstreams, head: &Head<'_>) -> bool {
+    let mut asserted = upstreams.asserted.iter();
+    asserted.any(|name| head.fields.iter().any(|field| is_same_name(field.name, name)))
 }
 
 /// Whether the request needs only a connection, and its response nothing but the route.
