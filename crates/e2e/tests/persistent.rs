@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Client, Clients, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site, TIMEOUT,
-    children_of, has_open, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
+    Authority, Client, Clients, Page, Persistence, ReadError, Response, Rows, Server, Signal, Site, TIMEOUT,
+    Tls, children_of, has_open, is_root, parent_of, path_of, runs, signal_process, tool, wait_until,
 };
 
 const APP: &str = include_str!("programs/app.py");
@@ -235,6 +235,27 @@ fn passes_the_variables_of_a_script_to_an_application() {
     let mut rows = Rows::new();
     for (path, status) in [("/a%20b/x.two/pid", 200), ("/a%20b/none.two", 404), ("/static/x.two", 404)] {
         rows.check(path, server.get(path).status, status);
+    }
+}
+
+/// By a connection to the application that is new, and by one that was kept.
+#[test]
+fn an_application_knows_what_the_handshake_has_established() {
+    let listen = "listen = \"127.0.0.1:0 tls\"\ncertificate = \"certificate.pem\"\ncertificate_key = \"key.pem\"\n\
+                  client_certificates = \"optional\"\nclient_ca = \"clients.pem\"\n";
+    let clients = Authority::new("the clients");
+    let site = site_with(listen, "", "processes = 1").certificate();
+    let server = site.file_beside_root("clients.pem", clients.pem()).start();
+    let alice = Tls::with_certificate(&clients.client("Alice"));
+    let mut rows = Rows::new();
+    for (tls, verified) in
+        [(Tls::new(), "NONE"), (Tls::new(), "NONE"), (alice, "SUCCESS"), (Tls::new(), "NONE")]
+    {
+        let request = "GET /app/variables HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let said = Client::tls(server.tcp(0), &tls).request(request).text();
+        let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        let found = (value("HTTPS="), value("SSL_PROTOCOL="), value("SSL_CLIENT_VERIFY="));
+        rows.check(verified, found, ("on", "TLSv1.3", verified));
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Arrival<'a> {
     pub via: Via,
     /// That of the connection, whatever a trusted proxy says.
     pub scheme: Scheme,
+    /// As in `ConnectionInfo`.
+    pub tls: Option<&'a TlsFacts>,
     /// Finds the local address, as in `ConnectionInfo`.
     pub local: &'a dyn Fn() -> Option<SocketAddr>,
 }

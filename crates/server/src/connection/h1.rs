@@ -277,7 +277,8 @@ impl Http1 {
             return self.begin(head, length, Next::Respond, batch);
         }
         let local = || self.destination.address().or_else(local);
-        let arrival = Arrival { via: self.via, scheme: self.scheme, local: &local };
+        let tls = self.tls.as_deref();
+        let arrival = Arrival { via: self.via, scheme: self.scheme, tls, local: &local };
         let sending = if batch.is_empty() { Sending::Yes(arrival) } else { Sending::No };
         match connections.responder.fast(head, self.client, self.destination, self.began, sending) {
             Ok(response) => {

@@ -16,14 +16,18 @@ use taipan_http::target::Scheme;
 
 use super::{Outgoing, WholeResponse};
 use crate::pool::PooledConnection;
-use crate::request::ConnectionInfo;
+use crate::request::{Arrival, ConnectionInfo};
 use crate::services::Services;
 use crate::upstream::head::UpstreamHead;
 use crate::upstream::request::{Form, Handler, HandlerKind};
 
-/// Whether a request needs only a connection of its own. Only the driver knows the variables of TLS.
+/// Whether a request needs only a connection of its own. Its variables have the facts of its TLS, if it has any. For
+/// which hosts the certificate of a client counts, only the driver knows.
 pub fn is_plain(upstream: &Upstream, outgoing: &Outgoing<'_>) -> bool {
-    upstream.tls.is_none() && upstream.multiplex <= 1 && outgoing.arrival.scheme == Scheme::Http
+    let Arrival { scheme, tls, .. } = outgoing.arrival;
+    upstream.tls.is_none()
+        && upstream.multiplex <= 1
+        && (scheme == Scheme::Http || tls.is_some_and(|tls| tls.client.is_none()))
 }
 
 /// Appends the records of the whole request, which has no body. Returns its ID. `None`: the request cannot be sent.
@@ -47,8 +51,8 @@ pub fn write(
         spelling: Spelling::Normalized,
         form: Form::Response,
     };
-    let (via, local) = (arrival.via, (arrival.local)());
-    let connected = ConnectionInfo { id: None, client, group, via, local, tls: None };
+    let Arrival { via, tls, local, .. } = arrival;
+    let connected = ConnectionInfo { id: None, client, group, via, local: local(), tls };
     let environment = handler.environment(services, head, connected, length, &script.environment).ok()?;
     let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
     let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, out)?;
