@@ -259,6 +259,42 @@ fn a_listing_leaves_out_what_its_client_may_not_have() {
     }
 }
 
+/// What is denied has another route than its folder.
+#[test]
+fn a_listing_leaves_out_what_another_route_denies() {
+    let mut rows = Rows::new();
+    for (pattern, hidden) in [
+        ("/list/secret.txt", "secret.txt"),
+        ("/list/hidden/", "hidden/"),
+        ("/list/sec*", "secret.txt"),
+        ("secret.*", "secret.txt"),
+        ("(?i)/LIST/SEC*", "secret.txt"),
+        ("(?i)/**/HIDDEN", "hidden/"),
+        // The folder itself has another route than both.
+        ("/list/.", ""),
+        ("/list/hidden/deeper/", ""),
+    ] {
+        let rule = "address = \"!10.0.0.1\"\nthen = \"deny\"\n";
+        let server = site(&format!("[[route]]\npath = \"{pattern}\"\n[[route.rule]]\n{rule}")).start();
+        let listed = |client: &str| {
+            let request = format!(
+                "GET /list/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
+            );
+            let response = server.request(request);
+            ["open.txt", "secret.txt", "hidden/"].map(|name| response.text().contains(name))
+        };
+        for round in ["at first", "again"] {
+            let row = format!("{pattern}, {round}");
+            rows.check(&row, listed("10.0.0.1"), [true; 3]);
+            let expected = match pattern {
+                "/list/." => [false; 3],
+                _ => ["open.txt", "secret.txt", "hidden/"].map(|name| name != hidden),
+            };
+            rows.check(&row, listed("192.0.2.1"), expected);
+        }
+    }
+}
+
 #[test]
 fn an_error_page_is_shown_to_those_who_may_have_it() {
     let server = site(

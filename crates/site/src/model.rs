@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cache::key::Mapping;
+use taipan_http::target::SafePath;
 
 use crate::access::Rule;
 use crate::authentication::USER_FIELD;
@@ -335,6 +336,13 @@ impl Site {
 pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
+    /// Whether entries of a folder may have other rules, users, authorizers or tokens than the folder, because they
+    /// have another route.
+    pub fn may_differ_within(&self, folder: &SafePath<'_>) -> bool {
+        let own = self.routes.get(self.routes.find(folder));
+        self.routes.of_entries(folder.as_str()).any(|route| !route.asks_as(own))
+    }
+
     /// With the mapping of each route that stores responses. Hosts of different addresses may share a name, so that the
     /// URL does not tell their routes apart. Further names change nothing.
     pub fn with_mappings(mut self, upstreams: &[Upstream]) -> Host {

@@ -2,8 +2,6 @@
 //!
 //! Knows nothing of requests.
 
-use std::sync::Arc;
-
 use crate::access::Action;
 use crate::authentication::FolderPasswords;
 use crate::model::{Host, LogFormat, Route, Site};
@@ -19,8 +17,10 @@ pub struct Needs {
     pub address_rules: bool,
     /// A rule asks for facts of the TLS connection, which the fast path does not have.
     pub tls_rules: bool,
-    /// The entries of a folder may have other verdicts than the folder.
+    /// The entries of every folder may have other verdicts than the folder.
     pub path_rules: bool,
+    /// Those of a folder may, if they have another route than the folder: see [`Host::may_differ_within`].
+    pub route_rules: bool,
     /// Authorizers must let requests pass, or tokens.
     pub authorizers: bool,
     /// A host refuses some requests by the connection that they have come by.
@@ -51,8 +51,8 @@ impl Needs {
             address_rules: site.rules().any(|rule| rule.asks_for_server_address()),
             tls_rules: site.rules().any(|rule| rule.asks_for_tls()),
             path_rules: site.rules().any(|rule| rule.asks_for_path())
-                || routes().any(|route| route.authentication.folder != FolderPasswords::Off)
-                || site.hosts.iter().any(routes_differ),
+                || routes().any(|route| route.authentication.folder != FolderPasswords::Off),
+            route_rules: site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || !route.jwts.is_empty()),
             refusals: site.hosts.iter().any(|host| host.tls.refuses()),
             cors: routes().any(|route| route.cors.is_some()),
@@ -78,16 +78,8 @@ fn logs_addresses(site: &Site) -> bool {
     own.chain(site.log.access.as_ref()).any(|log| log.format == LogFormat::BoaAddress)
 }
 
-/// Whether the routes of a host have different rules, users, authorizers or tokens.
+/// Whether the routes of a host ask for different things.
 fn routes_differ(host: &Host) -> bool {
-    let is_same = |one: &Route, other: &Route| {
-        one.access == other.access
-            && Arc::ptr_eq(&one.authentication, &other.authentication)
-            && one.authorizers == other.authorizers
-            && one.jwts == other.jwts
-            && one.enclosing.is_none()
-            && other.enclosing.is_none()
-    };
     let mut routes = host.routes.iter();
-    routes.next().is_some_and(|first| routes.any(|other| !is_same(first, other)))
+    routes.next().is_some_and(|first| routes.any(|other| !other.asks_as(first)))
 }

@@ -195,6 +195,11 @@ impl Routes {
         }
     }
 
+    /// The routes that entries of a folder may have, beside that of the folder. `folder`: as in [`SafePath::as_str`].
+    pub fn of_entries(&self, folder: &str) -> impl Iterator<Item = &Route> {
+        self.others.iter().filter(move |route| route.pattern.may_match_in(folder))
+    }
+
     /// The route in the configuration: for a combined route, that of its glob.
     pub fn configured(&self, id: RouteId) -> RouteId {
         let configured = self.others.len() - self.combined.len();

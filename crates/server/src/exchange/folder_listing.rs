@@ -59,11 +59,17 @@ impl<'a> Exchange<'a> {
             coding: compress::coding(&route.files.compress, self.head, format.content_type()),
             preconditions,
         };
-        let is_filtered = self.responder.needs.path_rules;
-        match listing::cached(&self.responder.files, &query, self.now).filter(|_| !is_filtered) {
-            Some(response) => Resolution::Response(response),
-            None => Resolution::List(Box::new(query)),
-        }
+        let cached = match self.filters_entries(path) {
+            true => None,
+            false => listing::cached(&self.responder.files, &query, self.now),
+        };
+        cached.map_or_else(|| Resolution::List(Box::new(query)), Resolution::Response)
+    }
+
+    /// Whether the client may not know of all entries of a folder that it may list.
+    fn filters_entries(&self, folder: &SafePath<'_>) -> bool {
+        let needs = &self.responder.needs;
+        needs.path_rules || needs.route_rules && self.host().may_differ_within(folder)
     }
 
     pub(super) async fn list(&mut self, query: listing::Query) -> Response {
@@ -72,8 +78,9 @@ impl<'a> Exchange<'a> {
         }
         let responder = self.responder;
         let without = self.has_passed_for_folder().then_some(FOLDER_FILE);
+        let is_filtered = self.filters_entries(&query.path);
         let may_know = &mut |path: &SafePath<'_>| self.may_know_entry(path);
-        let filter = responder.needs.path_rules.then_some(Filter { may_know, without });
+        let filter = is_filtered.then_some(Filter { may_know, without });
         listing::list(&responder.files, query, filter).await
     }
 }

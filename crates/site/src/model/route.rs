@@ -391,6 +391,16 @@ impl Route {
         self.authentication.is_on() || self.enclosing.is_some()
     }
 
+    /// Whether both have the same rules, users, authorizers and tokens.
+    pub fn asks_as(&self, other: &Route) -> bool {
+        self.access == other.access
+            && Arc::ptr_eq(&self.authentication, &other.authentication)
+            && self.authorizers == other.authorizers
+            && self.jwts == other.jwts
+            && self.enclosing.is_none()
+            && other.enclosing.is_none()
+    }
+
     /// Whether its upstream gets paths as they were sent.
     pub fn passes_raw_paths(&self) -> bool {
         let spelling = self.script.as_ref().map(|script| script.forwarding.spelling);

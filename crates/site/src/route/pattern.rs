@@ -95,6 +95,17 @@ impl Pattern {
         }
     }
 
+    /// Whether it may match an entry of a folder, and not the folder alone. `folder`: as in [`SafePath::as_str`].
+    pub(super) fn may_match_in(&self, folder: &str) -> bool {
+        match self {
+            Pattern::Exact(path) | Pattern::Prefix(path) => {
+                let entry = path.strip_prefix(folder).map(|entry| entry.strip_suffix('/').unwrap_or(entry));
+                entry.is_some_and(|entry| !entry.is_empty() && !entry.contains('/'))
+            }
+            Pattern::Glob(glob) => glob.reaches(folder),
+        }
+    }
+
     /// A path that matches.
     pub fn example(&self) -> Option<SafePath<'static>> {
         let text = match self {
@@ -177,6 +188,28 @@ mod tests {
 
     fn path(text: &str) -> SafePath<'static> {
         SafePath::parse(text).unwrap().into_owned()
+    }
+
+    #[test]
+    fn finds_the_folders_whose_entries_it_may_match() {
+        for (pattern, folder, expected) in [
+            ("/a/b", "a/", true),
+            ("/a/b/", "a/", true),
+            ("/a/b/.", "a/", true),
+            ("/a/", "", true),
+            ("/a/.", "a/", false),
+            ("/a/", "a/", false),
+            ("/a/b/c", "a/", false),
+            ("/a/b/c/", "", false),
+            ("/ab", "a/", false),
+            ("*.css", "a/", true),
+            ("/a/*.css", "a/", true),
+            ("/a/*.css", "b/", false),
+            ("(?i)/A/*.css", "a/", true),
+        ] {
+            let found = Pattern::parse(pattern).unwrap().may_match_in(folder);
+            assert_eq!(found, expected, "{pattern} in {folder:?}");
+        }
     }
 
     #[test]
