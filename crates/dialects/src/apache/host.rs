@@ -2,8 +2,10 @@
 //! prefix of paths that one of them speaks of.
 
 mod access_files;
+mod before_programs;
 mod folder_patterns;
 mod index_files;
+mod named_files;
 mod needless;
 mod overlaps;
 mod passes;
