@@ -1,24 +1,29 @@
 //! `RewriteRule` and `RewriteCond`, as far as routes can do the same.
 
+mod fallbacks;
+mod kinds;
 mod meaning;
 mod outer;
+mod redirects;
 mod targets;
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, Place, unconverted};
+use crate::tree::{Directive, unconverted};
 use crate::within::covers;
 
+use self::fallbacks::{fallback, fallbacks};
+use self::kinds::{decides, hides_files, is_of_copies, leaves_files, precompressed, skips_others};
 use self::meaning::{Conditions, meaning};
+use self::redirects::{canonical, leads_to_https, redirections, to_https};
 use self::targets::{Query, Targets, redirect_status, targets, whole};
-use super::conditions::Finding;
 use super::expressions;
 use super::extensions::Extension;
 use super::flags::Flags;
 use super::paths;
 use super::rejections::{
-    anchored, conditional, denials, excepts, is_everything, reject, reject_more, rejection, unslashed,
+    anchored, denials, excepts, is_everything, reject, reject_more, rejection, unslashed,
 };
 
 /// The rules of a section, in order.
@@ -47,27 +52,6 @@ impl Rule {
         unconverted(self.section.as_ref().unwrap_or(&self.rule))
     }
 }
-
-/// The flags of a redirect.
-const OF_REDIRECTS: [&str; 14] = [
-    "",
-    "r",
-    "redirect",
-    "l",
-    "last",
-    "end",
-    "nc",
-    "nocase",
-    "ne",
-    "noescape",
-    "qsa",
-    "qsappend",
-    "qsd",
-    "qsdiscard",
-];
-
-/// The ends of compressed copies.
-const COPIES: [(&str, &str); 2] = [(".gz", "gzip"), (".br", "br")];
 
 impl Rewrites {
     pub fn add(&mut self, directive: &Directive, draft: &mut Draft) {
@@ -259,77 +243,6 @@ impl Rewrites {
     }
 }
 
-/// Whether a rule leads from files that are there to another path.
-fn hides_files(conditions: &[Directive], rule: &Directive) -> bool {
-    let is_missing = |one: &Directive| matches!(one.argument(1), "!-f" | "!-s" | "!-e");
-    let flags = Flags::of(rule);
-    let target = rule.argument(1);
-    let leads = target != "-" && !target.contains("://") && !flags.has("R", "redirect");
-    leads && !is_everything(rule.argument(0)) && !conditions.iter().any(is_missing)
-}
-
-/// Whether a rule ends the others where a file or a folder is there.
-fn leaves_files(conditions: &[Directive], rule: &Directive) -> bool {
-    let is_there = |one: &Directive| {
-        one.argument(0) == "%{REQUEST_FILENAME}" && matches!(one.argument(1), "-f" | "-d" | "-l" | "-s")
-    };
-    let Some((last, others)) = conditions.split_last() else { return false };
-    let ends = Flags::of(rule).all().any(|flag| matches!(flag, "L" | "END"));
-    others.iter().all(|one| is_there(one) && Flags::of(one).has("OR", "ornext"))
-        && is_there(last)
-        && conditions.iter().any(|one| matches!(one.argument(1), "-f" | "-s"))
-        && rule.argument(1) == "-"
-        && is_everything(rule.argument(0))
-        && ends
-        && rejection(rule).is_none()
-}
-
-/// Whether a rule skips others that find none of its paths: `!^a/ - [S=1]` in front of `^a/b`.
-fn skips_others(rule: &Directive, behind: &[&Rule]) -> bool {
-    let flags = Flags::of(rule);
-    let count = flags.value("S", "skip").and_then(|count| count.parse::<usize>().ok());
-    let (Some(count), Some(begin)) = (count, rule.argument(0).strip_prefix("!^")) else { return false };
-    let is_plain =
-        |name: &str| ["s", "skip", "nc", "nocase", ""].contains(&name.to_ascii_lowercase().as_str());
-    let is_within = |own: &&Rule| {
-        let expression = own.rule.argument(0);
-        let begins = expression.strip_prefix('^').is_some_and(|text| text.starts_with(begin));
-        begins && regex::branches(expression).len() == 1
-    };
-    rule.argument(1) == "-"
-        && regex::literal(begin).is_some()
-        && flags.pairs().all(|(name, _)| is_plain(name))
-        && behind.len() >= count
-        && behind.iter().take(count).all(is_within)
-}
-
-/// The coding of a rule that sends the compressed copy beside a file.
-fn precompressed(conditions: &[Directive], rule: &Directive) -> Option<&'static str> {
-    let [accepts, exists] = conditions else { return None };
-    let (end, coding) = COPIES.into_iter().find(|(end, _)| rule.argument(1).ends_with(end))?;
-    let file = exists.argument(0).strip_suffix(end)?.trim_end_matches('\\');
-    let is_there = matches!(file, "%{REQUEST_FILENAME}" | "%{SCRIPT_FILENAME}")
-        && matches!(exists.argument(1), "-f" | "-s");
-    let is_accepted = accepts.argument(0).eq_ignore_ascii_case("%{HTTP:Accept-Encoding}")
-        && accepts.argument(1).replace("\\b", "") == coding;
-    let is_or = |one: &Directive| Flags::of(one).has("OR", "ornext");
-    (is_there && is_accepted && !conditions.iter().any(is_or)).then_some(coding)
-}
-
-/// Whether a rule only says what the type of compressed copies is.
-fn is_of_copies(rule: &Directive) -> bool {
-    let mut flags = Flags::of(rule).pairs();
-    rule.argument(1) == "-"
-        && COPIES.iter().any(|(end, _)| rule.argument(0).ends_with(&format!("\\{end}$")))
-        && flags.all(|(name, _)| matches!(name, "T" | "E" | "L" | "NS" | "NC"))
-}
-
-/// Whether flags do more than to set a variable.
-fn decides(flags: Flags<'_>) -> bool {
-    const NEEDLESS: [&str; 9] = ["", "e", "env", "nc", "nocase", "ne", "noescape", "qsa", "qsappend"];
-    !flags.pairs().all(|(name, _)| NEEDLESS.contains(&name.to_ascii_lowercase().as_str()))
-}
-
 /// `None`: it cannot be converted.
 fn apply(
     rule: &Directive,
@@ -396,88 +309,6 @@ fn apply(
     }
 }
 
-/// A rule for paths where nothing is. `None`: it leads to paths that depend on the request.
-fn fallbacks(rule: &Directive, base: Option<&str>, host: &mut Host) -> Option<()> {
-    let all = targets(rule, &whole(rule.argument(1), base), base)?.all;
-    if all.iter().any(|(_, to)| to.split('?').next().is_none_or(|path| path.contains('$'))) {
-        return None;
-    }
-    let query = Query::of(Flags::of(rule));
-    for (pattern, to) in all {
-        let route = host.route(&pattern, &rule.place);
-        route.set(&rule.place, "fallback", query.rewritten(to));
-        route.set(&rule.place, "fallback_for", "all");
-    }
-    Some(())
-}
-
-/// A rule that `leads_to_https`. `None`: a host with TLS has it for some requests alone.
-fn to_https(conditions: &Conditions, place: &Place, host: &mut Host) -> Option<()> {
-    let is_secure = host.listens.iter().any(|listen| listen.tls);
-    match (conditions, is_secure) {
-        (Conditions::None | Conditions::Names(_), true) => return None,
-        (_, true) => host.scope.set(place, "https_redirect", true),
-        (_, false) => host.is_to_https = true,
-    }
-    Some(())
-}
-
-/// Whether a rule redirects all requests without TLS to the same path with it.
-fn leads_to_https(rule: &Directive, conditions: &Conditions, host: &Host) -> bool {
-    let only_name = match host.names.as_slice() {
-        [name] => Some(format!("https://{name}")),
-        _ => None,
-    };
-    let path = ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"]
-        .into_iter()
-        .chain(only_name.as_deref())
-        .find_map(|host| rule.argument(1).strip_prefix(host));
-    let is_for_all = match conditions {
-        Conditions::None | Conditions::Plain => true,
-        Conditions::Names(names) => {
-            !host.names.is_empty() && host.names.iter().all(|name| names.contains(name))
-        }
-        _ => false,
-    };
-    matches!(path, Some("%{REQUEST_URI}" | "/$1" | "$1")) && is_everything(rule.argument(0)) && is_for_all
-}
-
-/// A redirect from a name with `www.` to the one without, or the other way round.
-fn canonical(rule: &Directive, conditions: &Conditions, host: &mut Host) -> Option<()> {
-    let ends = ["%{REQUEST_URI}", "/$1", "$1"];
-    let target = ends.iter().find_map(|end| rule.argument(1).strip_suffix(end))?;
-    let (scheme, name) = target.split_once("://")?;
-    let is_own = matches!(
-        (scheme, host.is_secure()),
-        ("https", true) | ("http", false) | ("%{REQUEST_SCHEME}" | "%{ENV:PROTO}", _)
-    );
-    let has = |name: &str| host.names.iter().any(|own| own == name);
-    let other = |name: &str| match name.strip_prefix("www.") {
-        Some(bare) => bare.to_owned(),
-        None => format!("www.{name}"),
-    };
-    // Every name is one of a pair.
-    if !is_own || host.names.is_empty() || !host.names.iter().all(|name| has(&other(name))) {
-        return None;
-    }
-    let word = match (conditions, name) {
-        (Conditions::Www(true), "%1") => "bare",
-        (Conditions::Www(false), "www.%{HTTP_HOST}") => "www",
-        (conditions, name) if host.names.len() == 2 && has(name) => {
-            let is_www = name.starts_with("www.");
-            let is_other = match conditions {
-                Conditions::Www(has_www) => *has_www != is_www,
-                Conditions::Names(names) => *names == [other(name)],
-                _ => false,
-            };
-            is_other.then_some(if is_www { "www" } else { "bare" })?
-        }
-        _ => return None,
-    };
-    host.scope.set(&rule.place, "canonical", word);
-    Some(())
-}
-
 /// Whether a rule leads to the same path without the slash at its end.
 fn is_unslashed(expression: &str, target: &str) -> bool {
     matches!((expression, target), ("^", "%1") | ("^(.*)/$" | "^(.+)/$", "/$1" | "$1"))
@@ -494,37 +325,6 @@ fn upgraded(rule: &Directive, host: &Host, draft: &mut Draft) -> Option<()> {
     let upstream = draft.applications.iter().find(|keys| keys.text("name") == Some(name))?;
     let is_same = upstream.get("address") == Some(&Value::Texts(vec![address.to_owned()]));
     is_same.then(|| draft.note(&rule.place, "an upstream may upgrade to WebSocket", "nothing to do"))
-}
-
-/// A front controller, for a folder or for what is below a prefix. Its path.
-fn fallback(
-    target: &str,
-    base: Option<&str>,
-    below: Option<&str>,
-    (place, of_request): (&Place, Query),
-    host: &mut Host,
-) -> Option<String> {
-    let target = target.strip_prefix("%{ENV:BASE}/").unwrap_or(target);
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let path = path.trim_end_matches("/$1");
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", base.unwrap_or("/")) };
-    let query = query.replace("%{REQUEST_URI}", "$path").replace("$1", "$rest");
-    let query = query.replace("%{QUERY_STRING}", "$query");
-    let names = query.replace("$path", "").replace("$rest", "").replace("$query", "");
-    if path.contains(['$', '%']) || names.contains(['$', '%']) {
-        return None;
-    }
-    let fallback = if target.contains('?') { format!("{path}?{query}") } else { path.clone() };
-    let fallback = of_request.rewritten(fallback);
-    let set = |scope: &mut Scope| {
-        scope.set(place, "fallback", fallback.as_str());
-        scope.set(place, "fallback_for", "all");
-    };
-    match below.or(base).filter(|base| *base != "/") {
-        Some(base) => set(host.route(base, place)),
-        None => set(&mut host.scope),
-    }
-    Some(path)
 }
 
 /// A redirect, a rewrite, or a proxy.
@@ -567,61 +367,4 @@ fn plain(rule: &Directive, base: Option<&str>, host: &mut Host, draft: &mut Draf
         host.route(&folder, place);
     }
     Some(())
-}
-
-/// Redirects by conditions on what is in the request, as rules of access. `None`: it is something else, or rules cannot
-/// say it.
-fn redirections(
-    conditions: &[Directive],
-    rule: &Directive,
-    base: Option<&str>,
-    host: &Host,
-) -> Option<Vec<Scope>> {
-    let is_of_rules = match meaning(conditions) {
-        Conditions::Unknown => true,
-        // To another name than that of the host.
-        all @ (Conditions::Www(_) | Conditions::Names(_)) => {
-            canonical(rule, &all, &mut host.clone()).is_none()
-        }
-        _ => false,
-    };
-    // To the same name it is the way to HTTPS.
-    let is_own = |name: &String| rule.argument(1).starts_with(&format!("https://{name}"));
-    let is_to_https = ["%{HTTP_HOST}", "%{SERVER_NAME}"].map(str::to_owned).iter().any(is_own);
-    if is_to_https || host.names.iter().any(is_own) && !host.is_secure() {
-        return None;
-    }
-    // A rule knows nothing of files, and would redirect more.
-    let is_of_files = |one: &Directive| one.argument(1).trim_start_matches('!').starts_with('-');
-    if !is_of_rules || conditions.iter().any(is_of_files) {
-        return None;
-    }
-    let flags = Flags::of(rule);
-    if !flags.pairs().all(|(name, _)| OF_REDIRECTS.contains(&name.to_ascii_lowercase().as_str())) {
-        return None;
-    }
-    let status =
-        redirect_status(flags.value("R", "redirect").or(rule.argument(1).contains("://").then_some(""))?)?;
-    let expression = rule.argument(0);
-    let target = match is_everything(expression) {
-        // `$1` of a server's rule begins with a slash, where its expression has none.
-        true if base.is_none() && !expression.starts_with("^/") => {
-            rule.argument(1).replace("/$1", "$1").replace("$1", "%{REQUEST_URI}")
-        }
-        true if base.is_none_or(|base| base == "/") => rule.argument(1).replace("$1", "${rest}"),
-        _ => rule.argument(1).to_owned(),
-    };
-    let to = whole(&target, base).replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
-    let to = to.replace("%{REQUEST_SCHEME}", "$scheme").replace("?%{QUERY_STRING}", "$query");
-    let known = ["$host", "$path", "${rest}", "$scheme", "$query"];
-    if known.iter().fold(to.clone(), |text, name| text.replace(name, "")).contains(['$', '%']) {
-        return None;
-    }
-    let all = conditional(conditions, rule, base, Finding::Exactly)?.into_iter().map(|mut own| {
-        own.set(&rule.place, "then", "redirect");
-        own.set(&rule.place, "to", Query::of(flags).redirected(&to));
-        own.set(&rule.place, "status", status);
-        own
-    });
-    Some(all.collect())
 }
