@@ -15,6 +15,16 @@ use crate::tree::Place;
 /// Tables whose pairs add up.
 const TABLES: [&str; 3] = ["headers", "users", "cache_control"];
 
+/// The text of a path, as a query has it.
+fn encoded(path: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    path.bytes().map(encode).collect()
+}
+
 impl Scope {
     fn path(&self) -> &str {
         self.text("path").unwrap_or_default()
@@ -158,6 +168,14 @@ impl Host {
             let route = self.route(&path, &place);
             let Some(outer) = around else { continue };
             route.add(&outer);
+            // Only a prefix may name the rest of the path, which is known here.
+            if let Some(to) =
+                route.text("fallback").filter(|to| to.contains("$rest") || to.contains("${rest}"))
+            {
+                let rest = encoded(&path[outer.path().len()..]);
+                let to = to.replace("${rest}", "$rest").replace("$rest", &rest);
+                route.set(&place, "fallback", to);
+            }
             if passes_on(&outer) {
                 pass_on(route, &outer, Some(&path[outer.path().len()..]));
             } else if outer.responds() {

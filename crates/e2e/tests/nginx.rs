@@ -340,6 +340,9 @@ fn rewrites_set_the_query_that_nginx_sets() {
         "/old/here.txt",
         "/old/x?y",
         "/all/x?y",
+        // Without the slash, they are pages of `location /`.
+        "/gone",
+        "/all?y",
         "/doku.php?id=a",
         "/short/page",
         "/short/page?x=1",
