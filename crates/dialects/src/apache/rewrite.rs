@@ -14,7 +14,9 @@ use crate::tree::{Directive, unconverted};
 use crate::within::covers;
 
 use self::fallbacks::{fallback, fallbacks};
-use self::kinds::{decides, hides_files, is_of_copies, leaves_files, precompressed, skips_others};
+use self::kinds::{
+    decides, hides_files, is_of_copies, leaves_files, precompressed, skips_others, tell_of_names,
+};
 use self::meaning::{Conditions, meaning};
 use self::redirects::{canonical, leads_to_https, redirections, to_https};
 use self::targets::{Query, Targets, redirect_status, targets, whole};
@@ -184,6 +186,9 @@ impl Rewrites {
             if conditions.is_empty() && skips_others(rule, &all[at + 1..]) {
                 draft.note(&rule.place, "the rules behind are for these paths alone", "nothing to do");
                 continue;
+            }
+            if base.is_none() {
+                tell_of_names(conditions, draft);
             }
             if leaves_files(conditions, rule) {
                 is_missing = true;

@@ -1554,3 +1554,19 @@ fn the_time_of_apache_is_for_files_alone_and_says_so() {
         "<FilesMatch \\.php$>\nSetHandler \"proxy:unix:/p.sock|fcgi://localhost\"\n</FilesMatch>\n"
     )));
 }
+
+#[test]
+fn a_rule_of_apache_that_finds_no_file_says_so() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ /index.html [L]";
+    let whole =
+        "RewriteEngine On\nRewriteCond %{DOCUMENT_ROOT}%{REQUEST_URI} !-f\nRewriteRule ^ /index.html [L]";
+    for (text, expected) in [
+        (format!("DocumentRoot /srv\n{rules}"), Some(3)),
+        (format!("DocumentRoot /srv\n{whole}"), None),
+        (format!("DocumentRoot /srv\n<Directory /srv>\n{rules}\n</Directory>"), None),
+    ] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let said = conversion.findings.iter().find(|finding| finding.what.contains("outside of <Directory>"));
+        assert_eq!(said.and_then(|finding| finding.line), expected, "{text}\n{}", conversion.text);
+    }
+}

@@ -3,6 +3,7 @@
 use super::Rule;
 use crate::apache::flags::Flags;
 use crate::apache::rejections::{is_everything, rejection};
+use crate::draft::Draft;
 use crate::regex;
 use crate::tree::Directive;
 
@@ -78,4 +79,21 @@ pub(super) fn is_of_copies(rule: &Directive) -> bool {
 pub(super) fn decides(flags: Flags<'_>) -> bool {
     const NEEDLESS: [&str; 9] = ["", "e", "env", "nc", "nocase", "ne", "noescape", "qsa", "qsappend"];
     !flags.pairs().all(|(name, _)| NEEDLESS.contains(&name.to_ascii_lowercase().as_str()))
+}
+
+/// Before Apache has found a file, the name of the file is the path of the URL, and such a file is not there.
+pub(super) fn tell_of_names(conditions: &[Directive], draft: &mut Draft) {
+    let is_of_name = |one: &&Directive| {
+        let is_name = matches!(one.argument(0), "%{REQUEST_FILENAME}" | "%{SCRIPT_FILENAME}");
+        is_name && matches!(one.argument(1), "!-f" | "!-d" | "!-e" | "!-s" | "!-l")
+    };
+    if let Some(one) = conditions.iter().find(is_of_name) {
+        let what = format!(
+            "outside of <Directory>, {} is the path of the URL, so that Apache has this rule for files that are there, \
+             too; here it is for missing files",
+            one.argument(0)
+        );
+        let what_to_do = "to keep these files from clients, write a rule or a rewrite for their paths";
+        draft.warn(&one.place, what, what_to_do);
+    }
 }
