@@ -9,6 +9,7 @@ mod named_files;
 mod needless;
 mod overlaps;
 mod passes;
+mod programs;
 mod routes;
 mod still_closed;
 
@@ -42,11 +43,13 @@ struct Tree {
     place: Place,
 }
 
-/// A path that leads to one file, whose own path ends with it.
+/// A path that leads to one file.
 struct Single {
     url: String,
     file: String,
     place: Place,
+    /// It is a program that responds, also for all paths below. Otherwise, its own path ends with that of the URL.
+    is_program: bool,
 }
 
 enum Paths {
@@ -74,7 +77,7 @@ pub struct Site<'s> {
     redirects: Vec<String>,
     /// Paths of redirects outside of folders, which precede access.
     leading: Vec<(String, Place)>,
-    /// Paths of single files.
+    /// Paths of single files and programs.
     singles: Vec<Single>,
     /// `ProxyPassMatch` with a program that runs files.
     programs: Vec<(Vec<String>, Context, Place)>,
@@ -304,18 +307,19 @@ impl<'s> Site<'s> {
         }
         let folder = paths::folder(&(self.world.path)(&to)).to_owned();
         if self.world.disk.is_file(Path::new(&folder)) {
-            match !runs_scripts && folder.len() > from.len() && folder.ends_with(&from) {
-                true => self.singles.push(Single { url: from, file: folder, place }),
-                false => draft.error(
-                    &place,
-                    unconverted(directive),
-                    match runs_scripts {
-                        true => "write it as an application of fcgi-wrap: see the manual on scripts",
+            let is_file = !runs_scripts && folder.len() > from.len() && folder.ends_with(&from);
+            // What is behind the path must be what is behind the program.
+            let is_program = runs_scripts && from.len() > 1 && from.ends_with('/') == to.ends_with('/');
+            return match is_file || is_program {
+                true => self.singles.push(Single { url: from, file: folder, place, is_program }),
+                false => {
+                    let what_to_do = match runs_scripts {
+                        true => "end both the path and the program with a slash, or neither of them",
                         false => "an alias is for a folder; write that of the file",
-                    },
-                ),
-            }
-            return;
+                    };
+                    draft.error(&place, unconverted(directive), what_to_do)
+                }
+            };
         }
         if from != "/"
             && from.ends_with('/')

@@ -233,3 +233,59 @@ fn directives_of_caddy_count_as_in_caddy() {
         ],
     );
 }
+
+#[test]
+fn one_program_of_apache_responds_for_its_path_and_those_below() {
+    let program = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s|%s' \"$SCRIPT_NAME\" \"$PATH_INFO\" \"$QUERY_STRING\"\n";
+    let site =
+        site().script_beside_root("programs/one.cgi", program).file_beside_root("programs/other", "secret");
+    let granted = "Require all granted\n";
+    let text = format!(
+        "Listen 127.0.0.1:0\nDocumentRoot HOME/www\n<Directory HOME/www>\n{granted}</Directory>\n\
+         <Directory HOME/programs>\n{granted}</Directory>\n\
+         ScriptAlias /near/one HOME/programs/one.cgi\nScriptAlias /tree/ HOME/programs/one.cgi/\n\
+         ScriptAlias /closed HOME/programs/one.cgi\n<Location /closed>\nRequire all denied\n</Location>\n"
+    );
+    let server = serve(site, "apache", &text, if is_root() { "user = \"root\"\n" } else { "" });
+    let mut rows = Rows::new();
+    for (path, status, expected) in [
+        ("/near/one", 200, "/near/one||"),
+        ("/near/one?a=b", 200, "/near/one||a=b"),
+        ("/near/one/c/d?a", 200, "/near/one|/c/d|a"),
+        ("/tree/", 200, "/tree|/|"),
+        ("/tree/log?h=main", 200, "/tree|/log|h=main"),
+        ("/near/x", 200, "near"),
+    ] {
+        let response = server.get(path);
+        rows.check(path, (response.status, response.text()), (status, expected.to_owned()));
+    }
+    for (path, status) in [("/closed", 403), ("/closed/x", 403), ("/near/other", 404), ("/near/one.cgi", 404)]
+    {
+        rows.check(path, server.get(path).status, status);
+    }
+}
+
+#[test]
+fn what_protects_a_part_of_a_program_is_told() {
+    let program = |sections: &str| {
+        format!("Listen 127.0.0.1:0\nDocumentRoot HOME\nScriptAlias /one HOME/docs/one.html\n{sections}")
+    };
+    let denied = "Require all denied\n";
+    refuse(
+        "apache",
+        &[
+            (
+                &program(&format!("<Files *.html>\n{denied}</Files>")),
+                "this section is not for the program of /one",
+            ),
+            (
+                &program(&format!("<Location /one/admin>\n{denied}</Location>")),
+                "what is said about /one/admin/ is not for the program of /one",
+            ),
+            (
+                "Listen 127.0.0.1:0\nDocumentRoot HOME\nScriptAlias /one/ HOME/docs/one.html",
+                "end both the path and the program with a slash",
+            ),
+        ],
+    );
+}

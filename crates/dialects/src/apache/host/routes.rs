@@ -228,14 +228,16 @@ impl Site<'_> {
 
     /// Files with a path of their own.
     fn singles(&mut self, draft: &mut Draft) {
-        for Single { url, file, place } in std::mem::take(&mut self.singles) {
-            if self.is_passed(&url) {
+        for single in std::mem::take(&mut self.singles) {
+            if self.is_passed(&single.url) {
                 continue;
             }
-            let mut context = self.server.clone();
-            for (_, own) in self.folders.iter().filter(|(outer, _)| paths::below(&file, outer).is_some()) {
-                context = own.over(&context);
+            if single.is_program {
+                self.program(&single, draft);
+                continue;
             }
+            let Single { url, file, place, .. } = single;
+            let context = self.of_file(&file);
             let scope = self.with_locations(context, &url).scope(draft).without(&self.host.scope);
             let route = self.host.route(&url, &place);
             if !route.responds() {
@@ -243,6 +245,12 @@ impl Site<'_> {
                 route.inherit(&scope);
             }
         }
+    }
+
+    /// What the server and the folders say about a file.
+    pub(super) fn of_file(&self, file: &str) -> Context {
+        let outer = self.folders.iter().filter(|(outer, _)| paths::below(file, outer).is_some());
+        outer.fold(self.server.clone(), |context, (_, own)| own.over(&context))
     }
 
     /// What all sections together say about a prefix.
