@@ -186,6 +186,20 @@ impl Host {
         }
     }
 
+    /// As `leave_folders`, where what protects `/a/` protects `/a`, too.
+    pub fn leave_protected_folders(&mut self, keys: &[&str]) {
+        let before: BTreeSet<String> = self.routes.iter().map(|route| route.path().to_owned()).collect();
+        self.leave_folders(keys);
+        let folders: Vec<Scope> = self.routes.iter().filter(|route| route.protects()).cloned().collect();
+        for route in self.routes.iter_mut().filter(|route| !before.contains(route.path())) {
+            if let Some(folder) =
+                folders.iter().find(|folder| folder.path().strip_suffix('/') == Some(route.path()))
+            {
+                route.add_protection(folder);
+            }
+        }
+    }
+
     /// Gives prefixes and paths what the prefixes around them have. `is_apart`: two of them have nothing in common.
     pub fn add_up(&mut self, disk: &dyn Disk, is_apart: impl Fn(&str, &str) -> bool) {
         if self.routes.len() > TOO_MANY_ROUTES {

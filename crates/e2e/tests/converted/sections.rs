@@ -70,6 +70,11 @@ fn sections_of_apache_count_as_in_apache() {
                     + "<Directory HOME/www/near>\nRewriteEngine Off\nRewriteRule ^x$ /far/x\n</Directory>\n",
                 &[("/near/x", 200, "near")],
             ),
+            // A rule for what is below a folder is not for the folder without its slash.
+            (
+                apache("RewriteEngine On\nRewriteRule ^/near/ /far/x"),
+                &[("/near/x", 200, "far"), ("/near", 301, "")],
+            ),
             // And where links are followed: Apache denies all of such a folder.
             (
                 rules("HOME/www/near", "Options None\nRewriteEngine On\nRewriteRule ^none$ - [F]"),

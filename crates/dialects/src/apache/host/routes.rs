@@ -72,6 +72,7 @@ impl Site<'_> {
         if suffixes != self.host.scope.get("try_suffixes").cloned() {
             self.keep_from_aliases("try_suffixes", &Value::Texts(Vec::new()));
         }
+        self.host.leave_protected_folders(&["rewrite"]);
         rewrite_before_programs(&mut self.host);
         leave_out_needless_suffixes(&mut self.host);
         self.pass_within(&own);
