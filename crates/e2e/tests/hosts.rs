@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use e2e::http2::Http2;
-use e2e::{Client, Response, Rows, Server, Site, Tls, free_port, is_root, run};
+use e2e::{Client, Response, Rows, Server, Site, Tls, command, free_port, is_root, run};
 use std::net::SocketAddr;
 
 fn get(server: &Server, host: &str, path: &str) -> Response {
@@ -324,6 +324,22 @@ fn a_home_that_is_closed_is_forbidden() {
     assert_eq!(outcome(&server.get("/~ann/")), "403");
     mode(0o711);
     assert!(e2e::wait_until(e2e::TIMEOUT, || outcome(&server.get("/~ann/")) == "page"));
+}
+
+#[test]
+fn folders_of_names_begin_beside_a_configuration_with_a_relative_path() {
+    for config in ["site.toml", "./site.toml"] {
+        let site = Site::new().config_without_root("root = \"vhosts/$host\"");
+        let site = site.file_beside_root("vhosts/a.example/index.html", "a");
+        let server = site.start_with(1, |site| {
+            site.write_config();
+            let mut command = command();
+            command.args(["-c", config]).current_dir(site.home());
+            command
+        });
+        assert_eq!(outcome(&get(&server, "a.example", "/")), "a", "-c {config}");
+        assert_eq!(outcome(&get(&server, "b.example", "/")), "404", "-c {config}");
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ const INCOMPLETE: [u16; 5] = [401, 405, 407, 416, 426];
 
 /// The folders of a root with variables. `None`: the root has none, or after an error.
 pub fn host_folder(section: &Section, root: Option<&Path>) -> Option<HostFolder> {
-    let parsed = root.and_then(|root| HostFolder::parse(root.to_str()?, Path::new("/")));
+    // A path that begins in the current folder stays relative, as every other path, until the site is anchored.
+    let parsed = root.and_then(|root| HostFolder::parse(root.to_str()?, Path::new("")));
     let Some(parsed) = parsed else {
         let what_to_do = "write root = \"/srv/www/$host\", or remove the key";
         section.reject_keys(
