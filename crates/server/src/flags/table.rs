@@ -172,7 +172,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "config",
         short: Some('c'),
         commands: OF_FILE,
-        help: "Read the configuration from FILE, or name the running program by its FILE (default: none)",
+        help: "The configuration, or that of the program that runs (default: none)",
     },
     FlagRow {
         key: Key::Value(Value::Dialect, "NAME"),
@@ -265,8 +265,7 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "root",
         short: Some('r'),
         commands: OF_FOLDER,
-        help: "Without a configuration: explain for the folder DIR, or name the running program that serves DIR \
-               (default: the current folder)",
+        help: "In place of a configuration: the folder that is served (default: the current folder)",
     },
     FlagRow {
         key: Key::Switch(Switch::Json),
@@ -617,13 +616,13 @@ pub(super) const FLAGS: &[FlagRow] = &[
         long: "help",
         short: Some('h'),
         commands: &[],
-        help: "Print the flags of the command (default: carry it out)",
+        help: "Print the flags of the command, and do nothing else (default: off)",
     },
     FlagRow {
         key: Key::Switch(Switch::Version),
         long: "version",
         short: Some('V'),
         commands: &[],
-        help: "Print the version (default: carry out the command)",
+        help: "Print the version, and do nothing else (default: off)",
     },
 ];
