@@ -174,8 +174,8 @@ fn serves_curl_and_nghttp() {
 fn curl_has_a_response_that_is_there_before_its_upload() {
     let server = site()
         .script("early.cgi", "#!/bin/sh\nprintf 'Status: 422\\n\\nearly'\n")
-        .config(EVERY_CGI)
         .config("max_body = 20000000\n[[route]]\npath = \"/small\"\nmax_body = 1000\n")
+        .config(EVERY_CGI)
         .start();
     let upload = server.home().join("upload");
     fs::write(&upload, vec![0; 10_000_000]).expect("the folder is writable");
