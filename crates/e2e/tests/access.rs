@@ -262,35 +262,49 @@ fn a_listing_leaves_out_what_its_client_may_not_have() {
 /// What is denied has another route than its folder.
 #[test]
 fn a_listing_leaves_out_what_another_route_denies() {
+    const NAMES: [&str; 3] = ["open.txt", "secret.txt", "hidden/"];
+    let denies = |pattern: &str| {
+        format!("[[route]]\npath = \"{pattern}\"\n[[route.rule]]\naddress = \"!10.0.0.1\"\nthen = \"deny\"\n")
+    };
+    let allows_folder = "[[route]]\npath = \"/list/.\"\n[[route.rule]]\nthen = \"allow\"\n";
     let mut rows = Rows::new();
-    for (pattern, hidden) in [
-        ("/list/secret.txt", "secret.txt"),
-        ("/list/hidden/", "hidden/"),
-        ("/list/sec*", "secret.txt"),
-        ("secret.*", "secret.txt"),
-        ("(?i)/LIST/SEC*", "secret.txt"),
-        ("(?i)/**/HIDDEN", "hidden/"),
-        // The folder itself has another route than both.
-        ("/list/.", ""),
-        ("/list/hidden/deeper/", ""),
+    for (rules, path, hidden) in [
+        (denies("/list/secret.txt"), "/list/", &["secret.txt"][..]),
+        (denies("/list/hidden/"), "/list/", &["hidden/"]),
+        (denies("/list/sec*"), "/list/", &["secret.txt"]),
+        (denies("secret.*"), "/list/", &["secret.txt"]),
+        (denies("(?i)/LIST/SEC*"), "/list/", &["secret.txt"]),
+        (denies("(?i)/**/HIDDEN"), "/list/", &["hidden/"]),
+        (denies("/list/hidden/deeper/"), "/list/", &[]),
+        // The folder alone is for all.
+        (
+            format!("[[rule]]\naddress = \"!10.0.0.1\"\nthen = \"deny\"\n{allows_folder}"),
+            "/list/",
+            &["open.txt", "secret.txt", "hidden/"],
+        ),
+        (denies("/list/") + allows_folder, "/list/", &["open.txt", "secret.txt", "hidden/"]),
+        (
+            "rewrites = { \"/alias/\" = \"/list/$rest\" }\n".to_owned() + &denies("/list/secret.txt"),
+            "/alias/",
+            &["secret.txt"],
+        ),
+        (
+            "rewrites = { \"/list/open.txt\" = \"/private/a.css\" }\n".to_owned() + &denies("/private/"),
+            "/list/",
+            &["open.txt"],
+        ),
     ] {
-        let rule = "address = \"!10.0.0.1\"\nthen = \"deny\"\n";
-        let server = site(&format!("[[route]]\npath = \"{pattern}\"\n[[route.rule]]\n{rule}")).start();
+        let server = site(&rules).start();
         let listed = |client: &str| {
-            let request = format!(
-                "GET /list/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
-            );
-            let response = server.request(request);
-            ["open.txt", "secret.txt", "hidden/"].map(|name| response.text().contains(name))
+            let response = server.request(format!(
+                "GET {path} HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {client}\r\nConnection: close\r\n\r\n"
+            ));
+            NAMES.map(|name| response.text().contains(name))
         };
         for round in ["at first", "again"] {
-            let row = format!("{pattern}, {round}");
+            let row = format!("{rules} {path} {round}");
             rows.check(&row, listed("10.0.0.1"), [true; 3]);
-            let expected = match pattern {
-                "/list/." => [false; 3],
-                _ => ["open.txt", "secret.txt", "hidden/"].map(|name| name != hidden),
-            };
-            rows.check(&row, listed("192.0.2.1"), expected);
+            rows.check(&row, listed("192.0.2.1"), NAMES.map(|name| !hidden.contains(&name)));
         }
     }
 }

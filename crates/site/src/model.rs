@@ -337,10 +337,11 @@ pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
     /// Whether entries of a folder may have other rules, users, authorizers or tokens than the folder, because they
-    /// have another route.
+    /// have another route, are another file by a rewrite, or have other names (`;`).
     pub fn may_differ_within(&self, folder: &SafePath<'_>) -> bool {
         let own = self.routes.get(self.routes.find(folder));
-        self.routes.of_entries(folder.as_str()).any(|route| !route.asks_as(own))
+        let differs = |route: &Route| matches!(route.action, Action::Rewrite { .. }) || !route.asks_as(own);
+        folder.as_str().contains(';') || differs(own) || self.routes.of_entries(folder.as_str()).any(differs)
     }
 
     /// With the mapping of each route that stores responses. Hosts of different addresses may share a name, so that the

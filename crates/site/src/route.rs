@@ -195,9 +195,12 @@ impl Routes {
         }
     }
 
-    /// The routes that entries of a folder may have, beside that of the folder. `folder`: as in [`SafePath::as_str`].
+    /// The routes that entries of a folder may have: first the one of those that only a prefix matches. `folder`: as in
+    /// [`SafePath::as_str`].
     pub fn of_entries(&self, folder: &str) -> impl Iterator<Item = &Route> {
-        self.others.iter().filter(move |route| route.pattern.may_match_in(folder))
+        let below = self.longest_prefix(folder).map_or(RouteId::DEFAULT, |at| self.prefixes[at].1);
+        let others = self.others.iter().filter(move |route| route.pattern.may_match_in(folder));
+        std::iter::once(self.get(below)).chain(others)
     }
 
     /// The route in the configuration: for a combined route, that of its glob.
