@@ -835,7 +835,9 @@ fn replaces_dying_serving_processes_with_growing_delays() {
     {
         signal_process(server.serving_pid(), Signal::KILL);
         let logged = |lines: &[String]| {
-            let logged = lines.iter().filter(|line| line.contains("killed by SIGKILL; it is replaced"));
+            let logged = lines
+                .iter()
+                .filter(|line| line.contains("killed by SIGKILL") && line.contains("it is replaced"));
             logged.clone().nth(number).cloned()
         };
         let line = server.errors().wait_for(TIMEOUT, logged);
