@@ -1,7 +1,9 @@
 //! Authorizers that speak HTTP: what they are asked, what their answers mean, and what scripts and applications learn.
 
 use std::fs;
+use std::io::Write;
 
+use e2e::upstream::upstream;
 use e2e::{Client, Rows, Server, Site, TIMEOUT, path_of};
 use serde_json::Value;
 
@@ -228,6 +230,29 @@ fn asks_with_the_method_of_the_request_by_key() {
     // Programs answer OPTIONS by themselves.
     let expected = ["GET", "HEAD", "PUT", "GET"].map(|method| format!("\"{method} /app/echo?x HTTP/1.1\""));
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_an_authorizer_says_of_a_script_is_not_for_the_path_that_it_redirects_to() {
+    let guard = upstream(|mut stream, head| {
+        let is_owner = head.contains("X-Forwarded-Uri: /mine/");
+        let said = if is_owner { "Role: owner\r\nLevel: 9\r\n" } else { "Role: guest\r\n" };
+        write!(stream, "HTTP/1.1 200 OK\r\n{said}Content-Length: 0\r\nConnection: close\r\n\r\n")
+    });
+    let server = Site::new()
+        .script("mine/s.cgi", "#!/bin/sh\nprintf 'Location: /theirs/s.cgi\\n\\n'\n")
+        .script(
+            "theirs/s.cgi",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s|%s' \"$HTTP_ROLE\" \"$HTTP_LEVEL\"\n",
+        )
+        .config(&format!(
+            "[[route]]\npath = \"*.cgi\"\ncgi = true\nauthorizer = \"guard\"\n\
+             authorizer_fields = [\"Role\", \"Level\"]\n\
+             [[application]]\nname = \"guard\"\nprotocol = \"http\"\naddress = \"{}\"\n",
+            guard.trim_start_matches("http://")
+        ))
+        .start();
+    assert_eq!(server.get("/mine/s.cgi").text(), "guest|");
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Additions {
         Ok(())
     }
 
+    /// Removes a variable, if it is set.
+    pub fn remove(&mut self, name: &str) {
+        self.variables.retain(|(own, _)| own != name);
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }

@@ -94,7 +94,7 @@ impl Exchange<'_> {
         }
         let key = self.answer_key(request, authorizer);
         if let Some(variables) = key.and_then(|key| self.responder.answers.get(key, Instant::now())) {
-            self.pass(authorizer, &variables);
+            self.grants.pass(authorizer, &variables);
             return Ok(());
         }
         let kind = HandlerKind::Authorizer(authorizer.clone());
@@ -111,7 +111,7 @@ impl Exchange<'_> {
             ForwardedRequest { request, handler: &handler, variables, body, log: &log, sent: None };
         match upstream::forward(upstreams, forwarded).await {
             Outcome::Authorized(permission) => {
-                self.pass(authorizer, &permission.variables);
+                self.grants.pass(authorizer, &permission.variables);
                 // It may have been asked before, about the path of a script that redirects to this one.
                 for field in permission.response_fields {
                     if !self.grants.added.contains(&field) {
@@ -148,14 +148,6 @@ impl Exchange<'_> {
             .collect();
         fixed::redirect(self.services, Some(self.route_at(route)), Status::FOUND, &location)
             .with_fields(&cookies)
-    }
-
-    fn pass(&mut self, authorizer: &Arc<Authorizer>, variables: &[(String, Vec<u8>)]) {
-        self.grants.authorized_by.push(authorizer.clone());
-        for (name, value) in variables {
-            // A variable that is not allowed, or has been set already, is left out.
-            _ = self.grants.variables.add(name, value);
-        }
     }
 
     /// `None`: the answer counts only once.

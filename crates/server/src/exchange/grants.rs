@@ -24,6 +24,8 @@ pub(super) struct Granted {
     pub passed: Vec<Passed>,
     /// The variables that these have set.
     pub variables: Additions,
+    /// The names of those that authorizers have set.
+    authorized: Vec<String>,
     /// Fields that authorizers and limits add to the response.
     pub added: Vec<(String, String)>,
     /// The value of `Authentication-Info`, if credentials of Digest have passed.
@@ -31,6 +33,21 @@ pub(super) struct Granted {
 }
 
 impl Granted {
+    /// An authorizer lets the request pass, and sets `variables`.
+    pub fn pass(&mut self, authorizer: &Arc<Authorizer>, variables: &[(String, Vec<u8>)]) {
+        // Those of a permission for the path before an internal redirect.
+        if self.authorized_by.is_empty() {
+            self.authorized.drain(..).for_each(|name| self.variables.remove(&name));
+        }
+        self.authorized_by.push(authorizer.clone());
+        for (name, value) in variables {
+            // A variable that is not allowed, or has been set already, is left out.
+            if self.variables.add(name, value).is_ok() {
+                self.authorized.push(name.clone());
+            }
+        }
+    }
+
     /// The user that authorizers have named.
     pub fn user(&self) -> Option<Rc<str>> {
         let user = self.variables.get("REMOTE_USER").filter(|user| !user.is_empty())?;
@@ -43,6 +60,7 @@ static NOTHING: Granted = Granted {
     verified: Vec::new(),
     passed: Vec::new(),
     variables: Additions::NONE,
+    authorized: Vec::new(),
     added: Vec::new(),
     authentication_info: None,
 };
