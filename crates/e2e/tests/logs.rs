@@ -1,13 +1,17 @@
 //! The access log and the error log: one line per request, whatever its content and outcome.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Rows, Server, Signal, Site, TIMEOUT, has_open, wait_until, without_privilege};
+use e2e::{
+    Rows, Server, Signal, Site, TIMEOUT, has_open, signal_process, tool, wait_until, without_privilege,
+};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
@@ -721,4 +725,38 @@ fn script_starts_writes_the_processes_of_scripts_into_the_error_log() {
         .expect("a program");
     assert_eq!(program, server.root().join("cgi-bin/a.cgi").display().to_string());
     server.wait_for_line(&format!(" info: {process} has ended: exit status 3"), TIMEOUT);
+}
+
+/// As in a container whose runtime reads both streams by one pipe.
+#[test]
+fn lines_of_both_logs_are_whole_in_one_pipe() {
+    let site = Site::new().script("fails.cgi", "#!/bin/sh\nexit 1\n").config(
+        "listen = \"unix:a.sock\"\n[log]\naccess = \"stdout\"\nfields = '$request_uri end'\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n",
+    );
+    let (config, socket) = (site.write_config(), site.home().join("a.sock"));
+    let mut shell = tool("sh");
+    shell.arg("-c").arg("exec \"$0\" -c \"$1\" 2>&1").arg(e2e::program()).arg(&config);
+    let mut server = shell.stdout(Stdio::piped()).spawn().expect("it starts");
+    assert!(wait_until(TIMEOUT, || UnixStream::connect(&socket).is_ok()));
+    let long = "x".repeat(3000);
+    let mut client = UnixStream::connect(&socket).expect("it listens");
+    // More than a pipe has space for, before anything is read.
+    for number in 0..200 {
+        let folder = if number % 2 == 0 { "fails.cgi/" } else { "" };
+        let request = format!("GET /{folder}{long} HTTP/1.0\r\nHost: h\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it reads");
+        client.read_to_end(&mut Vec::new()).expect("it responds");
+        client = UnixStream::connect(&socket).expect("it listens");
+    }
+    let output = server.stdout.take().expect("it is a pipe");
+    signal_process(server.id(), Signal::TERM);
+    let text = io::read_to_string(output).expect("it is text");
+    server.wait().expect("it ends");
+    let is_whole = |line: &&str| line.ends_with(&format!("{long} end")) || !line.contains("xxx");
+    let is_error =
+        |line: &&str| line.starts_with("20") && (line.contains(" error: ") || line.contains(" warn: "));
+    let torn: Vec<&str> = text.lines().filter(|line| !is_whole(line) && !is_error(line)).collect();
+    let (requests, errors) = (text.matches(" end\n").count(), text.matches(" error: ").count());
+    assert!(torn.is_empty() && requests > 100 && errors > 50, "{requests}, {errors}, {torn:#?}");
 }

@@ -133,10 +133,7 @@ fn write_all(messages: &Receiver<Message>) {
             Message::Lines(lines) => {
                 sink.write(&lines);
                 QUEUED.fetch_sub(1, Ordering::Relaxed);
-                let dropped = DROPPED.swap(0, Ordering::Relaxed);
-                if dropped > 0 {
-                    sink.write(&dropped_line(dropped));
-                }
+                report(&mut sink);
             }
             Message::Replace(to) => sink.replace(to),
             Message::MoveTo(to) => sink.move_to(to),
@@ -144,4 +141,20 @@ fn write_all(messages: &Receiver<Message>) {
             Message::Flush(done) => _ = done.send(()),
         }
     }
+}
+
+/// Reports the lines that were dropped, and those that the log did not take. If it does not take the report either, the
+/// next one has them.
+fn report(sink: &mut OpenSink) {
+    let (dropped, lost) = (DROPPED.swap(0, Ordering::Relaxed), sink.lost());
+    if dropped + lost == 0 {
+        return;
+    }
+    sink.write(&dropped_line(dropped + lost));
+    if sink.lost() > lost {
+        DROPPED.fetch_add(dropped, Ordering::Relaxed);
+        // The report's own line does not count.
+        return sink.subtract_lost(1);
+    }
+    sink.subtract_lost(lost);
 }

@@ -68,7 +68,7 @@ const ERRORS: usize = 0;
 
 struct Logs {
     errors: Writer,
-    /// `None`: all lines go to the error log.
+    /// `None`: one thread writes all logs.
     others: Option<Writer>,
     sinks: Vec<Sink>,
     /// The index of the sink of what scripts write to standard error.
@@ -186,7 +186,11 @@ pub fn start(
     let sinks: Vec<Sink> = open.iter().map(|sink| sink.sink().clone()).collect();
     let scripts = log.scripts.as_ref().and_then(index_of).unwrap_or(ERRORS);
     let mut errors = open;
-    let others = errors.split_off(errors.len().min(ERRORS + 1));
+    // Two threads would tear the lines of one pipe.
+    let is_shared =
+        errors.split_first().is_some_and(|(own, rest)| rest.iter().any(|sink| sink.has_stream_of(own)));
+    let of_errors = if is_shared { errors.len() } else { errors.len().min(ERRORS + 1) };
+    let others = errors.split_off(of_errors);
     let on_lost_daemon = Arc::new(Mutex::new(on_lost_daemon));
     let start = |name: &str, first: usize, sinks: Vec<OpenSink>| {
         let (queue, receiver) = sync_channel(log.queue);
@@ -422,9 +426,9 @@ impl OwnSinks {
             }
             let Some(logs) = LOGS.get() else { continue };
             self.take_replaced(logs);
-            match self.first {
-                ERRORS => reports.update(logs, &mut self.sinks[ERRORS], flushed.is_some()),
-                _ => self.note_lost(logs),
+            self.note_lost(logs);
+            if self.first == ERRORS {
+                reports.update(logs, &mut self.sinks[ERRORS], flushed.is_some());
             }
             // The caller may have given up.
             _ = flushed.map(|done| done.send(()));
@@ -443,12 +447,13 @@ impl OwnSinks {
         drop(awaiting);
     }
 
-    /// Has the error log report the lines that could not be written.
+    /// Has the error log report the lines that the others did not take.
     fn note_lost(&mut self, logs: &Logs) {
-        let lost = self.sinks.iter().map(OpenSink::lost).sum();
+        let others = &mut self.sinks[usize::from(self.first == ERRORS)..];
+        let lost = others.iter().map(OpenSink::lost).sum();
         if lost > 0 {
             logs.note_dropped(lost);
-            self.sinks.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
+            others.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
         }
     }
 }

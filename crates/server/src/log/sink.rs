@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Stat, flock, fstat};
 use rustix::net::SendFlags;
 use site::model::Sink;
 
@@ -111,6 +111,15 @@ impl OpenSink {
             To::Daemon(daemon) => daemon.into_socket(),
             To::Stdout | To::Stderr => None,
         }
+    }
+
+    /// Whether both are standard streams to the same file, such as one pipe.
+    pub fn has_stream_of(&self, other: &OpenSink) -> bool {
+        let is_standard = |sink: &OpenSink| matches!(sink.to, To::Stdout | To::Stderr);
+        let file = |stat: Stat| (stat.st_dev, stat.st_ino);
+        is_standard(self)
+            && is_standard(other)
+            && matches!((fstat(io::stdout()), fstat(io::stderr())), (Ok(one), Ok(two)) if file(one) == file(two))
     }
 
     /// Whether the daemon could not be reached by the last line.
