@@ -541,7 +541,10 @@ impl UpstreamExchange {
                 self.no_response(Status::GATEWAY_TIMEOUT, Fault::Timeout, NOT_CONNECTED.to_owned())
             }
             ReadError::Timeout(_) | ReadError::Expired => {
-                self.report_failure(Fault::Timeout, &error.to_string());
+                // Within `total`, a client may be slow with its body.
+                let waits_for_client = self.waiting_since.get().is_none();
+                let fault = if waits_for_client { Fault::Other } else { Fault::Timeout };
+                self.report_failure(fault, &error.to_string());
                 let UpstreamExchange { label, upstream_name, .. } = self;
                 log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                 Failure::Reported(Status::GATEWAY_TIMEOUT)
@@ -592,9 +595,10 @@ impl UpstreamExchange {
         Failure::Reported(status)
     }
 
-    /// Whether the output of a script that a signal has ended is the whole response. The error log names the script.
+    /// Whether the output of a script that a signal has ended is the whole response: not where the client has broken off
+    /// its body. The error log names the script.
     pub fn takes_killed_output(&self) -> bool {
-        let is_whole = self.services.site.scripts.killed_output == KilledOutput::Whole;
+        let is_whole = self.services.site.scripts.killed_output == KilledOutput::Whole && !self.lacks_body();
         if is_whole {
             log::warn(format_args!(
                 "{}: {} was ended by a signal behind its output",
