@@ -267,7 +267,12 @@ impl<'a> Exchange<'a> {
             let leader = match collapses && waiting.may_go_on {
                 true => match self.join(forward, &resource, stale.as_ref(), &mut waiting).await {
                     Turn::Fetch(leader) => leader,
-                    Turn::LookAgain => continue,
+                    Turn::LookAgain => {
+                        // Memory may be too small for what another request has stored.
+                        let (text, fields) = (&resource.text, self.head.fields);
+                        loaded = self.responder.cache.load(text, fields, &settings).await;
+                        continue;
+                    }
                 },
                 false => None,
             };
