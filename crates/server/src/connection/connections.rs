@@ -478,9 +478,9 @@ impl Connections {
         snapshot
     }
 
-    /// Requests in progress.
+    /// Requests in progress, or fewer, where clients speak HTTP/1 and HTTP/2: a connection with streams is in both tables.
     pub fn requests(&self) -> usize {
-        self.table.len() - self.table.idle() + self.stream_table.len()
+        (self.table.len() - self.table.idle()).max(self.stream_table.len())
     }
 
     /// For the history.
