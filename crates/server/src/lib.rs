@@ -92,6 +92,7 @@ mod encoder;
 mod file_stamps;
 mod finding;
 mod handshake;
+mod mutex;
 mod peer;
 mod regular_file;
 mod semaphore;

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hickory_resolver::config::{
@@ -18,6 +18,8 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use site::endpoint::{EndpointAddress, Family, Resolution};
+
+use crate::mutex::locked;
 
 /// Addresses of one name that are used. More are no better, and each is an endpoint.
 const MAX_ADDRESSES: usize = 64;
@@ -214,7 +216,7 @@ impl Resolver {
     }
 
     fn last(&self) -> MutexGuard<'_, HashMap<String, LastAddresses>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.last)
     }
 
     async fn host(&self, name: &str) -> Result<Found, String> {

@@ -255,6 +255,7 @@ const SERVER: &[&str] = &[
     "process",
     "peer",
     "terminal",
+    "mutex",
     "sys",
 ];
 

@@ -1,13 +1,14 @@
 //! The certificates with which a generation answers TLS-ALPN-01 challenges (RFC 8737).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::sign::CertifiedKey;
 use site::certificates::Challenge;
 use site::model::Site;
 
 use super::stored::unchecked;
+use crate::mutex::locked;
 use crate::tls::Challenges;
 
 /// Open challenges. Each is for a name of a certificate that is being ordered.
@@ -30,7 +31,7 @@ impl OpenChallenges {
     /// Answers with this certificate, in PEM with its key behind it, or no more if it is empty.
     pub fn set(&self, name: &[u8], pem: &[u8]) {
         let Ok(name) = str::from_utf8(name) else { return };
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.0);
         // The library knows the critical extension of a challenge only as an unknown one, and would reject it.
         match unchecked(pem) {
             Ok(certified) if open.len() < MAX_CHALLENGES => {
@@ -43,7 +44,7 @@ impl OpenChallenges {
 
 impl Challenges for OpenChallenges {
     fn certificate(&self, name: &str) -> Option<Arc<CertifiedKey>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        locked(&self.0).get(name).cloned()
     }
 }
 

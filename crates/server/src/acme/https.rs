@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -24,6 +24,8 @@ use taipan_http::framing::Framing;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::mutex::locked;
 
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -48,11 +50,11 @@ pub struct RetryAfter(Arc<Mutex<Option<SystemTime>>>);
 
 impl RetryAfter {
     pub fn take(&self) -> Option<SystemTime> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.0).take()
     }
 
     fn set(&self, until: Option<SystemTime>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *locked(&self.0) = until;
     }
 }
 

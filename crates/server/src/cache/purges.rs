@@ -2,12 +2,13 @@
 //! one atomic read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use cache::store::head::Label;
 use cache::store::purge::{Epoch, Purge, Purges};
 
 use crate::clock;
+use crate::mutex::locked;
 
 #[derive(Debug, Default)]
 pub struct SharedPurges {
@@ -54,6 +55,6 @@ impl SharedPurges {
     }
 
     fn lock(&self) -> MutexGuard<'_, Purges> {
-        self.purges.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.purges)
     }
 }

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use site::model::Site;
 use site::proxies::{Proxies, Via};
 use taipan_http::head::Head;
 
 use crate::destination::{Destination, DestinationId};
+use crate::mutex::locked;
 use crate::peer::{CompactPeer, Peer, counted_address};
 
 /// The client of a request, and how it came: from the peer, unless that is a trusted proxy. Then scheme and host of the
@@ -99,7 +100,7 @@ impl ConnectionCounts {
         if self.proxies.trust(Some(ip)) {
             return true;
         }
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = locked(&self.connections);
         let count = connections.entry(counted_address(ip)).or_default();
         let is_below = *count < limit;
         *count += usize::from(is_below);
@@ -110,7 +111,7 @@ impl ConnectionCounts {
         if self.proxies.trust(Some(ip)) {
             return;
         }
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = locked(&self.connections);
         let ip = counted_address(ip);
         if let Some(count) = connections.get_mut(&ip) {
             *count -= 1;

@@ -5,12 +5,13 @@
 //! forgotten.
 
 use std::hash::BuildHasher;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use site::proxies::Proxies;
 
+use crate::mutex::locked;
 use crate::peer::{Peer, counted_address};
 
 /// The table has so many sets, and a client has its place in one of them: 64 KiB in all.
@@ -68,7 +69,7 @@ impl HandshakeRates {
     fn admit(&self, peer: Peer, now: u64) -> bool {
         let Some(ip) = peer.ip().filter(|ip| !self.proxies.trust(Some(*ip))) else { return true };
         let client = self.hasher.hash_one(counted_address(ip));
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = locked(&self.table);
         let set = &mut table[client as usize % SETS];
         let known = set.iter().position(|entry| entry.client == client);
         let quietest = || (0..WAYS).min_by_key(|at| set[*at].due).unwrap_or_default();

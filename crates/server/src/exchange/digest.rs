@@ -4,7 +4,7 @@
 //! new challenge without asking their users.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use auth::digest::{Digest, DigestError, Expected, Passed, Reason, challenge};
 use auth::nonce::{Nonce, Use, Uses};
@@ -12,6 +12,7 @@ use site::authentication::Authentication;
 use site::memory::NONCES;
 use taipan_http::head::Head;
 
+use crate::mutex::locked;
 use crate::sys;
 
 /// Seconds of a nonce.
@@ -51,7 +52,7 @@ pub struct DigestUser {
 /// The values of `WWW-Authenticate`.
 pub fn challenges(authentication: &Authentication, reason: Reason, now: i64) -> Vec<String> {
     let nonces = &*NONCES_OF_PROCESS;
-    let mut unique = nonces.unique.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut unique = locked(&nonces.unique);
     *unique = unique.wrapping_add(1);
     let nonce = Nonce { time: now, unique: *unique }.sign(&nonces.key);
     let offered =
@@ -102,8 +103,8 @@ pub fn verify(
     if replay == Replay::SameRequest {
         return Ok(passed);
     }
-    let last = *nonces.unique.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut uses = nonces.uses.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = *locked(&nonces.unique);
+    let mut uses = locked(&nonces.uses);
     uses.expire(now, LIFETIME, last);
     match uses.note(nonce, count) {
         Use::First => Ok(passed),

@@ -6,9 +6,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::mutex::locked;
 use crate::peer::counted_address;
 
 /// The table has so many sets, and each name or address its place in one of them: 128 KiB in all.
@@ -110,7 +111,7 @@ impl Attempts {
     /// Calls `work` with the entry of a subject, or with the one that would be its own.
     fn with<T>(&self, subject: Subject<'_>, work: impl FnOnce(&mut Entry, bool) -> T) -> T {
         let hash = self.hash(subject);
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = locked(&self.table);
         let set = &mut table[hash as usize % SETS];
         let known = set.iter().position(|entry| entry.subject == hash && entry.failures > 0);
         let quietest = || (0..WAYS).min_by_key(|at| set[*at].last).unwrap_or_default();

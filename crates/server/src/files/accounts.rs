@@ -8,8 +8,9 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::mutex::locked;
 use crate::{log, regular_file};
 
 /// Bytes of a file. What follows is not read.
@@ -29,8 +30,7 @@ type Stamp = (u64, u64, i64, i64);
 /// Waits for the disk. Empty: the file cannot be read.
 pub fn read(path: &Path) -> Arc<[u8]> {
     let found = path.metadata().map(|metadata| stamp(&metadata));
-    let known =
-        TEXTS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(path).cloned());
+    let known = locked(&TEXTS).as_ref().and_then(|all| all.get(path).cloned());
     if let (Some(known), Ok(stamp)) = (&known, &found)
         && known.stamp == *stamp
     {
@@ -54,11 +54,7 @@ pub fn read(path: &Path) -> Arc<[u8]> {
         }
     };
     let bytes = text.bytes.clone();
-    TEXTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get_or_insert_default()
-        .insert(path.to_owned(), text);
+    locked(&TEXTS).get_or_insert_default().insert(path.to_owned(), text);
     bytes
 }
 

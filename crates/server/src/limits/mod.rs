@@ -12,7 +12,7 @@ mod throttle;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 use self::bucket::Bucket;
 pub use self::throttle::{Direction, Throttle};
 use crate::clock;
+use crate::mutex::locked;
 use crate::peer::{Peer, counted_address};
 use crate::process::ipc::Rates;
 
@@ -220,7 +221,7 @@ impl LimitState {
             Buckets::One(bucket) => return bucket.clone(),
             Buckets::Many { parts, others } => (parts, others),
         };
-        let part = &mut *parts[key as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner);
+        let part = &mut *locked(&parts[key as usize % PARTS]);
         if let Some(bucket) = part.buckets.get(&key) {
             return bucket.clone();
         }
@@ -249,7 +250,7 @@ impl LimitState {
             Buckets::Many { parts, others } => {
                 forget(others);
                 for part in parts {
-                    part.lock().unwrap_or_else(PoisonError::into_inner).buckets.values().for_each(forget);
+                    locked(part).buckets.values().for_each(forget);
                 }
             }
         }

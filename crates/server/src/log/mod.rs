@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{Access, access};
@@ -32,6 +32,7 @@ pub use line_limit::LineLimit;
 pub use sink::{OpenSink, SharedLog};
 
 use crate::finding::Unusable;
+use crate::mutex::locked;
 use crate::process::privileged_file;
 use crate::process::supervisor::what_to_do;
 use crate::{clock, encoder, terminal};
@@ -214,10 +215,6 @@ pub fn start(
     Ok(())
 }
 
-fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Has a level in place of the configured one for a time.
 pub fn change_level(level: Level, time: Duration) {
     let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -381,14 +378,14 @@ impl Logs {
 
     fn recycle(&self, mut lines: Vec<u8>) {
         lines.clear();
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = locked(&self.spare);
         if spare.len() < SPARE_BLOCKS {
             spare.push(lines);
         }
     }
 
     fn spare(&self) -> Vec<u8> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        locked(&self.spare).pop().unwrap_or_default()
     }
 }
 

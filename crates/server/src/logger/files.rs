@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, FlockOperation, flock};
@@ -13,6 +13,7 @@ use site::model::Sink;
 use site::rotation::Rotation;
 
 use crate::log::{self, OpenSink};
+use crate::mutex::locked;
 use crate::process::privileged_file::{Location, open_log};
 
 /// After a rotation that has failed, the next one waits for so long.
@@ -174,7 +175,7 @@ impl RotatedFile {
 
     fn rename(&self, now: i64) -> Result<(), String> {
         let names = self.names.clone();
-        let _held = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = locked(&names);
         let location = Location::of(&self.path).map_err(|why| why.to_string())?;
         let base = location.name().to_string_lossy().into_owned();
         let all: Vec<String> = location

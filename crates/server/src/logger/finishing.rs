@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use super::files::Names;
 use crate::clock;
 use crate::encoder::{self, Effort};
 use crate::log;
+use crate::mutex::locked;
 use crate::process::privileged_file::Location;
 
 /// Of the nice values, the lowest priority.
@@ -69,7 +69,7 @@ fn finish(path: PathBuf, rotation: &Rotation, names: &Names) -> Result<Finished,
             }
         }
     }
-    let _held = names.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = locked(names);
     for name in rotation.removed(&base, clock::wall(), &files(&location)?) {
         location.remove_entry(OsStr::new(&name)).map_err(|errno| format!("cannot remove {name}: {errno}"))?;
     }
@@ -100,7 +100,7 @@ fn compress(
     let to = File::from(location.create_entry(OsStr::new(&part)).map_err(|why| why.to_string())?);
     let written = encode(&mut file, to, coding);
     // A rotation may have given it another number.
-    let _held = names.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = locked(names);
     let renamed = written.and_then(|()| {
         let entries = location.entries().map_err(text)?;
         let is_it = |name: &String| {

@@ -2,13 +2,14 @@
 //! whichever worker has it.
 
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::files::Files;
+use crate::mutex::locked;
 
 /// How long a change waits for workers that are busy. Their entries are compared with the disk soon after, anyway.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -26,7 +27,7 @@ pub struct Changes(UnboundedReceiver<Change>);
 /// For a worker that starts.
 pub fn subscribe() -> Changes {
     let (sender, receiver) = unbounded_channel();
-    WORKERS.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+    locked(&WORKERS).push(sender);
     Changes(receiver)
 }
 
@@ -45,7 +46,7 @@ impl Changes {
 pub async fn announce(files: &Files) {
     files.expire();
     let mut waiting = Vec::new();
-    WORKERS.lock().unwrap_or_else(PoisonError::into_inner).retain(|worker| {
+    locked(&WORKERS).retain(|worker| {
         let (done, receiver) = oneshot::channel();
         let lives = worker.send(done).is_ok();
         waiting.extend(lives.then_some(receiver));

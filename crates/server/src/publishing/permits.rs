@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
+
+use crate::mutex::locked;
 
 /// How long a request waits for its permit.
 const WAIT: Duration = Duration::from_secs(20);
@@ -22,7 +24,7 @@ pub type Permit = OwnedSemaphorePermit;
 /// Waits for the permit of a request. Errors: `Waiting`.
 pub async fn take(root: &Arc<PathBuf>) -> Result<Permit, Failure> {
     let semaphore = {
-        let mut all = SEMAPHORES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&SEMAPHORES);
         all.entry(root.to_path_buf()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
     };
     let permit = tokio::time::timeout(WAIT, semaphore.acquire_owned()).await;

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ use super::tree::{LIST, Progress, names};
 use super::usage::{self, cost};
 use crate::files::beneath;
 use crate::log;
+use crate::mutex::locked;
 use crate::sys::calls;
 
 /// Names that are removed in one step.
@@ -127,7 +128,7 @@ pub fn remove(folder: &OwnedFd, name: &str) -> Result<u64, Failure> {
 static RUNNING: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
 
 fn running() -> MutexGuard<'static, BTreeMap<PathBuf, bool>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&RUNNING)
 }
 
 /// What clients have deleted, while it is removed. There is one for a root, so that many requests do not remove the

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::mutex::locked;
 
 /// The files are counted again after this time, or later where counting takes long.
 const RECOUNT: Duration = Duration::from_secs(60);
@@ -34,7 +36,7 @@ struct Used {
 static ALL: Mutex<BTreeMap<PathBuf, Used>> = Mutex::new(BTreeMap::new());
 
 fn with<T>(root: &Arc<PathBuf>, change: impl FnOnce(&mut Used) -> T) -> T {
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = locked(&ALL);
     change(all.entry(root.to_path_buf()).or_default())
 }
 

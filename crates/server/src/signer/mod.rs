@@ -13,13 +13,14 @@ mod statement;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 
+use crate::mutex::locked;
 use crate::process::ipc::{Channel, Received};
 use message::{PublicKey, SignRequest, SignResponse};
 pub use supervised::SignerProcess;
@@ -88,7 +89,7 @@ impl Signatures {
 
     /// `None`: the signer has refused. Errors: also `TimedOut`.
     fn sign(&self, key: u32, scheme: SignatureScheme, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let first = || Some(self.links.first()?.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = || self.links.first().map(locked);
         let mut link = self.free().next().or_else(first).ok_or(io::ErrorKind::NotConnected)?;
         let timeout = link.timeout;
         let response = link.sign(key, scheme, message, timeout);

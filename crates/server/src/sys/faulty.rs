@@ -8,7 +8,7 @@ pub mod plan;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::task::{Context, Poll};
 
 use rustix::event::Timespec;
@@ -22,6 +22,8 @@ use tokio::io::unix::AsyncFd;
 pub use super::direct::{create_with, lock_file, make_folder_with, remove_folder, rename_between, sync};
 use super::{FileStatus, OwnsFd, direct};
 use plan::{Call, Fault, strike};
+
+use crate::mutex::locked;
 
 /// The epoll registration of each descriptor.
 static WATCHED: Mutex<Option<HashMap<RawFd, Watched>>> = Mutex::new(None);
@@ -66,7 +68,7 @@ fn whole(call: Call) -> Result<(), Errno> {
 
 /// Makes epoll report `fd` to the idle set again, as if more bytes had arrived.
 fn report_again(fd: BorrowedFd<'_>) {
-    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let watched = locked(&WATCHED);
     let Some(watched) = watched.as_ref().and_then(|all| all.get(&fd.as_raw_fd())) else { return };
     // SAFETY: the idle set's epoll instance is open for as long as connections are read in it.
     let epoll = unsafe { BorrowedFd::borrow_raw(watched.epoll) };
@@ -154,7 +156,7 @@ pub fn watch<S: OwnsFd>(socket: S) -> io::Result<AsyncFd<S>> {
 pub fn epoll_add(epoll: impl AsFd, fd: impl AsFd, data: EventData, what: EventFlags) -> Result<(), Errno> {
     whole(Call::EpollAdd)?;
     let watched = Watched { epoll: epoll.as_fd().as_raw_fd(), data: data.u64(), what };
-    let mut all = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = locked(&WATCHED);
     all.get_or_insert_default().insert(fd.as_fd().as_raw_fd(), watched);
     direct::epoll_add(epoll, fd, data, what)
 }

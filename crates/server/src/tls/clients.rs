@@ -1,6 +1,6 @@
 //! The verification of the certificates of clients, by the rules of a host.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
@@ -17,6 +17,8 @@ use super::crypto::digest;
 use super::inspect::{expiry, list_expiry};
 use super::lifetime;
 use super::material::{ClientRules, Demand};
+
+use crate::mutex::locked;
 
 /// Verifies as the library does, by the authorities that have not expired: the library does not look at their dates. A
 /// session ends when a certificate of its client does, or an authority or a list, so that a resumption is not accepted
@@ -84,7 +86,7 @@ fn with_authorities<'a>(
 impl Verifier {
     fn at(&self, now: u64) -> Present {
         // Nothing panics in between.
-        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = locked(&self.present);
         if present.until <= now {
             let is_valid = |der: &&CertificateDer<'_>| expiry(der).is_some_and(|end| now < end);
             let valid = self.rules.authorities.iter().filter(is_valid);

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::server::ProducesTickets;
@@ -21,6 +21,7 @@ use site::tls::Tickets;
 use zeroize::Zeroizing;
 
 use self::tree::{SECRET, Secret, SecretTree, derive};
+use crate::mutex::locked;
 use crate::regular_file;
 use crate::tls::crypto::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use crate::tls::crypto::hkdf::{HKDF_SHA256, Salt};
@@ -178,7 +179,7 @@ impl TicketKeys {
 
     fn at<T>(&self, now: u64, with: impl FnOnce(&Keys) -> T) -> T {
         // Nothing panics in between; and the keys are valid at every moment.
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = locked(&self.0);
         keys.advance(now);
         with(&keys)
     }

@@ -10,7 +10,7 @@ mod writing;
 use std::fmt::Arguments;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cache::key::Key;
 use cache::store::head::{self, BodyHasher, Head, HeadError, Label, Seal};
@@ -25,6 +25,7 @@ use crate::cache::purges::SharedPurges;
 use crate::clock;
 use crate::files::open::Stamp;
 use crate::log::{self, LineLimit};
+use crate::mutex::locked;
 use crate::stats::StoredFiles;
 use crate::sys::calls;
 
@@ -386,7 +387,7 @@ impl Store {
     }
 
     fn log(&self, what: impl FnOnce() -> String) {
-        let limit = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = locked(&self.errors);
         if let Some(omitted) = limit.admit(clock::wall()) {
             log::error(format_args!("{}{omitted}", what()));
         }
@@ -398,7 +399,7 @@ impl Store {
 
     fn index(&self) -> MutexGuard<'_, Index<Known>> {
         // A panic in between leaves it as it was, or with a wrong sum that the next walk replaces.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.index)
     }
 }
 

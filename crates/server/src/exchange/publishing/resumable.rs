@@ -2,7 +2,7 @@
 //! uploaded, so that the same rules of access count for both.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dav::method::Method as DavMethod;
@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 use super::{Exchange, Problem, Target, Use};
 use crate::buffer::append;
+use crate::mutex::locked;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Expected, Found, Store, Terms, random_name};
@@ -67,7 +68,7 @@ enum Progress {
 impl Running {
     fn begin(token: &str, at: u64) -> Running {
         let receipt = Arc::new(Receipt { progress: Mutex::new(Progress::At(at)), ended: Notify::new() });
-        let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&RUNNING);
         all.get_or_insert_default().insert(token.to_owned(), receipt.clone());
         Running { token: token.to_owned(), receipt }
     }
@@ -75,9 +76,9 @@ impl Running {
     /// Ends the request that receives a part of the upload now, for one that begins at `from`. `None`: it only asks.
     /// Errors: the other one is beyond that, with so many bytes, and goes on.
     fn end(token: &str, from: Option<u64>) -> Result<(), u64> {
-        let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&RUNNING);
         let Some(receipt) = all.as_ref().and_then(|all| all.get(token)) else { return Ok(()) };
-        let mut progress = receipt.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = locked(&receipt.progress);
         match (*progress, from) {
             (Progress::At(bytes), Some(from)) if from < bytes => return Err(bytes),
             _ => *progress = Progress::Ended,
@@ -88,7 +89,7 @@ impl Running {
 
     /// The request goes on to write, so that the upload has `bytes`. `false`: a later one goes on.
     fn go_on_to(&self, bytes: u64) -> bool {
-        let mut progress = self.receipt.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = locked(&self.receipt.progress);
         if *progress == Progress::Ended {
             return false;
         }
@@ -99,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&RUNNING);
         let Some(all) = all.as_mut() else { return };
         if all.get(&self.token).is_some_and(|own| Arc::ptr_eq(own, &self.receipt)) {
             all.remove(&self.token);

@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
+
+use crate::mutex::locked;
 
 macro_rules! calls {
     ($($call:ident $name:literal,)*) => {
@@ -198,7 +200,7 @@ static PLAN: Mutex<Plan> =
     Mutex::new(Plan { case: None, counts: [0; CALLS.len()], struck: 0, is_full: false });
 
 fn plan() -> std::sync::MutexGuard<'static, Plan> {
-    PLAN.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&PLAN)
 }
 
 /// Counts calls from zero, and makes them fail as `case` says.
