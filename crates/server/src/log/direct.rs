@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use site::model::Level;
 
-use super::{OpenSink, STACK, SharedLog, dropped_line, level_now, locked};
+use super::{OpenSink, STACK, SharedLog, level_now, locked, report_dropped};
 
 /// Lines that wait for the thread. Further ones are dropped, and it says how many.
 const WAITING: u64 = 256;
@@ -133,7 +133,10 @@ fn write_all(messages: &Receiver<Message>) {
             Message::Lines(lines) => {
                 sink.write(&lines);
                 QUEUED.fetch_sub(1, Ordering::Relaxed);
-                report(&mut sink);
+                let dropped = DROPPED.load(Ordering::Relaxed);
+                if dropped + sink.lost() > 0 && report_dropped(&mut sink, dropped) {
+                    DROPPED.fetch_sub(dropped, Ordering::Relaxed);
+                }
             }
             Message::Replace(to) => sink.replace(to),
             Message::MoveTo(to) => sink.move_to(to),
@@ -141,20 +144,4 @@ fn write_all(messages: &Receiver<Message>) {
             Message::Flush(done) => _ = done.send(()),
         }
     }
-}
-
-/// Reports the lines that were dropped, and those that the log did not take. If it does not take the report either, the
-/// next one has them.
-fn report(sink: &mut OpenSink) {
-    let (dropped, lost) = (DROPPED.swap(0, Ordering::Relaxed), sink.lost());
-    if dropped + lost == 0 {
-        return;
-    }
-    sink.write(&dropped_line(dropped + lost));
-    if sink.lost() > lost {
-        DROPPED.fetch_add(dropped, Ordering::Relaxed);
-        // The report's own line does not count.
-        return sink.subtract_lost(1);
-    }
-    sink.subtract_lost(lost);
 }

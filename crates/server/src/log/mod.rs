@@ -477,29 +477,28 @@ impl Reports {
         let is_due = is_last || self.last.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if self.has_more && is_due {
             self.last = Some(Instant::now());
-            report(logs, errors, dropped, lost);
+            if report_dropped(errors, dropped) {
+                logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
+            }
             self.counted = errors.lost();
             self.has_more = false;
         }
     }
 }
 
-/// Reports `dropped` lines, and `lost` lines that the error log did not take.
-fn report(logs: &Logs, errors: &mut OpenSink, dropped: u64, lost: u64) {
-    let all = dropped + lost;
-    errors.write(&dropped_line(all));
-    if errors.lost() > lost {
-        // Reported later; the report's own line does not count.
-        return errors.subtract_lost(1);
-    }
-    errors.subtract_lost(lost);
-    logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
-}
-
-fn dropped_line(count: u64) -> Vec<u8> {
-    let text =
-        format!("{count} log lines were dropped: the disk or the reader of a log is too slow, full or gone");
-    error_line(Level::Error, &text)
+/// Reports `dropped` lines, and those that the error log did not take. `false`: it has not taken the report either, and
+/// the next one has them.
+fn report_dropped(errors: &mut OpenSink, dropped: u64) -> bool {
+    let lost = errors.lost();
+    let text = format!(
+        "{} log lines were dropped: the disk or the reader of a log is too slow, full or gone",
+        dropped + lost
+    );
+    errors.write(&error_line(Level::Error, &text));
+    let is_taken = errors.lost() == lost;
+    // A report that is lost does not count itself.
+    errors.subtract_lost(if is_taken { lost } else { 1 });
+    is_taken
 }
 
 fn now() -> i64 {
