@@ -53,16 +53,12 @@ impl UnreadRequests {
     /// `None`: the stream is not one of them.
     pub fn on_data(&mut self, stream: u32, bytes: u32, end: bool) -> Option<Rest> {
         let at = self.0.iter().position(|unread| unread.stream == stream)?;
-        match self.0[at].left.checked_sub(bytes) {
-            Some(left) if !end => {
-                self.0[at].left = left;
-                Some(Rest::MayFollow)
-            }
-            left => {
-                self.0.remove(at);
-                Some(if end || left.is_some() { Rest::MayFollow } else { Rest::IsTooMuch })
-            }
+        let left = self.0[at].left.checked_sub(bytes);
+        match left {
+            Some(left) if !end => self.0[at].left = left,
+            _ => _ = self.0.remove(at),
         }
+        Some(if end || left.is_some() { Rest::MayFollow } else { Rest::IsTooMuch })
     }
 
     /// The client has reset the stream, or ended its request.
