@@ -265,7 +265,7 @@ impl Lines {
                 }
                 // busybox lets in who sends an empty name or password.
                 Some(_) => {
-                    let what = "this line has an empty user or password, and nobody can log in with it";
+                    let what = "this line has an empty user or password, and no user can log in with it";
                     findings.warn(line, what, "write /path:user:password");
                     self.emptied.push((format!("/{}", name.trim_matches('/')), line));
                 }
