@@ -478,7 +478,8 @@ impl Connections {
         snapshot
     }
 
-    /// Requests in progress, or fewer, where clients speak HTTP/1 and HTTP/2: a connection with streams is in both tables.
+    /// Requests in progress. A connection by HTTP/2 is in one table and each of its streams in the other, so the larger
+    /// count stands for both, and is too small where clients speak HTTP/1 and HTTP/2.
     pub fn requests(&self) -> usize {
         (self.table.len() - self.table.idle()).max(self.stream_table.len())
     }

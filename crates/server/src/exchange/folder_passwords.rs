@@ -109,8 +109,8 @@ impl Exchange<'_> {
         let search = Search { root, folder: below, symlinks, plain: own.plain };
         let mode = own.folder;
         let found = self.services.disk.run_for_request(device, Work::File, move || search.find(mode)).await;
-        let what = || format!("the password file of {folder}");
-        let found = found.map_err(|busy| self.services.report_busy(format_args!("{}", what()), busy))?;
+        let found = found
+            .map_err(|busy| self.services.report_busy(format_args!("the password file of {folder}"), busy))?;
         let bytes = if let Found::Users { bytes, .. } = &found { *bytes } else { 0 };
         let users = match found {
             Found::Nothing => Ok(None),

@@ -341,7 +341,6 @@ impl Alternates {
     }
 }
 
-/// The file `name` of the folder `path`, or beside the file `path`.
 /// The name of a file that stands for `path`. `None`: it is that of the path itself. Where rewrites lead to the file, it
 /// may be an index file or an alternate of another path, which has the same name by chance.
 fn name_beside(services: &Services, host: HostKey, path: &SafePath<'_>, name: &str) -> Option<Box<str>> {
@@ -351,6 +350,7 @@ fn name_beside(services: &Services, host: HostKey, path: &SafePath<'_>, name: &s
     (!is_own).then(|| name.into())
 }
 
+/// The file `name` of the folder `path`, or beside the file `path`.
 fn file_at(path: &SafePath<'_>, name: &str) -> Option<SafePath<'static>> {
     if path.is_folder() { path.join(name) } else { path.sibling(name) }
 }
