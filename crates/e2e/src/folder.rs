@@ -91,9 +91,23 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The system cleans up what cannot be removed here.
-        _ = fs::remove_dir_all(&self.0);
+        if fs::remove_dir_all(&self.0).is_err() {
+            // A disk is still mounted in it. The system cleans up what cannot be removed even then.
+            mounts_beneath(&self.0).iter().for_each(|mount| unmount(mount));
+            _ = fs::remove_dir_all(&self.0);
+        }
     }
+}
+
+/// From `proc_pid_mountinfo(5)`.
+fn mounts_beneath(folder: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = mounts.lines().filter_map(|mount| mount.split(' ').nth(4));
+    points.map(PathBuf::from).filter(|point| point.starts_with(folder)).collect()
+}
+
+fn unmount(at: &Path) {
+    _ = output_of(tool("umount").arg("-l").arg(at));
 }
 
 /// A disk of its own on a folder, unmounted when dropped.
@@ -115,6 +129,6 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        _ = output_of(tool("umount").arg("-l").arg(&self.0));
+        unmount(&self.0);
     }
 }
