@@ -1,4 +1,4 @@
-//! The addresses of names, by DNS and the file /etc/hosts. Knows nothing of upstreams.
+//! The addresses of names, by DNS and the file /etc/hosts, and those of this machine. Knows nothing of upstreams.
 //!
 //! The settings of the system are read by [`SystemNames::read`], which may happen before a chroot, and
 //! [`Resolver::new`] uses them in the process that asks.
@@ -341,6 +341,24 @@ fn describe(error: NetError) -> String {
         NetError::NoConnections => "no DNS server can be reached".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// The addresses of this machine, loopback addresses first.
+pub fn own_addresses() -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        })
+        // Link-local addresses need a zone, which a URL does not have.
+        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .collect();
+    sort::by_key(&mut found, |ip| (!ip.is_loopback(), *ip));
+    found.dedup();
+    found
 }
 
 #[cfg(test)]

@@ -126,6 +126,32 @@ fn refuses_clients_ports_and_destinations() {
 }
 
 #[test]
+fn refuses_each_public_address_of_this_machine() {
+    if !is_root() {
+        return;
+    }
+    let home = Folder::new();
+    home.file("www/a.txt", "a file");
+    let config = "listen = \"0.0.0.0:8080\"\nuser = \"root\"\nroot = \"www\"\n[forward_proxy]\nclients = \"127.0.0.1\"\n\
+                  destinations = \"*\"\nports = [8080]\nhttp = true\n";
+    let config = home.file("site.toml", config);
+    // The kernel connects to the second address from the first one.
+    let mut command = tool("unshare");
+    let script =
+        "ip link set lo up && ip addr add 8.8.4.1/24 dev lo && ip addr add 8.8.4.2/24 dev lo && exec \"$@\"";
+    command.args(["--net", "sh", "-c", script, "sh"]).arg(e2e::program()).arg("-c").arg(config);
+    let server = Server::start(command, 1, None);
+    let network = format!("--net=/proc/{}/ns/net", server.pid());
+    let mut rows = Rows::new();
+    for address in ["8.8.4.1", "8.8.4.2"] {
+        let mut curl = tool("nsenter");
+        curl.arg(&network).args("curl -sS -o /dev/null -w %{http_code} -x http://127.0.0.1:8080".split(' '));
+        let output = output_of(curl.arg(format!("http://{address}:8080/a.txt")));
+        rows.check(address, String::from_utf8_lossy(&output.stdout).into_owned(), "403".to_owned());
+    }
+}
+
+#[test]
 fn reports_destinations_that_do_not_respond() {
     let closed = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
-use crate::names::Resolver;
+use crate::names::{Resolver, own_addresses};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
@@ -99,7 +99,8 @@ impl Connector {
                 continue;
             }
             match open(address).await {
-                Ok((_, own)) if own == address.ip() && !self.rules.allows_own_address(own) => {
+                Ok((_, from)) if self.is_forbidden_own(address.ip(), from) => {
+                    let own = address.ip().to_canonical();
                     let why = format!("{own} is this machine, and no network of \"destinations\" has it");
                     refusal = Some(ConnectFailure::new(Failure::Refused, why));
                 }
@@ -110,6 +111,14 @@ impl Connector {
             }
         }
         Err(failed.or(refusal).unwrap_or_else(|| ConnectFailure::new(Failure::Failed, "it has no addresses")))
+    }
+
+    /// Whether a connection from the address `from` has reached this machine itself, which the rules do not name.
+    fn is_forbidden_own(&self, ip: IpAddr, from: IpAddr) -> bool {
+        // The list lacks those of a local route for a whole network. The kernel connects to such an address from it,
+        // and to the second IPv4 address of a network from the first.
+        let is_own = || from == ip || own_addresses().contains(&ip.to_canonical());
+        !self.rules.allows_own_address(ip) && is_own()
     }
 
     async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, ConnectFailure> {
@@ -125,8 +134,7 @@ impl Connector {
     }
 }
 
-/// Connects without blocking the loop. Returns also the local address, which is the destination's if that is this
-/// machine.
+/// Connects without blocking the loop. Returns also the local address.
 async fn open(address: SocketAddr) -> io::Result<(OwnedFd, IpAddr)> {
     let stream = TcpStream::connect(address).await?;
     // Fails only if the connection has ended already.

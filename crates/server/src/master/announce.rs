@@ -8,6 +8,7 @@ use site::listener::{Listener, Protocols};
 use site::model::{Action, Site};
 
 use crate::acme::local;
+use crate::names::own_addresses;
 use crate::terminal;
 
 pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
@@ -87,22 +88,4 @@ fn announce_tcp(address: SocketAddr, protocols: Protocols) {
         let from = if ip.is_loopback() { "from this machine" } else { reach(address.ip()) };
         terminal::err(format_args!("  {}  {from}{by}", url(ip)));
     }
-}
-
-/// The addresses of this machine, loopback addresses first.
-fn own_addresses() -> Vec<IpAddr> {
-    let mut found: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
-        .into_iter()
-        .flatten()
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
-        })
-        // Link-local addresses need a zone, which a URL does not have.
-        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
-        .collect();
-    sort::by_key(&mut found, |ip| (!ip.is_loopback(), *ip));
-    found.dedup();
-    found
 }
