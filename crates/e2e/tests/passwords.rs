@@ -227,11 +227,29 @@ fn a_folder_may_have_users_of_its_own() {
 }
 
 #[test]
-fn a_password_file_that_cannot_be_read_is_named_by_its_folder() {
-    let config = "auth = \"basic\"\nfolder_passwords = \"inherited\"\n";
-    let server = Site::new().file("secret/s.txt", "s").folder("secret/.htpasswd").config(config).start();
-    assert_eq!(server.get("/secret/s.txt").status, 403);
-    server.wait_for_line("the password file of /secret/: Is a directory", TIMEOUT);
+fn a_password_file_that_cannot_be_read_closes_its_folder() {
+    for (mode, symlinks) in
+        [("folder", "beneath"), ("inherited", "beneath"), ("inherited", "owner"), ("folder", "follow")]
+    {
+        let config = format!(
+            "auth = \"basic\"\nfolder_passwords = \"{mode}\"\nsymlinks = \"{symlinks}\"\nlisting = true\n"
+        );
+        let server = Site::new()
+            .file("secret/s.txt", "s")
+            .folder("secret/.htpasswd")
+            .file("lost/s.txt", "s")
+            .symlink("lost/.htpasswd", "users")
+            .file("away/s.txt", "s")
+            .symlink("away/.htpasswd", "/nonexistent/users")
+            .config(&config)
+            .start();
+        let mut rows = Rows::new();
+        for target in ["/secret/s.txt", "/lost/s.txt", "/lost/", "/away/s.txt"] {
+            rows.check(format!("{mode} {symlinks} {target}"), server.get(target).status, 403);
+        }
+        server.wait_for_line("the password file of /secret/: Is a directory", TIMEOUT);
+        server.wait_for_line("the password file of /lost/: it is a link that leads to nothing", TIMEOUT);
+    }
 }
 
 #[test]

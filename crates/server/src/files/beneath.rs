@@ -422,8 +422,8 @@ fn owner(fd: impl AsFd) -> Result<u32, Errno> {
     Ok(retry_on_intr(|| calls::fstat(&fd))?.st_uid)
 }
 
-/// Whether there may be one.
-fn has_password_file(folder: BorrowedFd<'_>) -> bool {
+/// Whether there may be one, or a link in its place that leads to nothing.
+pub fn has_password_file(folder: BorrowedFd<'_>) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     !matches!(retry_on_intr(|| calls::openat(folder, FOLDER_FILE, flags)), Err(Errno::NOENT))
 }
