@@ -103,7 +103,7 @@ const PROPERTY: &str = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='y'/></
 
 #[test]
 fn rules_for_a_method_hold_for_what_does_the_same() {
-    let config = "publish = \"webdav\"\npublish_anonymous = true\n\
+    let config = "publish = \"webdav\"\npublish_anonymous = true\npublish_make_folders = true\n\
                   [[rule]]\npath = \"/fixed/\"\nmethod = [\"PUT\", \"DELETE\"]\nthen = \"deny\"\n\
                   [[rule]]\npath = \"*.keep\"\nmethod = \"DELETE\"\nthen = \"deny\"\n\
                   [[rule]]\npath = \"*.secret\"\nmethod = \"GET\"\nthen = \"deny\"\n\
@@ -135,6 +135,10 @@ fn rules_for_a_method_hold_for_what_does_the_same() {
             ("MOVE", "/s/", "Destination: /z/\r\n", "", 403),
             ("COPY", "/o/", "Destination: /flat/o/\r\n", "", 403),
             ("COPY", "/a", "Destination: /flat/a\r\n", "", 201),
+            ("PUT", "/flat/b", "", "b", 201),
+            ("PUT", "/flat/new/b", "", "b", 403),
+            ("PUT", "/flat/new/more/b", "", "b", 403),
+            ("PUT", "/new/more/b", "", "b", 201),
         ],
     );
     assert_eq!(content(&server, "/e/x.keep"), "x");

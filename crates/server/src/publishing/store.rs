@@ -144,6 +144,23 @@ impl Store {
         find_in(&folder, name)
     }
 
+    /// The folders that lead to `path` and are missing, each in the one before, with a slash at its end. A path may have two thousand, and a
+    /// missing folder has none that is there, so the first is found by halves.
+    pub fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
+        let folder = |count| path.first_segments(count).map(SafePath::into_owned).ok_or(Failure::Denied);
+        // So many are there, and one more than `last` is not looked for.
+        let (mut there, mut last) = (0, path.segments().count().saturating_sub(1));
+        let all = last;
+        while there < last {
+            let middle = (there + last).div_ceil(2);
+            match self.find(&folder(middle)?)? {
+                Some(_) => there = middle,
+                None => last = middle - 1,
+            }
+        }
+        (there + 1..=all).map(folder).collect()
+    }
+
     /// Waits until no other request changes names.
     pub fn guard(&self) -> Result<Guard, Failure> {
         let state = self.state()?;
@@ -295,7 +312,7 @@ impl Guard {
         path: &Below,
         reserve: impl FnOnce(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let missing = self.missing_folders(path)?;
+        let missing = self.store.missing_folders(path)?;
         let Some(outermost) = missing.first() else { return Ok(()) };
         // The paths of locks have no slash at their end.
         Self::check_locks(&self.locks(clock::wall())?, terms, &without_slash(outermost)?, Touch::Name)?;
@@ -309,23 +326,6 @@ impl Guard {
             parent = calls::openat(&parent, folder.name(), FOLDER)?;
         }
         Ok(())
-    }
-
-    /// The folders that lead to `path` and are missing, each in the one before. A path may have two thousand, and a
-    /// missing folder has none that is there, so the first is found by halves.
-    fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
-        let folder = |count| path.first_segments(count).map(SafePath::into_owned).ok_or(Failure::Denied);
-        // So many are there, and one more than `last` is not looked for.
-        let (mut there, mut last) = (0, path.segments().count().saturating_sub(1));
-        let all = last;
-        while there < last {
-            let middle = (there + last).div_ceil(2);
-            match self.store.find(&folder(middle)?)? {
-                Some(_) => there = middle,
-                None => last = middle - 1,
-            }
-        }
-        (there + 1..=all).map(folder).collect()
     }
 
     /// Forgets the locks of what has been removed.
@@ -418,7 +418,7 @@ fn parent(path: &Below) -> Option<SafePath<'_>> {
     path.first_segments(path.segments().count().checked_sub(1)?)
 }
 
-fn without_slash(path: &Below) -> Result<Below, Failure> {
+pub fn without_slash(path: &Below) -> Result<Below, Failure> {
     let path = ["/", path.as_str().trim_end_matches('/')].concat();
     SafePath::from_decoded(&path).map_err(|_| Failure::Denied)
 }

@@ -8,14 +8,14 @@ use taipan_http::fields::trim_ows;
 use taipan_http::rule::{BODY_TOO_LARGE, CODED_FILE, PART_OF_A_FILE};
 use taipan_http::status::Status;
 
-use super::{Exchange, Present, Problem, Target};
+use super::{Exchange, Present, Problem, Target, Use};
 use crate::buffer::append;
 use crate::disk::Work;
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::{NewFile, Stored};
-use crate::publishing::store::{Found, Guard, Store, Terms};
-use crate::publishing::tree;
+use crate::publishing::store::{Found, Guard, Store, Terms, without_slash};
+use crate::publishing::tree::{self, Kind, Member};
 use crate::publishing::usage::{self, Reservation, cost};
 use crate::request::Request;
 use crate::request::body::Length;
@@ -124,13 +124,18 @@ impl<'a> Exchange<'a> {
             Length::None | Length::Unknown => 0,
         };
         let (terms, below) = (terms.clone(), target.below.clone());
+        let made = self.folders_to_make(target).await?;
         let mut folders = self.reserve(target, 0).await?;
         let prepare = move |store: &Store, guard: &Guard| {
             // A request that is refused leaves no folders.
             guard.check(store, &terms, &below, touch)?;
             store.check_space(length)?;
-            if store.settings.missing_folders == MissingFolders::Made {
+            if made > 0 {
                 guard.make_folders(&terms, &below, |count| {
+                    // Another request has removed one meanwhile, of which the rules were not asked.
+                    if count > made {
+                        return Err(Failure::Denied);
+                    }
                     let bytes = count * cost(0);
                     let has_space = folders.grow_to(bytes);
                     folders.keep(bytes);
@@ -141,6 +146,23 @@ impl<'a> Exchange<'a> {
             Ok(())
         };
         self.changing(&target.store, prepare).await
+    }
+
+    /// The number of folders that lead to the target, are missing, and will be made. Errors: the request may not make
+    /// one of them.
+    async fn folders_to_make(&self, target: &Target<'a>) -> Result<u64, Problem> {
+        if target.store.settings.missing_folders != MissingFolders::Made {
+            return Ok(0);
+        }
+        let below = target.below.clone();
+        let missing = self.on_disk(&target.store, move |store| store.missing_folders(&below)).await?;
+        for folder in &missing {
+            let folder = Member { path: without_slash(folder)?, kind: Kind::Folder };
+            if !self.may_use(target, &folder, Use::Write) {
+                return Err(Status::FORBIDDEN.into());
+            }
+        }
+        Ok(missing.len() as u64)
     }
 
     /// Reserves the space of an upload within the quota.
