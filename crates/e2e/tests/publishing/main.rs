@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use e2e::{Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, output_of, wait_until};
+use e2e::{Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, output_of, tool, wait_until};
 
 /// The disk of a machine that runs all tests at once takes seconds to sync.
 const OPEN: &str = "publish = \"webdav\"\npublish_anonymous = true\nmax_body = \"8MiB\"\n\

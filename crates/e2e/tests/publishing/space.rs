@@ -193,3 +193,18 @@ fn a_change_that_takes_too_long_is_503_and_is_logged() {
     drop(lock);
     assert!(wait_until(TIMEOUT, || send(&server, "PUT", "/c", "", "c").status == 201));
 }
+
+#[test]
+fn without_descriptors_an_upload_gets_503_and_one_that_breaks_off_leaves_nothing() {
+    let server = Site::new().config(&format!("workers = 1\n{OPEN}")).start();
+    let (mut broken, mut refused) = (server.connect(), server.connect());
+    assert_eq!(refused.request(request("PUT", "/a", "", "a")).status, 201);
+    broken.send("PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 65536\r\n\r\n").send("b".repeat(40 * 1024));
+    assert!(wait_until(TIMEOUT, || !own_files(&server, "new").is_empty()), "it is being received");
+    let mut prlimit = tool("prlimit");
+    succeeds(prlimit.arg(format!("--pid={}", server.serving_pid())).arg("--nofile=1:"));
+    let response = refused.request(request("PUT", "/a", "", "b"));
+    assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
+    drop(broken);
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "it is removed");
+}

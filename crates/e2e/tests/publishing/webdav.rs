@@ -1,7 +1,5 @@
 //! WebDAV as its clients speak it: properties, XML, and the programs themselves.
 
-use e2e::tool;
-
 use super::*;
 
 #[test]

@@ -273,7 +273,7 @@ impl Files {
 }
 
 /// Whether the error ends when other programs or requests release what they use.
-fn is_shortage(errno: Errno) -> bool {
+pub fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 

@@ -10,6 +10,7 @@ use taipan_http::status::Status;
 use super::tree::MAX_SNAPSHOT;
 use super::uploads::MAX_UPLOADS;
 use crate::files::beneath::OpenError;
+use crate::files::is_shortage;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -92,6 +93,7 @@ impl Failure {
             Failure::Busy => Status::CONFLICT,
             Failure::Waiting => Status::SERVICE_UNAVAILABLE,
             Failure::TooLong => Status::URI_TOO_LONG,
+            Failure::Local(errno) if is_shortage(*errno) => Status::SERVICE_UNAVAILABLE,
             Failure::Local(_) => Status::INTERNAL_SERVER_ERROR,
         }
     }

@@ -1,6 +1,7 @@
 //! A file that is being written. It has no name that clients know until it is whole.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use dav::locks::Touch;
 use rustix::fs::{FlockOperation, OFlags, RenameFlags};
@@ -18,7 +19,8 @@ use crate::sys::calls;
 
 pub struct NewFile {
     fd: OwnedFd,
-    folder: OwnedFd,
+    /// Shared with the helper that removes the file: to do so must not need another descriptor.
+    folder: Arc<OwnedFd>,
     name: String,
     pub length: u64,
     fate: Fate,
@@ -45,7 +47,7 @@ impl NewFile {
     pub fn create(store: &Store) -> Result<NewFile, Failure> {
         let folder = store.state_folder(NEW)?;
         let (fd, name) = create_locked(&folder, store.file_mode())?;
-        Ok(NewFile { fd, folder, name, length: 0, fate: Fate::Temporary })
+        Ok(NewFile { fd, folder: folder.into(), name, length: 0, fate: Fate::Temporary })
     }
 
     /// The file of an upload that can be resumed.
@@ -67,7 +69,7 @@ impl NewFile {
             locked => locked?,
         }
         let stamp = stat(&fd, Wait::Allowed)?.stamp;
-        Ok(NewFile { fd, folder, name, length: stamp.size, fate: Fate::Kept })
+        Ok(NewFile { fd, folder: folder.into(), name, length: stamp.size, fate: Fate::Kept })
     }
 
     pub fn write(&mut self, store: &Store, bytes: &[u8]) -> Result<(), Failure> {
@@ -126,7 +128,7 @@ impl NewFile {
             return Err(Failure::Exists);
         }
         let (folder, name) = store.folder_for(path)?;
-        calls::rename_between(&self.folder, &*self.name, &folder, name, RenameFlags::empty())?;
+        calls::rename_between(&*self.folder, &*self.name, &folder, name, RenameFlags::empty())?;
         self.fate = Fate::Stored;
         store.sync_folder(&folder)?;
         let stamp = stat(&self.fd, Wait::Allowed)?.stamp;
@@ -153,9 +155,8 @@ impl Drop for NewFile {
         if self.fate != Fate::Temporary {
             return;
         }
-        let name = std::mem::take(&mut self.name);
-        let Ok(folder) = calls::duplicate(&self.folder) else { return };
-        let remove = move || _ = calls::unlink(&folder, &*name);
+        let (folder, name) = (self.folder.clone(), std::mem::take(&mut self.name));
+        let remove = move || _ = calls::unlink(&*folder, &*name);
         // A worker's loop does not wait for the disk.
         helpers::run_aside(Box::new(remove));
     }

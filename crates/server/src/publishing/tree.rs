@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -365,7 +366,7 @@ fn relative<'p>(path: &'p Below, base: &Below) -> &'p str {
 
 /// A folder that has no name that clients know. It is removed when it is dropped, unless it is stored.
 struct LockedFolder {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
     name: String,
     /// So that another process of the server does not take it for one that a crash has left.
     _lock: OwnedFd,
@@ -384,7 +385,7 @@ impl LockedFolder {
                 made => made?,
             };
             if lock_new(&folder, &name, &made)? {
-                return Ok(LockedFolder { folder, name, _lock: made, is_stored: false });
+                return Ok(LockedFolder { folder: folder.into(), name, _lock: made, is_stored: false });
             }
         }
         Err(Failure::Busy)
@@ -404,9 +405,7 @@ impl Drop for LockedFolder {
         if self.is_stored {
             return;
         }
-        let (Ok(folder), name) = (calls::duplicate(&self.folder), std::mem::take(&mut self.name)) else {
-            return;
-        };
+        let (folder, name) = (self.folder.clone(), std::mem::take(&mut self.name));
         let remove = move || _ = super::removal::remove(&folder, &name);
         // A worker's loop does not wait for the disk.
         helpers::run_aside(Box::new(remove));
