@@ -278,6 +278,17 @@ impl HeadLines {
         Ok(())
     }
 
+    /// Continues the field before a line that begins with a space or HTAB, with a space in place of the end of its line,
+    /// as a gateway may (RFC 9112 §5.2). To be called after `Folded`. Errors: there is no field before it.
+    pub fn unfold(&mut self) -> Result<(), LineError> {
+        let field = self.section.pop().ok_or(LineError::Folded)?;
+        self.section.bytes.truncate(field.value.1 as usize);
+        self.section.bytes.push(b' ');
+        self.start = field.start as usize;
+        self.state = LineState::Within;
+        Ok(())
+    }
+
     /// Removes the space between the name and the colon of the complete line, as a proxy must (RFC 9112 §5.1).
     pub fn remove_space_before_colon(&mut self) {
         let line = self.line();

@@ -66,6 +66,22 @@ impl FieldSection {
         self.lines.push(line);
     }
 
+    /// Takes the last line back, but not its bytes.
+    pub(super) fn pop(&mut self) -> Option<FieldLine> {
+        let line = self.lines.pop()?;
+        if let Some(known) = line.known {
+            let own = KnownFields::EMPTY.with(known);
+            let others = self.lines.iter().filter(|other| other.known == Some(known)).take(2).count();
+            if others < 2 {
+                self.repeated = self.repeated.without(own);
+            }
+            if others < 1 {
+                self.known = self.known.without(own);
+            }
+        }
+        Some(line)
+    }
+
     /// Bytes that it has from the allocator.
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.lines.capacity() * size_of::<FieldLine>()
@@ -170,6 +186,16 @@ impl FieldSection {
     pub fn framing(&self, version: Version) -> Result<Framing, FramingError> {
         let lengths = self.values_of(KnownField::ContentLength).map(without_zeros);
         framing::of(version, lengths, self.values_of(KnownField::TransferEncoding))
+    }
+
+    /// As `framing`, for a head that nothing but the end of the output can follow: no other response begins where a
+    /// wrong length ends. Equal lengths are one, and the coding `identity` is none (RFC 2616 §3.6).
+    pub fn framing_of_output(&self, version: Version) -> Result<Framing, FramingError> {
+        let mut last = None;
+        let lengths = self.values_of(KnownField::ContentLength).map(without_zeros);
+        let lengths = lengths.filter(|length| last.replace(*length) != Some(*length));
+        let codings = self.values_of(KnownField::TransferEncoding);
+        framing::of(version, lengths, codings.filter(|coding| !is_name(coding, "identity")))
     }
 
     /// The options of `Connection`.

@@ -1,5 +1,5 @@
 //! Parses the head of a CGI response (RFC 3875 §6), received in parts of any size: fields and an empty line, with a
-//! status line before them if the script writes one. Knows nothing of the body.
+//! status line before them if the script writes one. A field may go on in the next line. Knows nothing of the body.
 
 use std::fmt;
 
@@ -107,6 +107,8 @@ impl Parser {
                         Err(error) => Step::Rejected(error),
                     };
                 }
+                // Scripts of the time of RFC 822 write fields on several lines.
+                Err(LineError::Folded) => self.lines.unfold(),
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
@@ -182,8 +184,8 @@ impl Parser {
             Some(_) => (Kind::Redirect, status.unwrap_or(Status::FOUND)),
         };
         let version = self.status_line.map_or(Version::Http11, |(version, _)| version);
-        let framing =
-            fields.framing(version).map_err(|error| (Cause::Line(LineError::Framing(error)), None))?;
+        let framing = fields.framing_of_output(version);
+        let framing = framing.map_err(|error| (Cause::Line(LineError::Framing(error)), None))?;
         Ok((kind, status, framing))
     }
 }
