@@ -343,6 +343,26 @@ fn folders_of_names_begin_beside_a_configuration_with_a_relative_path() {
 }
 
 #[test]
+fn folders_of_names_begin_where_a_relative_path_of_the_configuration_leads() {
+    for (folder, config, root) in [
+        ("", "site.toml", "$host"),
+        ("vhosts", "../site.toml", "$host"),
+        ("vhosts", "../site.toml", "vhosts/$host"),
+    ] {
+        let site = Site::new().config_without_root(&format!("root = \"{root}\""));
+        let site = site.file_beside_root("vhosts/a.example/index.html", "a");
+        let site = site.file_beside_root("a.example/index.html", "a");
+        let server = site.start_with(1, |site| {
+            site.write_config();
+            let mut command = command();
+            command.args(["-c", config]).current_dir(site.home().join(folder));
+            command
+        });
+        assert_eq!(outcome(&get(&server, "a.example", "/")), "a", "-c {config}: {root}");
+    }
+}
+
+#[test]
 fn rejects_folders_of_names_that_cannot_be() {
     let mut rows = Rows::new();
     for (config, expected) in [

@@ -114,7 +114,7 @@ pub fn suggestion(text: &str) -> String {
         return format!("add a port: \"{}\"", SocketAddr::new(ip, 8080));
     }
     if port.parse::<u16>().is_err() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return format!("the port {port} is none; ports are numbers up to 65535");
+        return format!("there is no port {port}; the highest is 65535");
     }
     let port = port.parse::<u16>().map_or("PORT".to_owned(), |port| port.to_string());
     match host {
@@ -152,7 +152,7 @@ mod tests {
             ("http://localhost:9000", "leave out the scheme"),
             ("/run/x.sock", "write \"unix:/run/x.sock\""),
             ("[::ffff:1.2.3.4]:80", "as an IPv4 address: \"1.2.3.4:80\""),
-            ("1.2.3.4:70000", "the port 70000 is none; ports are numbers up to 65535"),
+            ("1.2.3.4:70000", "there is no port 70000; the highest is 65535"),
             ("1.2.3.4:8o", "write an IP address and a port"),
             ("::1:8080", "has brackets in front of a port: \"[::1]:8080\""),
             (":::8080", "has brackets in front of a port: \"[::]:8080\""),

@@ -83,7 +83,7 @@ impl HostFolder {
             let text = component.as_os_str().to_str().ok_or(FolderError::NotUtf8)?;
             match component {
                 Component::CurDir => {}
-                Component::ParentDir => return Err(FolderError::Segment),
+                Component::ParentDir if !segments.is_empty() => return Err(FolderError::Segment),
                 _ if segments.is_empty() && !text.contains('$') => base.push(component),
                 _ => segments.push(parts(text)?),
             }
@@ -102,7 +102,7 @@ impl HostFolder {
         {
             return Err(FolderError::Address);
         }
-        if base.parent().is_none() {
+        if is_root(&base) {
             return Err(FolderError::NoBase);
         }
         let tail = match tail.is_empty() {
@@ -289,6 +289,16 @@ fn name_in<'s>(segment: &'s str, parts: &[Part]) -> Option<FolderName<'s>> {
     FolderName::of(segment.get(start..end)?.as_bytes())
 }
 
+/// Whether this is the root of the file system, by its text. A relative path begins in the current folder.
+fn is_root(path: &Path) -> bool {
+    let depth = path.components().fold(0usize, |depth, component| match component {
+        Component::ParentDir => depth.saturating_sub(1),
+        Component::Normal(_) => depth + 1,
+        _ => depth,
+    });
+    path.has_root() && depth == 0
+}
+
 fn literals(parts: &[Part]) -> &str {
     match parts {
         [Part::Literal(text)] => text,
@@ -385,7 +395,7 @@ impl fmt::Display for FolderError {
                 "begin it with a folder that contains nothing else, such as \"/srv/www/$host\""
             }
             FolderError::NotUtf8 => "write it in UTF-8",
-            FolderError::Segment => "leave out \"..\", backslashes and control characters",
+            FolderError::Segment => "leave out backslashes, control characters, and \"..\" behind a variable",
         })
     }
 }
@@ -453,6 +463,12 @@ mod tests {
             let found = format!("{} {} {}", folder.base.display(), named.as_str(), folder.tail.as_str());
             assert_eq!(found, expected, "{text}");
         }
+        for (text, base) in
+            [("$host", ""), ("../hosts/$host", "../hosts"), ("/etc/../srv/$host", "/etc/../srv")]
+        {
+            let folder = HostFolder::parse(text, Path::new("")).expect("it has a variable");
+            assert_eq!(folder.map(|folder| folder.base), Ok(PathBuf::from(base)), "{text}");
+        }
         assert_eq!(HostFolder::parse("/srv/www", Path::new("/")), None);
         assert_eq!(folder("/v/$level2/$host/x").unwrap().to_string(), "/v/$level2/$host/x");
         for (text, error) in [
@@ -465,6 +481,8 @@ mod tests {
             ("/srv/$host-$ip", FolderError::Address),
             ("/$ip", FolderError::NoBase),
             ("/$host", FolderError::NoBase),
+            ("/srv/../$host", FolderError::NoBase),
+            ("/../$host", FolderError::NoBase),
             ("/srv/$host/../x", FolderError::Segment),
             ("/srv/$host\\/x", FolderError::Segment),
         ] {

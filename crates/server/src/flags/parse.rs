@@ -256,7 +256,11 @@ impl Given {
 
     fn set(&mut self, key: Value, typed: &str, value: OsString) -> Result<(), UsageError> {
         match key {
-            Value::Config => self.config = Some(value.into()),
+            Value::Config => {
+                if self.config.replace(value.into()).is_some() {
+                    return Err(UsageError("only one configuration can be given".into()));
+                }
+            }
             Value::Dialect => self.dialect = Some(dialect(value)?),
             Value::Root => self.root = Some(value.into()),
             Value::Listen => self.listen.push(text(value)?),

@@ -229,6 +229,8 @@ fn errors_say_what_to_do() {
         ("--zzzzzzzz", "see taipan --help"),
         ("a b", "only one folder"),
         ("a -c b", "not both"),
+        ("-c a -c b", "only one configuration"),
+        ("check -c a -c a", "only one configuration"),
         ("check", "taipan check -c FILE"),
         ("check -c a b", "takes no argument"),
         ("check a.toml", "check takes its file behind -c: taipan check -c a.toml"),
