@@ -140,6 +140,23 @@ fn resolves_names_services_and_localhost() {
     }
 }
 
+#[test]
+fn says_once_that_a_name_has_more_addresses_than_are_used() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1"]);
+    // The first address is the best one.
+    let many: Vec<String> = (1..=66).map(|last| format!("127.0.0.{last}")).collect();
+    dns.set_ips("many.test", &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let config =
+        format!("workers = 1\n{}{}", route("/", &format!("http://many.test:{port}")), resolver(&dns));
+    let server = Site::new().config(&config).start();
+    assert_eq!(by(&server, "/"), "127.0.0.1");
+    let line = format!("of the addresses of many.test:{port}, 64 are used and 2 are not");
+    server.wait_for_line(&line, TIMEOUT);
+    wait_asked(&dns, "many.test", 2);
+    assert_eq!(server.stderr().matches(&line).count(), 1, "{}", server.stderr());
+}
+
 /// The process of an application logs by the level that an administrator has chosen, as one does that begins later.
 #[test]
 fn a_changed_level_of_the_error_log_reaches_the_process_of_an_application() {

@@ -49,6 +49,8 @@ type LastAddresses = HashMap<String, Vec<IpAddr>>;
 pub struct Resolved {
     /// The best ones first, each once.
     pub targets: Vec<Target>,
+    /// Further addresses, and targets of a service, that are not used.
+    pub left_out: usize,
     pub ttl: Duration,
 }
 
@@ -117,21 +119,22 @@ impl Resolver {
 
     /// The addresses of an endpoint, at least one. Errors: the reason, as the end of a sentence.
     pub async fn resolve(&self, address: &EndpointAddress) -> Result<Resolved, String> {
-        let (mut targets, ttl) = match address {
+        let (mut targets, mut left_out, ttl) = match address {
             EndpointAddress::Socket(_) => return Err("it is no name".to_owned()),
             EndpointAddress::Host { name, port } => {
                 let Found { addresses, ttl } = self.host(name).await?;
                 let target = |ip| Target::of_host(SocketAddr::new(ip, *port));
-                (addresses.into_iter().map(target).collect(), ttl)
+                (addresses.into_iter().map(target).collect(), 0, ttl)
             }
             EndpointAddress::Service(name) => self.service(name).await?,
         };
         sort::by(&mut targets, Ord::cmp);
         let mut known = HashSet::new();
         targets.retain(|target| known.insert(target.address));
+        left_out += targets.len().saturating_sub(MAX_ADDRESSES);
         targets.truncate(MAX_ADDRESSES);
         let ttl = Duration::from_secs(ttl.into()).clamp(self.min_ttl, self.max_ttl);
-        Ok(Resolved { targets, ttl })
+        Ok(Resolved { targets, left_out, ttl })
     }
 
     /// The name of an address, with the time for which it is used. `None`: it has none. Errors: no server has answered.
@@ -165,8 +168,8 @@ impl Resolver {
         Ok(found.is_ok_and(|found| found.addresses.contains(&address)).then_some((name, ttl)))
     }
 
-    /// The targets (RFC 2782) that have addresses. One that fails keeps its last ones.
-    async fn service(&self, name: &str) -> Result<(Vec<Target>, u32), String> {
+    /// The targets (RFC 2782) that have addresses, and how many are left out. One that fails keeps its last ones.
+    async fn service(&self, name: &str) -> Result<(Vec<Target>, usize, u32), String> {
         let lookup = self.inner.lookup(parse(name)?, RecordType::SRV).await.map_err(describe)?;
         let mut ttl = u32::MAX;
         let mut records = Vec::new();
@@ -182,6 +185,7 @@ impl Resolver {
             }
         }
         sort::by(&mut records, Ord::cmp);
+        let left_out = records.len().saturating_sub(MAX_TARGETS);
         records.truncate(MAX_TARGETS);
         let mut why = "it has no SRV records with a target".to_owned();
         let mut targets = Vec::new();
@@ -211,7 +215,7 @@ impl Resolver {
         self.last().insert(name.to_owned(), known);
         match targets.is_empty() {
             true => Err(why),
-            false => Ok((targets, ttl)),
+            false => Ok((targets, left_out, ttl)),
         }
     }
 

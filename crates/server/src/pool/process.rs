@@ -28,7 +28,7 @@ use super::message::{
     Availability, EndpointId, EndpointNotice, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest,
     Share,
 };
-use super::resolution::Targets;
+use super::resolution::Found;
 use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
@@ -149,7 +149,7 @@ enum Event {
     WorkerGone(WorkerId),
     Exit(EndpointId, Exit),
     /// Of the name with this index in `names`.
-    Resolved(usize, Targets),
+    Resolved(usize, Found),
     /// A health check has ended. Errors: why it has failed.
     Checked(EndpointId, Result<(), String>),
 }

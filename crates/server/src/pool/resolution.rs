@@ -6,13 +6,13 @@ use site::endpoint::{EndpointAddress, Resolution};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::names::{Resolved, Resolver, Target};
+use crate::names::{Resolved, Resolver};
 
 /// The longest pause before a name that cannot be resolved is tried again, unless `min_ttl` is longer.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The addresses of a name, or why it has none.
-pub type Targets = Result<Vec<Target>, String>;
+pub type Found = Result<Resolved, String>;
 
 /// Reports until `report` returns `false`. `doubt` has the name resolved sooner, because an address does not respond.
 pub async fn watch(
@@ -20,7 +20,7 @@ pub async fn watch(
     resolution: &Resolution,
     resolver: &Result<Resolver, String>,
     doubt: &Notify,
-    report: impl AsyncFn(Targets) -> bool,
+    report: impl AsyncFn(Found) -> bool,
 ) {
     let mut failures = 0;
     loop {
@@ -28,17 +28,17 @@ pub async fn watch(
             Ok(resolver) => resolver.resolve(address).await,
             Err(why) => Err(why.clone()),
         };
-        let (targets, pause) = match found {
-            Ok(Resolved { targets, ttl }) => {
+        let pause = match &found {
+            Ok(resolved) => {
                 failures = 0;
-                (Ok(targets), ttl)
+                resolved.ttl
             }
-            Err(why) => {
+            Err(_) => {
                 failures += 1;
-                (Err(why), pause(resolution.min_ttl, failures))
+                pause(resolution.min_ttl, failures)
             }
         };
-        if !report(targets).await {
+        if !report(found).await {
             return;
         }
         let in_doubt = async {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{Event, PoolProcess, Target};
 use crate::log;
-use crate::names::{self, Resolver, SystemNames};
+use crate::names::{self, Resolved, Resolver, SystemNames};
 use crate::pool::message::{EndpointOrigin, Share};
 use crate::pool::resolution;
 use crate::tasks::spawn_local;
@@ -21,6 +21,8 @@ pub(super) struct WatchedName {
     pub index: usize,
     pub address: EndpointAddress,
     state: NameState,
+    /// Of its addresses, when it was resolved last.
+    left_out: usize,
     /// An address of it does not respond: it may have another one now.
     doubt: Rc<Notify>,
 }
@@ -36,7 +38,7 @@ enum NameState {
 impl WatchedName {
     /// Not resolved yet.
     pub fn new(index: usize, address: EndpointAddress) -> WatchedName {
-        WatchedName { index, address, state: NameState::Unknown, doubt: Rc::default() }
+        WatchedName { index, address, state: NameState::Unknown, left_out: 0, doubt: Rc::default() }
     }
 }
 
@@ -56,13 +58,20 @@ impl PoolProcess {
     }
 
     /// The addresses that the name has now become endpoints, in place of those that it had.
-    pub(super) fn on_resolved(&mut self, at: usize, found: &[names::Target], now: Instant) {
-        let WatchedName { index, address, state, .. } = &mut self.names[at];
+    pub(super) fn on_resolved(&mut self, at: usize, found: &Resolved, now: Instant) {
+        let WatchedName { index, address, state, left_out, .. } = &mut self.names[at];
         let of_index = share(&self.upstream, *index);
         if std::mem::replace(state, NameState::Resolved) == NameState::Failing {
             log::warn(format_args!("{}: {address} is resolved again", self.upstream));
         }
-        let mut missing = found.to_vec();
+        if std::mem::replace(left_out, found.left_out) == 0 && found.left_out > 0 {
+            let (used, others) = (found.targets.len(), found.left_out);
+            log::warn(format_args!(
+                "{}: of the addresses of {address}, {used} are used and {others} are not",
+                self.upstream
+            ));
+        }
+        let mut missing = found.targets.clone();
         let mut removed = Vec::new();
         for (id, target) in &self.targets {
             let Target::Address(_, EndpointOrigin { index: own, resolved: Some(resolved) }) = target else {
