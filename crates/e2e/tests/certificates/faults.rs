@@ -187,6 +187,20 @@ fn an_authority_that_is_busy_is_left_alone_as_long_as_it_says() {
 }
 
 #[test]
+fn an_order_with_too_many_authorizations_is_given_up_at_once() {
+    let pebble = Pebble::start(&USUAL);
+    let status = "201 Created\r\nReplay-Nonce: bm9uY2U\r\nLocation: https://localhost/order";
+    let authorizations = vec!["\"https://localhost/authorization\""; 3000].join(",");
+    let order = format!(
+        r#"{{"status":"pending","authorizations":[{authorizations}],"finalize":"https://localhost/"}}"#
+    );
+    let front = Front::start(&pebble, &[respond("/order-plz", usize::MAX, status, &order)]);
+    let server = pebble.site(&front.settings()).start();
+    let line = server.wait_for_line("error: no certificate", ORDER);
+    assert!(line.contains("the order has 3000 authorizations; for its names, at most "), "{line}");
+}
+
+#[test]
 fn an_authority_that_names_an_absurd_time_gets_the_order_done() {
     let pebble = Pebble::start(&USUAL);
     let what = What::Field("Retry-After: 18446744073709551615");

@@ -26,6 +26,9 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Orders one after another, when the authority rejects nonce after nonce (RFC 8555 §6.5).
 const ORDERS: usize = 3;
 
+/// Authorizations for each name of an order. Most authorities have one; their policy decides (RFC 8555 §7.1.3).
+const AUTHORIZATIONS_PER_NAME: usize = 4;
+
 /// An ACME client (RFC 8555): what all orders need.
 pub struct AcmeClient {
     pub settings: Certificates,
@@ -129,6 +132,17 @@ fn is_of_validation(error: &Error) -> bool {
     matches!(name, Some("caa" | "connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized"))
 }
 
+/// Errors: the authority asks for more than a small machine has memory for.
+fn check_count(authorizations: usize, names: usize) -> Result<(), OrderError> {
+    let most = names * AUTHORIZATIONS_PER_NAME;
+    if authorizations <= most {
+        return Ok(());
+    }
+    let text =
+        format!("the order has {authorizations} authorizations; for its names, at most {most} are accepted");
+    Err(OrderError::of_authority(text))
+}
+
 impl AcmeClient {
     fn failed(&self, why: String) -> OrderError {
         match self.https.retry_after().take() {
@@ -164,6 +178,7 @@ impl AcmeClient {
                 builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
             let account = account.map_err(|error| self.error(error))?;
             let mut order = self.begin(&account, request).await?;
+            check_count(order.state().authorizations.len(), request.names.len())?;
             self.prove(&mut order, request, responder, answers).await?;
             self.finish(&mut order, request).await
         };
