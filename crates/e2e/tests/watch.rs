@@ -6,7 +6,10 @@ use std::process::Child;
 use std::sync::mpsc::channel;
 
 use e2e::upstream::upstream;
-use e2e::{Lines, Rows, Server, Signal, Site, TIMEOUT, command, signal_process, stop_process, wait_until};
+use e2e::{
+    Authority, Client, Lines, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, command, signal_process,
+    stop_process, wait_until,
+};
 
 /// `taipan watch` with its lines. It ends with the test.
 struct Watcher {
@@ -153,6 +156,28 @@ fn shows_only_the_requests_that_match() {
             expected.iter().map(|path| path.split('?').next().unwrap_or("").to_owned()).collect();
         rows.holds(flags.join(" "), &format!("{found:?} are {expected:?}"), found == expected);
     }
+}
+
+#[test]
+fn a_certificate_that_counts_for_another_host_matches_no_rule() {
+    let clients = Authority::new("the clients");
+    let own = authority().server(&["localhost", "wanted"]);
+    let config = "listen = \"127.0.0.1:0 tls\"\nnames = \"localhost\"\ncertificate = \"certificate.pem\"\n\
+                  [[rule]]\nclient_certificate = \"CN=Alice\"\nthen = \"deny\"\n\
+                  [[host]]\nnames = \"wanted\"\nroot = \"www\"\nclient_certificates = \"optional\"\n\
+                  client_ca = \"clients.pem\"\n";
+    let server = Site::new()
+        .file("a.txt", "a")
+        .file_beside_root("certificate.pem", own.certificate + &own.key)
+        .file_beside_root("clients.pem", clients.pem())
+        .config(config)
+        .start();
+    let watcher = Watcher::start(&server, &[]);
+    let alice = Tls::with_certificate(&clients.client("Alice")).server("wanted");
+    let mut client = Client::tls(server.tcp(0), &alice);
+    let response = client.request("GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(response.status, 200);
+    watcher.expect(&["access    127.0.0.1 is allowed: no rule matches"]);
 }
 
 #[test]

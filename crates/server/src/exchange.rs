@@ -211,7 +211,7 @@ impl Responder {
             began: clock::micros(),
             tls: None,
         });
-        let watched = exchange.begin_watch(tls);
+        let watched = exchange.begin_watch(request.connection.tls);
         let admitted = match self.limits {
             // Limits are for paths of this server.
             Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
