@@ -336,19 +336,21 @@ pub fn pass_on(route: &mut Scope, outer: &Scope, rest: Option<&str>) -> Option<(
         };
         route.set(place, "proxy", to);
     }
-    if let Some(to) = outer.text("redirect") {
+    for name in ["redirect", "rewrite"] {
+        let Some(to) = outer.text(name) else { continue };
         let to = to.replace("${rest}", "$rest");
         let to = match rest {
             Some(rest) if route.text("path").is_some_and(|path| path.ends_with('/')) => {
                 to.replace("$rest", &format!("{}${{rest}}", rest.replace('$', "$$")))
             }
             Some(rest) => to.replace("$rest", &rest.replace('$', "$$")),
-            None => to.replace("/$rest", "$path"),
+            None if outer.text("path") == Some("/") => to.replace("/$rest", "$path"),
+            None => to,
         };
         if rest.is_none() && to.contains("$rest") {
             return None;
         }
-        route.set(place, "redirect", to);
+        route.set(place, name, to);
     }
     Some(())
 }

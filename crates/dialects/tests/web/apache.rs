@@ -1570,3 +1570,26 @@ fn a_rule_of_apache_that_finds_no_file_says_so() {
         assert_eq!(said.and_then(|finding| finding.line), expected, "{text}\n{}", conversion.text);
     }
 }
+
+#[test]
+fn rules_of_a_server_lead_what_longer_sections_and_aliases_are_for() {
+    let text = |rule: &str, more: &str| {
+        format!("Listen 80\nDocumentRoot /srv\nRewriteEngine On\nRewriteRule {rule} [L]\n{more}\n")
+    };
+    let section = "<Location /docs/a/>\nHeader set X-A 1\n</Location>";
+    let alias = "Alias /docs/a /opt/a";
+    for (rule, more, lead) in [
+        ("^/docs/ /x.txt", section, "rewrite = \"/x.txt\""),
+        ("^/docs/(.*)$ /new/$1", section, "rewrite = \"/new/a/${rest}\""),
+        ("^/docs/(.*)$ /new/$1", alias, "rewrite = \"/new/a/${rest}\""),
+        ("^/docs/(.*)$ http://b.example/$1", alias, "redirect = \"http://b.example/a/${rest}$query\""),
+    ] {
+        let text = text(rule, more);
+        check(Web::Apache, &[(&text, &["path = \"/docs/a/\"", lead, "path = \"/docs/\""])]);
+        lacks(Web::Apache, &[(&text, &["alias = \"/opt/a\""])]);
+    }
+    let text = text("^/docs/ http://b.example/", "<Location /docs/a>\nRequire all denied\n</Location>");
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+    let warned = |finding: &dialects::Finding| finding.line == Some(4) && finding.what.contains("/docs/");
+    assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
+}

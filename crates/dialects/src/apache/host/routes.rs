@@ -14,9 +14,9 @@ use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
 use crate::apache::rewrite::Rewrites;
 use crate::document::Value;
-use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
+use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::tree::Place;
-use crate::within::{covers, passes_on};
+use crate::within::{covers, pass_on, passes_on};
 
 impl Site<'_> {
     /// The host, with its routes.
@@ -75,6 +75,7 @@ impl Site<'_> {
         self.host.leave_protected_folders(&["rewrite"]);
         rewrite_before_programs(&mut self.host);
         leave_out_needless_suffixes(&mut self.host);
+        self.lead_first(draft);
         self.pass_within(&own);
         self.pass_patterns(draft);
         self.host.without_programs(&self.unhandled, Scope::runs, draft);
@@ -225,6 +226,31 @@ impl Site<'_> {
             }
         }
         self.host.deny_paths(Scope::responds);
+    }
+
+    /// As in `deny_first`, for the rules of a server that lead the paths below a prefix to others.
+    fn lead_first(&mut self, draft: &mut Draft) {
+        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let rules = self.rewritten(&self.server.rewrites, None).routes;
+        for route in self.host.routes.iter_mut().filter(|route| route.get("return").is_none()) {
+            let own = path(route);
+            let around =
+                rules.iter().filter(|rule| path(rule).ends_with('/') && own.starts_with(&path(rule)));
+            let Some(outer) = around.max_by_key(|rule| path(rule).len()) else { continue };
+            let is_around = outer.responds() && outer.get("return").is_none() && path(outer) != "/";
+            if !is_around || rules.iter().any(|rule| path(rule) == own) {
+                continue;
+            }
+            // A folder alone ends with a dot.
+            let rest = own[path(outer).len()..].trim_end_matches('.');
+            WAYS.iter().chain(&HANDLERS).chain(&["root", "alias"]).for_each(|name| route.remove(name));
+            if pass_on(route, outer, Some(rest).filter(|rest| !rest.contains(['*', '?']))).is_none() {
+                let what = format!("the pattern {own} does not have the RewriteRule of {}", path(outer));
+                draft.error(&outer.place(), what, "write its paths as a prefix, or a rule for them in front");
+            }
+        }
+        let leads = rules.iter().filter(|rule| rule.get("redirect").is_some());
+        self.leading.extend(leads.map(|rule| (path(rule), rule.place())));
     }
 
     /// Files with a path of their own.
