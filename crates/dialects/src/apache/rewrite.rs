@@ -10,7 +10,7 @@ mod targets;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
-use crate::tree::{Directive, unconverted};
+use crate::tree::{Directive, Place, unconverted};
 use crate::within::covers;
 
 use self::fallbacks::{fallback, fallbacks};
@@ -33,6 +33,8 @@ use super::rejections::{
 pub struct Rewrites {
     /// `RewriteEngine`. `None`: what is around says it.
     engine: Option<bool>,
+    /// Where `RewriteEngine` stands.
+    place: Option<Place>,
     /// They stand in a section of a folder.
     is_of_folder: bool,
     conditions: Vec<Directive>,
@@ -58,7 +60,10 @@ impl Rule {
 impl Rewrites {
     pub fn add(&mut self, directive: &Directive, draft: &mut Draft) {
         match directive.name.as_str() {
-            "rewriteengine" => self.engine = Some(directive.argument(0).eq_ignore_ascii_case("on")),
+            "rewriteengine" => {
+                self.engine = Some(directive.argument(0).eq_ignore_ascii_case("on"));
+                self.place = Some(directive.place.clone());
+            }
             "rewritecond" => self.conditions.push(self.with_variables(directive)),
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
@@ -110,6 +115,16 @@ impl Rewrites {
     /// What `RewriteEngine` says here.
     pub fn engine(&self) -> Option<bool> {
         self.engine
+    }
+
+    /// Where `RewriteEngine Off` stands.
+    pub fn off(&self) -> Option<&Place> {
+        self.place.as_ref().filter(|_| self.engine == Some(false))
+    }
+
+    /// Whether there are rules that count.
+    pub fn has_rules(&self) -> bool {
+        self.rules().next().is_some()
     }
 
     /// Whether there are directives of rewriting, in place of all those around.

@@ -1593,3 +1593,19 @@ fn rules_of_a_server_lead_what_longer_sections_and_aliases_are_for() {
     let warned = |finding: &dialects::Finding| finding.line == Some(4) && finding.what.contains("/docs/");
     assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
 }
+
+#[test]
+fn what_of_apache_counts_for_more_is_said() {
+    let folders = "<Directory /srv>\nRequire all granted\nRewriteEngine On\nRewriteRule \\.txt$ - [F]\n</Directory>\n\
+                   <Directory /srv/a>\nRewriteEngine Off\n</Directory>";
+    for (more, line, part) in [
+        (folders, Some(9), "count in it, too"),
+        ("Header set X-A 1", Some(3), "error responses, too"),
+        ("Header always set X-A 1", None, "error responses, too"),
+    ] {
+        let text = format!("Listen 80\nDocumentRoot /srv\n{more}\n");
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let found = conversion.findings.iter().find(|finding| finding.what.contains(part));
+        assert_eq!(found.map(|finding| finding.line), line.map(Some), "{text}\n{:#?}", conversion.findings);
+    }
+}

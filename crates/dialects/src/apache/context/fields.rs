@@ -42,6 +42,7 @@ impl Context {
     fn header(&mut self, directive: &Directive, draft: &mut Draft) {
         let place = &directive.place;
         let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+        let is_always = words.first() == Some(&"always");
         let mut words = match words.split_first() {
             Some((first, rest)) if matches!(*first, "always" | "onsuccess") => rest.to_vec(),
             _ => words,
@@ -73,11 +74,14 @@ impl Context {
                 let before = self.cached.take().map_or(String::new(), |before| format!("{before}, "));
                 self.cached = Some(before + value);
             }
-            ["set" | "setifempty", name, value] if !value.contains('%') => {
-                self.keys.pair(place, "headers", name, *value);
-            }
-            ["add" | "append" | "merge", name, value] if !value.contains('%') => {
-                self.keys.pair(place, "headers", &format!("+{name}"), *value);
+            [act @ ("set" | "setifempty" | "add" | "append" | "merge"), name, value]
+                if !value.contains('%') =>
+            {
+                let sign = if act.starts_with("set") { "" } else { "+" };
+                self.keys.pair(place, "headers", &format!("{sign}{name}"), *value);
+                if !is_always {
+                    draft.note(place, format!("{name} is added to error responses, too"), "nothing to do");
+                }
             }
             _ => draft.error(place, unconverted(directive), "headers have no conditions and no variables"),
         }

@@ -32,7 +32,7 @@ impl Site<'_> {
         self.find_access_files(draft);
         self.find_folder_patterns(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
-        self.settle_rewrites();
+        self.settle_rewrites(draft);
         let urls = self.section_urls();
         let passes_all = self.passes_all();
         let own = self.own_urls();
@@ -194,13 +194,18 @@ impl Site<'_> {
     }
 
     /// Gives the rules of folders the `RewriteEngine` of what is around them. The folders stand in their order.
-    fn settle_rewrites(&mut self) {
+    fn settle_rewrites(&mut self, draft: &mut Draft) {
         let server = self.server.rewrites.engine();
         for at in 0..self.folders.len() {
             let (before, rest) = self.folders.split_at_mut(at);
             let Some((folder, context)) = rest.first_mut() else { return };
             let around = before.iter().rev().filter(|(outer, _)| paths::below(folder, outer).is_some());
-            let around = around.map(|(_, outer)| &outer.rewrites).find_map(Rewrites::engine);
+            let around: Vec<&Rewrites> = around.map(|(_, outer)| &outer.rewrites).collect();
+            if let Some(place) = context.rewrites.off().filter(|_| around.iter().any(|one| one.has_rules())) {
+                let what = format!("the RewriteRules of the folders around {folder} count in it, too");
+                draft.warn(place, what, "write those that must not into the folders that they are for");
+            }
+            let around = around.into_iter().find_map(Rewrites::engine);
             context.rewrites.settle_in_folder(around.or(server));
         }
     }
