@@ -75,12 +75,12 @@ impl Site<'_> {
 
     pub(super) fn try_files(&mut self, child: &Directive, way: &Way, host: &mut Host) {
         let place = &child.place;
-        let Some(Tried { suffixes, target, is_path_first, has_folders, is_status }) = tried(&child.arguments)
-        else {
+        let Some(found) = tried(&child.arguments) else {
             let what_to_do =
                 "write {path}, {path}.html, {path}/ and {path}/index.html, and a file at the end";
             return self.draft.error(place, unconverted(child), what_to_do);
         };
+        let Tried { suffixes, target, is_path_first, has_folders, has_bare_folders, is_status } = found;
         let leaves_folders = !has_folders && (target.is_some() || is_status);
         if suffixes.is_empty() && target.is_none() && !leaves_folders {
             return;
@@ -93,6 +93,11 @@ impl Site<'_> {
             let what =
                 format!("{}: a file of the path itself precedes those with an extension", child.text());
             self.draft.warn(place, what, "nothing to do, unless there are files with both names");
+        }
+        if let Some(path) = target.as_ref().filter(|_| has_bare_folders) {
+            let what =
+                format!("{path} responds for folders without an index file, too, which are 404 in Caddy");
+            self.draft.warn(place, what, "nothing to do, unless they have to be 404");
         }
         self.each(&way.paths, place, host, |scope| {
             if !suffixes.is_empty() {

@@ -14,6 +14,7 @@ use super::upstreams::SCRIPT_INDEX;
 impl Site<'_> {
     pub(super) fn finish(&mut self, host: &mut Host, disk: &dyn Disk) {
         self.leave_scripts(host);
+        keep_indexes(host);
         let listing = Some(&true.into());
         for scope in host.routes.iter_mut().chain([&mut host.scope]).filter(|_| self.leaves_folders) {
             if scope.get("listing") == listing {
@@ -195,6 +196,20 @@ impl Site<'_> {
                 };
                 self.given.iter().filter(is_around).for_each(|(_, given)| route.add(given));
             }
+        }
+    }
+}
+
+/// A page that a fallback names is no index file of folders.
+fn keep_indexes(host: &mut Host) {
+    let own = host.scope.get("index").cloned().unwrap_or_else(|| INDEXES.map(str::to_owned).to_vec().into());
+    for scope in host.routes.iter_mut().chain([&mut host.scope]).filter(|scope| scope.get("index").is_none())
+    {
+        let name = scope.text("fallback").and_then(|to| to.split('?').next()?.rsplit('/').next());
+        if name.is_some_and(|name| {
+            !name.is_empty() && !name.starts_with('@') && !own.texts().iter().any(|index| index == name)
+        }) {
+            scope.set(&scope.place(), "index", own.clone());
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct Tried {
     pub is_path_first: bool,
     /// Whether the folder of the path is looked for.
     pub has_folders: bool,
+    /// Whether that is so without an index file, too.
+    pub has_bare_folders: bool,
     /// A status responds where nothing is found.
     pub is_status: bool,
 }
@@ -26,6 +28,7 @@ pub fn tried(arguments: &[String]) -> Option<Tried> {
         target: None,
         is_path_first: false,
         has_folders: false,
+        has_bare_folders: false,
         is_status: false,
     };
     for (at, part) in arguments.iter().enumerate() {
@@ -34,6 +37,7 @@ pub fn tried(arguments: &[String]) -> Option<Tried> {
             ("{path}/", _) => {
                 tried.suffixes.push("/".to_owned());
                 tried.has_folders = true;
+                tried.has_bare_folders = true;
             }
             (_, Some(end)) if INDEX.contains(&end) => tried.has_folders = true,
             (_, Some(end)) if is_suffix(end) => tried.suffixes.push(end.to_owned()),

@@ -523,3 +523,19 @@ fn texts_below_a_folder_of_caddy_have_its_type() {
         )],
     );
 }
+
+#[test]
+fn a_page_that_try_files_of_caddy_ends_with_is_no_index_file() {
+    let site = |tries: &str| format!("http://a {{\nroot * /srv\ntry_files {tries}\nfile_server\n}}\n");
+    let expected = ["index = [\"index.html\", \"index.txt\"]", "fallback = \"/x.txt\""];
+    for (tries, is_warned) in [("{path} {path}/ /x.txt", true), ("{path} {path}/index.html /x.txt", false)] {
+        let text = site(tries);
+        let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        let host = conversion.text.split_once("[[host]]").map_or("", |(_, host)| host);
+        assert!(expected.iter().all(|line| host.contains(line)), "{host}");
+        let warned = |finding: &dialects::Finding| {
+            finding.line == Some(3) && finding.what.contains("folders without an index file")
+        };
+        assert_eq!(conversion.findings.iter().any(warned), is_warned, "{:#?}", conversion.findings);
+    }
+}
