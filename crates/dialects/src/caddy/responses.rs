@@ -17,6 +17,11 @@ impl Site<'_> {
         let Some((target, status)) = redirected(arguments) else {
             return self.draft.error(place, unconverted(child), "see redirect");
         };
+        self.in_other_cases(child, paths, |rule| {
+            rule.set(place, "then", "redirect");
+            rule.set(place, "to", target.as_str());
+            rule.set(place, "status", status);
+        });
         self.route(paths, place, host, |scope| {
             scope.set(place, "redirect", target.as_str());
             scope.set(place, "status", status);

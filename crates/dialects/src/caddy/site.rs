@@ -343,24 +343,37 @@ impl Site<'_> {
     /// Caddy finds paths in any case of letters, and here case counts. So what is protected is denied in other cases,
     /// which an upstream might take for the same.
     pub(super) fn protect(&mut self, child: &Directive, paths: &[String], status: i64) {
+        let place = &child.place;
+        self.in_other_cases(child, paths, |rule| {
+            rule.set(place, "then", "deny");
+            rule.set(place, "status", status);
+        });
+    }
+
+    /// Adds a rule for the paths of a directive in other cases of letters.
+    pub(super) fn in_other_cases(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        then: impl FnOnce(&mut Scope),
+    ) {
         if self.counts_case(child) {
             return;
         }
         let place = &child.place;
-        let mut denied = Vec::new();
+        let mut all = Vec::new();
         for path in paths {
             let Some(any_case) = self.in_any_case(path, place).filter(|any_case| any_case != path) else {
                 continue;
             };
-            denied.extend([any_case, format!("!{}", without_dot(path))]);
+            all.extend([any_case, format!("!{}", without_dot(path))]);
         }
-        if denied.is_empty() {
+        if all.is_empty() {
             return;
         }
         let mut rule = Scope::new(place.line);
-        rule.set(place, "path", denied);
-        rule.set(place, "then", "deny");
-        rule.set(place, "status", status);
+        rule.set(place, "path", all);
+        then(&mut rule);
         if !self.other_cases.iter().any(|other| other.differs_from(&rule, &[]).is_none()) {
             self.other_cases.push(rule);
         }

@@ -539,3 +539,19 @@ fn a_page_that_try_files_of_caddy_ends_with_is_no_index_file() {
         assert_eq!(conversion.findings.iter().any(warned), is_warned, "{:#?}", conversion.findings);
     }
 }
+
+#[test]
+fn a_redirect_of_caddy_is_for_paths_in_other_cases_of_letters() {
+    check(
+        Web::Caddy,
+        &[(
+            "http://a {\nroot * /srv\nredir /Docs/* /x.txt 301\nfile_server\n}\n",
+            &[
+                "path = [\"(?i)/Docs/**\", \"!/Docs/\"]",
+                "then = \"redirect\"",
+                "to = \"/x.txt\"",
+                "status = 301",
+            ],
+        )],
+    );
+}
