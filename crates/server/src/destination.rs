@@ -84,27 +84,25 @@ impl Table {
     fn add(&mut self, address: SocketAddr) -> Option<NonZeroU16> {
         let index = match self.indexes.get(&address) {
             Some(index) => *index,
-            None => {
-                let index = match self.free.pop() {
-                    Some(index) => index,
-                    None => {
-                        self.entries.push((address, 0));
-                        match u16::try_from(self.entries.len()) {
-                            Ok(index) => index,
-                            Err(_) => {
-                                self.entries.pop();
-                                return None;
-                            }
-                        }
-                    }
-                };
-                self.entries[usize::from(index) - 1] = (address, 0);
-                self.indexes.insert(address, index);
-                index
-            }
+            None => self.insert(address)?,
         };
         self.entries[usize::from(index) - 1].1 += 1;
         NonZeroU16::new(index)
+    }
+
+    /// The index of an address that has none yet. `None`: the table is full.
+    fn insert(&mut self, address: SocketAddr) -> Option<u16> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u16::try_from(self.entries.len() + 1).ok()?;
+                self.entries.push((address, 0));
+                index
+            }
+        };
+        self.entries[usize::from(index) - 1].0 = address;
+        self.indexes.insert(address, index);
+        Some(index)
     }
 
     fn remove(&mut self, index: u16) {
