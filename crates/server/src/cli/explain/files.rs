@@ -141,14 +141,8 @@ fn print_lookup(lookup: &Lookup) {
         Lookup::Files(files) => {
             for Found { name, variants, .. } in files {
                 for variant in variants {
-                    row(
-                        "found",
-                        format_args!(
-                            "{name}: {} bytes, coding {}",
-                            variant.stamp.size,
-                            variant.coding.as_str()
-                        ),
-                    );
+                    let (bytes, coding) = (variant.stamp.size, variant.coding.as_str());
+                    row("found", format_args!("{name}: {bytes} bytes, coding {coding}"));
                 }
             }
         }
