@@ -133,26 +133,28 @@ fn certificates(section: &Section) -> Option<Vec<CertificateFiles>> {
         let what_to_do = format!("expected 1 to {MAX_CERTIFICATES}; name a folder for more");
         section.errors.add(place, what, what_to_do);
     }
-    let keys = match section.paths("certificate_key") {
-        Some(keys) if keys.len() != certificates.len() => {
-            let (keys, certificates) = (keys.len(), certificates.len());
-            let what = format!("the number of keys, {keys}, is not that of certificates, {certificates}");
-            let what_to_do = "give each certificate its key, in the same order; or leave out \"certificate_key\" if \
-                              each file has its key inside, or privkey.pem beside it";
-            section.errors.add(section.place_of("certificate_key"), what, what_to_do);
-            Vec::new()
-        }
-        Some(keys) => keys.into_iter().map(Some).collect(),
-        None => {
-            for certificate in &certificates {
-                section.errors.mark("certificate_key", certificate, place);
-            }
-            Vec::new()
-        }
-    };
-    let keys = keys.into_iter().chain(std::iter::repeat(None));
+    let keys = certificate_keys(section, &certificates).into_iter().map(Some).chain(std::iter::repeat(None));
     let files = |(certificate, key): (PathBuf, Option<PathBuf>)| CertificateFiles { certificate, key };
     Some(certificates.into_iter().zip(keys).map(files).collect())
+}
+
+/// The key of each certificate, or none at all: then each key is inside the file of its certificate, or beside it.
+fn certificate_keys(section: &Section, certificates: &[PathBuf]) -> Vec<PathBuf> {
+    let Some(keys) = section.paths("certificate_key") else {
+        for certificate in certificates {
+            section.errors.mark("certificate_key", certificate, section.place_of("certificate"));
+        }
+        return Vec::new();
+    };
+    if keys.len() != certificates.len() {
+        let (keys, certificates) = (keys.len(), certificates.len());
+        let what = format!("the number of keys, {keys}, is not that of certificates, {certificates}");
+        let what_to_do = "give each certificate its key, in the same order; or leave out \"certificate_key\" if each \
+                          file has its key inside, or privkey.pem beside it";
+        section.errors.add(section.place_of("certificate_key"), what, what_to_do);
+        return Vec::new();
+    }
+    keys
 }
 
 /// `None`: the host has no rule of its own.
