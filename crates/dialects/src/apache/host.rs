@@ -43,6 +43,13 @@ struct Tree {
     place: Place,
 }
 
+/// The folder that an alias gives to a prefix.
+struct AliasFolder {
+    folder: String,
+    runs_scripts: bool,
+    is_missing: bool,
+}
+
 /// A path that leads to one file.
 struct Single {
     url: String,

@@ -9,7 +9,7 @@ use super::named_files::handled;
 use super::needless::{
     leave_out_needless_fields, leave_out_needless_files, leave_out_needless_suffixes, share_proxy_headers,
 };
-use super::{Paths, Single, Site, Tree};
+use super::{AliasFolder, Paths, Single, Site, Tree};
 use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
 use crate::apache::rewrite::Rewrites;
@@ -358,8 +358,8 @@ impl Site<'_> {
         }
     }
 
-    /// The folder of a prefix that is one of an alias, or within one. Whether it runs scripts, and whether it is missing.
-    fn folder_of(&self, url: &str) -> Option<(String, bool, bool)> {
+    /// The folder of a prefix that is one of an alias, or within one.
+    fn folder_of(&self, url: &str) -> Option<AliasFolder> {
         let tree = self.trees.iter().find(|tree| tree.url == url);
         // A folder within that of an alias is not beneath the root.
         let around = self.trees.iter().filter(|tree| tree.url != "/" && url.starts_with(&tree.url));
@@ -371,7 +371,7 @@ impl Site<'_> {
             let is_missing = tree.url != url
                 && disk.is_folder(Path::new(&tree.folder))
                 && !disk.is_folder(Path::new(&folder));
-            (folder, tree.runs_scripts, is_missing)
+            AliasFolder { folder, runs_scripts: tree.runs_scripts, is_missing }
         })
     }
 
@@ -401,7 +401,7 @@ impl Site<'_> {
         let is_located = self.is_located(url);
         let route = self.host.route(url, &place);
         if !route.responds()
-            && let Some((folder, runs_scripts, is_missing)) = alias
+            && let Some(AliasFolder { folder, runs_scripts, is_missing }) = alias
         {
             if is_missing {
                 // Apache takes the section of a folder that may be there one day. Here an alias is opened at the start.
