@@ -362,22 +362,7 @@ impl<'s> Site<'s> {
             _ => None,
         };
         match (path, words.get(1), status) {
-            (_, None, 400..=599) if is_match => {
-                let found = words.first().and_then(|text| {
-                    paths::expression(text).or_else(|| paths::wider(text, directive, draft))
-                });
-                match found {
-                    Some(patterns) => {
-                        for pattern in patterns {
-                            self.host.route(&pattern, place).set(place, "return", status);
-                            if pattern.ends_with('/') {
-                                self.redirects.push(pattern);
-                            }
-                        }
-                    }
-                    None => paths::left_open(directive, unconverted(directive), draft),
-                }
-            }
+            (_, None, 400..=599) if is_match => self.reject_matches(directive, words.first(), status, draft),
             (Some(path), None, 400..=599) => {
                 let folder = paths::prefix(&path);
                 let route = self.host.route(&folder, place);
@@ -397,21 +382,48 @@ impl<'s> Site<'s> {
                 }
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) => {
-                let folder = paths::prefix(&path);
-                self.redirects.push(folder.clone());
-                if path == "/" && self.is_to_itself(to) {
-                    self.host.is_to_https = true;
-                    return;
-                }
-                self.leading.push((folder.clone(), place.clone()));
-                let to = to.replace('$', "$$");
-                let between = if path.ends_with('/') || to.ends_with('/') { "" } else { "/" };
-                redirected(&mut self.host, &folder, format!("{to}{between}$rest$query"), status, place);
-                if folder != path {
-                    redirected(&mut self.host, &path, format!("{to}$query"), status, place);
-                }
+                self.redirect_prefix(&path, to, status, place);
             }
             _ => draft.error(place, unconverted(directive), "see redirects"),
+        }
+    }
+
+    /// `RedirectMatch` with the status of an error.
+    fn reject_matches(
+        &mut self,
+        directive: &Directive,
+        expression: Option<&String>,
+        status: i64,
+        draft: &mut Draft,
+    ) {
+        let patterns = expression
+            .and_then(|text| paths::expression(text).or_else(|| paths::wider(text, directive, draft)));
+        let Some(patterns) = patterns else {
+            return paths::left_open(directive, unconverted(directive), draft);
+        };
+        let place = &directive.place;
+        for pattern in patterns {
+            self.host.route(&pattern, place).set(place, "return", status);
+            if pattern.ends_with('/') {
+                self.redirects.push(pattern);
+            }
+        }
+    }
+
+    /// `Redirect`: the rest of the path follows the target.
+    fn redirect_prefix(&mut self, path: &str, to: &str, status: i64, place: &Place) {
+        let folder = paths::prefix(path);
+        self.redirects.push(folder.clone());
+        if path == "/" && self.is_to_itself(to) {
+            self.host.is_to_https = true;
+            return;
+        }
+        self.leading.push((folder.clone(), place.clone()));
+        let to = to.replace('$', "$$");
+        let between = if path.ends_with('/') || to.ends_with('/') { "" } else { "/" };
+        redirected(&mut self.host, &folder, format!("{to}{between}$rest$query"), status, place);
+        if folder != path {
+            redirected(&mut self.host, path, format!("{to}$query"), status, place);
         }
     }
 
