@@ -68,13 +68,15 @@ fn term(text: &str, depth: usize) -> Option<(Term, &str)> {
         }
     };
     let (test, any_case, rest) = match operator {
-        "=~" | "!~" => expression(rest)?,
-        _ => string(rest)?,
-    };
-    let test = match operator {
-        "=~" | "!~" => test.to_owned(),
-        "-ipmatch" => format!("-ipmatch {test}"),
-        _ => format!("={test}"),
+        "=~" | "!~" => {
+            let (expression, any_case, rest) = expression(rest)?;
+            (expression.to_owned(), any_case, rest)
+        }
+        _ => {
+            let (string, rest) = string(rest)?;
+            let sign = if operator == "-ipmatch" { "-ipmatch " } else { "=" };
+            (format!("{sign}{string}"), false, rest)
+        }
     };
     let term = Term { subject: subject.to_owned(), is_not: operator.starts_with('!'), test, any_case };
     Some((term, rest.trim_start()))
@@ -86,10 +88,10 @@ fn operator(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A string without variables, and what follows it.
-fn string(text: &str) -> Option<(&str, bool, &str)> {
+fn string(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     let (inner, rest) = text[1..].split_once(quote)?;
-    (!inner.contains(['%', '$', '\\', '"', '\''])).then_some((inner, false, rest))
+    (!inner.contains(['%', '$', '\\', '"', '\''])).then_some((inner, rest))
 }
 
 /// A regular expression, whether it is for any case, and what follows it.
