@@ -125,10 +125,7 @@ impl Configuration {
                     private.extend(found);
                     let what = format!("{} lies in a folder that clients publish in", shown(&file.paths[0]));
                     let what_to_do = "move it out of the folder; clients can neither read nor write it";
-                    let warning = file.warning(what, what_to_do);
-                    if !self.warnings.contains(&warning) {
-                        self.warnings.push(warning);
-                    }
+                    warn_once(&mut self.warnings, file.warning(what, what_to_do));
                 }
                 if !private.is_empty() {
                     Arc::make_mut(&mut route.files).private = private.into();
@@ -144,12 +141,7 @@ impl Configuration {
         self.hide_from_publishers(source);
         let files: Vec<NamedFile> =
             self.named().map(|(path, place)| NamedFile::new(path, place, source)).collect();
-        let mut beneath = Hidden::new();
-        for path in files.iter().flat_map(|file| &file.paths) {
-            for folder in path.ancestors().skip(1) {
-                beneath.entry(folder.to_owned()).or_default().extend(below(path, folder));
-            }
-        }
+        let beneath = by_folder(&files);
         let mut exposed: HashSet<PathBuf> = HashSet::new();
         let mut lists: HashMap<PathBuf, Arc<[SafePath<'static>]>> = HashMap::new();
         for (folder, routes) in self.site.hosts.folders_and_routes_mut() {
@@ -190,12 +182,26 @@ impl Configuration {
         }
         for file in files.iter().filter(|file| file.paths.iter().any(|path| exposed.contains(path))) {
             let what = format!("{} lies beneath a folder that is served", shown(&file.paths[0]));
-            let warning = file.warning(what, WHAT_TO_DO);
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
+            warn_once(&mut self.warnings, file.warning(what, WHAT_TO_DO));
         }
     }
+}
+
+fn warn_once(warnings: &mut Vec<ConfigError>, warning: ConfigError) {
+    if !warnings.contains(&warning) {
+        warnings.push(warning);
+    }
+}
+
+/// By each folder around a file, the path of the file beneath it.
+fn by_folder(files: &[NamedFile]) -> Hidden {
+    let mut beneath = Hidden::new();
+    for path in files.iter().flat_map(|file| &file.paths) {
+        for folder in path.ancestors().skip(1) {
+            beneath.entry(folder.to_owned()).or_default().extend(below(path, folder));
+        }
+    }
+    beneath
 }
 
 /// A file that the configuration names.
