@@ -250,11 +250,19 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
             }
         }
     }
-    // Clients that have connected before are served, or handed off.
+    accept_last(&connections, &listener);
+    drop(listener);
+    acceptor.listeners.set(acceptor.listeners.get() - 1);
+    connections.notify_ended();
+    Ok(())
+}
+
+/// Accepts clients that have connected before the listener closes: they are served, or handed off.
+fn accept_last(connections: &Rc<Connections>, listener: &Listener) {
     for _ in 0..LAST_ACCEPTS {
         let Ok(accepted) = listener.accept() else { break };
         let accepted = match accepted.protocols.proxy {
-            true => client_of(&connections, accepted, Ok(())),
+            true => client_of(connections, accepted, Ok(())),
             false => Some(accepted),
         };
         let Some(Accepted { fd, family, protocols, peer, destination }) = accepted else { continue };
@@ -265,10 +273,6 @@ pub async fn accept(connections: Rc<Connections>, listener: Listener) -> io::Res
         let client = Client::known(peer, destination);
         connections.keep(socket, client, 0, connections.services.clock.ticks());
     }
-    drop(listener);
-    acceptor.listeners.set(acceptor.listeners.get() - 1);
-    connections.notify_ended();
-    Ok(())
 }
 
 /// Serves a new connection, or rejects it. One may wait here for capacity, the others wait in the kernel.
