@@ -229,16 +229,8 @@ impl MainThread {
                     Received::End => return Ok(FAILED),
                 },
                 (received, permit) = receive_inherited(predecessor.as_ref(), &self.unplaced), if predecessor.is_some() => {
-                    match received {
-                        Ok(Received::Message(connection)) => self.place(connection, permit).await,
-                        Ok(Received::End) => predecessor = None,
-                        Err(error) => {
-                            // Others follow one that came without its descriptor.
-                            let follow = error.kind() == io::ErrorKind::InvalidData;
-                            self.note_lost(&error);
-                            predecessor = predecessor.filter(|_| follow);
-                        }
-                    }
+                    let follow = self.on_inherited(received, permit).await;
+                    predecessor = predecessor.filter(|_| follow);
                 }
                 Some((number, event)) = self.events.recv() => match event {
                     WorkerEvent::Serving => self.on_serving(number)?,

@@ -30,6 +30,26 @@ impl MainThread {
         }
     }
 
+    /// Returns whether others follow from the predecessor.
+    pub(super) async fn on_inherited(
+        &mut self,
+        received: io::Result<Received<InheritedConnection>>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> bool {
+        match received {
+            Ok(Received::Message(connection)) => {
+                self.place(connection, permit).await;
+                true
+            }
+            Ok(Received::End) => false,
+            Err(error) => {
+                self.note_lost(&error);
+                // Others follow one that came without its descriptor.
+                error.kind() == io::ErrorKind::InvalidData
+            }
+        }
+    }
+
     /// Gives an inherited connection to the next worker, or to the successor.
     pub(super) async fn place(
         &mut self,
@@ -57,7 +77,7 @@ impl MainThread {
     }
 
     /// Logs that an inherited connection has been lost.
-    pub(super) fn note_lost(&self, error: &io::Error) {
+    fn note_lost(&self, error: &io::Error) {
         let Some(omitted) = self.lost_handoffs.admit(clock::wall()) else { return };
         match error.kind() {
             io::ErrorKind::InvalidData => log::warn(format_args!(
