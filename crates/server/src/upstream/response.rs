@@ -171,20 +171,7 @@ pub(super) async fn content(
     received: Vec<u8>,
 ) -> Result<Content, Outcome> {
     if wanted == Wanted::Head || !head.status.allows_body() {
-        let length = match head.framing {
-            // As in the response to GET, below.
-            _ if head.status == Status::RESET_CONTENT => Some(0),
-            Framing::Sized(bytes) if head.status.allows_body() => Some(bytes),
-            _ => None,
-        };
-        match head.excess {
-            Excess::Ignored => exchange.drain(),
-            Excess::Malformed if head.framing.has_body() || !received.is_empty() => {
-                exchange.finish(Persistence::Close);
-            }
-            Excess::Malformed => exchange.finish(head.persistence),
-        }
-        return Ok(Content::None(length));
+        return Ok(no_content(exchange, head, &received));
     }
     // RFC 9110 §15.3.6: a 205 has no content, but a length.
     if head.status == Status::RESET_CONTENT {
@@ -208,25 +195,41 @@ pub(super) async fn content(
         }
         Framing::None => match read_ready(&exchange, &mut body) {
             Some(Ok(())) if body.len() <= READY_BODY && !exchange.has_trailers() => {
-                match exchange.exit().await {
-                    Some(Exit::Signal(_)) if exchange.takes_killed_output() => {
-                        exchange.finish(head.persistence);
-                        Content::Whole(body)
-                    }
-                    exit @ Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::Lost) => {
-                        let how = exchange.describe(exit);
-                        return Err(exchange.fail_because(format_args!("did not complete its response{how}")));
-                    }
-                    _ => {
-                        exchange.finish(head.persistence);
-                        Content::Whole(body)
-                    }
+                let exit = exchange.exit().await;
+                let is_whole = match exit {
+                    Some(Exit::Signal(_)) => exchange.takes_killed_output(),
+                    Some(Exit::OutOfMemory | Exit::Lost) => false,
+                    Some(Exit::Code(_) | Exit::NotStarted(_)) | None => true,
+                };
+                if !is_whole {
+                    let how = exchange.describe(exit);
+                    return Err(exchange.fail_because(format_args!("did not complete its response{how}")));
                 }
+                exchange.finish(head.persistence);
+                Content::Whole(body)
             }
             end => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body).ending(end)), None),
         },
         Framing::Chunked => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None),
     })
+}
+
+/// The content of a response that must have none. Ends the exchange, or leaves it to be drained.
+fn no_content(exchange: UpstreamExchange, head: &UpstreamHead, received: &[u8]) -> Content {
+    let length = match head.framing {
+        // As in the response to GET, in `content`.
+        _ if head.status == Status::RESET_CONTENT => Some(0),
+        Framing::Sized(bytes) if head.status.allows_body() => Some(bytes),
+        _ => None,
+    };
+    match head.excess {
+        Excess::Ignored => exchange.drain(),
+        Excess::Malformed if head.framing.has_body() || !received.is_empty() => {
+            exchange.finish(Persistence::Close);
+        }
+        Excess::Malformed => exchange.finish(head.persistence),
+    }
+    Content::None(length)
 }
 
 impl Content {
