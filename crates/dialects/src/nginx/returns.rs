@@ -205,44 +205,60 @@ pub fn rewrite(
 
 /// Those of the paths that a location is for. `None`: they cannot be told from the others.
 fn within_location(all: &[(String, String)], location: &[String]) -> Option<Vec<(String, String)>> {
-    let head = |path: &str| path.split(['*', '?']).next().unwrap_or_default().to_owned();
     let mut found: Vec<(String, String)> = Vec::new();
     for (path, to) in all {
         for own in location {
-            let (of_path, of_own) = (head(path), head(own));
-            let is_below = own.ends_with('/') && path.starts_with(own)
-                || *own == format!("{of_own}**") && path.starts_with(&of_own);
-            let pair =
-                if is_below || own == path || !is_glob(path) && covers(own, path) && !path.ends_with('/') {
-                    (path.clone(), to.clone())
-                } else if path.ends_with('/') && of_own.starts_with(path.as_str()) {
-                    // The rest of the path begins behind that of the rewrite.
-                    let rest = own[path.len()..].to_owned();
-                    match to.contains("rest") {
-                        false => (own.clone(), to.clone()),
-                        true if own.ends_with('/') => {
-                            let to =
-                                to.replace("${rest}", "$rest").replace("$rest", &format!("{rest}${{rest}}"));
-                            (own.clone(), to)
-                        }
-                        true => return None,
-                    }
-                } else if of_own.starts_with('/')
-                    && of_path.starts_with('/')
-                    && !of_own.starts_with(&of_path)
-                    && !of_path.starts_with(&of_own)
-                    || !is_glob(path) && !path.ends_with('/') && !covers(own, path)
-                {
-                    continue;
-                } else {
-                    return None;
-                };
+            let pair = match relation(path, own) {
+                Relation::Within => (path.clone(), to.clone()),
+                Relation::Around => (own.clone(), from_within(path, to, own)?),
+                Relation::Apart => continue,
+                Relation::Unknown => return None,
+            };
             if !found.iter().any(|(known, _)| *known == pair.0) {
                 found.push(pair);
             }
         }
     }
     Some(found)
+}
+
+/// Where a path of a rewrite is, seen from one of a location.
+enum Relation {
+    Within,
+    Around,
+    Apart,
+    Unknown,
+}
+
+fn relation(path: &str, location: &str) -> Relation {
+    let head = |path: &str| path.split(['*', '?']).next().unwrap_or_default().to_owned();
+    let (of_path, of_location) = (head(path), head(location));
+    let is_below = location.ends_with('/') && path.starts_with(location)
+        || location == format!("{of_location}**") && path.starts_with(&of_location);
+    let is_one = !is_glob(path) && !path.ends_with('/');
+    let have_other_heads = of_location.starts_with('/')
+        && of_path.starts_with('/')
+        && !of_location.starts_with(&of_path)
+        && !of_path.starts_with(&of_location);
+    if is_below || location == path || is_one && covers(location, path) {
+        Relation::Within
+    } else if path.ends_with('/') && of_location.starts_with(path) {
+        Relation::Around
+    } else if have_other_heads || is_one {
+        Relation::Apart
+    } else {
+        Relation::Unknown
+    }
+}
+
+/// The target of a rewrite of a folder, for a location within: there, the rest of the path begins later. `None`: the
+/// location is no folder, so that no rest is known.
+fn from_within(folder: &str, to: &str, location: &str) -> Option<String> {
+    if !to.contains("rest") {
+        return Some(to.to_owned());
+    }
+    let rest = location.strip_prefix(folder).filter(|_| location.ends_with('/'))?;
+    Some(to.replace("${rest}", "$rest").replace("$rest", &format!("{rest}${{rest}}")))
 }
 
 /// The paths of a `rewrite`, each with its target.
