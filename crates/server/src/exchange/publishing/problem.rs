@@ -69,13 +69,19 @@ impl<'a> Exchange<'a> {
             }
             Problem::Response(response) => return *response,
         };
+        if let Failure::Locked(lock) = &failure {
+            let href = target.href(&lock.path, Kind::File);
+            let body = multistatus::error("lock-token-submitted", Some(&href));
+            return self.xml(route, Status::LOCKED, &body);
+        }
+        self.log_failure(target, &failure);
+        self.status(route, failure.status()).await
+    }
+
+    /// Logs what an administrator can mend.
+    fn log_failure(&self, target: &Target<'_>, failure: &Failure) {
         let path = target.path.as_str();
-        match &failure {
-            Failure::Locked(lock) => {
-                let body =
-                    multistatus::error("lock-token-submitted", Some(&target.href(&lock.path, Kind::File)));
-                return self.xml(route, Status::LOCKED, &body);
-            }
+        match failure {
             Failure::Permission(errno) => {
                 let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
                 log::error(format_args!(
@@ -111,6 +117,5 @@ impl<'a> Exchange<'a> {
             Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
             _ => {}
         }
-        self.status(route, failure.status()).await
     }
 }
