@@ -35,38 +35,37 @@ impl Site<'_> {
                     return;
                 }
                 let overrides = self.overrides(&folder);
-                let path = Path::new(&folder).join(&self.access_file);
                 if !overrides.is_none() && read.insert(folder.clone()) {
-                    let found = self.world.reader.borrow_mut().htaccess(&path, &place, draft);
-                    if let Some(directives) = found {
-                        let directives = choices::resolved(directives, draft);
-                        let directives = KNOWN.kept(directives, &[], draft);
-                        let redirects = |directive: &&Directive| is_redirect(directive);
-                        let directives =
-                            match directives.iter().filter(redirects).all(|one| overrides.allows(one)) {
-                                true => self.without_redirects(&directives, draft),
-                                false => directives,
-                            };
-                        let reading = Reading { path: self.world.path, overrides: Some(overrides) };
-                        self.folders
-                            .push((folder.clone(), Context::read(&directives, &place, &reading, draft)));
-                    }
+                    self.read_access_file(&folder, overrides, &place, draft);
                 }
-                let is_wanted = !overrides.is_none()
-                    || self.folders.iter().any(|(own, context)| {
-                        own.starts_with(&folder)
-                            && context.overrides.is_some_and(|overrides| !overrides.is_none())
-                    });
-                if is_wanted {
-                    let names = self.world.disk.folders(Path::new(&folder));
-                    open.extend(
-                        names
-                            .into_iter()
-                            .map(|name| (format!("{}/{name}", folder.trim_end_matches('/')), depth + 1)),
-                    );
+                if !overrides.is_none() || self.allows_within(&folder) {
+                    let names = self.world.disk.folders(Path::new(&folder)).into_iter();
+                    let folder = folder.trim_end_matches('/');
+                    open.extend(names.map(|name| (format!("{folder}/{name}"), depth + 1)));
                 }
             }
         }
+    }
+
+    fn read_access_file(&mut self, folder: &str, overrides: Overrides, place: &Place, draft: &mut Draft) {
+        let path = Path::new(folder).join(&self.access_file);
+        let Some(directives) = self.world.reader.borrow_mut().htaccess(&path, place, draft) else { return };
+        let directives = choices::resolved(directives, draft);
+        let directives = KNOWN.kept(directives, &[], draft);
+        let redirects = |directive: &&Directive| is_redirect(directive);
+        let directives = match directives.iter().filter(redirects).all(|one| overrides.allows(one)) {
+            true => self.without_redirects(&directives, draft),
+            false => directives,
+        };
+        let reading = Reading { path: self.world.path, overrides: Some(overrides) };
+        self.folders.push((folder.to_owned(), Context::read(&directives, place, &reading, draft)));
+    }
+
+    /// Whether a folder within has such files, though this one has none.
+    fn allows_within(&self, folder: &str) -> bool {
+        self.folders.iter().any(|(own, context)| {
+            own.starts_with(folder) && context.overrides.is_some_and(|overrides| !overrides.is_none())
+        })
     }
 
     /// What `.htaccess` files of a folder may have: by default nothing.
