@@ -44,6 +44,25 @@ fn login(authorizer: &Directive, response: &Directive) -> Option<String> {
     redirected(arguments).map(|(target, _)| target)
 }
 
+/// The patterns as far as they are within these paths, if there are any. `is_whole`: all of a path is. `None`: a pattern
+/// cannot be written for a path.
+fn hidden_within(
+    paths: &[String],
+    patterns: &[String],
+    is_whole: impl Fn(&str) -> bool,
+) -> Option<Vec<String>> {
+    if paths.is_empty() {
+        return Some(patterns.to_vec());
+    }
+    let pairs = patterns.iter().flat_map(|pattern| paths.iter().map(move |path| (path, pattern)));
+    pairs
+        .map(|(path, pattern)| match is_whole(path) {
+            true => Some(format!("{path}**")),
+            false => pattern::within(path, pattern),
+        })
+        .collect()
+}
+
 impl Site<'_> {
     /// `forward_auth`.
     pub(super) fn authorizer(
@@ -156,27 +175,16 @@ impl Site<'_> {
                     continue;
                 }
                 let patterns = match text.contains('/') {
+                    _ if text.contains(['{', '[']) => None,
                     false => Some(vec![named(text), format!("/**/{text}/**")]),
                     true => {
                         beneath(&self.folder.join(text)).map(|path| vec![path.clone(), format!("{path}/")])
                     }
                 };
-                let within = |pattern: &String| match paths.as_slice() {
-                    [] => Some(vec![pattern.clone()]),
-                    // All below a folder that is hidden itself is so, too.
-                    paths => paths
-                        .iter()
-                        .map(|path| match !strips && has_segment(path, text) {
-                            true if path.ends_with('/') => Some(format!("{path}**")),
-                            _ => pattern::within(path, pattern),
-                        })
-                        .collect(),
-                };
-                let all = patterns
-                    .filter(|_| !text.contains(['{', '[']))
-                    .and_then(|all| all.iter().map(within).collect::<Option<Vec<_>>>());
-                match all {
-                    Some(all) => all.concat().iter().for_each(|pattern| hidden(pattern, &option, host)),
+                // All below a folder that is hidden itself is so, too.
+                let is_whole = |path: &str| !strips && path.ends_with('/') && has_segment(path, text);
+                match patterns.and_then(|patterns| hidden_within(&paths, &patterns, is_whole)) {
+                    Some(all) => all.iter().for_each(|pattern| hidden(pattern, &option, host)),
                     None => self.draft.error(&option.place, unconverted(&option), "see return of [[route]]"),
                 }
             }
