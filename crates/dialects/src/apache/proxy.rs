@@ -12,33 +12,13 @@ pub type Balancers = [(String, String)];
 pub fn balancer(section: &Directive, draft: &mut Draft) -> Option<(String, String)> {
     let name = section.argument(0).strip_prefix("balancer://")?.trim_end_matches('/');
     let place = &section.place;
-    let (mut addresses, mut weights) = (Vec::new(), Vec::new());
-    let (mut balance, mut scheme) = ("round_robin".to_owned(), "http");
+    let mut members = Members::default();
+    let mut balance = "round_robin".to_owned();
     for child in section.children() {
-        let options = || child.arguments.iter().filter_map(|argument| argument.split_once('='));
         match child.name.as_str() {
-            "balancermember" => match Url::parse(child.argument(0)) {
-                Some(url) if url.path.is_empty() || url.path == "/" => {
-                    let weight = options()
-                        .find(|(name, _)| *name == "loadfactor")
-                        .map_or(1.0_f64, |(_, text)| text.parse().unwrap_or(1.0));
-                    if options().any(|(name, value)| name == "status" && value.contains(['D', 'H', 'S', '+']))
-                    {
-                        draft.warn(
-                            &child.place,
-                            format!("{} is not in use", child.argument(0)),
-                            "it is left out",
-                        );
-                        continue;
-                    }
-                    scheme = url.protocol;
-                    addresses.push(url.address);
-                    weights.push((weight * 10.0).clamp(1.0, 1000.0) as i64);
-                }
-                _ => draft.error(&child.place, unconverted(child), "write a URL without a path"),
-            },
+            "balancermember" => members.add(child, draft),
             "proxyset" => {
-                for (name, value) in options() {
+                for (name, value) in settings(child) {
                     match (name, value) {
                         ("lbmethod", "byrequests" | "bytraffic") => {}
                         ("lbmethod", "bybusyness") => balance = "least".into(),
@@ -55,10 +35,11 @@ pub fn balancer(section: &Directive, draft: &mut Draft) -> Option<(String, Strin
             _ => draft.error(&child.place, unconverted(child), "see [[rule]] and [[application]]"),
         }
     }
-    if addresses.is_empty() {
+    let Members { addresses, weights, protocol } = members;
+    let Some(protocol) = protocol else {
         draft.error(place, format!("the balancer {} has no member", name.escape_debug()), "name one");
         return None;
-    }
+    };
     let mut keys = Scope::new(place.line);
     if addresses.len() > 1 {
         keys.set(place, "balance", balance);
@@ -67,9 +48,41 @@ pub fn balancer(section: &Directive, draft: &mut Draft) -> Option<(String, Strin
         }
     }
     keys.set(place, "address", addresses);
-    keys.set(place, "protocol", scheme);
+    keys.set(place, "protocol", protocol);
     let wanted: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Some((name.to_owned(), draft.application(&wanted, keys)))
+}
+
+/// The arguments with a sign, such as `loadfactor=2`.
+fn settings(directive: &Directive) -> impl Iterator<Item = (&str, &str)> {
+    directive.arguments.iter().filter_map(|argument| argument.split_once('='))
+}
+
+/// The members of a balancer.
+#[derive(Default)]
+struct Members {
+    addresses: Vec<String>,
+    weights: Vec<i64>,
+    /// That of the last one. `None`: there is none.
+    protocol: Option<&'static str>,
+}
+
+impl Members {
+    fn add(&mut self, member: &Directive, draft: &mut Draft) {
+        let url = Url::parse(member.argument(0)).filter(|url| url.path.is_empty() || url.path == "/");
+        let Some(url) = url else {
+            return draft.error(&member.place, unconverted(member), "write a URL without a path");
+        };
+        if settings(member).any(|(name, value)| name == "status" && value.contains(['D', 'H', 'S', '+'])) {
+            let what = format!("{} is not in use", member.argument(0));
+            return draft.warn(&member.place, what, "it is left out");
+        }
+        let factor = settings(member).find(|(name, _)| *name == "loadfactor");
+        let weight = factor.map_or(1.0_f64, |(_, text)| text.parse().unwrap_or(1.0));
+        self.addresses.push(url.address);
+        self.weights.push((weight * 10.0).clamp(1.0, 1000.0) as i64);
+        self.protocol = Some(url.protocol);
+    }
 }
 
 /// An upstream, and the path that replaces that of the route.
