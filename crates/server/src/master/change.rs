@@ -44,7 +44,16 @@ pub(super) struct Change {
     pub(super) cause: Cause,
 }
 
-/// The resources of a change that is being prepared.
+/// What a generation needs that is opened with the rights of the master.
+struct Resources {
+    accounts: Accounts,
+    tls: Tls,
+    folder: Option<Root>,
+    sockets: Sockets,
+    sinks: Vec<OpenSink>,
+}
+
+/// A change that is being prepared, with its resources.
 pub(super) struct Preparation {
     pub(super) site: Site,
     pub(super) workers: usize,
@@ -123,51 +132,17 @@ impl Master {
     /// Prepares the resources of a configuration, and starts its generation.
     pub(super) fn begin_change(&mut self, mut site: Site, cause: Cause) -> Result<(), (Vec<String>, Cause)> {
         let workers = start::workers(&site).get();
-        let (allowed, least) = (self.descriptors, memory::least_descriptors(&site, workers));
-        if allowed < least {
-            return Err((vec![too_few_descriptors(allowed, least, workers)], cause));
-        }
-        let wanted = site.limits.connections;
-        memory::fit(&mut site, workers, allowed);
-        // The default is for machines that allow it.
-        if site.limits.connections < wanted && wanted != Limits::default().connections {
-            log::warn(format_args!(
-                "`connections` is {} in place of {wanted}, because {allowed} descriptors are allowed (`ulimit -Hn`, \
-                 LimitNOFILE); raise the limit, or lower what `taipan check` lists",
-                site.limits.connections
-            ));
+        if let Err(line) = self.fit_descriptors(&mut site, workers) {
+            return Err((vec![line], cause));
         }
         if let Some(starter) = &mut self.starter {
             starter.prepare(&site);
         }
-        let prepared = (|| {
-            let line = |text: String| vec![text];
-            let accounts = self.accounts_of(&site, &cause).map_err(line)?;
-            let folder = self.open_folder(&site).map_err(line)?;
-            if cause.unusable() == Unusable::Rejected {
-                let pid_file = site.pid_file.as_deref().and_then(privileged_file::pid_file_problem);
-                // Without control groups, a warning follows, and scripts run.
-                let problem = pid_file.or_else(|| cgroup::problem(&site.scripts));
-                problem.map_or(Ok(()), |why| Err(line(why)))?;
-            }
-            let tls = self.tls_of(&mut site, &cause)?;
-            let sockets = self.sockets.changed_to(&site.listeners, workers);
-            let sockets = sockets.map_err(|e| line(self.why_not_listening(e, self.control.is_some())))?;
-            if sockets.is_empty() {
-                return Err(line(NO_ADDRESS.to_owned()));
-            }
-            match log::open(&site, cause.unusable()) {
-                Ok(sinks) => Ok((sockets, tls, folder, accounts, sinks)),
-                Err(why) => {
-                    sockets.remove_files(&self.sockets);
-                    Err(line(why))
-                }
-            }
-        })();
-        let (sockets, tls, folder, accounts, sinks) = match prepared {
-            Ok(prepared) => prepared,
-            Err(lines) => return Err((lines, cause)),
-        };
+        let Resources { accounts, tls, folder, sockets, sinks } =
+            match self.open_resources(&mut site, workers, &cause) {
+                Ok(resources) => resources,
+                Err(lines) => return Err((lines, cause)),
+            };
         // For sockets in use, `complete_change` does it.
         if self.site.is_none() {
             sockets.set_options(&site);
@@ -187,6 +162,55 @@ impl Master {
                 sockets.remove_files(&self.sockets);
                 let earlier = self.generations.iter().filter(|g| g.state != State::Serving).count();
                 Err((why.lines(earlier), cause))
+            }
+        }
+    }
+
+    /// Lowers the limits of a site to the descriptors that are allowed. Errors: it needs more in any case.
+    fn fit_descriptors(&self, site: &mut Site, workers: usize) -> Result<(), String> {
+        let (allowed, least) = (self.descriptors, memory::least_descriptors(site, workers));
+        if allowed < least {
+            return Err(too_few_descriptors(allowed, least, workers));
+        }
+        let wanted = site.limits.connections;
+        memory::fit(site, workers, allowed);
+        // The default is for machines that allow it.
+        if site.limits.connections < wanted && wanted != Limits::default().connections {
+            log::warn(format_args!(
+                "`connections` is {} in place of {wanted}, because {allowed} descriptors are allowed (`ulimit -Hn`, \
+                 LimitNOFILE); raise the limit, or lower what `taipan check` lists",
+                site.limits.connections
+            ));
+        }
+        Ok(())
+    }
+
+    fn open_resources(
+        &mut self,
+        site: &mut Site,
+        workers: usize,
+        cause: &Cause,
+    ) -> Result<Resources, Vec<String>> {
+        let line = |text: String| vec![text];
+        let accounts = self.accounts_of(site, cause).map_err(line)?;
+        let folder = self.open_folder(site).map_err(line)?;
+        if cause.unusable() == Unusable::Rejected {
+            let pid_file = site.pid_file.as_deref().and_then(privileged_file::pid_file_problem);
+            // Without control groups, a warning follows, and scripts run.
+            let problem = pid_file.or_else(|| cgroup::problem(&site.scripts));
+            problem.map_or(Ok(()), |why| Err(line(why)))?;
+        }
+        let tls = self.tls_of(site, cause)?;
+        let sockets = self.sockets.changed_to(&site.listeners, workers);
+        let sockets = sockets.map_err(|e| line(self.why_not_listening(e, self.control.is_some())))?;
+        if sockets.is_empty() {
+            return Err(line(NO_ADDRESS.to_owned()));
+        }
+        match log::open(site, cause.unusable()) {
+            Ok(sinks) => Ok(Resources { accounts, tls, folder, sockets, sinks }),
+            Err(why) => {
+                sockets.remove_files(&self.sockets);
+                Err(line(why))
             }
         }
     }
