@@ -105,7 +105,7 @@ impl Challenge {
     }
 }
 
-/// Whose servers everybody may ask. Each issues only for public names.
+/// Authorities that are open to the public. Each issues only for public names.
 const PUBLIC_AUTHORITIES: [&str; 6] =
     ["letsencrypt.org", "zerossl.com", "pki.goog", "ssl.com", "buypass.com", "actalis.com"];
 /// Top-level names that lead to different machines on different networks, or to none (RFC 2606, 6761, 6762 and 8375; the

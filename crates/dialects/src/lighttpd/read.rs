@@ -254,7 +254,7 @@ impl<'r> Reader<'r> {
         Some(Statement::When { field, operator, operand, is_else, block, place })
     }
 
-    /// A variable is remembered, and is no statement.
+    /// `Some(None)`: the value of a variable, which is remembered. `None`: it is no assignment.
     fn assignment(&mut self, name: &str, tokens: &mut Tokens, place: Place) -> Option<Option<Statement>> {
         let Token::Sign(sign @ ("=" | "+=" | ":=")) = tokens.next()? else {
             tokens.at -= 1;

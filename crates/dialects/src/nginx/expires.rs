@@ -44,7 +44,7 @@ pub fn is_for_expires(map: &Directive, block: &[Directive]) -> bool {
     })
 }
 
-/// The directive of `Cache-Control` for a time. Within: none is sent. `None`: it is no time.
+/// The directive of `Cache-Control` for a time. `Some(None)`: none is sent. `None`: it is no time.
 fn directive_of(time: &str) -> Option<Option<String>> {
     Some(match time {
         "off" => None,
@@ -76,7 +76,7 @@ fn subject(map: &Directive) -> Option<Subject> {
     }
 }
 
-/// A table of `cache_control`. Within: nothing gets the field. `None`: it cannot be said.
+/// A table of `cache_control`. `Some(None)`: no path gets the field. `None`: the map has no such table.
 fn by_map(map: &Directive) -> Option<Option<Value>> {
     let subject = subject(map)?;
     let (mut exact, mut expressions, mut others) = (Vec::new(), Vec::new(), None);

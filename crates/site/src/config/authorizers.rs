@@ -138,7 +138,7 @@ fn response_fields(section: &Section) -> Option<Vec<String>> {
     Some(texts.iter().map(|given| given.value.to_owned()).collect())
 }
 
-/// `None`: it is inherited.
+/// `Some(None)`: `false`. `None`: it is inherited.
 fn login(section: &Section) -> Option<Option<Template>> {
     let given = section.text_or_false("authorizer_login")?;
     Some(given.value.and_then(|to| redirect_target(section, &Pattern::EVERYTHING, to, given.place)))
