@@ -139,11 +139,6 @@ fn facts(response: &str) -> String {
     facts.join(" | ").replace(", charset=\"UTF-8\"", "").replace("http://a.example", "")
 }
 
-fn port_of(server: &Server) -> u16 {
-    let url = server.url("");
-    url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port")
-}
-
 /// Files, and nginx with its conversion.
 fn both() -> (BackgroundProcess, u16, Server) {
     let site = Site::new()
@@ -207,7 +202,7 @@ fn beside(site: Site, directives: &str) -> (BackgroundProcess, u16, Server) {
 #[test]
 fn debian_nginx_responds_as_its_conversion_does() {
     let (_nginx, port, server) = both();
-    let own = port_of(&server);
+    let own = server.addr().port();
     let mut rows = Rows::new();
     let known = "Authorization: Basic YW5uOm15UGFzc3dvcmQ=\r\n";
     for (line, fields) in [
@@ -310,7 +305,7 @@ fn rewrites_set_the_query_that_nginx_sets() {
         .file("there/page.php", told);
     let _fpm = php_fpm(&site);
     let (_nginx, port, server) = beside(site, QUERIES);
-    let own = port_of(&server);
+    let own = server.addr().port();
     let mut rows = Rows::new();
     for target in [
         "/a.txt",

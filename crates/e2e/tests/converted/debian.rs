@@ -93,11 +93,6 @@ fn facts(bytes: &[u8], fields: &[&str]) -> String {
     format!("{status} {} {body}", own.join(" | "))
 }
 
-fn port_of(server: &Server) -> u16 {
-    let url = server.url("");
-    url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port")
-}
-
 fn sent(port: u16, request: &str) -> Vec<u8> {
     use std::io::{Read, Write};
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
@@ -139,7 +134,7 @@ fn debian_busybox_responds_as_its_dialect_does() {
         taipan.args(flags).arg(site.home().join("httpd.conf")).current_dir(site.home());
         taipan
     });
-    let own = port_of(&server);
+    let own = server.addr().port();
     let mut rows = Rows::new();
     for (request, fields) in [
         ("GET /a.own HTTP/1.0\r\n\r\n", &["Content-Type", "Content-Length", "Last-Modified"][..]),
@@ -207,7 +202,7 @@ fn debian_mini_httpd_logs_and_responds_as_thttpd_does() {
         taipan.args(flags).arg(site.home().join("ours")).current_dir(site.home());
         taipan
     });
-    let own = port_of(&server);
+    let own = server.addr().port();
     let requests = [
         (
             "GET /near/x HTTP/1.0\r\nReferer: http://r/\r\nUser-Agent: u\r\n\r\n",
