@@ -6,13 +6,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{
-    Client, Server, Site, TIMEOUT, command_with_descriptors, raise_descriptor_limit, tool, wait_until,
-};
+use e2e::{Client, Server, Site, TIMEOUT, command_with_descriptors, exclusive, tool, wait_until};
 
 /// How long a client may wait for a response: four seconds by the manual, and more on a busy machine, but far less than
 /// the timeouts of the slow clients.
@@ -22,13 +19,6 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How long it sends requests, from the start of the attack.
 const LASTS: Duration = Duration::from_secs(4);
 const ATTACKERS: usize = 3000;
-
-/// One of these tests at a time: each has thousands of connections.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    raise_descriptor_limit();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Files, and a script that reads its whole body. `config` begins with keys of the top level.
 fn site(config: &str) -> Site {
@@ -107,7 +97,7 @@ fn slowhttptest(descriptors: u64, arguments: &[&str], path: &str) {
 
 #[test]
 fn answers_other_clients_beside_unfinished_heads() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     for descriptors in [256, 1024, 20_000] {
         slowhttptest(descriptors, &["-H", "-i", "3", "-x", "10"], "/a.txt");
     }
@@ -115,7 +105,7 @@ fn answers_other_clients_beside_unfinished_heads() {
 
 #[test]
 fn answers_other_clients_beside_slow_bodies() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     for descriptors in [256, 1024, 20_000] {
         slowhttptest(descriptors, &["-B", "-i", "3", "-x", "10", "-s", "100000"], "/read.cgi");
     }
@@ -125,7 +115,7 @@ fn answers_other_clients_beside_slow_bodies() {
 
 #[test]
 fn answers_other_clients_beside_slow_readers() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     for descriptors in [256, 1024, 20_000] {
         slowhttptest(descriptors, &["-X", "-n", "3", "-z", "16", "-w", "512", "-y", "1024"], "/large.bin");
     }
@@ -149,7 +139,7 @@ fn rush(server: &Server, begin: &str, over: &AtomicBool) {
 
 #[test]
 fn answers_other_clients_beside_silent_ones() {
-    let _turn = turn();
+    let _exclusive = exclusive();
     for (descriptors, begin) in [(256, ""), (1024, ""), (256, "GET /a.txt HTTP/1.1\r\nHo"), (1024, "G")] {
         let server = site("").start_by(command_with_descriptors(descriptors));
         assert_eq!(server.get("/a.txt").status, 200);
