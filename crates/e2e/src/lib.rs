@@ -53,9 +53,9 @@ pub use server::{Address, Server, signal_process, stop_process, wait_until};
 pub use site::Site;
 pub use tls::Tls;
 pub use tools::{
-    command_with_descriptors, command_without_privilege, debian_package, exclusive, free_port, has_open,
-    is_root, npm_package, output_of, output_within, path_of, php_fpm, python_packages, python_source,
-    raise_descriptor_limit, tool, without_privilege,
+    command_with_descriptors, command_without_privilege, debian_package, exclusive, free_port, gzip,
+    has_open, is_root, npm_package, output_of, output_within, path_of, php_fpm, python_packages,
+    python_source, raise_descriptor_limit, tool, without_privilege,
 };
 
 /// The longest time that anything immediate may take, even on a busy machine.

@@ -1,6 +1,6 @@
 //! Other programs that tests need: real clients, shells, and formatters of documents.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{BackgroundProcess, Site, TIMEOUT, command, program};
+use crate::{BackgroundProcess, Folder, Site, TIMEOUT, command, program};
 
 /// The user `nobody`, without any special permission.
 const NOBODY: &str = "65534";
@@ -105,6 +105,15 @@ pub fn path_of(name: &str) -> String {
     let found = exactly.or_else(|| all().map(|entry| entry.path()).find(is_versioned));
     let path = found.unwrap_or_else(|| tool(name).get_program().into());
     path.to_str().expect("a path of the system is text").to_owned()
+}
+
+/// The content, compressed by the program gzip, without a name and a time.
+pub fn gzip(content: impl AsRef<[u8]>) -> Vec<u8> {
+    let folder = Folder::new();
+    let plain = File::open(folder.file("plain", content)).expect("it has just been written");
+    let output = tool("gzip").arg("-cn").stdin(plain).output().expect("gzip starts");
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
 }
 
 /// Root bypasses permissions; tests of permissions must know.

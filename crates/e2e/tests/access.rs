@@ -1,20 +1,11 @@
 //! Rules of access: they hold for what is really served, whatever its name in the request.
 
 use std::fs;
-use std::io::Write;
 use std::process::Command;
 
-use e2e::{Rows, Server, Signal, Site, TIMEOUT, program, wait_until};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use e2e::{Rows, Server, Signal, Site, TIMEOUT, gzip, program, wait_until};
 
 /// Gzip data of `text`.
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text.as_bytes()).expect("memory takes it");
-    encoder.finish().expect("memory takes it")
-}
-
 /// The status of a GET from `client`, which a trusted proxy reports.
 fn status(server: &Server, client: &str, target: &str, fields: &str) -> u16 {
     let request = format!(

@@ -1,14 +1,12 @@
 //! Files below a path: links, special files, permissions, names, folders, and precompressed files.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Stdio;
 
 use e2e::{
-    Random, ReadError, Rows, Server, Site, TIMEOUT, command, is_root, output_of, shown, tool, wait_until,
+    Random, ReadError, Rows, Server, Site, TIMEOUT, command, gzip, is_root, output_of, shown, wait_until,
     without_privilege,
 };
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -16,17 +14,6 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 /// `Content-Length` as a number.
 fn length(response: &e2e::Response) -> Option<usize> {
     response.field("content-length").map(|length| length.parse().expect("it is a number"))
-}
-
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut child = tool("gzip").arg("-c").stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let content = content.to_owned();
-    let writer = std::thread::spawn(move || stdin.write_all(&content).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success());
-    output.stdout
 }
 
 /// A site full of links, served under one link rule.

@@ -1,11 +1,9 @@
 //! For random rules of access: no spelling of a path leads to content that its plain spelling does not lead to.
 
-use std::io::{Read, Write};
+use std::io::Read;
 
-use e2e::{Random, Response, Rows, Server, Site};
-use flate2::Compression;
+use e2e::{Random, Response, Rows, Server, Site, gzip};
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 
 /// Hosts, each with rules of its own.
 const HOSTS: usize = 8;
@@ -45,12 +43,6 @@ const PATTERNS: [&str; 16] = [
     "index.html*",
 ];
 
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text.as_bytes()).expect("memory takes it");
-    encoder.finish().expect("memory takes it")
-}
-
 /// The rules of a host, as TOML.
 fn rules(random: &mut Random) -> String {
     let mut toml = String::new();
@@ -74,7 +66,7 @@ fn site(hosts: &[String]) -> Site {
         site = site.file(path, format!("content of {path}."));
     }
     for path in ["b/packed.txt", "b/both.txt"] {
-        site = site.file(&format!("{path}.gz"), gzip(&format!("content of {path}.")));
+        site = site.file(&format!("{path}.gz"), gzip(format!("content of {path}.")));
     }
     let hosts: Vec<String> = hosts
         .iter()

@@ -1,9 +1,8 @@
 //! Paths without the extension of their file.
 
 use std::fs;
-use std::io::Write;
 
-use e2e::{Rows, Server, Site, TIMEOUT, command, path_of, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, command, gzip, path_of, wait_until};
 
 const USERS: &str = "ann:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
 
@@ -240,10 +239,4 @@ fn php_runs_a_script_by_its_path_without_the_extension() {
                     Content-Length: 4\r\n\r\nid=8";
         rows.check(interpreter, server.request(post).text().as_str(), &format!("{script} 8"));
     }
-}
-
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(text.as_bytes()).expect("it is in memory");
-    encoder.finish().expect("it is in memory")
 }

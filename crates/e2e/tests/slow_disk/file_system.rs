@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use e2e::{Random, tool};
+use e2e::{Random, gzip, tool};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
@@ -367,15 +367,8 @@ pub fn contents() -> &'static Contents {
     CONTENTS.get_or_init(|| {
         let [small, large, long] =
             [(2, 1000), (3, LARGE), (4, LONG)].map(|(seed, size)| Arc::new(Random::new(seed).bytes(size)));
-        Contents { packed: Arc::new(gzip(&large)), small, large, long }
+        Contents { packed: Arc::new(gzip(large.as_slice())), small, large, long }
     })
-}
-
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let folder = e2e::Folder::new();
-    let packed = tool("gzip").arg("-1c").arg(folder.file("plain", content)).output().expect("gzip starts");
-    assert!(packed.status.success(), "{packed:?}");
-    packed.stdout
 }
 
 /// The mounted file system. When dropped, it releases all calls and is unmounted.
