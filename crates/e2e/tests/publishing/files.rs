@@ -208,3 +208,22 @@ fn explain_changes_nothing_and_check_refuses_unsafe_publishing() {
     let found = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && found.contains("could run as scripts"), "{found}");
 }
+
+#[test]
+fn a_proxy_is_told_to_send_a_change_again_when_the_handshake_is_over() {
+    let server = server();
+    let early = "Early-Data: 1\r\n";
+    check(
+        &server,
+        &[
+            ("PUT", "/a.txt", early, "new", 425),
+            ("PUT", "/a.txt", "Early-Data: 0\r\n", "new", 425),
+            ("DELETE", "/a.txt", early, "", 425),
+            ("MOVE", "/a.txt", "Early-Data: 1\r\nDestination: /b\r\n", "", 425),
+            ("MKCOL", "/made", early, "", 425),
+            ("GET", "/a.txt", early, "", 200),
+            ("PROPFIND", "/a.txt", "Early-Data: 1\r\nDepth: 0\r\n", "", 207),
+            ("PUT", "/a.txt", "", "new", 204),
+        ],
+    );
+}

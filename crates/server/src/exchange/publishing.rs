@@ -147,10 +147,14 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.status(route, Status::SERVICE_UNAVAILABLE).await;
         }
-        if !matches!(method, DavMethod::Options | DavMethod::PropFind)
-            && let Some(response) = self.withhold()
-        {
-            return response;
+        if !matches!(method, DavMethod::Options | DavMethod::PropFind) {
+            // A proxy says that the request may be a repeated one. Any value says so (RFC 8470 §5.1).
+            if self.head.value("early-data").is_some() {
+                return self.status(route, Status::TOO_EARLY).await;
+            }
+            if let Some(response) = self.withhold() {
+                return response;
+            }
         }
         if is_upload(path) && route.publishes() {
             return on_heap(|| self.resume(request, path, route, method)).await;
