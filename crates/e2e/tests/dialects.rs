@@ -636,7 +636,7 @@ fn a_link_to_a_script_of_thttpd_never_leads_to_its_text() {
     {
         rows.check(path, answer(&server, path).as_str(), expected);
     }
-    server.wait_for_line("/tool leads to an executable file that no route runs, and is 403", TIMEOUT);
+    server.wait_for_line("/tool leads to an executable file that no route runs, and is not sent", TIMEOUT);
 }
 
 /// busybox reads `httpd.conf` of each folder on the way to a file, also where a link is one of them.

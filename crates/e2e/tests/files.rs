@@ -344,6 +344,42 @@ fn redirects_a_folder_without_slash_and_keeps_the_query() {
     rows.check("a range of nothing", (range.status, range.field("content-range")), (416, Some("bytes */0")));
 }
 
+#[test]
+fn an_executable_file_is_not_sent_and_what_stands_beside_it_is() {
+    let site = Site::new()
+        .file("a.txt", "plain")
+        .script("a.txt.gz", "executable")
+        .script("tool", "executable")
+        .script("sent/tool.sh", "executable")
+        .config(
+            "executables = \"deny\"\n[[route]]\npath = \"/sent/\"\nexecutables = \"send\"\n\
+             [[route]]\npath = \"/closed/\"\nalias = \"www/sent\"\nexecutables = \"deny\"\n\
+             [[route]]\npath = \"*.sh\"\nexecutables = \"send\"\n",
+        );
+    let server = site.start();
+    let mut rows = Rows::new();
+    // A glob does not loosen what its prefix says.
+    for (path, expected) in [
+        ("/a.txt", "200 plain"),
+        ("/tool", "403"),
+        ("/sent/tool.sh", "200 executable"),
+        ("/closed/tool.sh", "403"),
+    ] {
+        let response =
+            server.request(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+        let text = if response.status == 200 {
+            format!("200 {}", response.text())
+        } else {
+            response.status.to_string()
+        };
+        rows.check(path, text.as_str(), expected);
+    }
+    server.wait_for_line(
+        "warn: /a.txt.gz leads to an executable file that no route runs, and is not sent",
+        TIMEOUT,
+    );
+}
+
 /// A text with precompressed files that differ from each other; their content is no real coding.
 fn precompressed_files() -> Site {
     Site::new()

@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
         }
         match beneath::open_on_device(&self.query.root, path, self.query.symlinks) {
             Ok(fd) => {
-                let found = self.stat(&fd);
+                let found = self.stat(path, &fd);
                 Some(found.map(|(kind, stamp)| Inspected { kind, stamp, fd: Some(fd) }))
             }
             Err(error @ (OpenError::Missing | OpenError::WouldWait)) => Some(Err(error)),
@@ -266,31 +266,31 @@ impl<'a> Run<'a> {
     fn inspect_by_path(&self, path: &SafePath<'_>) -> Result<Inspected, OpenError> {
         let Query { root, symlinks, .. } = self.query;
         let fd = beneath::open(root, path, *symlinks, OFlags::PATH, self.wait)?;
-        let (kind, stamp) = self.stat(&fd)?;
+        let (kind, stamp) = self.stat(path, &fd)?;
         Ok(Inspected { kind, stamp, fd: None })
     }
 
     /// Errors: `Missing` for a file that is never served, whatever its name is here; `Denied` for a program that is not
     /// sent.
-    fn stat(&self, fd: &OwnedFd) -> Result<(FileType, Stamp), OpenError> {
+    fn stat(&self, path: &SafePath<'_>, fd: &OwnedFd) -> Result<(FileType, Stamp), OpenError> {
         let Stat { kind, stamp, is_executable } = stat(fd, self.wait)?;
         if self.query.root.hides(stamp.device, stamp.inode) {
             return Err(OpenError::Missing);
         }
         let is_program = kind == FileType::RegularFile && is_executable;
         if is_program && self.query.executables == Executables::Deny {
-            self.report_program();
+            self.report_program(path);
             return Err(OpenError::Denied);
         }
         Ok((kind, stamp))
     }
 
-    fn report_program(&self) {
+    fn report_program(&self, path: &SafePath<'_>) {
         let second = (self.began / 1_000_000) as i64;
         if let Some(omitted) = UNSENT_PROGRAMS.with(|limit| limit.admit(second)) {
-            let path = path_text::escaped(self.query.path.as_str());
+            let path = path_text::escaped(path.as_str());
             log::warn(format_args!(
-                "/{path} leads to an executable file that no route runs, and is 403; give the path a route with \
+                "/{path} leads to an executable file that no route runs, and is not sent; give the path a route with \
                  cgi = true, or chmod a-x the file{omitted}"
             ));
         }
@@ -361,7 +361,7 @@ impl<'a> Run<'a> {
             None => {
                 let fd =
                     beneath::open(&self.query.root, &path, self.query.symlinks, beneath::READ, self.wait)?;
-                stamp = self.stat_file(&fd)?;
+                stamp = self.stat_file(&path, &fd)?;
                 fd
             }
         };
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
             if body.is_some() || stamp.size > read_up_to {
                 break;
             }
-            stamp = self.stat_file(&fd)?;
+            stamp = self.stat_file(&path, &fd)?;
             body = self.read_small(&fd, &stamp, read_up_to)?;
         }
         // A small gzip file may inflate to a large one, which is sent from the descriptor.
@@ -380,8 +380,8 @@ impl<'a> Run<'a> {
         Ok(Variant { stamp, coding, compared_at: self.began, fd: (!suffices).then_some(fd), body })
     }
 
-    fn stat_file(&self, fd: &OwnedFd) -> Result<Stamp, OpenError> {
-        match self.stat(fd)? {
+    fn stat_file(&self, path: &SafePath<'_>, fd: &OwnedFd) -> Result<Stamp, OpenError> {
+        match self.stat(path, fd)? {
             (FileType::RegularFile, stamp) => Ok(stamp),
             _ => Err(OpenError::Denied),
         }
