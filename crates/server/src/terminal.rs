@@ -1,5 +1,5 @@
 //! Output on the standard streams. A failed write is ignored: a reader that stops reading, such as `head`, must not
-//! end the program.
+//! end the program. Control characters are escaped, as in logs: the name of a file must not command a terminal.
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Display};
@@ -8,12 +8,28 @@ use std::process::ExitCode;
 
 /// Writes a line to standard output.
 pub fn out(line: Arguments<'_>) {
-    _ = writeln!(io::stdout(), "{line}");
+    _ = io::stdout().write_all(harmless(&format!("{line}\n")).as_bytes());
 }
 
 /// Writes a line to standard error, at once: other processes write there, too.
 pub fn err(line: Arguments<'_>) {
-    _ = io::stderr().write_all(plain(&format!("{line}\n")).as_bytes());
+    _ = io::stderr().write_all(harmless(&plain(&format!("{line}\n"))).as_bytes());
+}
+
+/// Text that may have several lines and tabs, but no other control character.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => shown.extend(character.escape_unicode()),
+            false => shown.push(character),
+        }
+    }
+    shown.into()
 }
 
 /// A message without the numbers that `std` puts behind the errors of the system: they say nothing to most users.
@@ -51,6 +67,16 @@ pub fn print(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_commands_no_terminal() {
+        for (text, expected) in [
+            ("a.toml:1: \u{fc} is\n\tgood\n", "a.toml:1: \u{fc} is\n\tgood\n"),
+            ("there is no b\u{1b}[31m\r\u{9b}\u{7f}\n", "there is no b\\u{1b}[31m\\u{d}\\u{9b}\\u{7f}\n"),
+        ] {
+            assert_eq!(harmless(text), expected);
+        }
+    }
 
     #[test]
     fn a_message_has_no_numbers_of_errors() {
