@@ -541,6 +541,17 @@ fn replaces_a_process_that_does_not_respond_in_time() {
 }
 
 #[test]
+fn a_client_that_uploads_slowly_makes_no_process_one_that_hangs() {
+    let server = start("total = \"300ms\"\nprocesses = 1");
+    let before = pid(&server);
+    let mut client = server.connect();
+    client.send("POST /app/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    assert!(matches!(client.read_response().status, 408 | 504));
+    assert_eq!(pid(&server), before, "{}", server.stderr());
+    assert!(!server.stderr().contains("has not responded in time"), "{}", server.stderr());
+}
+
+#[test]
 fn waits_for_a_process_that_starts_slowly() {
     let server = site("hangs", "processes = 1").start();
     let mut client = request(&server, "pid");
