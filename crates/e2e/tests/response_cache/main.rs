@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_request;
-use e2e::{Client, Gate, Response, Rows, Server, Site, TIMEOUT, Tls, free_port, wait_until};
+use e2e::{Client, Folder, Gate, Response, Rows, Server, Site, TIMEOUT, Tls, free_port, wait_until};
 
 /// An upstream, and the server in front of it.
 struct Fixture {

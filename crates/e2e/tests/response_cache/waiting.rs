@@ -42,6 +42,34 @@ fn requests_for_the_same_wait_for_one_response() {
     assert_eq!(app.requests(), 5);
 }
 
+#[test]
+fn requests_that_have_waited_get_the_file_where_the_memory_is_too_small() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let folder = Folder::new();
+    let top = format!(
+        "[cache]\nresponses = 0\n[cache_files]\nfolder = \"{}\"\nmin_free = 0",
+        folder.path().display()
+    );
+    let app = start_with("", &top, move |head, number| {
+        if head.contains("slow") {
+            of_upstream.wait();
+        }
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    let mut clients: Vec<_> = (0..5).map(|_| app.server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    // The worker has read all requests when it answers one that came later.
+    assert_eq!(app.get("other", "").text(), "number 2");
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 1");
+    }
+}
+
 /// Any client can send credentials, and the response to them is often not stored.
 #[test]
 fn requests_whose_responses_are_for_one_client_keep_no_others_from_waiting() {

@@ -154,16 +154,24 @@ impl Cache {
         entry.is_valid().then_some(entry)
     }
 
-    /// Stores a new response, in files, too.
-    pub fn store(&self, text: &str, entry: &Rc<CachedResponse>) {
+    /// Stores a new response, in files, too. If the memory is too small for it, `leader` stays until its file is written:
+    /// those that wait find it there.
+    pub fn store(&self, text: &str, entry: &Rc<CachedResponse>, leader: Option<Leader>) {
         if self.is_purged(text, entry) {
             return;
         }
         self.insert(text, entry.clone());
         if let Some(disk) = &self.disk {
             let (key, tags) = (Key::new(text.as_bytes()), tags(entry));
-            disk.put(&key, &entry.stored, &tags, Epoch(entry.requested()), &entry.body);
+            let leader = leader.filter(|_| !self.has(text, entry));
+            disk.put(&key, &entry.stored, &tags, Epoch(entry.requested()), &entry.body, leader);
         }
+    }
+
+    /// Whether it is in memory.
+    fn has(&self, text: &str, entry: &Rc<CachedResponse>) -> bool {
+        let mut table = self.table.borrow_mut();
+        table.get(HOST.into(), text).is_some_and(|entries| entries.iter().any(|own| Rc::ptr_eq(own, entry)))
     }
 
     /// The parts of what a request with these fields selects.
@@ -194,7 +202,7 @@ impl Cache {
         let PartialResponse { stored, policy, settings, placement, .. } = part;
         let body = stored_body(&self.services, bytes);
         let entry = Rc::new(CachedResponse::new(stored, policy, settings, body, placement));
-        self.store(text, &entry);
+        self.store(text, &entry, None);
         Some(entry)
     }
 

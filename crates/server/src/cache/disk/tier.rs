@@ -94,15 +94,24 @@ impl DiskTier {
         Some(FoundResponse { stored: Stored::decode(&metadata)?, body, since })
     }
 
-    /// Writes a response, in place of another one of the same variant. `tags` are separated by spaces.
-    pub fn put(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch, body: &StoredBody) {
+    /// Writes a response, in place of another one of the same variant, and holds `held` until that is done. `tags` are
+    /// separated by spaces.
+    pub fn put(
+        &self,
+        key: &Key,
+        stored: &Stored,
+        tags: &[u8],
+        since: Epoch,
+        body: &StoredBody,
+        held: impl Sized + 'static,
+    ) {
         let source = match body {
             StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
             StoredBody::File { file, at, length } => {
                 Source::File { fd: file.fd.clone(), at: *at, length: *length }
             }
         };
-        self.write(key, stored, tags, since, move |store, name, label, metadata| match source {
+        self.write(key, stored, tags, since, held, move |store, name, label, metadata| match source {
             Source::Bytes(bytes) => {
                 let mut writing = store.write(name, label, metadata, Some(bytes.len() as u64), since)?;
                 writing.write(&bytes)?;
@@ -118,7 +127,7 @@ impl DiskTier {
 
     /// Writes the metadata that a validation has changed.
     pub fn update(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch) {
-        self.write(key, stored, tags, since, move |store, name, label, metadata| {
+        self.write(key, stored, tags, since, (), move |store, name, label, metadata| {
             store.update(name, label, metadata, since)
         });
     }
@@ -129,6 +138,7 @@ impl DiskTier {
         stored: &Stored,
         tags: &[u8],
         since: Epoch,
+        held: impl Sized + 'static,
         work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>) -> Result<(), NotStored> + Send + 'static,
     ) {
         let Some(permit) = self.writes.take() else { return };
@@ -136,7 +146,7 @@ impl DiskTier {
         stored.encode(&mut metadata);
         let name = Name { key: key.hash(), variant: variant(&stored.variant) };
         let (key, tags) = (key.clone(), tags.to_vec());
-        self.run(permit, move |store| {
+        self.run((permit, held), move |store| {
             // The store counts and logs what fails.
             let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata);
             // It was invalidated while it was written.
@@ -162,14 +172,14 @@ impl DiskTier {
         }
     }
 
-    /// Runs `work` on a helper thread, and holds `permit` meanwhile.
-    fn run(&self, permit: impl Sized + 'static, work: impl FnOnce(&Arc<Store>) + Send + 'static) {
+    /// Runs `work` on a helper thread, and holds `held` meanwhile.
+    fn run(&self, held: impl Sized + 'static, work: impl FnOnce(&Arc<Store>) + Send + 'static) {
         let (store, disk) = (self.store.clone(), self.disk.clone());
         let device = store.folder().device;
         spawn_local(async move {
             // Without a helper thread, the response is not stored.
             _ = disk.run(device, Work::File, move || work(&store)).await;
-            drop(permit);
+            drop(held);
         });
     }
 }

@@ -289,7 +289,7 @@ impl Fetch {
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
         let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.placement));
-        self.cache.store(&self.text, &entry);
+        self.cache.store(&self.text, &entry, self.leader);
         entry
     }
 
@@ -336,7 +336,7 @@ impl Fetch {
             (true, true) => self.cache.update(&self.text, &entry),
             (true, false) => {
                 self.cache.remove(&self.text, old);
-                self.cache.store(&self.text, &entry);
+                self.cache.store(&self.text, &entry, None);
             }
             (false, _) => self.forget(head),
         }
