@@ -132,10 +132,12 @@ impl Rewrites {
         self.is_of_folder || self.engine.is_some() || self.rules.iter().any(|rule| rule.section.is_none())
     }
 
-    /// As `settle`, for the section of a folder.
+    /// As `settle`, for the section of a folder. One without directives of rewriting has those of what is around.
     pub fn settle_in_folder(&mut self, around: Option<bool>) {
         self.is_of_folder = self.are_there();
-        self.settle(around);
+        if self.is_of_folder {
+            self.settle(around);
+        }
     }
 
     /// Whether Apache looks for rules of a folder. It denies all requests then, unless links are followed.

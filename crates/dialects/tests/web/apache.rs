@@ -1609,3 +1609,20 @@ fn what_of_apache_counts_for_more_is_said() {
         assert_eq!(found.map(|finding| finding.line), line.map(Some), "{text}\n{:#?}", conversion.findings);
     }
 }
+
+#[test]
+fn a_folder_within_one_with_rules_of_apache_is_denied_where_links_are_not_followed() {
+    let text = |options: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nOptions {options}\nRequire all granted\n\
+             RewriteEngine On\nRewriteRule ^x$ y\n</Directory>\n\
+             <Directory /srv/a>\nRequire all granted\nHeader always set X-A 1\n</Directory>\n"
+        )
+    };
+    let route = "path = \"/a/\"";
+    check(Web::Apache, &[(&text("None"), &[route, "headers = { X-A = \"1\" }"])]);
+    for (options, opened) in [("None", 0), ("FollowSymLinks", 1)] {
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text(options))]);
+        assert_eq!(conversion.text.matches("then = \"allow\"").count(), opened, "{}", conversion.text);
+    }
+}
