@@ -1626,3 +1626,12 @@ fn a_folder_within_one_with_rules_of_apache_is_denied_where_links_are_not_follow
         assert_eq!(conversion.text.matches("then = \"allow\"").count(), opened, "{}", conversion.text);
     }
 }
+
+#[test]
+fn a_rule_of_apache_that_leads_to_the_path_of_another_one_is_named() {
+    let text = "Listen 80\nDocumentRoot /srv\nRewriteEngine On\nRewriteRule ^/a\\.txt$ /b.txt [L]\n\
+                RewriteRule ^/c/ /a.txt [L]\n";
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let named = |finding: &dialects::Finding| finding.line == Some(5) && finding.what.contains("/a.txt");
+    assert!(conversion.findings.iter().any(named), "{:#?}", conversion.findings);
+}

@@ -254,6 +254,17 @@ impl Site<'_> {
                 draft.error(&outer.place(), what, "write its paths as a prefix, or a rule for them in front");
             }
         }
+        let targets =
+            rules.iter().filter_map(|rule| Some((rule, rule.text("rewrite")?.split(['?', '$']).next()?)));
+        for (rule, target) in targets {
+            let leads = |other: &&Scope| other.get("redirect").or(other.get("rewrite")).is_some();
+            let again = |other: &&Scope| path(other) != path(rule) && covers(&path(other), target);
+            if let Some(other) = rules.iter().filter(leads).find(again) {
+                let what =
+                    format!("the RewriteRule of {} leads to a path of that of {}", path(rule), path(other));
+                draft.warn(&rule.place(), what, "nothing to do, unless its flag L has to end the rewriting");
+            }
+        }
         let leads = rules.iter().filter(|rule| rule.get("redirect").is_some());
         self.leading.extend(leads.map(|rule| (path(rule), rule.place())));
     }
