@@ -82,10 +82,12 @@ impl Site<'_> {
         };
         let Tried { suffixes, target, is_path_first, has_folders, has_bare_folders, is_status } = found;
         let leaves_folders = !has_folders && (target.is_some() || is_status);
+        // What is found in a folder is its index file, and not its listing.
+        let lists_none = !has_bare_folders && (target.is_some() || is_status);
+        self.leaves_folders |= lists_none && way.paths.is_empty();
         if suffixes.is_empty() && target.is_none() && !leaves_folders {
             return;
         }
-        self.leaves_folders |= leaves_folders && way.paths.is_empty();
         if way.strips {
             return self.draft.error(place, unconverted(child), "write it in the root of the files");
         }

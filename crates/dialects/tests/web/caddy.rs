@@ -555,3 +555,13 @@ fn a_redirect_of_caddy_is_for_paths_in_other_cases_of_letters() {
         )],
     );
 }
+
+#[test]
+fn a_folder_of_caddy_without_the_index_file_of_try_files_is_not_listed() {
+    for end in ["=404", "/x.txt"] {
+        let text = format!(
+            "http://a {{\nroot * /srv\ntry_files {{path}} {{path}}/index.html {end}\nfile_server browse\n}}\n"
+        );
+        lacks(Web::Caddy, &[(&text, &["listing = true"])]);
+    }
+}
