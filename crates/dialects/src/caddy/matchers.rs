@@ -213,8 +213,10 @@ impl Site<'_> {
             }
             _ => (Vec::new(), Condition::Always, child.arguments.clone()),
         };
+        let is_below =
+            |path: &String, outer: &String| outer.ends_with('/') && path.starts_with(outer.as_str());
         let is_within = |path: &String| {
-            way.paths.is_empty() || way.paths.iter().any(|outer| path.starts_with(outer.as_str()))
+            way.paths.is_empty() || way.paths.iter().any(|outer| path == outer || is_below(path, outer))
         };
         if !own.is_empty() && way.strips || !own.iter().all(is_within) {
             self.draft.error(

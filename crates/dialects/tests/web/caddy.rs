@@ -565,3 +565,9 @@ fn a_folder_of_caddy_without_the_index_file_of_try_files_is_not_listed() {
         lacks(Web::Caddy, &[(&text, &["listing = true"])]);
     }
 }
+
+#[test]
+fn what_no_request_of_a_block_of_caddy_has_as_its_path_is_refused() {
+    let text = "http://a {\nroot * /srv\nhandle /docs {\nrespond /docs/x hello\n}\nfile_server\n}\n";
+    refuse(Web::Caddy, &[(text, 4, "respond /docs/x")]);
+}
