@@ -1635,3 +1635,17 @@ fn a_rule_of_apache_that_leads_to_the_path_of_another_one_is_named() {
     let named = |finding: &dialects::Finding| finding.line == Some(5) && finding.what.contains("/a.txt");
     assert!(conversion.findings.iter().any(named), "{:#?}", conversion.findings);
 }
+
+#[test]
+fn files_of_a_pattern_of_apache_are_led_away_with_their_folder() {
+    let text = |section: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\nRewriteEngine On\nRewriteRule ^/old/(.*)$ /new/$1 [L]\n\
+             <FilesMatch \"\\.css$\">\n{section}\n</FilesMatch>\n"
+        )
+    };
+    let led = ["path = \"/old/**.css\"", "rewrite = \"/new/$1.css\"", "path = \"*.css\""];
+    for section in ["Header always set X-A 1", "Require ip 192.0.2.1", "Require all denied"] {
+        check(Web::Apache, &[(&text(section), &led)]);
+    }
+}

@@ -21,8 +21,8 @@ fn leads_away(route: &Scope) -> bool {
     route.get("redirect").is_some() || route.get("rewrite").is_some()
 }
 
-/// A program runs no file of a prefix that is redirected or rewritten, and one of `ProxyPassMatch` none of a prefix that
-/// is passed on before it.
+/// A pattern has no file of a prefix that is redirected or rewritten, and a program of `ProxyPassMatch` runs none of a
+/// prefix that is passed on before it.
 pub(super) fn pass_on_before_programs(host: &mut Host) {
     let precedes = |prefix: &Scope, glob: &Scope| {
         let is_of_match = glob.get("interpreter").is_some() && glob.get("root").is_some();
@@ -39,12 +39,13 @@ pub(super) fn pass_on_before_programs(host: &mut Host) {
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
-        if !glob.runs() || glob.protects() || !path(&glob).contains(['*', '?']) {
+        if glob.responds() && !glob.runs() || !path(&glob).contains(['*', '?']) {
             continue;
         }
         for prefix in prefixes.iter().filter(|prefix| precedes(prefix, &glob)) {
             let place = prefix.place();
-            let mut own = Scope::new(place.line);
+            let (_, mut own) = glob.clone().split();
+            own.line = Some(place.line);
             own.set(&place, "path", "");
             let patterns = match prefix.text("rewrite") {
                 None => pattern::all_beginning(&path(prefix), &path(&glob)),
