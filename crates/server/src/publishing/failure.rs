@@ -99,6 +99,22 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Failure::Missing | Failure::NoFolder => "a file or a folder is missing",
+            Failure::Exists => "there is something in its place",
+            Failure::Denied => "a link or another file system lies on the way",
+            Failure::Precondition | Failure::Locked(_) | Failure::Busy => "another request changes it",
+            Failure::NoSpace => "the file system or the quota is full",
+            Failure::Waiting => "too many requests wait to change names",
+            Failure::TooLong => "a path is longer than the system takes",
+            Failure::TooMany(excess) => return excess.fmt(out),
+            Failure::Permission(errno) | Failure::Local(errno) => return errno.fmt(out),
+        })
+    }
+}
+
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Failure {
         match errno {

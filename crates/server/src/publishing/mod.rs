@@ -45,7 +45,7 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
                     "clients cannot publish in {root}: {errno}; give {} the right to write there",
                     crate::process::privilege::user_text(rustix::process::geteuid().as_raw())
                 )),
-                Err(failure) => log::warn(format_args!("cannot clean up in {root}: {failure:?}")),
+                Err(failure) => log::warn(format_args!("cannot clean up in {root}: {failure}")),
             }
         }
     };

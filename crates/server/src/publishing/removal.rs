@@ -192,7 +192,7 @@ impl Emptying {
             Err(failure) => {
                 let root = self.store.root.path.display();
                 log::warn(format_args!(
-                    "cannot remove everything that clients have deleted in {root}: {failure:?}"
+                    "cannot remove everything that clients have deleted in {root}: {failure}"
                 ));
                 self.names.pop();
             }

@@ -12,7 +12,7 @@ use taipan_http::target::SafePath;
 use super::plan::Responding;
 use super::{Explanation, row};
 use crate::config;
-use crate::files::beneath::{Root, Wait};
+use crate::files::beneath::{OpenError, Root, Wait};
 use crate::files::folders::{FolderOf, Wanted};
 use crate::files::lookup::{Found, Lookup, Query};
 use crate::files::roots::Roots;
@@ -89,7 +89,9 @@ impl Explanation<'_> {
         let lookup = match query.lookup(Wait::Allowed) {
             Ok(lookup) => lookup,
             Err(error) => {
-                row("found", format_args!("{error:?}"));
+                if let OpenError::Local(errno) = error {
+                    row("found", format_args!("nothing, because of this machine: {errno}"));
+                }
                 return Responding::Server;
             }
         };
