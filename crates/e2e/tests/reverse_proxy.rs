@@ -56,7 +56,7 @@ fn path(server: &Server, target: &str) -> String {
 fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
     let address = upstream(|_| "Content-Type: text/plain\r\ncontent-type: text/html\r\n".to_owned());
     let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\nContent-Type: text/html\\n\\nhi'\n";
-    let lengths = "#!/bin/sh\nprintf 'Content-Length: 2\\nContent-Length: 2\\n\\nhi'\n";
+    let lengths = "#!/bin/sh\nprintf 'Content-Length: 2\\nContent-Length: 3\\n\\nhi'\n";
     let config = format!(
         "[[route]]\npath = \"/proxy/\"\nproxy = \"http://{address}\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n"
     );
@@ -72,7 +72,7 @@ fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
         };
         rows.holds(path, "the log", wait_until(TIMEOUT, || is_logged(&server.stderr())));
     }
-    rows.check("a length twice", server.get("/b.cgi").status, 502);
+    rows.check("two lengths", server.get("/b.cgi").status, 502);
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn answers_502_with_a_log_line_to_an_invalid_response() {
         ("no header", "no header at all\n\n"),
         ("half a header", "Content-Type: text/plain"),
         ("no empty line", "Content-Type: text/plain\r\n"),
-        ("a folded line", "X-A: 1\n folded\n\n"),
+        ("a folded first line", " folded\n\n"),
         ("a NUL", "X-A: a\0b\n\n"),
         ("no status", "Status: 99\n\n"),
         ("two statuses", "Status: 200\nStatus: 404\n\n"),
