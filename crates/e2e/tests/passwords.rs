@@ -413,6 +413,8 @@ fn a_listing_shows_folders_without_a_password_file() {
         .every_protocol()
         .file("club/.htpasswd", htpasswd("-m", "ann", "wonderland"))
         .file("club/closed/.htpasswd", htpasswd("-m", "eve", "apple"))
+        .file("club/lost/a.txt", "a")
+        .symlink("club/lost/.htpasswd", "nothing")
         .file("club/open/b.txt", "b")
         .file("free/c.txt", "c")
         .start();

@@ -100,8 +100,14 @@ pub fn cached(files: &Files, query: &Query, now: i64) -> Option<Response> {
 /// Which entries of a folder a client may know of.
 pub struct Filter<'a> {
     pub may_know: &'a mut dyn FnMut(&SafePath<'_>) -> bool,
-    /// Folders that have a file of this name are left out.
-    pub without: Option<&'static str>,
+    pub protected: Protected,
+}
+
+/// What becomes of folders that have a password file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Protected {
+    Listed,
+    LeftOut,
 }
 
 /// Entries that are filtered in one turn of the loop.
@@ -147,7 +153,7 @@ async fn render(
         limit: services.site.limits.listing_entries,
         first: services.site.cache.bytes / FRACTION_OF_CACHE,
         compress_from: route.files.compress.min,
-        without: filter.as_ref().and_then(|filter| filter.without),
+        protected: filter.as_ref().map_or(Protected::Listed, |filter| filter.protected),
     };
     let is_filtered = filter.is_some();
     let result = match filter {
@@ -255,8 +261,7 @@ struct Job {
     first: usize,
     /// Bytes. A smaller listing is not compressed.
     compress_from: u64,
-    /// Folders that have a file of this name are left out.
-    without: Option<&'static str>,
+    protected: Protected,
 }
 
 /// The first bytes, and the renderer of the rest, if there is more.
@@ -293,12 +298,9 @@ impl Job {
 
     /// A folder whose file cannot be looked up is left out, too.
     fn is_left_out(&self, folder: &str) -> bool {
-        let Some(name) = self.without else { return false };
-        let Some(path) = self.query.below.join(folder).and_then(|folder| folder.join(name)) else {
-            return true;
-        };
-        let file = beneath::open(&self.query.root, &path, self.symlinks, OFlags::PATH, Wait::Allowed);
-        !matches!(file, Err(OpenError::Missing))
+        let may_have =
+            |path: SafePath<'_>| beneath::may_have_password_file(&self.query.root, &path, self.symlinks);
+        self.protected == Protected::LeftOut && self.query.below.join(folder).is_none_or(may_have)
     }
 
     fn read(&self) -> Result<(Vec<Entry>, Extent), OpenError> {

@@ -1,13 +1,12 @@
 //! Folders: the redirect to a path with a slash, and listings.
 
-use site::authentication::FOLDER_FILE;
 use site::listing::{Format, SortOrder};
 use taipan_http::conditional;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, with_query};
 
 use super::{Exchange, Resolution};
-use crate::content::listing::Filter;
+use crate::content::listing::{Filter, Protected};
 use crate::content::{compress, fixed, listing};
 use crate::files::Entry;
 use crate::response::Response;
@@ -77,10 +76,13 @@ impl<'a> Exchange<'a> {
             return self.status(self.route(&query.path), Status::SERVICE_UNAVAILABLE).await;
         }
         let responder = self.responder;
-        let without = self.has_passed_for_folder().then_some(FOLDER_FILE);
+        let protected = match self.has_passed_for_folder() {
+            true => Protected::LeftOut,
+            false => Protected::Listed,
+        };
         let is_filtered = self.filters_entries(&query.path);
         let may_know = &mut |path: &SafePath<'_>| self.may_know_entry(path);
-        let filter = is_filtered.then_some(Filter { may_know, without });
+        let filter = is_filtered.then_some(Filter { may_know, protected });
         listing::list(&responder.files, query, filter).await
     }
 }

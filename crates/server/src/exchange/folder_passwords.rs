@@ -3,14 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::hash::PlainText;
 use auth::mistake::{MAX_FILE, Mistakes};
 use auth::users::Users;
-use rustix::fs::OFlags;
 use site::authentication::{Authentication, FOLDER_FILE, FolderPasswords};
 use site::memory::FOLDER_USERS;
 use site::model::{Action, Route, Symlinks};
@@ -209,7 +207,9 @@ impl Search {
             let Some(folder) = self.folder.first_segments(count) else { continue };
             let Some(path) = folder.join(FOLDER_FILE) else { continue };
             match beneath::open(&self.root, &path, self.symlinks, READ, Wait::Allowed) {
-                Err(OpenError::Missing) if self.has_link_to_nothing(&folder) => {
+                Err(OpenError::Missing)
+                    if beneath::may_have_password_file(&self.root, &folder, self.symlinks) =>
+                {
                     return Found::Unusable("it is a link that leads to nothing".to_owned());
                 }
                 Err(OpenError::Missing) => {}
@@ -220,13 +220,6 @@ impl Search {
             }
         }
         Found::Nothing
-    }
-
-    /// Whether a folder whose file is missing has a name for it all the same.
-    fn has_link_to_nothing(&self, folder: &SafePath<'_>) -> bool {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let folder = beneath::open(&self.root, folder, self.symlinks, flags, Wait::Allowed);
-        folder.is_ok_and(|folder| beneath::has_password_file(folder.as_fd()))
     }
 
     fn read(&self, file: std::fs::File, folder: &SafePath<'_>) -> Found {

@@ -422,8 +422,16 @@ fn owner(fd: impl AsFd) -> Result<u32, Errno> {
     Ok(retry_on_intr(|| calls::fstat(&fd))?.st_uid)
 }
 
-/// Whether there may be one, or a link in its place that leads to nothing.
-pub fn has_password_file(folder: BorrowedFd<'_>) -> bool {
+/// Whether the folder at a path may have one, or a link in its place that leads to nothing. Waits for the disk.
+pub fn may_have_password_file(root: &Root, folder: &SafePath<'_>, symlinks: Symlinks) -> bool {
+    match open(root, folder, symlinks, OFlags::PATH | OFlags::DIRECTORY, Wait::Allowed) {
+        Ok(folder) => has_password_file(folder.as_fd()),
+        Err(error) => error != OpenError::Missing,
+    }
+}
+
+/// Whether there may be one.
+fn has_password_file(folder: BorrowedFd<'_>) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     !matches!(retry_on_intr(|| calls::openat(folder, FOLDER_FILE, flags)), Err(Errno::NOENT))
 }
