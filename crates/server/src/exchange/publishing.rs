@@ -297,9 +297,17 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// The value of a field that is not a list. Errors: there are several, and recipients disagree about which counts.
+    fn value(&self, name: &'static str) -> Result<Option<&'a [u8]>, Status> {
+        match self.head.value(name) {
+            None => Ok(None),
+            Some(_) => self.head.only(name).map(Some).ok_or(Status::BAD_REQUEST),
+        }
+    }
+
     /// The field `Depth`. Without it, a whole tree is meant (RFC 4918 §10.2). Errors: it is malformed.
     fn depth(&self) -> Result<Depth, Status> {
-        let depth = self.head.value("depth").map_or(Some(Depth::Infinity), Depth::parse);
+        let depth = self.value("depth")?.map_or(Some(Depth::Infinity), Depth::parse);
         depth.ok_or(Status::BAD_REQUEST)
     }
 

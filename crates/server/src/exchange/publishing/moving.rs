@@ -65,7 +65,7 @@ impl<'a> Exchange<'a> {
     ) -> Result<Transfer<'a>, Problem> {
         let depth = self.depth()?;
         let is_valid = depth == Depth::Infinity || (method == Method::Copy && depth == Depth::Zero);
-        let overwrite = Overwrite::parse(self.head.value("overwrite")).filter(|_| is_valid);
+        let overwrite = Overwrite::parse(self.value("overwrite")?).filter(|_| is_valid);
         let overwrite = overwrite.ok_or(Status::BAD_REQUEST)?;
         let destination = self.head.only("destination").ok_or(Status::BAD_REQUEST)?;
         let path = self.local_path(request, destination)?;
