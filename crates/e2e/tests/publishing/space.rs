@@ -205,6 +205,12 @@ fn without_descriptors_an_upload_gets_503_and_one_that_breaks_off_leaves_nothing
     succeeds(prlimit.arg(format!("--pid={}", server.serving_pid())).arg("--nofile=1:"));
     let response = refused.request(request("PUT", "/a", "", "b"));
     assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
+    // There is one line a second.
+    for _ in 0..50 {
+        assert_eq!(refused.request(request("PUT", "/a", "", "b")).status, 503);
+    }
+    server.wait_for_line(" error: /a cannot be changed: ", TIMEOUT);
+    assert!(server.stderr().matches(" error: /a cannot be changed: ").count() < 50, "{}", server.stderr());
     drop(broken);
     assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "it is removed");
 }

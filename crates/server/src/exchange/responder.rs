@@ -61,6 +61,8 @@ pub struct Responder {
     pub no_space: LineLimit,
     /// Limits the lines about requests that exceed a limit of publishing.
     pub excesses: LineLimit,
+    /// Limits the lines about changes that fail, because the system refuses them.
+    pub failed_changes: LineLimit,
     pub logins: Logins,
     pub token_checks: TokenChecks,
     pub folder_passwords: FolderPasswordFiles,
@@ -118,6 +120,7 @@ impl Responder {
             refused_tunnels: LineLimit::default(),
             no_space: LineLimit::default(),
             excesses: LineLimit::default(),
+            failed_changes: LineLimit::default(),
             cache,
             refuses: Cell::new(needs.refusals),
             maintenance: RefCell::default(),

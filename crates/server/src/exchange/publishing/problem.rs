@@ -83,11 +83,13 @@ impl<'a> Exchange<'a> {
         let path = target.path.as_str();
         match failure {
             Failure::Permission(errno) => {
-                let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
-                log::error(format_args!(
-                    "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it",
-                    target.store.root.path.display()
-                ));
+                if let Some(omitted) = self.responder.failed_changes.admit(self.now) {
+                    let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
+                    log::error(format_args!(
+                        "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it{omitted}",
+                        target.store.root.path.display()
+                    ));
+                }
             }
             Failure::NoSpace => {
                 self.services.counts.add(Count::PublicationsWithoutSpace, 1);
@@ -114,7 +116,11 @@ impl<'a> Exchange<'a> {
                     ));
                 }
             }
-            Failure::Local(errno) => log::error(format_args!("/{path} cannot be changed: {errno}")),
+            Failure::Local(errno) => {
+                if let Some(omitted) = self.responder.failed_changes.admit(self.now) {
+                    log::error(format_args!("/{path} cannot be changed: {errno}{omitted}"));
+                }
+            }
             _ => {}
         }
     }
