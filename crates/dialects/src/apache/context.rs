@@ -260,6 +260,11 @@ impl Context {
                 .is_some_and(|access| access.is_granted())
     }
 
+    /// Whether it says that folders are not listed.
+    pub fn lists_nothing(&self) -> bool {
+        self.options.indexes() == Some(false)
+    }
+
     /// The keys, with what is appended to `Cache-Control`.
     pub fn keys(&self) -> Scope {
         let mut keys = self.keys.clone();

@@ -117,6 +117,16 @@ impl GivenOptions {
         }
     }
 
+    /// Whether folders are listed. `None`: it remains as it is around.
+    pub fn indexes(&self) -> Option<bool> {
+        let of = |around: Options| around.changed(&self.changes).map(|options| options.indexes);
+        let (without, with) = (of(Options::NONE)?, of(Options { indexes: true, ..Options::NONE })?);
+        match self.whole {
+            Some(_) => Some(self.resolved().indexes),
+            None => (without == with).then_some(without),
+        }
+    }
+
     pub fn resolved(&self) -> Options {
         let whole = self.whole.unwrap_or_default();
         whole.changed(&self.changes).unwrap_or(whole)

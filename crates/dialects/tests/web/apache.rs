@@ -1649,3 +1649,37 @@ fn files_of_a_pattern_of_apache_are_led_away_with_their_folder() {
         check(Web::Apache, &[(&text(section), &led)]);
     }
 }
+
+#[test]
+fn folders_of_a_pattern_of_apache_are_listed_as_its_section_says() {
+    let text = |sections: &str| {
+        format!("Listen 80\nDocumentRoot /srv\n<Directory /srv>\nOptions Indexes\n</Directory>\n{sections}\n")
+    };
+    let section = |name: &str, says: &str| {
+        let kind = name.split(' ').next().unwrap_or_default();
+        format!("<{name}>\n{says}\n</{kind}>\n")
+    };
+    let unlisted = ["listing = true", "path = \"/**/a**\"", "listing = false"];
+    for name in ["DirectoryMatch \"/a\"", "LocationMatch \"/a\"", "Directory ~ \"/a\""] {
+        for says in ["Options -Indexes", "Options None", "Options FollowSymLinks"] {
+            check(Web::Apache, &[(&text(&section(name, says)), &unlisted)]);
+        }
+        lacks(Web::Apache, &[(&text(&section(name, "Options -FollowSymLinks")), &["listing = false"])]);
+    }
+    // The folder of a request has no name, which only `*` finds.
+    check(Web::Apache, &[(&text(&section("Files *", "Options -Indexes")), &["listing = false"])]);
+    lacks(Web::Apache, &[(&text(&section("FilesMatch ^a", "Options -Indexes")), &["listing = false"])]);
+    // The first pattern counts here.
+    let both = section("LocationMatch \"/a\"", "Header always set X-A 1")
+        + &section("LocationMatch \"/a/b/c\"", "Options -Indexes");
+    let first = ["path = \"/**/a/b/c**\"", "listing = false", "path = \"/**/a**\""];
+    check(Web::Apache, &[(&text(&both), &first)]);
+}
+
+#[test]
+fn options_of_a_pattern_of_apache_list_no_folder_that_is_not_listed_around() {
+    let text = "Listen 80\nDocumentRoot /srv\n<LocationMatch \"/a\">\nOptions Indexes\n</LocationMatch>\n";
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let named = |finding: &dialects::Finding| finding.line == Some(3) && finding.what.contains("Indexes");
+    assert!(conversion.findings.iter().any(named), "{:#?}", conversion.findings);
+}

@@ -89,6 +89,18 @@ fn sections_of_apache_count_as_in_apache() {
                 apache(&format!("DirectoryIndex index.html x\n<Files index.html>\n{denied}</Files>")),
                 &[("/near/", 200, "near"), ("/", 403, "")],
             ),
+            // A section of a pattern says whether its folders are listed.
+            (
+                apache("Options Indexes\n<DirectoryMatch \"/near\">\nOptions -Indexes\n</DirectoryMatch>"),
+                &[("/near/", 403, ""), ("/near/x", 200, "near")],
+            ),
+            (
+                apache(
+                    "Options Indexes\n<LocationMatch \"^/ne\">\nHeader always set X-A 1\n</LocationMatch>\n\
+                     <LocationMatch \"/near\">\nOptions None\n</LocationMatch>",
+                ),
+                &[("/near/", 403, ""), ("/near/x", 200, "near")],
+            ),
             // A location opens the files below it.
             (
                 apache(&format!(

@@ -1,6 +1,6 @@
 //! Files: which ones there are, and how they are sent.
 
-use crate::apache::options::{Options, Overrides};
+use crate::apache::options::{GivenOptions, Options, Overrides};
 use crate::apache::paths;
 use crate::document::Value;
 use crate::draft::Draft;
@@ -104,7 +104,11 @@ impl Context {
         };
         let mut children = directive.children().to_vec();
         children.retain(|child| !is_needless(child));
-        let inner = Context::read_patterns(&children, &directive.place, reading, draft);
+        let mut inner = Context::read_patterns(&children, &directive.place, reading, draft);
+        // A folder has no name in Apache, and is listed as it is around. `*` finds that, too.
+        if patterns.as_ref().is_some_and(|all| !all.iter().any(|pattern| pattern == "*")) {
+            inner.options = GivenOptions::default();
+        }
         match patterns {
             Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
             None => {

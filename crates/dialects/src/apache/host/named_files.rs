@@ -78,6 +78,14 @@ impl Site<'_> {
             {
                 scope.set(&place, "cache_control", value.clone());
             }
+            match context.options.indexes() {
+                Some(false) => scope.set(&place, "listing", false),
+                Some(true) if !around.options.resolved().indexes => {
+                    let what = "Options Indexes of a pattern has no effect, and folders are not listed";
+                    draft.warn(&place, what, "write it in a <Directory>, or a <Location> of one path");
+                }
+                _ => {}
+            }
             if context.is_granted() {
                 self.report_closed_folders(&pattern, &place, draft);
             }

@@ -33,7 +33,8 @@ pub(super) fn merged(all: Vec<Section>, draft: &mut Draft) -> Vec<Section> {
         if found.is_none() || known.len() > TOO_MANY_ROUTES {
             is_sure = false;
             let what = "these files cannot be told from those of earlier sections, so that they are denied";
-            if section.1.has_access() && !section.1.is_denied() {
+            let hides = known.iter().any(|old| hide_folders(&section.1, &old.section.1));
+            if section.1.has_access() && !section.1.is_denied() || hides {
                 draft.error(&section.2, what, "write one section for them");
                 section.1.close();
             }
@@ -56,7 +57,8 @@ fn common_with((pattern, context, place): &Section, known: &[Known]) -> Option<B
     for old in known {
         let (earlier, before, at) = &old.section;
         let has_both = context.has_access() && before.has_access();
-        let is_needless = at == place || before.is_denied() && context.is_denied() || !has_both;
+        let is_decided = before.is_denied() && context.is_denied() || !has_both;
+        let is_needless = at == place || is_decided && !hide_folders(context, before);
         let patterns = match earlier == pattern {
             true => vec![pattern.clone()],
             false if is_needless => continue,
@@ -72,6 +74,11 @@ fn common_with((pattern, context, place): &Section, known: &[Known]) -> Option<B
         }
     }
     Some(found)
+}
+
+/// Whether one of two sections says that folders are not listed, which the route of the other one would not.
+fn hide_folders(one: &Context, other: &Context) -> bool {
+    one.lists_nothing() != other.lists_nothing() && !(one.is_denied() || other.is_denied())
 }
 
 fn add(known: &mut Vec<Known>, section: Section, mut found: BTreeMap<String, Known>) {
