@@ -6,6 +6,21 @@ use e2e::http2::frame;
 
 use super::*;
 
+/// So many clients request what waits for the gate, and all get the response to the first of them.
+fn get_the_first_response(app: &Fixture, gate: &Gate, clients: usize) {
+    let mut clients: Vec<_> = (0..clients).map(|_| app.server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert!(wait_until(TIMEOUT, || app.requests() == 1));
+    // The worker has read all requests when it answers one that came later.
+    assert_eq!(app.get("other", "").text(), "number 2");
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response().text(), "number 1");
+    }
+}
+
 #[test]
 fn requests_for_the_same_wait_for_one_response() {
     let gate = Gate::default();
@@ -23,17 +38,7 @@ fn requests_for_the_same_wait_for_one_response() {
             number,
         )
     });
-    let mut clients: Vec<_> = (0..20).map(|_| app.server.connect()).collect();
-    for client in &mut clients {
-        client.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    }
-    assert!(wait_until(TIMEOUT, || app.requests() == 1));
-    // The worker has read all requests when it answers one that came later.
-    assert_eq!(app.get("other", "").text(), "number 2");
-    gate.open();
-    for client in &mut clients {
-        assert_eq!(client.read_response().text(), "number 1");
-    }
+    get_the_first_response(&app, &gate, 20);
     assert_eq!(app.requests(), 2);
     // What is not stored is requested by each.
     for _ in 0..3 {
@@ -57,17 +62,7 @@ fn requests_that_have_waited_get_the_file_where_the_memory_is_too_small() {
         }
         ok("Cache-Control: max-age=60\r\n", number)
     });
-    let mut clients: Vec<_> = (0..5).map(|_| app.server.connect()).collect();
-    for client in &mut clients {
-        client.send("GET /app/slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    }
-    assert!(wait_until(TIMEOUT, || app.requests() == 1));
-    // The worker has read all requests when it answers one that came later.
-    assert_eq!(app.get("other", "").text(), "number 2");
-    gate.open();
-    for client in &mut clients {
-        assert_eq!(client.read_response().text(), "number 1");
-    }
+    get_the_first_response(&app, &gate, 5);
 }
 
 /// Any client can send credentials, and the response to them is often not stored.
