@@ -240,7 +240,8 @@ impl<'a> Exchange<'a> {
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
         let mut waiting = Waiting { end, is_counted: false, may_go_on: true };
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
-        let mut loaded = self.responder.cache.load(&resource.text, self.head.fields, &settings).await;
+        let (cache, fields) = (&self.responder.cache, self.head.fields);
+        let mut loaded = cache.load(&resource.text, fields, &settings).await;
         if let Some(response) = self.of_parts(&resource, &directives) {
             return response;
         }
@@ -269,8 +270,7 @@ impl<'a> Exchange<'a> {
                     Turn::Fetch(leader) => leader,
                     Turn::LookAgain => {
                         // Memory may be too small for what another request has stored.
-                        let (text, fields) = (&resource.text, self.head.fields);
-                        loaded = self.responder.cache.load(text, fields, &settings).await;
+                        loaded = cache.load(&resource.text, fields, &settings).await;
                         continue;
                     }
                 },
