@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -115,10 +115,8 @@ impl Connector {
 
     /// Whether a connection from the address `from` has reached this machine itself, which the rules do not name.
     fn is_forbidden_own(&self, ip: IpAddr, from: IpAddr) -> bool {
-        // The list lacks those of a local route for a whole network. The kernel connects to such an address from it,
-        // and to the second IPv4 address of a network from the first.
-        let is_own = || from == ip || own_addresses().contains(&ip.to_canonical());
-        !self.rules.allows_own_address(ip) && is_own()
+        // The kernel connects to the second IPv4 address of a network from the first.
+        !self.rules.allows_own_address(ip) && (from == ip || is_own(ip.to_canonical()))
     }
 
     async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, ConnectFailure> {
@@ -132,6 +130,14 @@ impl Connector {
         let resolved = resolver.resolve(&EndpointAddress::Host { name, port }).await;
         Ok(resolved.map_err(|why| failed(&why))?.addresses().collect())
     }
+}
+
+/// Whether an interface of this machine has the address. The list of all addresses can take milliseconds, so the kernel
+/// is asked first: nothing can be bound to the address of another machine.
+fn is_own(ip: IpAddr) -> bool {
+    let is_foreign =
+        matches!(UdpSocket::bind((ip, 0)), Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable);
+    !is_foreign && own_addresses().contains(&ip)
 }
 
 /// Connects without blocking the loop. Returns also the local address.
