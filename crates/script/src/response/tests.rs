@@ -86,6 +86,7 @@ fn a_field_may_go_on_in_the_next_line() {
     reject("X: 45678901234567890\n 2345678901234567890\n", LineError::LineTooLong);
     reject("Status: 200\nStatus:\n 200\n\n", LineError::Twice);
     reject("HTTP/1.1 200 OK\n X: y\n\n", LineError::Folded);
+    reject(&format!("X: a\n{}", " \n".repeat(40)), LineError::TooLarge);
 }
 
 #[test]
