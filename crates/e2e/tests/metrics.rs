@@ -213,7 +213,7 @@ fn prometheus_scrapes_the_metrics() {
     fs::create_dir(&folder).expect("it is our folder");
     let config = folder.join("prometheus.yml");
     let text = format!(
-        "global:\n  scrape_interval: 200ms\n  scrape_timeout: 200ms\nscrape_configs:\n- job_name: taipan\n  \
+        "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n- job_name: taipan\n  \
          metrics_path: /-/metrics\n  static_configs:\n  - targets: ['{}']\n",
         server.addr()
     );
