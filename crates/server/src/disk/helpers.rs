@@ -90,6 +90,8 @@ impl Shared {
         }
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() {
+            // The thread that wakes up needs the lock.
+            drop(state);
             self.added.notify_one();
             return Ok(());
         }
