@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::beneath::Wait;
 use super::lookup::Query;
 use super::roots::Roots;
-use super::{Entry, Files, Key};
+use super::{Checked, Entry, Files, Key};
 use crate::disk::{Busy, Device, Work};
 use crate::semaphore::Permit;
 use crate::tasks::spawn_local;
@@ -104,14 +104,11 @@ impl DiskLookup {
                 has_begun.store(true, Ordering::SeqCst);
                 query.lookup_if_changed(&stamps, Wait::Allowed)
             };
-            let expired = files.expired.get();
+            let changes = files.changes.get();
             let result = match files.services.disk.run(device, Work::File, lookup).await {
                 Ok(result) => {
-                    let found = files.update(*host, path, cached, result, files.services.clock.read());
-                    if let (Ok(entry), false) = (&found, expired == files.expired.get()) {
-                        entry.expire();
-                    }
-                    found
+                    let checked = Checked { second: files.services.clock.read(), changes };
+                    files.update(*host, path, cached, result, checked)
                 }
                 Err(busy) => Err(files.report_busy(path.as_str(), busy)),
             };

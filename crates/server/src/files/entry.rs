@@ -41,8 +41,8 @@ pub struct Entry {
     /// One for each representation of `resource`.
     pub prepared: Vec<PreparedRepresentation>,
     pub(super) stamps: Vec<Stamp>,
-    /// The second of the last comparison with the disk.
-    pub(super) checked_at: Cell<i64>,
+    /// The last comparison with the disk.
+    pub(super) checked: Cell<Checked>,
     /// The codings that are being made.
     pub(super) making: Rc<Cell<Codings>>,
     /// `None`: the file is no dictionary for other files.
@@ -54,6 +54,14 @@ pub struct Entry {
     pub(super) selected: Vec<SelectedField>,
     /// `None`: the file has no alternates.
     pub(super) alternates: Option<Alternates>,
+}
+
+/// A comparison with the disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checked {
+    pub second: i64,
+    /// How many changes of files the worker knew of.
+    pub changes: u64,
 }
 
 /// A field that says which alternate a response has.
@@ -113,23 +121,23 @@ impl Files {
         path: &SafePath<'_>,
         cached: Option<Rc<Entry>>,
         result: Result<Option<Lookup>, OpenError>,
-        now: i64,
+        checked: Checked,
     ) -> Result<Rc<Entry>, Status> {
         match (result, cached) {
             (Ok(Some(lookup)), _) => {
-                let entry = Rc::new(Entry::new(&self.services, host, path, lookup, now));
+                let entry = Rc::new(Entry::new(&self.services, host, path, lookup, checked));
                 let (bytes, descriptors) = entry.cost();
                 let cached = Cached::Entry(entry.clone());
                 self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
                 Ok(entry)
             }
             (Ok(None), Some(entry)) => {
-                entry.confirm(now);
+                entry.confirm(checked);
                 Ok(entry)
             }
             // Sending the old entry needs neither a descriptor nor memory.
             (Err(OpenError::Local(errno)), Some(entry)) if is_shortage(errno) => {
-                entry.checked_at.set(now);
+                entry.checked.set(checked);
                 Ok(entry)
             }
             (Err(OpenError::Local(errno)), _) => Err(self.report_errno(path.as_str(), errno)),
@@ -139,12 +147,18 @@ impl Files {
 }
 
 impl Entry {
-    fn new(services: &Services, host: HostKey, path: &SafePath<'_>, lookup: Lookup, now: i64) -> Entry {
+    fn new(
+        services: &Services,
+        host: HostKey,
+        path: &SafePath<'_>,
+        lookup: Lookup,
+        checked: Checked,
+    ) -> Entry {
         match lookup {
-            Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), now),
-            Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), now),
-            Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], now),
-            Lookup::Files(found) => Entry::of_files(services, host, path, found, now),
+            Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), checked),
+            Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), checked),
+            Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], checked),
+            Lookup::Files(found) => Entry::of_files(services, host, path, found, checked),
         }
     }
 
@@ -153,20 +167,20 @@ impl Entry {
         host: HostKey,
         path: &SafePath<'_>,
         found: Vec<Found>,
-        now: i64,
+        checked: Checked,
     ) -> Entry {
         let mut others = found.into_iter();
         let Some(first) = others.next() else {
-            return Entry::without_content(Resource::Missing, Vec::new(), now);
+            return Entry::without_content(Resource::Missing, Vec::new(), checked);
         };
         if others.len() == 0 {
-            return Entry::of_file(services, host, path, first, Differences::default(), now);
+            return Entry::of_file(services, host, path, first, Differences::default(), checked);
         }
         let all = || iter::once(&first).chain(others.as_slice());
         let labels: Vec<Label> = all().map(|found| found.label).collect();
         let stamps = all().flat_map(Found::stamps).collect();
         let differences = Differences::of(&labels);
-        let entry = |found| Entry::of_file(services, host, path, found, differences, now);
+        let entry = |found| Entry::of_file(services, host, path, found, differences, checked);
         let (first, others) = (entry(first), others.map(|found| Rc::new(entry(found))).collect());
         let rules = services.route(host.host(), path).files.alternates.clone();
         Entry { stamps, alternates: Some(Alternates { rules, labels, others }), ..first }
@@ -183,7 +197,7 @@ impl Entry {
         path: &SafePath<'_>,
         found: Found,
         differences: Differences,
-        now: i64,
+        checked: Checked,
     ) -> Entry {
         let route = services.route(host.host(), path);
         let selected = selected(services, host, path, &found, differences);
@@ -193,10 +207,10 @@ impl Entry {
             false => found,
             true => match page(services, &route.files.includes, found) {
                 PageOrFile::File(found) => found,
-                PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), now),
+                PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), checked),
                 PageOrFile::Page(page, stamps) => {
                     let name = name_beside(services, host, path, &page.name);
-                    return Entry { selected, ..Entry::of_page(page, name, stamps, now) };
+                    return Entry { selected, ..Entry::of_page(page, name, stamps, checked) };
                 }
             },
         };
@@ -217,9 +231,9 @@ impl Entry {
             log::error(format_args!("{path}: {mistake}"));
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
-        let (checked_at, making) = (Cell::new(now), Rc::default());
+        let (checked, making) = (Cell::new(checked), Rc::default());
         let (page, alternates) = (None, None);
-        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
+        Entry { resource, prepared, stamps, checked, making, deltas, page, origin, selected, alternates }
     }
 
     /// The alternate that the client prefers, or else the file itself.
@@ -231,12 +245,12 @@ impl Entry {
         }
     }
 
-    fn without_content(resource: Resource, stamps: Vec<Stamp>, now: i64) -> Entry {
-        let (prepared, checked_at) = (Vec::new(), Cell::new(now));
+    fn without_content(resource: Resource, stamps: Vec<Stamp>, checked: Checked) -> Entry {
+        let (prepared, checked) = (Vec::new(), Cell::new(checked));
         let (making, origin) = (Rc::default(), SelectedFiles::default());
         let (deltas, page, alternates) = (None, None, None);
         let selected = Vec::new();
-        Entry { resource, prepared, stamps, checked_at, making, deltas, page, origin, selected, alternates }
+        Entry { resource, prepared, stamps, checked, making, deltas, page, origin, selected, alternates }
     }
 
     /// The fields that say which alternate it is, where they are not prepared.
@@ -244,11 +258,11 @@ impl Entry {
         self.selected.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
-    fn of_page(page: PageFile, name: Option<Box<str>>, stamps: Vec<Stamp>, now: i64) -> Entry {
+    fn of_page(page: PageFile, name: Option<Box<str>>, stamps: Vec<Stamp>, checked: Checked) -> Entry {
         Entry {
             page: Some(Rc::new(page)),
             origin: SelectedFiles { name, ..SelectedFiles::default() },
-            ..Entry::without_content(Resource::Page, stamps, now)
+            ..Entry::without_content(Resource::Page, stamps, checked)
         }
     }
 
@@ -272,9 +286,9 @@ impl Entry {
         }
     }
 
-    /// A comparison with the disk at `now`, in seconds, has found no difference.
-    fn confirm(&self, now: i64) {
-        self.checked_at.set(now);
+    /// A comparison with the disk has found no difference.
+    fn confirm(&self, checked: Checked) {
+        self.checked.set(checked);
         self.prepared.iter().filter_map(PreparedRepresentation::file).for_each(|file| file.confirm());
     }
 
@@ -287,7 +301,7 @@ impl Entry {
     /// The next request compares it with the disk.
     pub(super) fn expire(&self) {
         // Not fresh: it is later than any second of the clock.
-        self.checked_at.set(i64::MAX);
+        self.checked.update(|checked| Checked { second: i64::MAX, ..checked });
     }
 
     /// The stamp of the file without a coding.

@@ -50,6 +50,7 @@ use roots::{OpenRoots, Roots};
 use table::{Cost, Table};
 
 pub use disk_lookup::DiskLookup;
+use entry::Checked;
 pub use entry::{Content, Entry, PreparedRepresentation, stat_etag};
 pub use host_key::HostKey;
 
@@ -94,8 +95,8 @@ pub struct Files {
     check_seconds: i64,
     missing_seconds: i64,
     keep_up_to: u64,
-    /// How often all entries have expired.
-    expired: Cell<u64>,
+    /// How many changes of files the worker knows of.
+    changes: Cell<u64>,
     /// Files that could not be opened for a reason of this machine.
     errors: LineLimit,
 }
@@ -123,7 +124,7 @@ impl Files {
             check_seconds,
             missing_seconds: whole_seconds(missing),
             keep_up_to: file,
-            expired: Cell::new(0),
+            changes: Cell::new(0),
             errors: LineLimit::default(),
         })
     }
@@ -157,6 +158,7 @@ impl Files {
             return Probe::WouldWait(Box::new(DiskLookup { files, key: key(), query, cached, unsure_root }));
         }
         let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
+        let checked = Checked { second: now, changes: self.changes.get() };
         let result = query.lookup_if_changed(stamps, Wait::Never);
         let (result, permit) = match result {
             Ok(Some(lookup)) if lookup.is_partial() => match self.completions.take() {
@@ -174,7 +176,7 @@ impl Files {
                 Probe::Failed(Status::SERVICE_UNAVAILABLE)
             }
             Err(OpenError::WouldWait) => Probe::WouldWait(Box::new(disk_lookup(cached))),
-            result => match self.update(host, path, cached, result, now) {
+            result => match self.update(host, path, cached, result, checked) {
                 Ok(entry) => {
                     if let Some(permit) = permit {
                         disk_lookup(Some(entry.clone())).complete(entry.clone(), permit);
@@ -230,23 +232,19 @@ impl Files {
     /// Has the next request for each entry compare it with the disk: files may have changed. A lookup that runs now may
     /// have seen them before.
     pub fn expire(&self) {
-        self.expired.set(self.expired.get().wrapping_add(1));
+        self.changes.update(|changes| changes.wrapping_add(1));
         // Requests that wait for them began before the change. Others begin lookups of their own.
         self.pending.borrow_mut().clear();
-        self.table.borrow_mut().retain(|_, cached| {
-            if let Cached::Entry(entry) = cached {
-                entry.expire();
-            }
-            true
-        });
     }
 
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
-        let age = now - entry.checked_at.get();
-        match entry.resource {
-            Resource::Missing => (0..self.missing_seconds).contains(&age),
-            _ => (0..self.check_seconds).contains(&age) && !entry.has_changed(),
-        }
+        let Checked { second, changes } = entry.checked.get();
+        let age = now - second;
+        changes == self.changes.get()
+            && match entry.resource {
+                Resource::Missing => (0..self.missing_seconds).contains(&age),
+                _ => (0..self.check_seconds).contains(&age) && !entry.has_changed(),
+            }
     }
 
     /// The entry of a path, fresh or not.
