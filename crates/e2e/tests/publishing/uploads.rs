@@ -32,7 +32,11 @@ fn a_killed_server_leaves_the_old_file() {
 #[test]
 fn an_upload_that_breaks_leaves_the_old_file() {
     let server = server();
-    for half in ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+    // So much that the server writes it before it has the rest.
+    let half = "half".repeat(20_000);
+    let sized = format!("Content-Length: 160000\r\n\r\n{half}");
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{half}\r\n", half.len());
+    for half in [sized, chunked] {
         let mut client = server.connect();
         client.send(format!("PUT /a.txt HTTP/1.1\r\nHost: h\r\n{half}"));
         assert!(wait_until(TIMEOUT, || !own_files(&server, "new").is_empty()), "it has begun");

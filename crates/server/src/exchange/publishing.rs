@@ -260,13 +260,9 @@ impl<'a> Exchange<'a> {
         work: impl FnOnce(&Store, &Guard) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
         let permit = permits::take(&store.root.path).await?;
-        let with_guard = move |store: &Store| {
-            let guard = store.guard()?;
-            let done = work(store, &guard);
-            drop((guard, permit));
-            done
-        };
-        self.on_disk(store, with_guard).await
+        // The permit comes back with the result, or is dropped with it: the next request for it is on this thread.
+        let with_guard = move |store: &Store| Ok((work(store, &store.guard()?), permit));
+        self.on_disk(store, with_guard).await?.0.map_err(Problem::Failure)
     }
 
     async fn present(&self, target: &Target<'_>) -> Result<Present, Problem> {

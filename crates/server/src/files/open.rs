@@ -12,7 +12,7 @@ use super::beneath::{OpenError, Wait};
 use crate::clock;
 use crate::disk::resident::InMemory;
 use crate::disk::{Device, Disk};
-use crate::sys::calls;
+use crate::sys::{FileStatus, calls};
 
 /// Microseconds for which a file need not be compared with its stamp again. Most file systems tell times by the tick of
 /// the kernel, which is as long or longer, so that a stamp does not show every change within it.
@@ -202,16 +202,22 @@ pub struct Stat {
     pub is_executable: bool,
 }
 
+impl Stat {
+    pub fn of(status: &FileStatus) -> Stat {
+        let stamp = Stamp {
+            device: status.device,
+            inode: status.inode,
+            size: status.size,
+            modified: nanoseconds(status.modified),
+            changed: nanoseconds(status.changed),
+        };
+        Stat { kind: status.kind(), stamp, is_executable: status.mode & 0o111 != 0 }
+    }
+}
+
 pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<Stat, OpenError> {
-    let st = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
-    let stamp = Stamp {
-        device: st.device,
-        inode: st.inode,
-        size: st.size,
-        modified: nanoseconds(st.modified),
-        changed: nanoseconds(st.changed),
-    };
-    Ok(Stat { kind: st.kind(), stamp, is_executable: st.mode & 0o111 != 0 })
+    let status = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
+    Ok(Stat::of(&status))
 }
 
 /// `length` bytes from `at`. `None`: the file has become shorter.

@@ -3,10 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dav::locks::Touch;
 use rustix::fs::{FlockOperation, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
-use site::publishing::Sync;
 
 use super::failure::Failure;
 use super::store::{Below, Found, Guard, NEW, Store, Terms, UPLOADS, create_locked, write_at};
@@ -96,15 +94,12 @@ impl NewFile {
         Ok(read)
     }
 
-    /// Writes what it has to the disk, if the settings demand it.
-    pub fn sync(&self, store: &Store) -> Result<(), Failure> {
-        if store.settings.sync == Sync::Disk {
-            calls::sync(&self.fd)?;
-        }
-        Ok(())
+    /// Returns when the disk has what was written.
+    pub fn sync(&self) -> Result<(), Failure> {
+        Ok(calls::sync(&self.fd)?)
     }
 
-    /// Gives the file, which is on the disk, its name in place of what has that name now.
+    /// Gives the file its name in place of what has that name now.
     pub fn commit(
         mut self,
         store: &Store,
@@ -112,8 +107,7 @@ impl NewFile {
         terms: &Terms,
         path: &Below,
     ) -> Result<Stored, Failure> {
-        let touch = if store.find(path)?.is_some() { Touch::Content } else { Touch::Name };
-        let replaced = guard.check(store, terms, path, touch)?;
+        let replaced = guard.check_write(store, terms, path)?;
         self.take_place(store, path, replaced)
     }
 

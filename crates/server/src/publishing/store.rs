@@ -273,6 +273,24 @@ impl Guard {
         path: &Below,
         touch: Touch,
     ) -> Result<Option<Found>, Failure> {
+        self.check_as(store, terms, path, |_| touch)
+    }
+
+    /// As `check`, for a file that is written: its content changes, or its name comes.
+    pub fn check_write(&self, store: &Store, terms: &Terms, path: &Below) -> Result<Option<Found>, Failure> {
+        self.check_as(store, terms, path, |found| match found {
+            Some(_) => Touch::Content,
+            None => Touch::Name,
+        })
+    }
+
+    fn check_as(
+        &self,
+        store: &Store,
+        terms: &Terms,
+        path: &Below,
+        touch: impl FnOnce(Option<Found>) -> Touch,
+    ) -> Result<Option<Found>, Failure> {
         let locks = self.locks(clock::wall())?;
         let found = store.find(path)?;
         if let Some(field) = &terms.field
@@ -288,7 +306,7 @@ impl Guard {
         if !is_expected {
             return Err(Failure::Precondition);
         }
-        Self::check_locks(&locks, terms, path, touch)?;
+        Self::check_locks(&locks, terms, path, touch(found))?;
         Ok(found)
     }
 
@@ -443,12 +461,11 @@ fn state_of(store: &Store, locks: &Locks, terms: &Terms, url: Option<&str>, own:
 
 /// What a name in a folder stands for. Does not follow links.
 pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = match retry_on_intr(|| calls::openat(folder, name, flags)) {
+    let found = match retry_on_intr(|| calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW)) {
         Err(Errno::NOENT) => return Ok(None),
         found => found?,
     };
-    let Stat { kind, stamp, .. } = stat(&found, Wait::Allowed)?;
+    let Stat { kind, stamp, .. } = Stat::of(&found);
     Ok(Some(match kind {
         FileType::RegularFile => Found::File(stamp),
         FileType::Directory => Found::Folder(stamp),

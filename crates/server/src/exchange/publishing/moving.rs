@@ -4,6 +4,7 @@ use dav::fields::{Depth, Overwrite};
 use dav::locks::Touch;
 use dav::method::Method;
 use rustix::fs::RenameFlags;
+use site::publishing::Sync;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -312,7 +313,8 @@ impl<'a> Exchange<'a> {
             let mut done = 0;
             while done < BYTES_PER_STEP {
                 match new.copy_from(store, source, BYTES_PER_CALL, reservation)? {
-                    0 => return new.sync(store).map(|()| Progress::Done),
+                    0 if store.settings.sync == Sync::Disk => return new.sync().map(|()| Progress::Done),
+                    0 => return Ok(Progress::Done),
                     read => done += read,
                 }
             }

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use dav::locks::Touch;
-use site::publishing::MissingFolders;
+use site::publishing::{MissingFolders, Sync};
 use taipan_http::fields::trim_ows;
 use taipan_http::rule::{BODY_TOO_LARGE, CODED_FILE, PART_OF_A_FILE};
 use taipan_http::status::Status;
@@ -18,12 +17,18 @@ use crate::publishing::store::{Found, Guard, Store, Terms, without_slash};
 use crate::publishing::tree::{self, Kind, Member};
 use crate::publishing::usage::{self, Reservation, cost};
 use crate::request::Request;
-use crate::request::body::Length;
+use crate::request::body::{Length, Rejection};
 use crate::response::Response;
 use crate::response_head::HeadWriter;
 
 /// Bytes that are written at once. One more read brings a buffer to the size that a response may have at most.
-const WRITE_SIZE: usize = 32 * 1024;
+const PIECE: usize = 32 * 1024;
+
+/// Content that is written at once.
+pub(super) struct Piece {
+    pub bytes: Vec<u8>,
+    pub is_last: bool,
+}
 
 impl<'a> Exchange<'a> {
     pub(super) async fn put(
@@ -45,8 +50,7 @@ impl<'a> Exchange<'a> {
             Length::None | Length::Unknown => 0,
         };
         let reservation = self.reserve(target, cost(length)).await?;
-        let new = self.on_disk(&target.store, NewFile::create).await?;
-        let (new, reservation) = self.receive(target, new, reservation).await?;
+        let (new, reservation) = self.receive(target, reservation).await?;
         self.store(target, terms, new, reservation).await
     }
 
@@ -76,7 +80,10 @@ impl<'a> Exchange<'a> {
         terms: Terms,
         new: NewFile,
     ) -> Result<Stored, Problem> {
-        let new = self.on_disk(&target.store, move |store| new.sync(store).map(|()| new)).await?;
+        let new = match target.store.settings.sync {
+            Sync::Disk => self.on_disk(&target.store, move |_| new.sync().map(|()| new)).await?,
+            Sync::Kernel => new,
+        };
         let below = target.below.clone();
         let commit = move |store: &Store, guard: &Guard| new.commit(store, guard, &terms, &below);
         self.changing(&target.store, commit).await
@@ -118,7 +125,6 @@ impl<'a> Exchange<'a> {
             Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
             Some(Found::File(_)) | None => {}
         }
-        let touch = if present.found.is_some() { Touch::Content } else { Touch::Name };
         let length = match self.body.length() {
             Length::Sized(bytes) => bytes,
             Length::None | Length::Unknown => 0,
@@ -128,7 +134,7 @@ impl<'a> Exchange<'a> {
         let mut folders = self.reserve(target, 0).await?;
         let prepare = move |store: &Store, guard: &Guard| {
             // A request that is refused leaves no folders.
-            guard.check(store, &terms, &below, touch)?;
+            let found = guard.check_write(store, &terms, &below)?;
             store.check_space(length)?;
             if made > 0 {
                 guard.make_folders(&terms, &below, |count| {
@@ -142,7 +148,10 @@ impl<'a> Exchange<'a> {
                     if has_space { Ok(()) } else { Err(Failure::NoSpace) }
                 })?;
             }
-            store.folder_for(&below)?;
+            // What is there has a folder.
+            if found.is_none() {
+                store.folder_for(&below)?;
+            }
             Ok(())
         };
         self.changing(&target.store, prepare).await
@@ -184,32 +193,41 @@ impl<'a> Exchange<'a> {
         if reservation.grow_to(bytes) { Ok(reservation) } else { Err(Failure::NoSpace.into()) }
     }
 
-    /// Writes the content of the request as fast as the disk takes it.
-    pub(super) async fn receive(
+    /// Writes the content of the request to a new file, as fast as the disk takes it.
+    async fn receive(
         &self,
         target: &Target<'_>,
-        mut new: NewFile,
         mut reservation: Reservation,
     ) -> Result<(NewFile, Reservation), Problem> {
-        let limit = target.route.max_body;
-        let mut is_whole = false;
-        while !is_whole {
-            let mut bytes = Vec::new();
-            while bytes.len() < WRITE_SIZE && !is_whole {
-                match self.body.read(limit).await? {
-                    Some(more) => append(&mut bytes, &more),
-                    None => is_whole = true,
-                }
-            }
-            if bytes.is_empty() {
-                continue;
-            }
-            if !reservation.grow_to(cost(new.length + bytes.len() as u64)) {
+        let mut begun = None;
+        loop {
+            let Piece { bytes, is_last } = self.next_piece(target).await?;
+            let length = begun.as_ref().map_or(0, |new: &NewFile| new.length) + bytes.len() as u64;
+            if !reservation.grow_to(cost(length)) {
                 return Err(Failure::NoSpace.into());
             }
-            let write = move |store: &Store| new.write(store, &bytes).map(|()| new);
-            new = self.on_disk(&target.store, write).await?;
+            let write = move |store: &Store| {
+                let mut new = begun.map_or_else(|| NewFile::create(store), Ok)?;
+                new.write(store, &bytes).map(|()| new)
+            };
+            let new = self.on_disk(&target.store, write).await?;
+            if is_last {
+                return Ok((new, reservation));
+            }
+            begun = Some(new);
         }
-        Ok((new, reservation))
+    }
+
+    /// The next bytes of the content.
+    pub(super) async fn next_piece(&self, target: &Target<'_>) -> Result<Piece, Rejection> {
+        let mut bytes = Vec::new();
+        while bytes.len() < PIECE {
+            match self.body.read(target.route.max_body).await? {
+                Some(more) if bytes.is_empty() => bytes = more,
+                Some(more) => append(&mut bytes, &more),
+                None => return Ok(Piece { bytes, is_last: true }),
+            }
+        }
+        Ok(Piece { bytes, is_last: false })
     }
 }

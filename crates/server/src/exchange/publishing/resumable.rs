@@ -19,8 +19,8 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encoded_path};
 use tokio::sync::Notify;
 
+use super::put::Piece;
 use super::{Exchange, Problem, Target, Use};
-use crate::buffer::append;
 use crate::mutex::locked;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
@@ -33,8 +33,6 @@ use crate::request::body::Length;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
 
-/// Bytes that are written at once.
-const WRITE_SIZE: usize = 32 * 1024;
 /// How often, and after which pause, a request tries to take an upload over from one that still has it.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(25);
@@ -432,20 +430,12 @@ impl<'a> Exchange<'a> {
         mut reservation: Reservation,
         running: &Running,
     ) -> Result<NewFile, Problem> {
-        let mut is_whole = false;
-        while !is_whole {
-            let mut bytes = Vec::new();
-            while bytes.len() < WRITE_SIZE && !is_whole {
-                let read = tokio::select! {
-                    biased;
-                    () = running.receipt.ended.notified() => return Err(Failure::Busy.into()),
-                    read = self.body.read(target.route.max_body) => read,
-                };
-                match read? {
-                    Some(more) => append(&mut bytes, &more),
-                    None => is_whole = true,
-                }
-            }
+        loop {
+            let Piece { bytes, is_last } = tokio::select! {
+                biased;
+                () = running.receipt.ended.notified() => return Err(Failure::Busy.into()),
+                piece = self.next_piece(target) => piece?,
+            };
             let length = new.length + bytes.len() as u64;
             if length > target.route.max_body {
                 return Err((Status::CONTENT_TOO_LARGE, BODY_TOO_LARGE).into());
@@ -463,8 +453,10 @@ impl<'a> Exchange<'a> {
             let write = move |store: &Store| new.write(store, &bytes).map(|()| new);
             new = self.on_disk(&target.store, write).await?;
             reservation.keep(written);
+            if is_last {
+                return Ok(new);
+            }
         }
-        Ok(new)
     }
 
     fn about(&self, target: &Target<'_>, about: About<'_>) -> Response {
