@@ -59,6 +59,7 @@ struct Target<'a> {
 }
 
 /// What is at a target.
+#[derive(Default)]
 struct Present {
     found: Option<Found>,
     /// Its entity tag, as GET sends it.
@@ -305,6 +306,16 @@ impl<'a> Exchange<'a> {
     fn depth(&self) -> Result<Depth, Status> {
         let depth = self.value("depth")?.map_or(Some(Depth::Infinity), Depth::parse);
         depth.ok_or(Status::BAD_REQUEST)
+    }
+
+    /// As `terms`, with the resource looked up only if the fields speak of it.
+    async fn terms_of_fields(&self, request: Request<'_>, target: &Target<'a>) -> Result<Terms, Problem> {
+        let names = &self.head.names;
+        let present = match names.intersects(Names::CONDITIONAL) || self.head.value("if").is_some() {
+            true => self.present(target).await?,
+            false => Present::default(),
+        };
+        self.terms(request, target, &present)
     }
 
     /// What the fields of the request demand of its resource. Errors: they do not hold, or are malformed.

@@ -7,7 +7,7 @@ use taipan_http::fields::trim_ows;
 use taipan_http::rule::{BODY_TOO_LARGE, CODED_FILE, PART_OF_A_FILE};
 use taipan_http::status::Status;
 
-use super::{Exchange, Present, Problem, Target, Use};
+use super::{Exchange, Problem, Target, Use};
 use crate::buffer::append;
 use crate::disk::Work;
 use crate::files::stat_etag;
@@ -37,9 +37,8 @@ impl<'a> Exchange<'a> {
         target: &Target<'a>,
     ) -> Result<Response, Problem> {
         self.check_content(target)?;
-        let present = self.present(target).await?;
-        let terms = self.terms(request, target, &present)?;
-        self.prepare(target, &terms, &present).await?;
+        let terms = self.terms_of_fields(request, target).await?;
+        self.prepare(target, &terms).await?;
         if super::resumable::is_offered(target.route)
             && let Some(part) = self.upload_part()
         {
@@ -119,12 +118,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Checks whether the content could be stored, before it is received, and makes missing folders.
-    async fn prepare(&self, target: &Target<'a>, terms: &Terms, present: &Present) -> Result<(), Problem> {
-        match present.found {
-            Some(Found::Folder(_)) => return Err(Status::METHOD_NOT_ALLOWED.into()),
-            Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
-            Some(Found::File(_)) | None => {}
-        }
+    async fn prepare(&self, target: &Target<'a>, terms: &Terms) -> Result<(), Problem> {
         let length = match self.body.length() {
             Length::Sized(bytes) => bytes,
             Length::None | Length::Unknown => 0,
@@ -135,6 +129,11 @@ impl<'a> Exchange<'a> {
         let prepare = move |store: &Store, guard: &Guard| {
             // A request that is refused leaves no folders.
             let found = guard.check_write(store, &terms, &below)?;
+            match found {
+                Some(Found::Folder(_)) => return Err(Failure::Exists),
+                Some(Found::Other) => return Err(Failure::Denied),
+                Some(Found::File(_)) | None => {}
+            }
             store.check_space(length)?;
             if made > 0 {
                 guard.make_folders(&terms, &below, |count| {
