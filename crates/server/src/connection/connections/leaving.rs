@@ -30,7 +30,7 @@ impl Connections {
         }
         self.idle.close_all();
         self.table.park_idle();
-        self.finish_within(self.services.site.timeouts.shutdown).await;
+        self.finish_within(self.services.site.timeouts.shutdown, "shutdown").await;
     }
 
     pub fn set_successor(&self, successor: Channel) {
@@ -57,7 +57,7 @@ impl Connections {
         };
         let connections = async {
             tokio::select! {
-                () = self.finish_within(self.services.site.timeouts.reload) => {}
+                () = self.finish_within(self.services.site.timeouts.reload, "reload") => {}
                 // Without a successor, idle connections are closed.
                 () = self.serve_handoffs() => self.clone().leave().await,
             }
@@ -76,14 +76,19 @@ impl Connections {
         !self.table.is_empty() || !self.idle.is_empty() || !self.handoffs.borrow().is_empty()
     }
 
-    async fn finish_within(&self, time: Duration) {
+    /// `key` is that of the time in the configuration.
+    async fn finish_within(&self, time: Duration, key: &str) {
         let all = async {
             while self.has_connections() || self.acceptor.is_accepting() {
                 self.table.ended().await;
             }
         };
         if tokio::time::timeout(time, all).await.is_err() {
-            log::warn(format_args!("not finished in time: connections: {}", self.table.len()));
+            log::warn(format_args!(
+                "connections cut off after {} s: {}; to let them finish, raise {key} in [timeouts]",
+                time.as_secs_f32(),
+                self.table.len()
+            ));
         }
     }
 
