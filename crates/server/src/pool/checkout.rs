@@ -12,6 +12,7 @@ use super::endpoint_table::EndpointTable;
 use super::http2::{Http2Connection, Http2Stream};
 use super::message::{EndpointId, PoolError, Tried};
 use super::multiplexed::{FastCgiStream, SharedConnection};
+use super::names::EndpointNames;
 use super::selection::{Affinity, Candidates, Choice};
 use crate::admission::Ticket;
 use crate::services::Services;
@@ -178,21 +179,11 @@ impl Checkout {
         }
     }
 
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
+    pub fn endpoint_names(&self) -> &EndpointNames {
         match self {
-            Checkout::Exclusive(connection) => connection.endpoint_name(),
-            Checkout::Multiplexed(stream) => stream.endpoint_name(),
-            Checkout::Http2(stream) => stream.endpoint_name(),
-        }
-    }
-
-    /// Its endpoint in the access log.
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        match self {
-            Checkout::Exclusive(connection) => connection.endpoint_address(),
-            Checkout::Multiplexed(stream) => stream.endpoint_address(),
-            Checkout::Http2(stream) => stream.endpoint_address(),
+            Checkout::Exclusive(connection) => connection.endpoint_names(),
+            Checkout::Multiplexed(stream) => stream.endpoint_names(),
+            Checkout::Http2(stream) => stream.endpoint_names(),
         }
     }
 

@@ -7,6 +7,7 @@ use script::fastcgi::client::Client;
 
 use super::Pool;
 use super::message::{EndpointId, EndpointOrigin, Fault, Lease, PoolRequest};
+use super::names::EndpointNames;
 use super::selection::EndpointEntry;
 use super::session::Session;
 use super::stream::Stream;
@@ -43,10 +44,7 @@ pub struct PooledConnection {
     pub fastcgi: Option<Box<Client>>,
     pub(super) lease: Lease,
     origin: EndpointOrigin,
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    endpoint_name: Option<Rc<str>>,
-    /// Its endpoint in the access log.
-    endpoint_address: Rc<str>,
+    endpoint_names: EndpointNames,
     pub(super) entry: Rc<EndpointEntry>,
     /// Requests that were sent on it.
     pub(super) requests: u64,
@@ -104,8 +102,7 @@ impl PooledConnection {
             fastcgi: None,
             lease,
             origin,
-            endpoint_name: pool.names.endpoint(origin),
-            endpoint_address: pool.names.address(origin),
+            endpoint_names: pool.names.endpoint(origin),
             entry,
             requests: 0,
             leased: Instant::now(),
@@ -119,14 +116,8 @@ impl PooledConnection {
         self.lease.endpoint
     }
 
-    /// The name of its endpoint in messages. `None`: that of the application says enough.
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
-        self.endpoint_name.clone()
-    }
-
-    /// Its endpoint in the access log.
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        &self.endpoint_address
+    pub fn endpoint_names(&self) -> &EndpointNames {
+        &self.endpoint_names
     }
 
     pub fn reuse(&self) -> Reuse {

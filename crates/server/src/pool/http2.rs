@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::connection::Idle;
 use super::message::EndpointId;
+use super::names::EndpointNames;
 use super::selection::EndpointEntry;
 use super::{Pool, PooledConnection, Reporter, Reuse, Sharing, Stream};
 use crate::tasks::spawn_local;
@@ -41,8 +42,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Http2Connection {
     endpoint: EndpointId,
-    endpoint_name: Option<Rc<str>>,
-    endpoint_address: Rc<str>,
+    endpoint_names: EndpointNames,
     entry: Rc<EndpointEntry>,
     pool: Rc<Pool>,
     /// `None`: it gets no more requests, and ends with its streams.
@@ -89,8 +89,7 @@ impl Http2Connection {
         connection.end();
         let shared = Rc::new(Http2Connection {
             endpoint: connection.endpoint(),
-            endpoint_name: connection.endpoint_name(),
-            endpoint_address: connection.endpoint_address().clone(),
+            endpoint_names: connection.endpoint_names().clone(),
             entry: connection.entry.clone(),
             pool: connection.pool.clone(),
             sender: RefCell::new(Some(sender)),
@@ -193,13 +192,8 @@ impl Http2Stream {
         self.connection.endpoint
     }
 
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
-        self.connection.endpoint_name.clone()
-    }
-
-    /// Its endpoint in the access log.
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        &self.connection.endpoint_address
+    pub fn endpoint_names(&self) -> &EndpointNames {
+        &self.connection.endpoint_names
     }
 
     pub fn reuse(&self) -> Reuse {

@@ -16,6 +16,7 @@ use script::fastcgi::{Multiplexing, Persistence, ProtocolStatus, RequestId, Role
 use site::memory;
 
 use super::message::{EndpointId, Fault};
+use super::names::EndpointNames;
 use super::{Checkout, Pool, PooledConnection, Reuse};
 use crate::buffer::append;
 use crate::services::Services;
@@ -29,8 +30,7 @@ const READS_PER_TURN: usize = 16;
 
 pub struct SharedConnection {
     endpoint: EndpointId,
-    endpoint_name: Option<Rc<str>>,
-    endpoint_address: Rc<str>,
+    endpoint_names: EndpointNames,
     pool: Rc<Pool>,
     /// `None`: the connection has ended.
     connection: RefCell<Option<Box<PooledConnection>>>,
@@ -103,8 +103,7 @@ impl SharedConnection {
     /// Queries the capabilities of the application, once per connection.
     pub fn open(mut connection: Box<PooledConnection>, services: &Rc<Services>) -> FastCgiStream {
         let (endpoint, pool) = (connection.endpoint(), connection.pool.clone());
-        let endpoint_name = connection.endpoint_name();
-        let endpoint_address = connection.endpoint_address().clone();
+        let endpoint_names = connection.endpoint_names().clone();
         let (mut unsent, reuse) = (Unsent::default(), Cell::new(connection.reuse()));
         connection.fastcgi.get_or_insert_with(|| {
             let mut client = Client::new(pool.multiplex.get());
@@ -114,8 +113,7 @@ impl SharedConnection {
         });
         let shared = Rc::new(SharedConnection {
             endpoint,
-            endpoint_name,
-            endpoint_address,
+            endpoint_names,
             pool,
             connection: RefCell::new(Some(connection)),
             unsent: RefCell::new(unsent),
@@ -362,12 +360,8 @@ impl FastCgiStream {
         self.connection.endpoint
     }
 
-    pub fn endpoint_name(&self) -> Option<Rc<str>> {
-        self.connection.endpoint_name.clone()
-    }
-
-    pub fn endpoint_address(&self) -> &Rc<str> {
-        &self.connection.endpoint_address
+    pub fn endpoint_names(&self) -> &EndpointNames {
+        &self.connection.endpoint_names
     }
 
     /// Only the first request on a connection that was kept reuses it.

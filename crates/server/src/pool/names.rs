@@ -14,6 +14,15 @@ pub struct Names {
     addresses: Vec<Rc<str>>,
 }
 
+/// What an endpoint is called.
+#[derive(Clone)]
+pub struct EndpointNames {
+    /// In messages. `None`: the name of the application says enough.
+    pub in_messages: Option<Rc<str>>,
+    /// In the access log: its address, or the application that has the process.
+    pub in_log: Rc<str>,
+}
+
 impl Names {
     pub fn of(upstream: &Upstream) -> Names {
         Names {
@@ -23,20 +32,17 @@ impl Names {
         }
     }
 
-    /// An endpoint in messages. `None`: the name of the application says enough.
-    pub fn endpoint(&self, origin: EndpointOrigin) -> Option<Rc<str>> {
-        let name = self.endpoints.get(origin.index)?;
-        Some(match origin.resolved {
-            Some(address) => format!("{name} ({})", address.ip()).into(),
-            None => name.clone(),
-        })
-    }
-
-    /// An endpoint in the access log: its address, or the application that has the process.
-    pub fn address(&self, origin: EndpointOrigin) -> Rc<str> {
+    pub fn endpoint(&self, origin: EndpointOrigin) -> EndpointNames {
+        let name = self.endpoints.get(origin.index);
         match origin.resolved {
-            Some(address) => address.to_string().into(),
-            None => self.addresses.get(origin.index).unwrap_or(&self.application).clone(),
+            Some(address) => EndpointNames {
+                in_messages: name.map(|name| format!("{name} ({})", address.ip()).into()),
+                in_log: address.to_string().into(),
+            },
+            None => EndpointNames {
+                in_messages: name.cloned(),
+                in_log: self.addresses.get(origin.index).unwrap_or(&self.application).clone(),
+            },
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::stats::Count;
 /// A request that an endpoint has, or soon has.
 pub struct Attempt {
     endpoint: EndpointId,
-    /// In messages. `None`: the name of the application says enough.
+    /// As in `EndpointNames::in_messages`.
     endpoint_name: Option<Rc<str>>,
     transport: Box<dyn Transport>,
     began: Instant,
@@ -56,8 +56,9 @@ impl Attempt {
         log: AttemptLog,
     ) -> Result<Attempt, Status> {
         let &Application { services, upstream, request, .. } = application;
-        log.on_endpoint(checkout.endpoint_address());
-        let (endpoint, endpoint_name) = (checkout.endpoint(), checkout.endpoint_name());
+        let names = checkout.endpoint_names();
+        log.on_endpoint(&names.in_log);
+        let (endpoint, endpoint_name) = (checkout.endpoint(), names.in_messages.clone());
         let message = log.parent().map(|parent| request.message.as_part(&parent));
         let message = message.as_ref().unwrap_or(&request.message);
         let transport = open(services, upstream, (checkout, sharing), request, message)?;
@@ -68,7 +69,8 @@ impl Attempt {
     pub fn resume(application: &Application<'_>, rest: Rest) -> Attempt {
         let &Application { services, request, .. } = application;
         let Rest { connection, wire, unsent, received, began, attempt } = rest;
-        let (endpoint, endpoint_name) = (connection.endpoint(), connection.endpoint_name());
+        let (endpoint, endpoint_name) =
+            (connection.endpoint(), connection.endpoint_names().in_messages.clone());
         let transport: Box<dyn Transport> = match wire {
             Wire::FastCgi(id) => {
                 Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label))

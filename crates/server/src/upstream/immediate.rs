@@ -254,7 +254,7 @@ impl Outstanding {
 
     /// The attempt by which it was sent, in `log`. `None`: it has had its response.
     fn attempt(&self, upstreams: &Upstreams, log: &Rc<UpstreamLog>) -> Option<AttemptLog> {
-        let address = self.connection.as_ref()?.endpoint_address();
+        let address = &self.connection.as_ref()?.endpoint_names().in_log;
         let id = self.route(&upstreams.services).upstream()?;
         let name = upstreams.pools.get(id)?.name();
         let attempt = log.begin_at(self.began, name, self.upstream(&upstreams.services)?.protocol);
@@ -351,7 +351,7 @@ impl Outstanding {
         });
         let endpoint = match &self.connection {
             Some(connection) if upstream.is_none() && services.access.recent.is_on() => {
-                Some(connection.endpoint_address().clone())
+                Some(connection.endpoint_names().in_log.clone())
             }
             _ => None,
         };
