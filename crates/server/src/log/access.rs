@@ -396,6 +396,24 @@ pub struct LoggedResponse<'a> {
     pub watched: Option<&'a Cell<Option<Box<Watched>>>>,
 }
 
+impl LoggedResponse<'_> {
+    /// A response of which nothing else is known.
+    pub const fn of(status: Status) -> LoggedResponse<'static> {
+        LoggedResponse {
+            status,
+            head: 0,
+            length: None,
+            user: None,
+            upstream: None,
+            endpoint: None,
+            cache: None,
+            trace: None,
+            fields: None,
+            watched: None,
+        }
+    }
+}
+
 /// The request's part of a log line.
 pub struct LoggedRequest<'a> {
     pub client: Peer,
@@ -462,18 +480,7 @@ mod tests {
                 began: clock::micros(),
                 tls: None,
             };
-            let response = LoggedResponse {
-                status: Status::OK,
-                head: 10,
-                length: Some(100),
-                user: None,
-                upstream: None,
-                endpoint: None,
-                cache: None,
-                trace: None,
-                fields: None,
-                watched: None,
-            };
+            let response = LoggedResponse { head: 10, length: Some(100), ..LoggedResponse::of(Status::OK) };
             logs.record(&mut records, &request, response);
         }
         records

@@ -424,19 +424,8 @@ mod tests {
             began: clock::micros(),
             tls: None,
         };
-        let (status, user) = (Status::OK, Some("ann"));
-        let response = LoggedResponse {
-            status,
-            head: 10,
-            length: Some(5),
-            user,
-            upstream: None,
-            endpoint: None,
-            cache: None,
-            trace: None,
-            fields: None,
-            watched: None,
-        };
+        let user = Some("ann");
+        let response = LoggedResponse { head: 10, length: Some(5), user, ..LoggedResponse::of(Status::OK) };
         recent.push(&request, &response)
     }
 

@@ -108,20 +108,7 @@ pub fn log_unanswered(
     let time = services.clock.now();
     let request = LoggedRequest { client, connection: None, head, host, destination, time, began, tls };
     let mut records = Records::default();
-    let response = LoggedResponse {
-        status,
-        head: 0,
-        // It has not been sent.
-        length: None,
-        user: None,
-        upstream: None,
-        endpoint: None,
-        cache: None,
-        trace: None,
-        fields: None,
-        watched: None,
-    };
-    services.access.record(&mut records, &request, response);
+    services.access.record(&mut records, &request, LoggedResponse::of(status));
     records.end_early(why);
     services.access.write_unsent(&services.counts, &records, why);
 }
