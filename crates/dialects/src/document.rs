@@ -1,8 +1,10 @@
 //! A configuration in TOML while it is written: keys and sections in order, each with the line that it comes from.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
-use crate::finding::{Finding, Severity};
+use crate::Conversion;
+use crate::finding::{Finding, Findings, Severity};
 
 /// A value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,8 +124,16 @@ impl Document {
         }
     }
 
+    /// The document as what has been made from `file`, a configuration of `server`.
+    pub fn conversion(&self, file: PathBuf, server: &str, findings: Findings) -> Conversion {
+        let findings = findings.into_sorted();
+        let title = format!("Made from {}, a configuration of {server}.", file.display());
+        let (text, lines) = self.written(&title, &findings);
+        Conversion { file, text, lines, findings }
+    }
+
     /// The text, and the line that each of its lines comes from. Findings become comments.
-    pub fn written(&self, title: &str, findings: &[Finding]) -> (String, Vec<Option<u32>>) {
+    fn written(&self, title: &str, findings: &[Finding]) -> (String, Vec<Option<u32>>) {
         let mut out = Written::default();
         out.comment(None, title);
         for finding in findings {

@@ -482,10 +482,7 @@ impl Draft {
                 route.write("host.route", &mut document);
             }
         }
-        let findings = self.findings.into_sorted();
-        let title = format!("Made from {}, a configuration of {server}.", file.display());
-        let (text, lines) = document.written(&title, &findings);
-        Conversion { file, text, lines, findings }
+        document.conversion(file, server, self.findings)
     }
 
     fn check_counts(&mut self) {

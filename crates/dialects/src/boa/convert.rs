@@ -54,10 +54,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         matched: BTreeSet::new(),
     };
     reading.read(flags);
-    let findings = reading.findings.into_sorted();
-    let title = format!("Made from {}, a configuration of Boa.", file.display());
-    let (text, lines) = reading.document.written(&title, &findings);
-    Conversion { file, text, lines, findings }
+    reading.document.conversion(file, "Boa", reading.findings)
 }
 
 /// The name or the decimal number of an account.

@@ -90,10 +90,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         document: Document::default(),
     };
     reading.read();
-    let findings = reading.findings.into_sorted();
-    let title = format!("Made from {}, a configuration of busybox httpd.", file.display());
-    let (text, lines) = reading.document.written(&title, &findings);
-    Conversion { file, text, lines, findings }
+    reading.document.conversion(file, "busybox httpd", reading.findings)
 }
 
 /// The path of an error page, which may be relative to HOME. `None`: it is outside.

@@ -44,10 +44,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let document = Document::default();
     let mut reading = Reading { options: &options, disk, findings, document };
     reading.read();
-    let findings = reading.findings.into_sorted();
-    let title = format!("Made from {}, a configuration of thttpd.", file.display());
-    let (text, lines) = reading.document.written(&title, &findings);
-    Conversion { file, text, lines, findings }
+    reading.document.conversion(file, "thttpd", reading.findings)
 }
 
 struct Reading<'r> {

@@ -89,10 +89,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let mut reading =
         Reading { given: &given, users: &users, home, disk, findings, document: Document::default() };
     reading.read();
-    let findings = reading.findings.into_sorted();
-    let title = format!("Made from {}, a configuration of uhttpd.", file.display());
-    let (text, lines) = reading.document.written(&title, &findings);
-    Conversion { file, text, lines, findings }
+    reading.document.conversion(file, "uhttpd", reading.findings)
 }
 
 /// What scripts get of the client.
