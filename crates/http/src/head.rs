@@ -289,6 +289,10 @@ names! {
 impl Names {
     pub const NONE: Names = Names(0);
 
+    pub fn of_fields(fields: &[Field<'_>]) -> Names {
+        fields.iter().fold(Names::NONE, |names, field| names | Names::of(field.name))
+    }
+
     /// The five preconditions of RFC 9110 §13.1.
     pub const CONDITIONAL: Names = Names(
         Names::IF_MATCH.0

@@ -412,8 +412,7 @@ fn finds_values_by_name() {
     assert_eq!((head.value("A"), head.only("A")), (Some(&b"1"[..]), None));
     assert_eq!((head.value("b"), head.only("b")), (Some(&b"2"[..]), Some(&b"2"[..])));
     assert_eq!((head.value("c"), head.only("d")), (Some(&b""[..]), None));
-    let names = head.fields.iter().map(|field| Names::of(field.name));
-    assert_eq!(names.fold(Names::NONE, BitOr::bitor), head.names);
+    assert_eq!(Names::of_fields(head.fields), head.names);
 }
 
 #[test]

@@ -56,9 +56,5 @@ pub fn with_target<'h>(head: &Head<'h>, raw_target: &'h str) -> Option<Head<'h>>
 
 /// The same head with other fields.
 pub fn with_fields<'h>(head: &Head<'h>, fields: &'h [Field<'h>]) -> Head<'h> {
-    Head { fields, names: names(fields), ..*head }
-}
-
-fn names(fields: &[Field<'_>]) -> Names {
-    fields.iter().fold(Names::NONE, |names, field| names.union(Names::of(field.name)))
+    Head { fields, names: Names::of_fields(fields), ..*head }
 }

@@ -207,7 +207,7 @@ fn head<'h>(asked: &'h WatchedRequest, fields: &'h [Field<'h>]) -> Option<Head<'
         is_early: false,
         version: asked.version,
         fields,
-        names: fields.iter().fold(Names::NONE, |names, field| names.union(Names::of(field.name))),
+        names: Names::of_fields(fields),
         authority: &asked.authority,
         persistence: Persistence::KeepAlive,
         framing: Framing::None,
