@@ -14,8 +14,7 @@ use site::includes::private;
 use site::model::Route;
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::date;
-use taipan_http::fields::is_name;
-use taipan_http::head::{Field, Method, Names};
+use taipan_http::head::{Method, Names};
 use taipan_http::response::{Builder, ResponseHead};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -31,7 +30,7 @@ use crate::files::Entry;
 use crate::files::page::PageContent;
 use crate::log;
 use crate::request::Request;
-use crate::request::owned::with_fields;
+use crate::request::owned::{fields_without, with_fields};
 use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -146,9 +145,7 @@ impl Exchange<'_> {
 
     /// Asks the upstream for the whole.
     pub(super) async fn forward_for_whole(&mut self, request: Request<'_>) -> Response {
-        let is_kept =
-            |field: &&Field<'_>| !["range", "if-range"].iter().any(|other| is_name(field.name, other));
-        let fields: Vec<Field<'_>> = self.head.fields.iter().filter(is_kept).copied().collect();
+        let fields = fields_without(self.head, &["range", "if-range"]);
         let head = with_fields(self.head, &fields);
         self.go_on_as(Request { head: &head, ..request }).await
     }
@@ -167,10 +164,7 @@ impl Exchange<'_> {
         request: Request<'_>,
         handler: &Handler,
     ) -> Response {
-        let is_kept = |field: &&Field<'_>| {
-            !["if-none-match", "if-modified-since"].iter().any(|other| is_name(field.name, other))
-        };
-        let fields: Vec<Field<'_>> = request.head.fields.iter().filter(is_kept).copied().collect();
+        let fields = fields_without(request.head, &["if-none-match", "if-modified-since"]);
         let head = with_fields(request.head, &fields);
         self.forward_as_it_is(Request { head: &head, ..request }, handler).await
     }

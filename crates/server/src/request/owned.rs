@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
+use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Method, Names, Persistence};
 use taipan_http::target::Target;
@@ -57,4 +58,10 @@ pub fn with_target<'h>(head: &Head<'h>, raw_target: &'h str) -> Option<Head<'h>>
 /// The same head with other fields.
 pub fn with_fields<'h>(head: &Head<'h>, fields: &'h [Field<'h>]) -> Head<'h> {
     Head { fields, names: Names::of_fields(fields), ..*head }
+}
+
+/// The fields of a head, except those with these names.
+pub fn fields_without<'h>(head: &Head<'h>, names: &[&'static str]) -> Vec<Field<'h>> {
+    let is_other = |field: &&Field<'_>| !names.iter().any(|name| is_name(field.name, name));
+    head.fields.iter().filter(is_other).copied().collect()
 }
