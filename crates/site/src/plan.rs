@@ -318,38 +318,30 @@ fn plan_files<'s, 'p>(
     if route.files.dotfiles == Dotfiles::Deny && path.is_hidden() {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::Dotfile);
     }
-    if route.files.has_hidden() {
-        return plan_without_private(host, route, root, strip, path);
-    }
     let (index, suffixes) = (index_files(host, route, &path), suffixes(host, route, &path));
-    PlannedAction::Files(FilesPlan { root, path, rules: &route.files, index, suffixes, strip })
+    let plan = FilesPlan { root, path, rules: &route.files, index, suffixes, strip };
+    match route.files.has_hidden() {
+        true => without_private(plan),
+        false => PlannedAction::Files(plan),
+    }
 }
 
-/// For a root with files that are never served.
+/// Takes the files that are never served out of a plan.
 #[cold]
-fn plan_without_private<'s, 'p>(
-    host: &'s Host,
-    route: &'s Route,
-    root: PlannedRoot<'s>,
-    strip: usize,
-    path: SafePath<'p>,
-) -> PlannedAction<'s, 'p> {
-    let (rules, mut index) = (&route.files, index_files(host, route, &path));
-    let mut suffixes = suffixes(host, route, &path);
-    let planned = |index, suffixes| FilesPlan { root, path: path.clone(), rules, index, suffixes, strip };
-    let below = planned(Cow::Borrowed(&[]), suffixes.clone()).below().into_owned();
+fn without_private<'s, 'p>(mut plan: FilesPlan<'s, 'p>) -> PlannedAction<'s, 'p> {
+    let (rules, below) = (plan.rules, plan.below().into_owned());
     if rules.hides(&below) {
         return PlannedAction::Status(Status::NOT_FOUND, Cause::Private);
     }
     let hides = |name: &String| below.join(name).is_some_and(|path| rules.hides(&path));
-    if index.iter().any(hides) {
-        index.to_mut().retain(|name| !hides(name));
+    if plan.index.iter().any(hides) {
+        plan.index.to_mut().retain(|name| !hides(name));
     }
     let hides = |suffix: &String| below.with_suffix(suffix).is_some_and(|path| rules.hides(&path));
-    if suffixes.iter().any(hides) {
-        suffixes.to_mut().retain(|suffix| !hides(suffix));
+    if plan.suffixes.iter().any(hides) {
+        plan.suffixes.to_mut().retain(|suffix| !hides(suffix));
     }
-    PlannedAction::Files(planned(index, suffixes))
+    PlannedAction::Files(plan)
 }
 
 /// The index files that may be sent: the source of a script is never sent, nor a file whose own route has another
