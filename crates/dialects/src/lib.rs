@@ -43,6 +43,7 @@ mod tree;
 
 mod document;
 
+mod getopt;
 mod words;
 
 mod everywhere;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::text;
+use crate::getopt::Getopt;
 use crate::input::{Input, Start};
 
 const USAGE: &str = "usage: httpd [-ifv[v]] [-c CONFFILE] [-p [IP:]PORT] [-u USER[:GRP]] [-r REALM] [-h HOME], or httpd \
@@ -36,47 +37,23 @@ impl Flags {
         // The word stands in front of the flags where the program is called busybox.
         let mut arguments = arguments.into_iter().peekable();
         _ = arguments.next_if(|first| first == "httpd");
-        while let Some(argument) = arguments.next() {
-            let argument = argument.to_string_lossy().into_owned();
-            let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
-                return Err(format!("httpd takes no argument \"{argument}\"; {USAGE}"));
-            };
-            for (at, letter) in letters.char_indices() {
-                match letter {
-                    letter if !LETTERS.contains(&letter) => {
-                        return Err(format!("unknown flag -{letter}; {USAGE}"));
-                    }
-                    'f' => flags.foreground = true,
-                    'v' => flags.verbose = true,
-                    'i' => {
-                        return Err("httpd -i: it is not started for each connection; remove -i".to_owned());
-                    }
-                    'm' => {
-                        return Err(
-                            "httpd -m: write taipan passwd -n USER, which has better hashes".to_owned()
-                        );
-                    }
-                    _ => {
-                        let attached = &letters[at + 1..];
-                        let value = match attached {
-                            "" => {
-                                arguments.next().ok_or_else(|| format!("-{letter} needs a value; {USAGE}"))?
-                            }
-                            attached => attached.into(),
-                        };
-                        let as_text = || value.to_string_lossy().into_owned();
-                        match letter {
-                            'c' => flags.file = Some(value.into()),
-                            'h' => flags.home = Some(value.into()),
-                            'p' => flags.address = Some(as_text()),
-                            'u' => flags.user = Some(as_text()),
-                            'r' => flags.realm = Some(as_text()),
-                            'd' => return Ok(Start::Print(text::decoded(&as_text()), 0)),
-                            _ => return Ok(Start::Print(format!("{}\n", text::encoded(&as_text())), 0)),
-                        }
-                        break;
-                    }
+        let mut letters = Getopt::new("httpd", USAGE, arguments);
+        while let Some(letter) = letters.next()? {
+            match letter {
+                'f' => flags.foreground = true,
+                'v' => flags.verbose = true,
+                'c' => flags.file = Some(letters.value()?.into()),
+                'h' => flags.home = Some(letters.value()?.into()),
+                'p' => flags.address = Some(letters.text()?),
+                'u' => flags.user = Some(letters.text()?),
+                'r' => flags.realm = Some(letters.text()?),
+                'd' => return Ok(Start::Print(text::decoded(&letters.text()?), 0)),
+                'e' => return Ok(Start::Print(format!("{}\n", text::encoded(&letters.text()?)), 0)),
+                'i' => return Err("httpd -i: it is not started for each connection; remove -i".to_owned()),
+                'm' => {
+                    return Err("httpd -m: write taipan passwd -n USER, which has better hashes".to_owned());
                 }
+                _ => return Err(letters.unknown()),
             }
         }
         let background = !flags.foreground;
@@ -122,6 +99,14 @@ mod tests {
         }
         assert_eq!(parsed("-d a%20b"), Ok(Start::Print("a b".into(), 0)));
         assert_eq!(parsed("-e a<"), Ok(Start::Print("a&#60;\n".into(), 0)));
+    }
+
+    #[test]
+    fn knows_its_letters() {
+        for letter in LETTERS {
+            let start = format!("{:?}", parsed(&format!("-{letter} 1")));
+            assert!(!start.contains("unknown flag"), "{letter}: {start}");
+        }
     }
 
     #[test]

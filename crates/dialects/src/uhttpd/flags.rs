@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::busybox::decoded;
+use crate::getopt::Getopt;
 use crate::input::{Input, Start};
 
 const USAGE: &str = "usage: uhttpd -p [ADDRESS:]PORT [-s [ADDRESS:]PORT -C CERTIFICATE -K KEY [-q]] [-h HOME] \
@@ -51,38 +52,19 @@ impl Flags {
     /// Errors: one line.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Start, String> {
         let mut flags = Flags::default();
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let argument = argument.to_string_lossy().into_owned();
-            let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
-                return Err(format!("uhttpd takes no argument \"{argument}\"; {USAGE}"));
+        let mut letters = Getopt::new("uhttpd", USAGE, arguments.into_iter());
+        while let Some(letter) = letters.next()? {
+            let value = match letter {
+                _ if ALONE.contains(&letter) => String::new(),
+                _ if WITH_VALUE.contains(&letter) => letters.text()?,
+                _ => return Err(letters.unknown()),
             };
-            for (at, letter) in letters.char_indices() {
-                let mut given = Given { letter, value: String::new(), line: None };
-                if ALONE.contains(&letter) {
-                    flags.given.push(given);
-                    continue;
+            match letter {
+                'd' => return Ok(Start::Print(decoded(&value), 0)),
+                'm' => {
+                    return Err("uhttpd -m: write taipan passwd -n USER, which has better hashes".to_owned());
                 }
-                if !WITH_VALUE.contains(&letter) {
-                    return Err(format!("unknown flag -{letter}; {USAGE}"));
-                }
-                given.value = match &letters[at + letter.len_utf8()..] {
-                    "" => match arguments.next() {
-                        Some(next) => next.to_string_lossy().into_owned(),
-                        None => return Err(format!("-{letter} needs a value; {USAGE}")),
-                    },
-                    attached => attached.to_owned(),
-                };
-                match letter {
-                    'd' => return Ok(Start::Print(decoded(&given.value), 0)),
-                    'm' => {
-                        return Err(
-                            "uhttpd -m: write taipan passwd -n USER, which has better hashes".to_owned()
-                        );
-                    }
-                    _ => flags.given.push(given),
-                }
-                break;
+                _ => flags.given.push(Given { letter, value, line: None }),
             }
         }
         let background = !flags.given.iter().any(|given| given.letter == 'f');
