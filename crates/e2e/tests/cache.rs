@@ -43,162 +43,142 @@ fn summary(client: &mut Client, path: &str, fields: &str) -> String {
     }
 }
 
-#[test]
-fn the_next_request_sees_a_change() {
-    const BIG: usize = 200_000;
-    let many = |byte: u8, size: usize| vec![byte; size];
-    for size in [100, BIG] {
-        let site = Site::new()
-            // What the server compresses itself is there at some time, and these bodies are compared.
-            .config(&format!("compress = false\n{AT_ONCE}"))
-            .folder("folder")
-            .folder("becoming")
-            .file("one/x", "1")
-            .file("two/x", "2");
-        let site = ["replaced", "edited", "grown", "truncated", "removed", "compressed.txt", "folderly"]
-            .iter()
-            .fold(site, |site, name| site.file(name, many(b'a', size)));
-        let site = site
-            .file("target-b", many(b'b', size))
-            .symlink("link", "replaced")
-            .symlink("current", "one")
-            .modified("compressed.txt", 1_600_000_000);
-        let server = site.start();
-        let root = server.root();
-        let at = |name: &str| root.join(name);
-        let mut client = server.connect();
-        let mut rows = Rows::new();
-        let gzip = "Accept-Encoding: gzip\r\n";
-        type Change<'a> = Box<dyn Fn() + 'a>;
-        let changes: Vec<(&str, &str, String, Change, String)> = vec![
-            (
-                "/link",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| relink(&at("link"), "target-b")),
-                format!("200 b{size}"),
-            ),
-            (
-                "/replaced",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| replace(&at("replaced"), many(b'b', size))),
-                format!("200 b{size}"),
-            ),
-            (
-                "/replaced",
-                "",
-                format!("200 b{size}"),
-                Box::new(|| replace(&at("replaced"), "c")),
-                "200 c1".into(),
-            ),
-            (
-                "/edited",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| edit(&at("edited"), many(b'b', size))),
-                format!("200 b{size}"),
-            ),
-            (
-                "/grown",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| edit(&at("grown"), many(b'a', size + 5))),
-                format!("200 a{}", size + 5),
-            ),
-            (
-                "/truncated",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| File::create(at("truncated")).unwrap().set_len(0).unwrap()),
-                "200  0".into(),
-            ),
-            (
-                "/removed",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| fs::remove_file(at("removed")).unwrap()),
-                "404".into(),
-            ),
-            (
-                "/removed",
-                "",
-                "404".into(),
-                Box::new(|| fs::write(at("removed"), "b").unwrap()),
-                "200 b1".into(),
-            ),
-            (
-                "/folder/",
-                "",
-                "403".into(),
-                Box::new(|| fs::write(at("folder/index.html"), "i").unwrap()),
-                "200 i1".into(),
-            ),
-            (
-                "/folder/",
-                "",
-                "200 i1".into(),
-                Box::new(|| fs::remove_file(at("folder/index.html")).unwrap()),
-                "403".into(),
-            ),
-            (
-                "/compressed.txt",
-                gzip,
-                format!("200 a{size}"),
-                Box::new(|| fs::write(at("compressed.txt.gz"), "z").unwrap()),
-                "200 z1".into(),
-            ),
-            (
-                "/compressed.txt",
-                gzip,
-                "200 z1".into(),
-                Box::new(|| fs::remove_file(at("compressed.txt.gz")).unwrap()),
-                format!("200 a{size}"),
-            ),
-            (
-                "/folderly",
-                "",
-                format!("200 a{size}"),
-                Box::new(|| {
-                    fs::remove_file(at("folderly")).unwrap();
-                    fs::create_dir(at("folderly")).unwrap()
-                }),
-                "301".into(),
-            ),
-            (
-                "/becoming",
-                "",
-                "301".into(),
-                Box::new(|| {
-                    fs::remove_dir(at("becoming")).unwrap();
-                    fs::write(at("becoming"), "b").unwrap()
-                }),
-                "200 b1".into(),
-            ),
-            ("/current/x", "", "200 11".into(), Box::new(|| relink(&at("current"), "two")), "200 21".into()),
-        ];
-        for (path, fields, before, change, after) in changes {
-            for _ in 0..2 {
-                rows.check(
-                    format!("{path} of {size} before"),
-                    summary(&mut client, path, fields),
-                    before.clone(),
-                );
-            }
-            let etag = client.get(path).field("etag").map(str::to_owned);
-            change();
-            for _ in 0..2 {
-                rows.check(
-                    format!("{path} of {size} after"),
-                    summary(&mut client, path, fields),
-                    after.clone(),
-                );
-            }
-            if let Some(etag) = etag.filter(|_| fields.is_empty()) {
-                let unchanged = client.get_with(path, &format!("If-None-Match: {etag}\r\n")).status == 304;
-                rows.holds(path, "another tag after the change", !unchanged);
-            }
+/// The size of files that are kept in memory, and of those that are sent from their descriptor.
+const SIZES: [usize; 2] = [100, 200_000];
+
+/// A change on the disk, with the responses to a request before it and after it.
+struct Change {
+    path: &'static str,
+    before: String,
+    act: Box<dyn Fn(&Path)>,
+    after: String,
+}
+
+fn change(
+    path: &'static str,
+    before: impl Into<String>,
+    act: impl Fn(&Path) + 'static,
+    after: impl Into<String>,
+) -> Change {
+    Change { path, before: before.into(), act: Box::new(act), after: after.into() }
+}
+
+fn many(byte: u8, size: usize) -> Vec<u8> {
+    vec![byte; size]
+}
+
+/// Makes the changes to a site whose `files` have `size` times an `a`, one after another.
+fn check_changes(size: usize, site: Site, files: &[&'static str], fields: &str, changes: Vec<Change>) {
+    // What the server compresses itself is there at some time, and these bodies are compared.
+    let site = site.config(&format!("compress = false\n{AT_ONCE}"));
+    let server = files.iter().fold(site, |site, name| site.file(name, many(b'a', size))).start();
+    let mut client = server.connect();
+    let mut rows = Rows::new();
+    for Change { path, before, act, after } in changes {
+        for _ in 0..2 {
+            let found = summary(&mut client, path, fields);
+            rows.check(format!("{path} of {size} before"), found, before.clone());
         }
+        let etag = client.get(path).field("etag").map(str::to_owned);
+        act(&server.root());
+        for _ in 0..2 {
+            let found = summary(&mut client, path, fields);
+            rows.check(format!("{path} of {size} after"), found, after.clone());
+        }
+        if let Some(etag) = etag.filter(|_| fields.is_empty()) {
+            let unchanged = client.get_with(path, &format!("If-None-Match: {etag}\r\n")).status == 304;
+            rows.holds(path, "another tag after the change", !unchanged);
+        }
+    }
+}
+
+#[test]
+fn the_next_request_sees_other_content() {
+    for size in SIZES {
+        let whole = |byte: char| format!("200 {byte}{size}");
+        let replaced = move |root: &Path| replace(&root.join("replaced"), many(b'b', size));
+        let edited = move |root: &Path| edit(&root.join("edited"), many(b'b', size));
+        let grown = move |root: &Path| edit(&root.join("grown"), many(b'a', size + 5));
+        let truncated = |root: &Path| File::create(root.join("truncated")).unwrap().set_len(0).unwrap();
+        check_changes(
+            size,
+            Site::new(),
+            &["replaced", "edited", "grown", "truncated"],
+            "",
+            vec![
+                change("/replaced", whole('a'), replaced, whole('b')),
+                change("/replaced", whole('b'), |root| replace(&root.join("replaced"), "c"), "200 c1"),
+                change("/edited", whole('a'), edited, whole('b')),
+                change("/grown", whole('a'), grown, format!("200 a{}", size + 5)),
+                change("/truncated", whole('a'), truncated, "200  0"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn the_next_request_sees_what_has_come_and_what_is_gone() {
+    for size in SIZES {
+        let remove = |name: &'static str| move |root: &Path| fs::remove_file(root.join(name)).unwrap();
+        let write = |name: &'static str, text: &'static str| {
+            move |root: &Path| fs::write(root.join(name), text).unwrap()
+        };
+        check_changes(
+            size,
+            Site::new().folder("folder"),
+            &["removed"],
+            "",
+            vec![
+                change("/removed", format!("200 a{size}"), remove("removed"), "404"),
+                change("/removed", "404", write("removed", "b"), "200 b1"),
+                change("/folder/", "403", write("folder/index.html", "i"), "200 i1"),
+                change("/folder/", "200 i1", remove("folder/index.html"), "403"),
+            ],
+        );
+        let plain = format!("200 a{size}");
+        check_changes(
+            size,
+            Site::new().file("page.txt", many(b'a', size)).modified("page.txt", 1_600_000_000),
+            &[],
+            "Accept-Encoding: gzip\r\n",
+            vec![
+                change("/page.txt", plain.clone(), write("page.txt.gz", "z"), "200 z1"),
+                change("/page.txt", "200 z1", remove("page.txt.gz"), plain),
+            ],
+        );
+    }
+}
+
+#[test]
+fn the_next_request_sees_a_folder_that_was_a_file_and_where_a_link_leads() {
+    for size in SIZES {
+        let as_folder = |root: &Path| {
+            fs::remove_file(root.join("file")).unwrap();
+            fs::create_dir(root.join("file")).unwrap();
+        };
+        let as_file = |root: &Path| {
+            fs::remove_dir(root.join("folder")).unwrap();
+            fs::write(root.join("folder"), "b").unwrap();
+        };
+        let site = Site::new().folder("folder").file("one/x", "1").file("two/x", "2");
+        let site = site.file("other", many(b'b', size)).symlink("link", "target").symlink("current", "one");
+        check_changes(
+            size,
+            site,
+            &["target", "file"],
+            "",
+            vec![
+                change("/file", format!("200 a{size}"), as_folder, "301"),
+                change("/folder", "301", as_file, "200 b1"),
+                change(
+                    "/link",
+                    format!("200 a{size}"),
+                    |root| relink(&root.join("link"), "other"),
+                    format!("200 b{size}"),
+                ),
+                change("/current/x", "200 11", |root| relink(&root.join("current"), "two"), "200 21"),
+            ],
+        );
     }
 }
 
