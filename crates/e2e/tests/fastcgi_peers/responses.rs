@@ -43,6 +43,11 @@ fn row(
     }
 }
 
+/// A peer that says `hello` and waits for the next request.
+fn greeting(what: &str, records: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static) -> Row {
+    row(what, records, Stays, "200 hello", None)
+}
+
 /// A response that has begun, followed by an error.
 fn broken_by(what: &str, later: fn(u16) -> Vec<u8>, then: Afterwards) -> Row {
     let begins = |id| out(id, [HEAD, b"part"].concat());
@@ -114,32 +119,14 @@ fn a_response_does_not_depend_on_its_record_boundaries() {
     let bytewise = |id, text: &[u8]| text.iter().flat_map(|byte| out(id, [*byte])).collect::<Vec<u8>>();
     let large = body.clone();
     check(vec![
-        row(
-            "one record",
-            |id| [out(id, [HEAD, b"hello"].concat()), end(id)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row("head and body", hello, Stays, "200 hello", None),
-        row(
-            "single bytes",
-            move |id| [bytewise(id, HEAD), bytewise(id, b"hello"), end(id)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row(
-            "padding of 255",
-            |id| {
-                let text = [HEAD, b"hello"].concat();
-                let out: Vec<u8> = text.chunks(3).flat_map(|piece| padded(STDOUT, id, piece, 255)).collect();
-                [out, padded(STDOUT, id, b"", 255), padded(END, id, &[0; 8], 255)].concat()
-            },
-            Stays,
-            "200 hello",
-            None,
-        ),
+        greeting("one record", |id| [out(id, [HEAD, b"hello"].concat()), end(id)].concat()),
+        greeting("head and body", hello),
+        greeting("single bytes", move |id| [bytewise(id, HEAD), bytewise(id, b"hello"), end(id)].concat()),
+        greeting("padding of 255", |id| {
+            let text = [HEAD, b"hello"].concat();
+            let out: Vec<u8> = text.chunks(3).flat_map(|piece| padded(STDOUT, id, piece, 255)).collect();
+            [out, padded(STDOUT, id, b"", 255), padded(END, id, &[0; 8], 255)].concat()
+        }),
         row(
             "padding of every length",
             |id| {
@@ -163,85 +150,46 @@ fn a_response_does_not_depend_on_its_record_boundaries() {
             "200 196605 bytes",
             None,
         ),
-        row(
-            "a number that a program exits with",
-            |id| {
-                [
-                    out(id, HEAD),
-                    out(id, "hello"),
-                    record(STDOUT, id, b""),
-                    record(END, id, &[0, 0, 0, 7, 0, 0, 0, 0]),
-                ]
-                .concat()
-            },
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row(
-            "output that is ended twice",
-            |id| [out(id, HEAD), out(id, "hello"), record(STDOUT, id, b""), end(id)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row(
-            "output that is not ended",
-            |id| [out(id, HEAD), out(id, "hello"), ends(id, 0)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row(
-            "errors that are ended",
-            |id| [record(STDERR, id, b""), hello(id)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
+    ]);
+    assert_eq!(body.len(), 196_605);
+}
+
+#[test]
+fn output_and_errors_may_end_or_not_before_the_request_does() {
+    check(vec![
+        greeting("a number that a program exits with", |id| {
+            let exit = record(END, id, &[0, 0, 0, 7, 0, 0, 0, 0]);
+            [out(id, HEAD), out(id, "hello"), record(STDOUT, id, b""), exit].concat()
+        }),
+        greeting("output that is ended twice", |id| {
+            [out(id, HEAD), out(id, "hello"), record(STDOUT, id, b""), end(id)].concat()
+        }),
+        greeting("output that is not ended", |id| [out(id, HEAD), out(id, "hello"), ends(id, 0)].concat()),
+        greeting("errors that are ended", |id| [record(STDERR, id, b""), hello(id)].concat()),
         row(
             "errors before and between",
             |id| {
-                [
-                    err(id, "first words\n"),
-                    out(id, HEAD),
-                    err(id, "second"),
-                    out(id, "hello"),
-                    err(id, " words\n"),
-                    end(id),
-                ]
-                .concat()
+                let (first, second, third) =
+                    (err(id, "first words\n"), err(id, "second"), err(id, " words\n"));
+                [first, out(id, HEAD), second, out(id, "hello"), third, end(id)].concat()
             },
             Stays,
             "200 hello",
             Some("second words"),
         ),
         row("errors alone", |id| [err(id, "the reason"), end(id)].concat(), Stays, "502", Some("the reason")),
-        row("a closed connection behind the end", hello, Closes, "200 hello", None),
-        row(
-            "a further record behind the end",
-            |id| [hello(id), out(id, "more")].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row("another answer behind the end", |id| [hello(id), hello(id)].concat(), Stays, "200 hello", None),
-        row(
-            "what is no record behind the end",
-            |id| [hello(id), b"HTTP/1.1 200 OK".to_vec()].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
-        row(
-            "a record of others behind the end",
-            |id| [hello(id), hello(id + 1)].concat(),
-            Stays,
-            "200 hello",
-            None,
-        ),
     ]);
-    assert_eq!(body.len(), 196_605);
+}
+
+#[test]
+fn what_stands_behind_the_end_of_a_request_is_no_part_of_the_response() {
+    check(vec![
+        row("a closed connection", hello, Closes, "200 hello", None),
+        greeting("a further record", |id| [hello(id), out(id, "more")].concat()),
+        greeting("another answer", |id| [hello(id), hello(id)].concat()),
+        greeting("what is no record", |id| [hello(id), b"HTTP/1.1 200 OK".to_vec()].concat()),
+        greeting("a record of others", |id| [hello(id), hello(id + 1)].concat()),
+    ]);
 }
 
 #[test]
