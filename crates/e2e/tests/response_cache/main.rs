@@ -330,9 +330,12 @@ fn an_application_can_address_the_cache_as_a_surrogate() {
     assert_eq!(texts("1"), ["number 2", "number 3"]);
 }
 
+const GZIP: &str = "Accept-Encoding: gzip\r\n";
+const LINE: &str = "<p>a line of a page</p>\n";
+
 #[test]
 fn compresses_a_stored_response_once() {
-    let page = "<p>a line of a page</p>\n".repeat(3000);
+    let page = LINE.repeat(3000);
     let of_upstream = page.clone();
     let app = start_with("compress_scripts = true", "", move |head, _| {
         let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/html\r\n";
@@ -347,7 +350,6 @@ fn compresses_a_stored_response_once() {
             }
         }
     });
-    let gzip = "Accept-Encoding: gzip\r\n";
     let inflated = |response: &Response| {
         let mut text = String::new();
         flate2::read::GzDecoder::new(&response.body[..]).read_to_string(&mut text).expect("it is gzip");
@@ -355,14 +357,14 @@ fn compresses_a_stored_response_once() {
     };
     for path in ["", "old"] {
         let made = app.server.count("response_copies");
-        app.get(path, gzip);
+        app.get(path, GZIP);
         // The copy of what was stored is made at the first hit.
         let is_made = || {
-            assert_eq!(inflated(&app.get(path, gzip)), page);
+            assert_eq!(inflated(&app.get(path, GZIP)), page);
             app.server.count("response_copies") > made
         };
         assert!(wait_until(TIMEOUT, is_made), "{}", app.server.stats());
-        let copy = app.get(path, gzip);
+        let copy = app.get(path, GZIP);
         assert_eq!(inflated(&copy), page);
         assert_eq!(copy.field("Content-Length"), Some(copy.body.len().to_string().as_str()));
         assert_eq!(
@@ -371,7 +373,7 @@ fn compresses_a_stored_response_once() {
         );
         assert!(did(&copy).starts_with("taipan; hit"), "{}", did(&copy));
         assert_eq!(copy.field("X-New"), (path == "old").then_some("yes"));
-        let unmodified = app.get(path, &format!("{gzip}If-None-Match: W/\"a\"\r\n"));
+        let unmodified = app.get(path, &format!("{GZIP}If-None-Match: W/\"a\"\r\n"));
         assert_eq!(
             (unmodified.status, unmodified.field("ETag"), unmodified.field("Vary")),
             (304, Some("W/\"a\""), Some("Accept-Encoding"))
@@ -386,32 +388,34 @@ fn compresses_a_stored_response_once() {
             (plain.text(), plain.field("ETag"), plain.field("Vary")),
             (page.clone(), Some("\"a\""), Some("Accept-Encoding"))
         );
-        let part = app.get(path, &format!("{gzip}Range: bytes=3-8\r\n"));
+        let part = app.get(path, &format!("{GZIP}Range: bytes=3-8\r\n"));
         assert_eq!((part.status, part.text().as_str(), part.has("content-encoding")), (206, "a line", false));
         assert_eq!(part.field("Vary"), Some("Accept-Encoding"));
         assert_eq!(app.server.count("response_copies"), made + 1);
     }
-    // What is too small to be compressed varies, too: HEAD does not know the length. Of a 304 that is not stored, nothing
-    // is known.
+}
+
+#[test]
+fn a_response_that_is_too_small_to_be_compressed_varies_and_so_does_a_304() {
+    // HEAD does not know the length. Of a 304 that is not stored, nothing is known.
     let app = start_with("compress_scripts = true", "", |head, number| match head.contains("private") {
         true => "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: private\r\n\r\n".to_owned(),
         false => ok("Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/html\r\n", number),
     });
-    for (path, tag, vary) in [
-        ("private", "\"a\"", Some("Accept-Encoding")),
-        ("private", "W/\"a\"", Some("Accept-Encoding")),
-        ("small", "\"a\"", Some("Accept-Encoding")),
-    ] {
+    for (path, tag) in [("private", "\"a\""), ("private", "W/\"a\""), ("small", "\"a\"")] {
         for _ in 0..2 {
-            let unmodified = app.get(path, &format!("{gzip}If-None-Match: {tag}\r\n"));
+            let unmodified = app.get(path, &format!("{GZIP}If-None-Match: {tag}\r\n"));
             assert_eq!(
                 (unmodified.status, unmodified.field("ETag"), unmodified.field("Vary")),
-                (304, Some(tag), vary),
+                (304, Some(tag), Some("Accept-Encoding")),
                 "{path}"
             );
         }
     }
-    // A part varies as the whole does, whether it is passed on or stored.
+}
+
+#[test]
+fn a_part_varies_as_the_whole_does_whether_it_is_passed_on_or_stored() {
     let app = start_with("compress_scripts = true", "", |head, number| {
         let fields = match head {
             _ if head.contains("private") => "Cache-Control: private\r\nContent-Type: text/html",
@@ -448,7 +452,11 @@ fn compresses_a_stored_response_once() {
             "{path}"
         );
     }
-    // Without the key, and where copies are off, nothing is kept.
+}
+
+#[test]
+fn keeps_no_compressed_copy_without_the_key_or_where_copies_are_off() {
+    let page = LINE.repeat(3000);
     for settings in ["", "compress_scripts = true\ncompress_kept = \"off\""] {
         let page = page.clone();
         let app = start_with(settings, "", move |_, _| {
@@ -457,7 +465,7 @@ fn compresses_a_stored_response_once() {
                 page.len()
             )
         });
-        let is_encoded = [0, 1, 2].map(|_| app.get("", gzip).has("content-encoding"));
+        let is_encoded = [0, 1, 2].map(|_| app.get("", GZIP).has("content-encoding"));
         assert_eq!(is_encoded, [!settings.is_empty(); 3]);
         assert_eq!((app.server.count("response_copies"), app.requests()), (0, 1), "{settings}");
     }
