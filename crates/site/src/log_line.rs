@@ -209,18 +209,14 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
             extras(line, out);
         }
         LogFormat::Combined => {
-            common(line, time, out);
-            out.push(b' ');
-            quoted(line.referer, out);
-            out.push(b' ');
-            quoted(line.user_agent, out);
+            combined(line, time, out);
             extras(line, out);
         }
-        LogFormat::Boa => boa(line, time, out),
+        LogFormat::Boa => combined(line, time, out),
         LogFormat::BoaHost | LogFormat::BoaAddress => {
             word(line.host, out);
             out.push(b' ');
-            boa(line, time, out);
+            combined(line, time, out);
         }
         LogFormat::Thttpd => thttpd(line, time, "", out),
         LogFormat::ThttpdHost => thttpd(line, time, line.host, out),
@@ -252,7 +248,7 @@ fn request_line(request: Option<&Request<'_>>, host: &str, absent: &str, out: &m
 }
 
 /// The Combined Log Format, which is that of Boa.
-fn boa(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
+fn combined(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     common(line, time, out);
     out.push(b' ');
     quoted(line.referer, out);
