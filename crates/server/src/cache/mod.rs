@@ -162,9 +162,8 @@ impl Cache {
         }
         self.insert(text, entry.clone());
         if let Some(disk) = &self.disk {
-            let (key, tags) = (Key::new(text.as_bytes()), tags(entry));
             let leader = leader.filter(|_| !self.has(text, entry));
-            disk.put(&key, &entry.stored, &tags, Epoch(entry.requested()), &entry.body, leader);
+            disk.put(&Key::new(text.as_bytes()), entry, leader);
         }
     }
 
@@ -217,7 +216,7 @@ impl Cache {
         }
         self.insert(text, entry.clone());
         if let Some(disk) = &self.disk {
-            disk.update(&Key::new(text.as_bytes()), &entry.stored, &tags(entry), Epoch(entry.requested()));
+            disk.update(&Key::new(text.as_bytes()), entry);
         }
     }
 

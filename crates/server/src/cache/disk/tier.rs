@@ -16,7 +16,7 @@ use twox_hash::XxHash3_128;
 
 use super::FILES;
 use super::store::{FoundFile, NotStored, Store};
-use crate::cache::{StoredBody, stamps};
+use crate::cache::{CachedResponse, StoredBody, stamps, tags};
 use crate::disk::{Disk, Work};
 use crate::files::beneath::Wait;
 use crate::files::open::{OpenFile, read};
@@ -44,7 +44,7 @@ pub struct FoundResponse {
 /// What is written, on its way to a helper thread.
 enum Source {
     Bytes(Vec<u8>),
-    File { fd: Arc<OwnedFd>, at: u64, length: u64 },
+    File { fd: Arc<OwnedFd>, at: u64 },
 }
 
 impl DiskTier {
@@ -94,61 +94,43 @@ impl DiskTier {
         Some(FoundResponse { stored: Stored::decode(&metadata)?, body, since })
     }
 
-    /// Writes a response, in place of another one of the same variant, and holds `held` until that is done. `tags` are
-    /// separated by spaces.
-    pub fn put(
-        &self,
-        key: &Key,
-        stored: &Stored,
-        tags: &[u8],
-        since: Epoch,
-        body: &StoredBody,
-        held: impl Sized + 'static,
-    ) {
-        let source = match body {
+    /// Writes a response, in place of another one of the same variant, and holds `held` until that is done.
+    pub fn put(&self, key: &Key, entry: &CachedResponse, held: impl Sized + 'static) {
+        let length = entry.body.length();
+        let source = match &entry.body {
             StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
-            StoredBody::File { file, at, length } => {
-                Source::File { fd: file.fd.clone(), at: *at, length: *length }
-            }
+            StoredBody::File { file, at, .. } => Source::File { fd: file.fd.clone(), at: *at },
         };
-        self.write(key, stored, tags, since, held, move |store, name, label, metadata| match source {
-            Source::Bytes(bytes) => {
-                let mut writing = store.write(name, label, metadata, Some(bytes.len() as u64), since)?;
-                writing.write(&bytes)?;
-                writing.finish()
+        self.write(key, entry, held, move |store, name, label, metadata, since| {
+            let mut writing = store.write(name, label, metadata, Some(length), since)?;
+            match source {
+                Source::Bytes(bytes) => writing.write(&bytes)?,
+                Source::File { fd, at } => writing.write_from(&fd, at, length)?,
             }
-            Source::File { fd, at, length } => {
-                let mut writing = store.write(name, label, metadata, Some(length), since)?;
-                writing.write_from(&fd, at, length)?;
-                writing.finish()
-            }
+            writing.finish()
         });
     }
 
     /// Writes the metadata that a validation has changed.
-    pub fn update(&self, key: &Key, stored: &Stored, tags: &[u8], since: Epoch) {
-        self.write(key, stored, tags, since, (), move |store, name, label, metadata| {
-            store.update(name, label, metadata, since)
-        });
+    pub fn update(&self, key: &Key, entry: &CachedResponse) {
+        self.write(key, entry, (), Store::update);
     }
 
     fn write(
         &self,
         key: &Key,
-        stored: &Stored,
-        tags: &[u8],
-        since: Epoch,
+        entry: &CachedResponse,
         held: impl Sized + 'static,
-        work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>) -> Result<(), NotStored> + Send + 'static,
+        work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>, Epoch) -> Result<(), NotStored> + Send + 'static,
     ) {
         let Some(permit) = self.writes.take() else { return };
         let mut metadata = Vec::new();
-        stored.encode(&mut metadata);
-        let name = Name { key: key.hash(), variant: variant(&stored.variant) };
-        let (key, tags) = (key.clone(), tags.to_vec());
+        entry.stored.encode(&mut metadata);
+        let name = Name { key: key.hash(), variant: variant(&entry.stored.variant) };
+        let (key, tags, since) = (key.clone(), tags(entry), Epoch(entry.requested()));
         self.run((permit, held), move |store| {
             // The store counts and logs what fails.
-            let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata);
+            let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata, since);
             // It was invalidated while it was written.
             if written.is_ok() && !stamps::is_valid(key.hash(), since.0) {
                 store.remove(key.hash());
