@@ -262,45 +262,6 @@ impl Socket {
     }
 }
 
-impl SendStream for Socket {
-    #[inline]
-    fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        try_send(&self.session, bytes, more, |bytes, more| send(self.fd.as_fd(), bytes, more))
-    }
-
-    #[inline]
-    fn try_sendfile(
-        &self,
-        file: &OwnedFd,
-        at: &mut u64,
-        count: usize,
-        left: u64,
-    ) -> Option<io::Result<usize>> {
-        let fd = self.fd.as_fd();
-        match &self.session {
-            None => Some(sendfile(fd, file, at, count)),
-            Some(session) => send_encrypted(
-                session,
-                fd,
-                FileSlice { file, at, count, left },
-                |bytes| send(fd, bytes, More::Nothing),
-                |at| sendfile(fd, file, at, count),
-            ),
-        }
-    }
-
-    fn segment(&self) -> u64 {
-        let segment = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::TcpMaxSeg);
-        segment.map_or(1, |bytes| u64::from(bytes.max(1)))
-    }
-
-    #[inline]
-    fn try_flush(&self) -> io::Result<()> {
-        let fd = self.fd.as_fd();
-        try_flush(&self.session, |bytes| send(fd, bytes, More::Nothing), || is_writable(fd))
-    }
-}
-
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
@@ -384,18 +345,6 @@ impl Stream {
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.poll_write_ready(cx).map_ok(|_| ())
     }
-
-    /// Sends, unless the socket is known to be full.
-    #[inline]
-    fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        self.try_io(|fd| send(fd, bytes, more))
-    }
-
-    /// Runs `send` unless the socket is known to be full. The runtime notes a `WouldBlock`.
-    #[inline]
-    fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
-        self.0.try_io(Interest::WRITABLE, |socket| send(socket.as_fd()))
-    }
 }
 
 /// What does not wait is done by the socket.
@@ -408,10 +357,54 @@ impl Deref for Stream {
     }
 }
 
-impl SendStream for Stream {
+/// A socket that is sent to.
+trait TryIo {
+    fn socket(&self) -> &Socket;
+
+    /// Runs `send` unless the socket is known to be full.
+    fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize>;
+
+    #[inline]
+    fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
+        self.try_io(|fd| send(fd, bytes, more))
+    }
+}
+
+impl TryIo for Socket {
+    #[inline]
+    fn socket(&self) -> &Socket {
+        self
+    }
+
+    #[inline]
+    fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+        send(self.fd.as_fd())
+    }
+}
+
+impl TryIo for Stream {
+    #[inline]
+    fn socket(&self) -> &Socket {
+        self.0.get_ref()
+    }
+
+    /// The runtime notes a `WouldBlock`.
+    #[inline]
+    fn try_io(&self, send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+        self.0.try_io(Interest::WRITABLE, |socket| send(socket.as_fd()))
+    }
+}
+
+impl<S: TryIo> SendStream for S {
     #[inline]
     fn try_send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        try_send(&self.session, bytes, more, |bytes, more| self.send(bytes, more))
+        match &self.socket().session {
+            None => self.send(bytes, more),
+            Some(session) => {
+                let send = |bytes: &[u8], more| self.send(bytes, more);
+                try_send_encrypted(&mut session.borrow_mut(), bytes, more, send)
+            }
+        }
     }
 
     #[inline]
@@ -422,11 +415,11 @@ impl SendStream for Stream {
         count: usize,
         left: u64,
     ) -> Option<io::Result<usize>> {
-        match &self.session {
+        match &self.socket().session {
             None => Some(self.try_io(|fd| sendfile(fd, file, at, count))),
             Some(session) => send_encrypted(
                 session,
-                self.as_fd(),
+                self.socket().as_fd(),
                 FileSlice { file, at, count, left },
                 |bytes| self.send(bytes, More::Nothing),
                 |at| self.try_io(|fd| sendfile(fd, file, at, count)),
@@ -435,25 +428,19 @@ impl SendStream for Stream {
     }
 
     fn segment(&self) -> u64 {
-        self.0.get_ref().segment()
+        let segment = nix::sys::socket::getsockopt(self.socket(), nix::sys::socket::sockopt::TcpMaxSeg);
+        segment.map_or(1, |bytes| u64::from(bytes.max(1)))
     }
 
     #[inline]
     fn try_flush(&self) -> io::Result<()> {
-        try_flush(&self.session, |bytes| self.send(bytes, More::Nothing), || self.try_io(is_writable))
-    }
-}
-
-#[inline]
-fn try_send(
-    session: &TlsSession,
-    bytes: &[u8],
-    more: More,
-    mut send: impl FnMut(&[u8], More) -> io::Result<usize>,
-) -> io::Result<usize> {
-    match session {
-        None => send(bytes, more),
-        Some(session) => try_send_encrypted(&mut session.borrow_mut(), bytes, more, send),
+        let Some(session) = &self.socket().session else { return Ok(()) };
+        let mut session = session.borrow_mut();
+        match session.is_in_kernel() {
+            // Records that the socket does not take wait in the kernel, and are lost if it is shut down before.
+            true => self.try_io(is_writable).map(|_| ()),
+            false => session.flush(|bytes| self.send(bytes, More::Nothing)),
+        }
     }
 }
 
@@ -466,21 +453,6 @@ fn try_send_encrypted(
     match session.is_in_kernel() {
         true => session.send_by_kernel(|| send(bytes, more)),
         false => session.send(bytes, more == More::Follows, |records| send(records, More::Nothing)),
-    }
-}
-
-#[inline]
-fn try_flush(
-    session: &TlsSession,
-    send: impl FnMut(&[u8]) -> io::Result<usize>,
-    is_writable: impl FnOnce() -> io::Result<usize>,
-) -> io::Result<()> {
-    let Some(session) = session else { return Ok(()) };
-    let mut session = session.borrow_mut();
-    match session.is_in_kernel() {
-        // Records that the socket does not take wait in the kernel, and are lost if it is shut down before.
-        true => is_writable().map(|_| ()),
-        false => session.flush(send),
     }
 }
 
