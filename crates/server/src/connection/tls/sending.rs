@@ -124,21 +124,31 @@ impl Session {
                     let before = &self.unsent[self.sent..];
                     out.resize(out.len().max(before.len()), 0);
                     out[..before.len()].copy_from_slice(before);
-                    loop {
-                        match write(&mut traffic, &mut out[before.len()..]) {
-                            Ok(count) => return Ok(before.len() + count),
-                            Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
-                                out.resize(before.len() + required_size, 0);
-                            }
-                            // As the kernel's keys.
-                            Err(EncryptError::EncryptExhausted) => return Err(Errno::KEYEXPIRED.into()),
-                        }
-                    }
+                    return write_behind(before.len(), out, |space| write(&mut traffic, space));
                 }
                 _ => break,
             }
             self.received.drain(..discard);
         }
         Err(io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// Writes records behind the first bytes of `out`, which grows as needed. Returns where they end.
+fn write_behind(
+    start: usize,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>,
+) -> io::Result<usize> {
+    // The second time, there is space.
+    loop {
+        match write(&mut out[start..]) {
+            Ok(count) => return Ok(start + count),
+            Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
+                out.resize(start + required_size, 0);
+            }
+            // As the kernel's keys.
+            Err(EncryptError::EncryptExhausted) => return Err(Errno::KEYEXPIRED.into()),
+        }
     }
 }
