@@ -110,7 +110,7 @@ impl PoolProcess {
         self.count_unresolved();
     }
 
-    pub(super) fn count_unresolved(&mut self) {
+    fn count_unresolved(&mut self) {
         let unknown = self.names.iter().filter(|name| name.state == NameState::Unknown);
         self.balancer.set_unresolved(unknown.count());
     }
