@@ -53,6 +53,14 @@ impl Findings {
         self.add(Severity::Notice, line, what.into(), what_to_do.into());
     }
 
+    /// What was read of the file itself; nothing, if it is unreadable.
+    pub fn bytes(&mut self, read: io::Result<Vec<u8>>) -> Vec<u8> {
+        read.unwrap_or_else(|error| {
+            self.unreadable(&error);
+            Vec::new()
+        })
+    }
+
     /// The file itself is not there, or is closed to the reader.
     pub fn unreadable(&mut self, error: &io::Error) {
         self.error(None, format!("it cannot be read: {error}"), "check its path and its permissions");

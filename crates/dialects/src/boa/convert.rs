@@ -31,10 +31,7 @@ const MAX_BACKLOG: i64 = 65_535;
 pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let file = flags.path();
     let mut findings = Findings::default();
-    let bytes = disk.read(&file).unwrap_or_else(|error| {
-        findings.unreadable(&error);
-        Vec::new()
-    });
+    let bytes = findings.bytes(disk.read(&file));
     let directives = Directives::read(&bytes, &mut findings);
     let base = directives.text("ServerRoot").map(|given| flags.folder().join(given.value));
     let base = base.unwrap_or_else(|| flags.folder());

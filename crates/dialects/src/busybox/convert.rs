@@ -65,10 +65,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         Some(file) => Some(home.join(file)),
         None => usual.into_iter().find(|file| disk.is_file(file)),
     };
-    let bytes = file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file)).unwrap_or_else(|error| {
-        findings.unreadable(&error);
-        Vec::new()
-    });
+    let bytes = findings.bytes(file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file)));
     let mut lines = Lines::default();
     for (line, text) in words::lines_without_comments(&bytes) {
         if findings.is_full(line) || lines.are_full(line, &mut findings) {

@@ -34,11 +34,7 @@ const WRITE_TIME: &str = "5m";
 /// Reads the file that the flags name, if they name one.
 pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     let mut findings = Findings::default();
-    let bytes = flags.file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file));
-    let bytes = bytes.unwrap_or_else(|error| {
-        findings.unreadable(&error);
-        Vec::new()
-    });
+    let bytes = findings.bytes(flags.file.as_ref().map_or(Ok(Vec::new()), |file| disk.read(file)));
     let options = flags.options(&bytes, &mut findings);
     let file = flags.file.clone().unwrap_or_else(|| "thttpd".into());
     let document = Document::default();
