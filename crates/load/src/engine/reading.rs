@@ -287,14 +287,7 @@ impl Connection {
     ) -> Result<(), Halt> {
         let Some(mut done) = self.pending.pop_front() else { return Ok(()) };
         state.remember_size(&done);
-        let verified = state.verifier.verify(done.request, done.status, done.body_bytes, done.sum.take());
-        match framing.and(verified) {
-            Ok(()) => state.tally.done(&done, now),
-            Err(fault) => {
-                let url = &state.plan.requests[done.request as usize].url;
-                state.tally.failed(&done, fault, url, now);
-            }
-        }
+        count(state, &mut done, framing, now);
         self.on_response(state, done.intended, self.persistence, now);
         // The bytes after the response cannot be framed.
         if framing.is_err() && self.socket.is_some() {
@@ -361,15 +354,9 @@ impl Connection {
 
     fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
-        let verified = state.verifier.verify(done.request, done.status, done.body_bytes, done.sum.take());
-        match framing_h2(&done, state.plan.requests[done.request as usize].response_has_body()).and(verified)
-        {
-            Ok(()) => state.tally.done(&done, now),
-            Err(fault) => {
-                let url = &state.plan.requests[done.request as usize].url;
-                state.tally.failed(&done, fault, url, now);
-            }
-        }
+        let has_body = state.plan.requests[done.request as usize].response_has_body();
+        let framing = framing_h2(&done, has_body);
+        count(state, &mut done, framing, now);
         let leaving = matches!(&self.codec, Codec::H2(client) if client.is_leaving());
         let persistence =
             if leaving && self.pending.is_empty() { Persistence::Close } else { Persistence::KeepAlive };
@@ -423,6 +410,18 @@ impl Connection {
         }
         self.served += 1;
         self.close(state, now);
+    }
+}
+
+/// Counts a response, which is right if its framing and its content are.
+fn count(state: &mut ThreadState<'_>, done: &mut Pending, framing: Result<(), Fault>, now: Instant) {
+    let verified = state.verifier.verify(done.request, done.status, done.body_bytes, done.sum.take());
+    match framing.and(verified) {
+        Ok(()) => state.tally.done(done, now),
+        Err(fault) => {
+            let url = &state.plan.requests[done.request as usize].url;
+            state.tally.failed(done, fault, url, now);
+        }
     }
 }
 
