@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::table::{FlagRow, GROUPS, USES};
+use crate::report::wrapped;
 
 /// `--help`.
 pub fn help() -> String {
@@ -54,17 +55,6 @@ fn spelled(flag: &FlagRow) -> String {
     let short = flag.short.map_or(String::new(), |letter| format!("-{letter}, "));
     let value = flag.value.map_or(String::new(), |value| format!(" {value}"));
     format!("{short}--{}{value}", flag.long)
-}
-
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= width => _ = write!(line, " {word}"),
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn roff(text: &str) -> String {

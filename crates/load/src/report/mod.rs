@@ -33,7 +33,7 @@ pub mod h2load;
 
 use crate::run::{Fault, Measured, Run};
 
-pub use page::Style;
+pub use page::{Style, wrapped};
 pub use warnings::warnings;
 
 /// The formats of a report.

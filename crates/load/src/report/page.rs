@@ -57,7 +57,7 @@ pub fn render(run: &Run, style: Style) -> String {
     push_failures(&mut out, run, style);
     for warning in warnings(run) {
         out.push('\n');
-        push_wrapped(&mut out, &warning, style);
+        push_warning(&mut out, &warning, style);
     }
     out
 }
@@ -322,20 +322,24 @@ fn push_failures(out: &mut String, run: &Run, style: Style) {
     }
 }
 
-/// A warning after an exclamation mark, wrapped to the width of the page.
-fn push_wrapped(out: &mut String, text: &str, style: Style) {
-    let mut lines = vec![String::new()];
+/// The lines of a text, of at most `width` characters.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - 4 => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
             _ => lines.push(word.to_owned()),
         }
     }
-    for (index, line) in lines.iter().enumerate() {
+    lines
+}
+
+/// A warning after an exclamation mark.
+fn push_warning(out: &mut String, text: &str, style: Style) {
+    for (index, line) in wrapped(text, WIDTH - 4).iter().enumerate() {
         let mark = if index == 0 { style.doubtful("!") } else { " ".to_owned() };
         out.push_str(&format!("  {mark} {}\n", style.paint("33", line)));
     }
