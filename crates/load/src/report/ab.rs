@@ -8,20 +8,18 @@ use std::fmt::Write;
 
 use crate::run::{Fault, Reuse, Run, Times};
 
-use super::{CONNECTING, WAITING, complete, push_availability};
+use super::{CONNECTING, WAITING, complete, with_availability};
 
 /// The text on standard output.
 pub fn render(run: &Run) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_head(&mut out, run);
-    let _ = write_figures(&mut out, run);
-    if complete(&run.measured) > 0 {
-        let _ = write_times(&mut out, run);
-    }
-    out.push('\n');
-    push_availability(&mut out, &run.measured);
-    out
+    with_availability(run, |out, run| {
+        write_head(out, run)?;
+        write_figures(out, run)?;
+        if complete(&run.measured) > 0 {
+            write_times(out, run)?;
+        }
+        writeln!(out)
+    })
 }
 
 fn write_head(out: &mut String, run: &Run) -> std::fmt::Result {

@@ -4,17 +4,15 @@ use std::fmt::Write;
 
 use crate::run::Run;
 
-use super::{WAITING, complete, push_availability};
+use super::{WAITING, complete, with_availability};
 
 /// The text on standard output.
 pub fn render(run: &Run) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_head(&mut out, run);
-    let _ = write_figures(&mut out, run);
-    let _ = write_times(&mut out, run);
-    push_availability(&mut out, &run.measured);
-    out
+    with_availability(run, |out, run| {
+        write_head(out, run)?;
+        write_figures(out, run)?;
+        write_times(out, run)
+    })
 }
 
 fn write_head(out: &mut String, run: &Run) -> std::fmt::Result {

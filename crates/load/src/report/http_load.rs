@@ -5,15 +5,11 @@ use std::fmt::Write;
 
 use crate::run::{Check, Fault, Run, Times};
 
-use super::{WAITING, complete, push_availability};
+use super::{WAITING, complete, with_availability};
 
 /// The text on standard output.
 pub fn render(run: &Run) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut out, run);
-    push_availability(&mut out, &run.measured);
-    out
+    with_availability(run, write)
 }
 
 fn write(out: &mut String, run: &Run) -> std::fmt::Result {

@@ -31,6 +31,8 @@ pub mod wrk;
 
 pub mod h2load;
 
+use std::fmt;
+
 use crate::run::{Fault, Measured, Run};
 
 pub use page::{Style, wrapped};
@@ -111,6 +113,15 @@ impl Format {
             Format::H2load => h2load::render(run),
         }
     }
+}
+
+/// What `write` writes, with availability and the longest time behind it.
+fn with_availability(run: &Run, write: impl FnOnce(&mut String, &Run) -> fmt::Result) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    _ = write(&mut out, run);
+    push_availability(&mut out, &run.measured);
+    out
 }
 
 /// Appends availability and the longest time to a format that has no place for them.

@@ -5,16 +5,11 @@ use std::fmt::Write;
 
 use crate::run::{Run, Times};
 
-use super::{complete, push_availability};
+use super::{complete, with_availability};
 
 /// The text on standard output.
 pub fn render(run: &Run) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut out, run);
-    out.push('\n');
-    push_availability(&mut out, &run.measured);
-    out
+    with_availability(run, write)
 }
 
 fn write(out: &mut String, run: &Run) -> std::fmt::Result {
@@ -37,7 +32,8 @@ fn write(out: &mut String, run: &Run) -> std::fmt::Result {
     let mut connect = measured.connect.clone();
     connect.record_many(0, measured.total.count().saturating_sub(connect.count()));
     write_row(out, "Connect:", &connect)?;
-    write_row(out, "Total:", &measured.total)
+    write_row(out, "Total:", &measured.total)?;
+    writeln!(out)
 }
 
 fn write_row(out: &mut String, name: &str, times: &Times) -> std::fmt::Result {
