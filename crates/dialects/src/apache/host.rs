@@ -2,7 +2,7 @@
 //! prefix of paths that one of them speaks of.
 
 mod access_files;
-mod before_programs;
+mod before_files;
 mod folder_patterns;
 mod index_files;
 mod named_files;
@@ -48,6 +48,8 @@ struct AliasFolder {
     folder: String,
     runs_scripts: bool,
     is_missing: bool,
+    /// It is a file of the folder.
+    is_file: bool,
 }
 
 /// A path that leads to one file.

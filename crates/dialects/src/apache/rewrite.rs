@@ -117,9 +117,20 @@ impl Rewrites {
         self.engine
     }
 
-    /// Where `RewriteEngine Off` stands.
-    pub fn off(&self) -> Option<&Place> {
-        self.place.as_ref().filter(|_| self.engine == Some(false))
+    /// Where directives of rewriting begin, in place of all those around.
+    pub fn place(&self) -> Option<&Place> {
+        let rules = self.rules.iter().filter(|rule| rule.section.is_none());
+        self.place.as_ref().or(rules.map(|rule| &rule.rule.place).next())
+    }
+
+    /// The rules whose targets are paths, each with its target, without the flag PT.
+    pub fn files(&self) -> impl Iterator<Item = (&Directive, &str)> {
+        let rules = self.rules().filter(|rule| rule.section.is_none()).map(|rule| &rule.rule);
+        rules.map(|rule| (rule, rule.argument(1))).filter(|(rule, target)| {
+            let flags = Flags::of(rule);
+            let leads_elsewhere = flags.has("PT", "passthrough") || flags.has("R", "redirect");
+            target.starts_with('/') && !leads_elsewhere && !flags.has("P", "proxy")
+        })
     }
 
     /// Whether there are rules that count.

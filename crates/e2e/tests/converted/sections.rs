@@ -118,6 +118,59 @@ fn sections_of_apache_count_as_in_apache() {
             ),
         ],
     );
+    let field = "Header set X-A b\n";
+    let files = |name: &str, inner: &str| format!("<FilesMatch \"{name}\">\n{inner}</FilesMatch>\n");
+    let server = |text: &str| apache(&format!("RewriteEngine On\n{text}"));
+    let with_alias = |text: &str| apache(&format!("Alias /al HOME/docs\n{text}"));
+    check(
+        "apache",
+        &[
+            // Rules lead files away for which there is a section by their name.
+            (
+                server(&(files("^x", field) + "RewriteRule ^/near/(.*)$ /far/$1 [L]")),
+                &[("/near/x", 200, "far"), ("/near/in/x", 404, ""), ("/far/x", 200, "far")],
+            ),
+            (
+                server(&(files("^x", field) + "RewriteRule ^/near/([^/]+)$ /far/$1 [L]")),
+                &[("/near/x", 200, "far"), ("/far/x", 200, "far")],
+            ),
+            (
+                server(&(files("^x", field) + "RewriteRule ^/near/(?!in/) /missing.html [L]")),
+                &[("/near/x", 200, "not here"), ("/near/in/x", 404, ""), ("/far/x", 200, "far")],
+            ),
+            (
+                apache(&files("^x$", field))
+                    + "<Directory HOME/www/near>\nRewriteEngine On\nRewriteRule ^(.*)$ /missing.html\n</Directory>\n",
+                &[("/near/x", 200, "not here"), ("/near/in/x", 200, "not here"), ("/far/x", 200, "far")],
+            ),
+            // The access of the file comes first for the rules of a folder, and that of the target for those of a server.
+            (
+                apache(&files("^x", "Require ip 192.0.2.1\n"))
+                    + "<Directory HOME/www/near>\nRewriteEngine On\nRewriteRule ^[^/]+$ /missing.html\n</Directory>\n",
+                &[("/near/x", 403, ""), ("/near/y", 200, "not here"), ("/far/x", 403, "")],
+            ),
+            (
+                server(
+                    &(files("^x", "Require ip 192.0.2.1\n")
+                        + "RewriteRule ^/near/([^/]+)$ /missing.html [L]"),
+                ),
+                &[("/near/x", 200, "not here"), ("/far/x", 403, "")],
+            ),
+            // A location may be a file of an alias.
+            (
+                with_alias("<Location /al/one.html>\nHeader set X-A b\n</Location>"),
+                &[("/al/one.html", 200, "one"), ("/al/none", 404, "")],
+            ),
+            (
+                with_alias(&format!("<Location /al/one.html>\n{denied}</Location>")),
+                &[("/al/one.html", 403, ""), ("/al/one.html/a", 403, ""), ("/al/none", 404, "")],
+            ),
+            (
+                server("Alias /al HOME/docs\nRewriteRule ^/near/(.*)$ /al/$1 [PT]"),
+                &[("/near/one.html", 200, "one"), ("/near/x", 404, "")],
+            ),
+        ],
+    );
     let rule = |text: &str| format!("DocumentRoot HOME/www\nRewriteEngine On\n{text}\n");
     refuse(
         "apache",
@@ -131,6 +184,16 @@ fn sections_of_apache_count_as_in_apache() {
                 "what it denies would be open",
             ),
             (&rule("RewriteRule ^/none$ /b/$1"), "cannot be converted"),
+            (
+                &rule("Alias /al HOME/docs\nRewriteRule ^/near/(.*)$ /al/$1 [L]"),
+                "original:4: without the flag PT",
+            ),
+            (
+                &rule(
+                    "RewriteRule ^/near/(.*)$ /far/$1\n<FilesMatch \"(?i)^x\">\nHeader set X-A b\n</FilesMatch>",
+                ),
+                "original:3: the RewriteRule of /near/ would not lead the files of (?i)x* away",
+            ),
             (&rule("RewriteRule ^/upload/[^x].{3}$ /none.html"), "files of its paths would be sent"),
             (
                 &rule("RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^/(a|b)/x http://b.example/$1"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::before_programs::{pass_on_before_programs, rewrite_before_programs};
+use super::before_files::{pass_on_before_files, rewrite_before_files};
 use super::index_files::list_no_denied;
 use super::named_files::handled;
 use super::needless::{
@@ -33,6 +33,7 @@ impl Site<'_> {
         self.find_folder_patterns(draft);
         sort::by_key(&mut self.folders, |(path, _)| path.len());
         self.settle_rewrites(draft);
+        self.report_targets_elsewhere(draft);
         let urls = self.section_urls();
         let passes_all = self.passes_all();
         let own = self.own_urls();
@@ -73,14 +74,17 @@ impl Site<'_> {
             self.keep_from_aliases("try_suffixes", &Value::Texts(Vec::new()));
         }
         self.host.leave_protected_folders(&["rewrite"]);
-        rewrite_before_programs(&mut self.host);
+        let of_server = self.rewritten(&self.server.rewrites, None).routes;
+        let of_server: Vec<String> =
+            of_server.iter().filter_map(|route| route.text("path").map(str::to_owned)).collect();
+        rewrite_before_files(&mut self.host, &of_server, draft);
         leave_out_needless_suffixes(&mut self.host);
         self.lead_first(draft);
         self.pass_within(&own);
         self.pass_patterns(draft);
         self.host.without_programs(&self.unhandled, Scope::runs, draft);
         self.host.without_programs(&self.without_cgi, |route| route.get("cgi").is_some(), draft);
-        pass_on_before_programs(&mut self.host);
+        pass_on_before_files(&mut self.host, draft);
         self.deny_first();
         list_no_denied(&mut self.host, draft);
         self.host.respond_without_root();
@@ -201,7 +205,8 @@ impl Site<'_> {
             let Some((folder, context)) = rest.first_mut() else { return };
             let around = before.iter().rev().filter(|(outer, _)| paths::below(folder, outer).is_some());
             let around: Vec<&Rewrites> = around.map(|(_, outer)| &outer.rewrites).collect();
-            if let Some(place) = context.rewrites.off().filter(|_| around.iter().any(|one| one.has_rules())) {
+            let own = context.rewrites.place().filter(|_| around.iter().any(|one| one.has_rules()));
+            if let Some(place) = own {
                 let what = format!("the RewriteRules of the folders around {folder} count in it, too");
                 draft.warn(place, what, "write those that must not into the folders that they are for");
             }
@@ -231,6 +236,26 @@ impl Site<'_> {
             }
         }
         self.host.deny_paths(Scope::responds);
+    }
+
+    /// Without the flag PT, the target of a server's rule is a file beneath the root, and aliases and upstreams are not for
+    /// it.
+    fn report_targets_elsewhere(&self, draft: &mut Draft) {
+        let aliases = self.trees.iter().map(|tree| tree.url.as_str()).filter(|url| *url != "/");
+        let singles = self.singles.iter().map(|single| single.url.as_str());
+        let passes = self.passes.iter().filter(|(_, to)| to.argument(1) != "!").map(|(url, _)| url.as_str());
+        let elsewhere: Vec<&str> = aliases.chain(singles).chain(passes).collect();
+        for (rule, target) in self.server.rewrites.files() {
+            let begin = target.split(['$', '%', '?']).next().unwrap_or_default();
+            let is_below = |url: &&&str| paths::below(begin, paths::folder(url)).is_some();
+            let leads_to = elsewhere.iter().filter(|url| **url != "/").find(is_below);
+            if let Some(url) = leads_to {
+                let what = format!(
+                    "without the flag PT, Apache looks for {target} beneath DocumentRoot, and here {url} has it"
+                );
+                draft.error(&rule.place, what, "add PT if it is meant, or remove the rule");
+            }
+        }
     }
 
     /// As in `deny_first`, for the rules of a server that lead the paths below a prefix to others.
@@ -382,7 +407,8 @@ impl Site<'_> {
             let is_missing = tree.url != url
                 && disk.is_folder(Path::new(&tree.folder))
                 && !disk.is_folder(Path::new(&folder));
-            AliasFolder { folder, runs_scripts: tree.runs_scripts, is_missing }
+            let is_file = tree.url != url && disk.is_file(Path::new(&folder));
+            AliasFolder { folder, runs_scripts: tree.runs_scripts, is_missing, is_file }
         })
     }
 
@@ -394,6 +420,21 @@ impl Site<'_> {
             }
             Paths::Patterns(_) => false,
         })
+    }
+
+    /// What is said about a file of an alias, and about what is below it if it is a script. The alias of a route has to
+    /// be a folder.
+    fn file_of_alias(&mut self, url: &str, place: &Place, mut scope: Scope) {
+        let path = paths::folder(url);
+        if self.host.scope.get("fallback").is_some() && scope.get("fallback").is_none() {
+            scope.set(place, "fallback", false);
+        }
+        for pattern in [path.to_owned(), format!("{path}/**")] {
+            let route = self.host.route(&pattern, place);
+            if !route.responds() {
+                route.inherit(&scope);
+            }
+        }
     }
 
     fn prefix(&mut self, url: &str, draft: &mut Draft) {
@@ -410,9 +451,12 @@ impl Site<'_> {
             scope.set(&place, "satisfy", "all");
         }
         let is_located = self.is_located(url);
+        if alias.as_ref().is_some_and(|alias| alias.is_file) {
+            return self.file_of_alias(url, &place, scope.without(&host));
+        }
         let route = self.host.route(url, &place);
         if !route.responds()
-            && let Some(AliasFolder { folder, runs_scripts, is_missing }) = alias
+            && let Some(AliasFolder { folder, runs_scripts, is_missing, .. }) = alias
         {
             if is_missing {
                 // Apache takes the section of a folder that may be there one day. Here an alias is opened at the start.
