@@ -89,7 +89,7 @@ pub(super) fn pass_on_before_files(host: &mut Host, draft: &mut Draft) {
                 (false, Some(_)) => left(prefix, &glob),
                 (false, None) => continue,
             };
-            // What nobody may have need not be led away.
+            // What is denied to all need not be led away.
             let Some(found) = found else {
                 let rule = around.unwrap_or(prefix);
                 if !denies_all(&glob) {
