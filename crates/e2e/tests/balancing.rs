@@ -226,6 +226,33 @@ fn an_endpoint_that_is_up_again_starts_slowly() {
 }
 
 #[test]
+fn an_endpoint_that_is_up_again_has_its_share_and_makes_up_for_nothing() {
+    // A new connection for each request, so that the pool chooses, too.
+    let closing = |name: &'static str| {
+        Endpoint::with(move |_| {
+            format!("HTTP/1.1 200 OK\r\nConnection: close\r\nX-By: {name}\r\nContent-Length: 0\r\n\r\n")
+        })
+    };
+    for balance in ["least", "sticky", "random"] {
+        let [a, b, c] = ["a", "b", "c"].map(closing);
+        let settings = format!("balance = \"{balance}\"\n[application.health]\npause = \"100ms\"\n");
+        let server = start(&[&a, &b, &c], 1, &settings);
+        let line = |what: &str| {
+            let line = format!("app {}: {what}", a.address);
+            wait_until(TIMEOUT, || command(&server, &["stats"]).1.contains(&line))
+        };
+        a.die();
+        assert!(wait_until(TIMEOUT, || shares(&server, 10, |_| String::new()).len() == 2), "{balance}");
+        shares(&server, 300, |_| String::new());
+        a.live();
+        assert!(line("up"), "{balance}");
+        let found = shares(&server, 60, |_| String::new());
+        let most = if balance == "random" { 35 } else { 22 };
+        assert!((10..=most).contains(&found["a"]), "{balance}: {found:?}");
+    }
+}
+
+#[test]
 fn a_cookie_keeps_a_client_at_its_endpoint_until_that_dies() {
     let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
     let server = start(&[&a, &b, &c], 2, "balance = \"sticky node\"");

@@ -1,11 +1,12 @@
 //! Which endpoint of an application gets the next request, and how many processes are started or ended. Pure: the time
 //! is handed in.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::health::EndpointHealth;
 use super::message::{Availability, EndpointId, Share};
-use super::selection::{Choice, effective_weight};
+use super::selection::{Choice, effective_weight, load, next_in_turn};
 use crate::process::supervisor::KillTimer;
 
 /// How long an endpoint whose queue is full is no choice.
@@ -33,6 +34,8 @@ pub struct Endpoint {
     /// Since when it has no lease.
     pub unused: Instant,
     busy_until: Option<Instant>,
+    /// What it has saved up for its next turn among those that are equally good.
+    credit: Cell<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,7 @@ impl Endpoint {
             began: now,
             unused: now,
             busy_until: None,
+            credit: Cell::new(0),
         }
     }
 
@@ -97,14 +101,17 @@ impl Endpoint {
         is_chosen && self.is_serving() && !is_drained && !excluded.contains(&self.id)
     }
 
+    /// In thousandths: less while it starts slowly.
+    fn weight(&self, wish: &Wish, now: Instant) -> i64 {
+        let age = now.saturating_duration_since(self.health.since);
+        effective_weight(self.share.weight, age, wish.slow_start)
+    }
+
     /// How good a choice this endpoint is: the least is the best.
     fn rank(&self, wish: &Wish, now: Instant) -> impl Ord + use<> {
-        let age = now.saturating_duration_since(self.health.since);
-        let weight = effective_weight(self.share.weight, age, wish.slow_start).max(1) as u128;
-        let per_weight = |count: u64| u128::from(count) * 1_000_000_000_000 / weight;
         let is_tried = wish.tried.contains(&self.id);
         let is_other = matches!(wish.choice, Choice::Prefer(preferred) if preferred != self.id);
-        let load = (per_weight((self.leases + self.upgraded) as u64), per_weight(self.requests));
+        let load = load(self.leases + self.upgraded, self.weight(wish, now));
         (is_tried, self.health.down_until(), self.share.priority, is_other, load)
     }
 }
@@ -118,9 +125,10 @@ pub struct Wish<'a> {
     pub slow_start: Duration,
 }
 
-/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. An
-/// endpoint that is down comes behind those that are up, the one first that is up again soonest; one that the request
-/// has tried comes last. While an endpoint with a better priority is up, a request waits for its capacity.
+/// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those with
+/// equally few take turns. An endpoint that is down comes behind those that are up, the one first that is up again
+/// soonest; one that the request has tried comes last. While an endpoint with a better priority is up, a request waits
+/// for its capacity.
 pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
     let is_up = |endpoint: &&Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)
@@ -134,8 +142,11 @@ pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant
             && endpoint.leases < capacity
             && endpoint.busy_until.is_none_or(|until| now >= until)
     };
-    let able = endpoints.iter().enumerate().filter(|(_, endpoint)| can_serve(endpoint));
-    able.min_by_key(|(_, endpoint)| endpoint.rank(wish, now)).map(|(at, _)| at)
+    let able = || endpoints.iter().enumerate().filter(|(_, endpoint)| can_serve(endpoint));
+    let rank = |endpoint: &Endpoint| endpoint.rank(wish, now);
+    let least = able().map(|(_, endpoint)| rank(endpoint)).min()?;
+    let equal = able().filter(|(_, endpoint)| rank(endpoint) == least);
+    next_in_turn(equal.map(|(at, endpoint)| (at, endpoint.weight(wish, now), &endpoint.credit)))
 }
 
 /// When the next endpoint whose queue is full is a choice again.
@@ -278,6 +289,11 @@ mod tests {
             two[at].leases += 1;
         }
         assert_eq!((two[0].leases, two[1].leases), (6, 2));
+        // The second one has had fewer requests, as one that was down.
+        let mut unused = two.clone();
+        (unused[0].requests, unused[0].leases, unused[1].leases) = (1000, 0, 0);
+        let first = (0..8).filter(|_| choose(&unused, 100, &ANY, now) == Some(0)).count();
+        assert_eq!(first, 6, "of equally good ones, each has its share");
         two[1].health.since = now + Duration::from_secs(9);
         let wish = Wish { slow_start: Duration::from_secs(10), ..ANY };
         two[1].leases = 1;

@@ -127,6 +127,10 @@ impl EndpointEntry {
         *self.reason.borrow_mut() = notice.reason.as_str().into();
     }
 
+    fn load(&self, weight: i64) -> u128 {
+        load(self.in_flight.get(), weight)
+    }
+
     fn is_up(&self) -> bool {
         self.state.get() == Availability::Up
     }
@@ -155,11 +159,12 @@ impl Candidates<'_> {
                 None => least(up(), weight),
             },
             (Balance::Hash(_) | Balance::Sticky(_), _) => least(up(), weight),
-            (Balance::RoundRobin, _) => next_in_turn(up(), weight),
+            (Balance::RoundRobin, _) => in_turn(up(), weight),
             (Balance::Random, _) => {
                 let first = at_weight(up(), weight, random & u64::from(u32::MAX));
                 let others = || up().filter(|entry| first.is_none_or(|first| first.id != entry.id));
-                least(first.into_iter().chain(at_weight(others(), weight, random >> 32)), weight)
+                let both = first.into_iter().chain(at_weight(others(), weight, random >> 32));
+                both.map(|entry| &**entry).min_by_key(|entry| entry.load(weight(entry)))
             }
         };
         chosen.map_or(Choice::Any, |entry| Choice::Prefer(entry.id))
@@ -189,6 +194,11 @@ pub fn effective_weight(weight: u32, age: Duration, slow_start: Duration) -> i64
     share.max(full / 10)
 }
 
+/// So many requests of an endpoint with this weight, in thousandths: the least is the best.
+pub fn load(requests: usize, weight: i64) -> u128 {
+    requests as u128 * 1_000_000_000_000 / weight.max(1) as u128
+}
+
 /// The best priority of the endpoints that are up and not `tried`. `None`: there is none.
 pub fn best_priority(entries: &[Rc<EndpointEntry>], tried: &[EndpointId]) -> Option<u16> {
     let up = entries.iter().filter(|entry| entry.is_up() && !tried.contains(&entry.id));
@@ -210,34 +220,39 @@ fn rendezvous<'a>(
     entries.map(|entry| &**entry).max_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// The fewest requests for its weight, and of equal ones that with the fewest so far.
+/// The fewest requests for its weight. Those with equally few take turns: of the requests of before, an endpoint that
+/// has come up had fewer, and it makes up for none of them.
 fn least<'a>(
-    entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
+    entries: impl Iterator<Item = &'a Rc<EndpointEntry>> + Clone,
     weight: impl Fn(&EndpointEntry) -> i64,
 ) -> Option<&'a EndpointEntry> {
-    let rank = |entry: &&EndpointEntry| {
-        let per_weight = |count: u64| u128::from(count) * 1_000_000_000_000 / weight(entry).max(1) as u128;
-        (per_weight(entry.in_flight.get() as u64), per_weight(entry.requests.get()))
-    };
-    entries.map(|entry| &**entry).min_by_key(rank)
+    let load = |entry: &EndpointEntry| entry.load(weight(entry));
+    let least = entries.clone().map(|entry| load(entry)).min()?;
+    in_turn(entries.filter(|entry| load(entry) == least), &weight)
 }
 
-/// Smooth weighted round robin: each saves up its weight, and the richest pays for all.
-fn next_in_turn<'a>(
+fn in_turn<'a>(
     entries: impl Iterator<Item = &'a Rc<EndpointEntry>>,
     weight: impl Fn(&EndpointEntry) -> i64,
 ) -> Option<&'a EndpointEntry> {
+    next_in_turn(entries.map(|entry| (&**entry, weight(entry), &entry.credit)))
+}
+
+/// Smooth weighted round robin: each of the candidates saves up its weight, and the richest pays for all.
+pub fn next_in_turn<'c, T>(candidates: impl Iterator<Item = (T, i64, &'c Cell<i64>)>) -> Option<T> {
     let mut total = 0;
-    let mut best: Option<&EndpointEntry> = None;
-    for entry in entries {
-        let weight = weight(entry);
+    let mut richest: Option<(T, &Cell<i64>)> = None;
+    for (candidate, weight, credit) in candidates {
         total += weight;
-        entry.credit.set(entry.credit.get() + weight);
-        if best.is_none_or(|best| entry.credit.get() > best.credit.get()) {
-            best = Some(entry);
+        credit.set(credit.get() + weight);
+        if richest.as_ref().is_none_or(|(_, most)| credit.get() > most.get()) {
+            richest = Some((candidate, credit));
         }
     }
-    best.inspect(|best| best.credit.set(best.credit.get() - total))
+    richest.map(|(candidate, credit)| {
+        credit.set(credit.get() - total);
+        candidate
+    })
 }
 
 /// The one that a random number of 32 bits hits, each in proportion to its weight.
@@ -344,6 +359,21 @@ mod tests {
     }
 
     #[test]
+    fn of_equally_busy_endpoints_one_that_comes_back_has_its_share() {
+        let now = Instant::now();
+        let balance = Balance::Sticky("node".to_owned());
+        let entries = table(&[1, 2, 1], now);
+        assert_eq!(chosen(&entries, &balance, 4, now), [2, 1, 3, 2]);
+        set(&entries[2], Availability::Down);
+        for id in chosen(&entries, &balance, 300, now) {
+            entries[id as usize - 1].requests.update(|count| count + 1);
+        }
+        set(&entries[2], Availability::Up);
+        let back = chosen(&entries, &balance, 40, now);
+        assert_eq!(back.iter().filter(|id| **id == 3).count(), 10, "{back:?}");
+    }
+
+    #[test]
     fn the_same_key_stays_at_its_endpoint_while_others_come_and_go() {
         let now = Instant::now();
         let (one_worker, other_worker) = (table(&[1, 1, 1, 1], now), table(&[1, 1, 1, 1], now));
@@ -399,8 +429,8 @@ mod tests {
             assert_eq!(choice(&entry.token(), &[]), Choice::Only(entry.id));
         }
         entries[0].in_flight.set(1);
-        for forged in ["", "zzzz", "00000", "+123"] {
-            assert_eq!(choice(forged, &[]), Choice::Prefer(2), "{forged}");
+        for (forged, expected) in [("", 2), ("zzzz", 3), ("00000", 2), ("+123", 3)] {
+            assert_eq!(choice(forged, &[]), Choice::Prefer(expected), "{forged}");
         }
         assert_eq!(choice(&entries[1].token(), &[2]), Choice::Prefer(3), "it has failed");
         set(&entries[1], Availability::Draining);
