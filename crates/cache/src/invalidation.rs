@@ -15,7 +15,8 @@ pub fn invalidates(method: Method, status: Status) -> bool {
 /// request.
 pub fn others(fields: &[Field], scheme: Scheme, authority: &str, path: &str) -> Vec<String> {
     let named = values(fields, "location").chain(values(fields, "content-location"));
-    named.filter_map(|value| at_origin(std::str::from_utf8(value).ok()?, scheme, authority, path)).collect()
+    let target = |value| at_origin(std::str::from_utf8(value).ok()?, scheme, authority, path);
+    named.filter_map(|value| Some(without_dots(target(value)?))).collect()
 }
 
 /// The path and query of a reference, if it leads to the same origin.
@@ -49,6 +50,24 @@ fn at_origin(reference: &str, scheme: Scheme, authority: &str, path: &str) -> Op
     }
 }
 
+/// A path and query as clients request it: without dot segments in the path (RFC 3986 §5.2.4).
+fn without_dots(target: String) -> String {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let (mut kept, mut names_folder) = (Vec::new(), false);
+    for segment in path.split('/').skip(1) {
+        names_folder = matches!(segment, "." | "..");
+        match segment {
+            "." => {}
+            ".." => _ = kept.pop(),
+            segment => kept.push(segment),
+        }
+    }
+    if names_folder {
+        kept.push("");
+    }
+    ["/", &kept.join("/"), query].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +94,21 @@ mod tests {
         check("https://example.org:8443/c", None);
         check("/c?to=https://example.net/", Some("/c?to=https://example.net/"));
         check("", None);
+    }
+
+    #[test]
+    fn a_path_is_the_one_that_a_client_requests() {
+        let check =
+            |target: &str, expected| assert_eq!(without_dots(target.to_owned()), expected, "{target}");
+        check("/a/b", "/a/b");
+        check("/a/../b?c=/../d", "/b?c=/../d");
+        check("/a/./b/", "/a/b/");
+        check("/a/b/..", "/a/");
+        check("/a/.", "/a/");
+        check("/../a", "/a");
+        check("/..", "/");
+        check("/a//..//.b/..c", "/a//.b/..c");
+        check("/", "/");
     }
 
     #[test]

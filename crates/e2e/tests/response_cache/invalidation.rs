@@ -49,6 +49,26 @@ fn a_change_invalidates_what_is_stored() {
 }
 
 #[test]
+fn a_change_invalidates_what_a_relative_location_leads_to() {
+    let app = start(|head, number| {
+        let location = head.lines().find_map(|line| line.strip_prefix("X-To: "));
+        match location {
+            Some(to) => format!("HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: {to}\r\n\r\n"),
+            None => ok("Cache-Control: max-age=60\r\n", number),
+        }
+    });
+    let mut before = app.get("items/7", "").text();
+    for to in ["7", "../items/7", "./7", "/app/items/new/../7", "/app/x/../items/./7"] {
+        assert_eq!(app.get("items/7", "").text(), before, "it is stored");
+        let post = format!("POST /app/items/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nX-To: {to}\r\n\r\n");
+        assert_eq!(app.server.request(post).status, 201);
+        let after = app.get("items/7", "").text();
+        assert_ne!(after, before, "{to}");
+        before = after;
+    }
+}
+
+#[test]
 fn a_change_invalidates_what_other_routes_have_stored() {
     let site = Site::new();
     let path = site.home().join("peer");
