@@ -119,11 +119,13 @@ impl Folder {
         }
     }
 
+    /// Without the zeros that a crash may have left in place of its last bytes.
     fn mark_text(&self) -> Result<Vec<u8>, Errno> {
         let mark = retry_on_intr(|| calls::openat(&self.fd, MARK, FILE))?;
         let mut text = [0; 64];
         let n = retry_on_intr(|| calls::pread(&mark, &mut text, 0))?;
-        Ok(text[..n].to_vec())
+        let end = text[..n].iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Ok(text[..end].to_vec())
     }
 
     /// A name in the folder that a cache has not made.

@@ -274,9 +274,13 @@ fn a_folder_is_taken_only_if_it_is_empty_or_marked() {
     assert!(Folder::open(&folder.0).is_ok(), "it is marked");
     let mark = fs::read(path("taipan-cache")).unwrap();
     for length in 0..mark.len() {
-        fs::write(path("taipan-cache"), &mark[..length]).unwrap();
-        assert!(Folder::examine(&folder.0).is_ok() && Folder::open(&folder.0).is_ok(), "{length} bytes");
-        assert_eq!(fs::read(path("taipan-cache")).unwrap(), mark);
+        for zeros in [0, mark.len() - length] {
+            let torn = [&mark[..length], &vec![0; zeros]].concat();
+            fs::write(path("taipan-cache"), torn).unwrap();
+            let opened = Folder::examine(&folder.0).is_ok() && Folder::open(&folder.0).is_ok();
+            assert!(opened, "{length} bytes, {zeros} zeros");
+            assert_eq!(fs::read(path("taipan-cache")).unwrap(), mark);
+        }
     }
     fs::write(path("taipan-cache"), "taipan cache 2\n").unwrap();
     assert!(problem(&folder.0).contains("another version (taipan-cache); empty it"));
