@@ -251,7 +251,7 @@ impl Client {
         let mut response = Response::parse_head(&self.buffer[..end]).map_err(ReadError::Malformed)?;
         let used = match response.length(to_head).map_err(ReadError::Malformed)? {
             Length::Sized(len) => {
-                while self.buffer.len() < end + len {
+                while self.buffer.len() - end < len {
                     self.read_more()?;
                 }
                 response.body = self.buffer[end..end + len].to_vec();

@@ -321,6 +321,25 @@ fn logs_the_name_of_the_application_and_no_error_for_a_successful_retry() {
 }
 
 #[test]
+fn a_response_that_announces_the_greatest_length_is_cut_and_logged_as_such() {
+    let greatest = u64::MAX;
+    let server = start(
+        move |stream, _| {
+            read_request(stream)?;
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {greatest}\r\n\r\nhello")
+        },
+        "[log]\naccess = \"stdout\"\n",
+    );
+    assert_eq!(get(&server, "huge"), "cut");
+    let line = server
+        .output()
+        .wait_for(TIMEOUT, |lines| lines.iter().find(|line| line.contains("/app/huge")).cloned())
+        .unwrap_or_else(|| panic!("no line: {}", server.stderr()));
+    assert!(line.contains("\" 200 5 ") && line.ends_with("\"application ended early\""), "{line}");
+    assert!(!server.stderr().contains("panic"), "{}", server.stderr());
+}
+
+#[test]
 fn reads_no_body_in_a_response_to_head() {
     let server = start(
         |stream, _| {

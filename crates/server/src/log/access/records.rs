@@ -142,9 +142,11 @@ impl Records {
 impl PendingResponse {
     /// Takes its bytes from those that are `left` of a batch.
     pub(super) fn take_from(&self, left: &mut u64) -> Delivered {
-        let whole = self.length.map_or(*left, |length| (self.head + length).min(*left));
+        // An upstream may announce any length.
+        let end = self.length.map(|length| self.head.saturating_add(length));
+        let whole = end.map_or(*left, |end| end.min(*left));
         *left -= whole;
-        let is_complete = self.length.is_some_and(|length| whole == self.head + length);
+        let is_complete = end == Some(whole);
         Delivered { whole, body: whole.saturating_sub(self.head), is_complete }
     }
 }
