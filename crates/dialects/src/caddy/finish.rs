@@ -23,6 +23,7 @@ impl Site<'_> {
         }
         host.leave_folders(&["return", "redirect", "rewrite", "respond"]);
         self.lead_once(host);
+        self.stay_in_blocks(host);
         let paths = host.routes.iter().filter_map(|route| route.text("path"));
         let blocks: BTreeMap<String, Option<usize>> =
             paths.map(|path| (path.to_owned(), self.block_of(path))).collect();
@@ -116,6 +117,26 @@ impl Site<'_> {
                     let what = format!("the rewrite of {pattern} leads to a path that is led on here");
                     self.draft.error(&place, what, "write the paths apart, or see fallback");
                 }
+            }
+        }
+    }
+
+    /// In Caddy, the block of a rewrite responds for the path that it leads to. Here the route of that path does.
+    fn stay_in_blocks(&mut self, host: &Host) {
+        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        for route in host.routes.iter().filter(|route| route.get("rewrite").is_some()) {
+            let pattern = path(route);
+            let target = route.text("rewrite").and_then(|to| to.split('?').next()).unwrap_or_default();
+            let block = self.block_of(&pattern);
+            if block.is_none() || target.contains('$') || self.block_of(target) == block {
+                continue;
+            }
+            let responds = |other: &&Scope| other.responds() && within::covers(&path(other), target);
+            if let Some(other) = host.routes.iter().find(responds) {
+                let what = format!("the rewrite of {pattern} leads out of its block to {target}");
+                let what_to_do =
+                    format!("what {} has would respond: write a block for the target", path(other));
+                self.draft.error(&route.place(), what, &what_to_do);
             }
         }
     }

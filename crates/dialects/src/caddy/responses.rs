@@ -32,6 +32,7 @@ impl Site<'_> {
         let place = &child.place;
         match template(to).and_then(|target| rewritten(&target)) {
             Some(target) if !paths.is_empty() => {
+                self.close_in_other_cases(child, paths);
                 self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
             }
             _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
@@ -51,12 +52,15 @@ impl Site<'_> {
                 self.protect(child, paths, status);
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
-            (None | Some(200), Some(text)) => self.route(paths, place, host, |scope| {
-                scope.set(place, "respond", text);
-                if text.starts_with(['{', '[']) && scope.get("default_type").is_none() {
-                    scope.set(place, "default_type", "application/json");
-                }
-            }),
+            (None | Some(200), Some(text)) => {
+                self.close_in_other_cases(child, paths);
+                self.route(paths, place, host, |scope| {
+                    scope.set(place, "respond", text);
+                    if text.starts_with(['{', '[']) && scope.get("default_type").is_none() {
+                        scope.set(place, "default_type", "application/json");
+                    }
+                });
+            }
             _ => {
                 self.draft.error(place, unconverted(child), "see respond, or put a file there");
                 self.protect(child, paths, 404);

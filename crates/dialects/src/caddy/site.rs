@@ -262,6 +262,9 @@ impl Site<'_> {
         let has_authorizer = |scope: &Scope| scope.get("authorizer").is_some();
         let is_asked = has_authorizer(&host.scope) || host.routes.iter().any(has_authorizer);
         self.block(child.children(), &inner, host, depth + 1);
+        if is_new {
+            self.close_in_other_cases(child, &inner.paths);
+        }
         if child.name == "route" && !is_asked {
             before_authorizer(child, host);
         }
@@ -348,6 +351,21 @@ impl Site<'_> {
             rule.set(place, "then", "deny");
             rule.set(place, "status", status);
         });
+    }
+
+    /// What leads paths elsewhere, or responds for them, is not left open in other cases of letters either, where files
+    /// or another upstream would respond.
+    pub(super) fn close_in_other_cases(&mut self, child: &Directive, paths: &[String]) {
+        let place = &child.place;
+        let before = self.other_cases.len();
+        self.in_other_cases(child, paths, |rule| {
+            rule.set(place, "then", "deny");
+            rule.set(place, "status", 404);
+        });
+        let path = self.other_cases.get(before).and_then(|rule| rule.get("path"));
+        if self.other_cases[..before].iter().any(|rule| rule.get("path") == path) {
+            self.other_cases.truncate(before);
+        }
     }
 
     /// Adds a rule for the paths of a directive in other cases of letters.

@@ -99,6 +99,7 @@ impl Site<'_> {
                 route.set(place, "proxy", format!("{scheme}://{name}{}", if strips { "/" } else { "" }));
             }
         }
+        self.close_in_other_cases(child, paths);
         self.route(paths, place, host, |scope| scope.inherit(&route));
     }
 

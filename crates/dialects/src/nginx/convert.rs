@@ -13,6 +13,7 @@ use super::cache_control;
 use super::constants;
 use super::early;
 use super::expires::is_for_expires;
+use super::index_roots;
 use super::inherit::settle;
 use super::named::has_access;
 use super::names::{KNOWN, OF_TOP};
@@ -51,6 +52,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     for host in &mut hosts {
         settle(host, &mut draft);
         own_access::settle(host, &mut draft);
+        index_roots::report(host, &mut draft);
         finish(host);
     }
     draft.hosts = hosts;

@@ -37,6 +37,7 @@ mod cross_origin;
 mod expires;
 
 // What nginx and this server do differently for all routes of a host.
+mod index_roots;
 mod inherit;
 mod order;
 mod own_access;

@@ -240,6 +240,20 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
                 nginx("location /none/ { return 200 text; }"),
                 &[("/none", 404, ""), ("/none/", 200, "text"), ("/none/a", 200, "text")],
             ),
+            // An index file that has the root of the server by its own location.
+            (
+                nginx(
+                    "location /docs/ { alias HOME/docs/; index one.html; }\nlocation ~ \\.html$ { add_header X-A b; }",
+                ),
+                &[("/docs/", 200, "one"), ("/docs/one.html", 404, "")],
+            ),
+            // An index file with the root of its folder.
+            (
+                nginx(
+                    "index x; location /near/ { location = /near/x { } location ~ \\.php$ { root HOME; deny all; } }",
+                ),
+                &[("/near/", 200, "near"), ("/far/", 200, "far")],
+            ),
             // try_files is for no location within.
             (
                 nginx("location / { try_files $uri =404; index x; location /near/ { } }"),
@@ -251,6 +265,18 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
         "nginx",
         &[
             ("server { root /srv; rewrite ^/none$ /b/$1; }\n", "cannot be converted"),
+            (
+                "server {\nroot /srv;\nindex x.txt;\nlocation /a/ {\nlocation = /a/x.txt {\nroot /b;\n}\n}\n}\n",
+                "original:5: nginx sends the index file /a/x.txt from another root",
+            ),
+            (
+                "server {\nroot /srv;\nlocation ~ \\.html$ {\nroot /b;\n}\n}\n",
+                "original:3: nginx sends the index file /index.html from another root",
+            ),
+            (
+                "server {\nroot /srv;\nlocation = /a/index.html {\nroot /b;\n}\n}\n",
+                "nginx sends the index file /a/index.html from another root",
+            ),
             ("server { root /srv; rewrite ^/a/ /a/x.html; }\n", "leads to a path of its own"),
         ],
     );
@@ -288,6 +314,23 @@ fn directives_of_caddy_count_as_in_caddy() {
                 caddy("@others not {\npath /near/*\n}\nrespond @others 403\nfile_server"),
                 &[("/near/x", 200, "near"), ("/far/x", 403, "")],
             ),
+            // Caddy finds paths in any case of letters: another one has no other response.
+            (
+                caddy("handle /near/* {\nfile_server\n}\nhandle {\nrespond all\n}"),
+                &[("/near/x", 200, "near"), ("/NEAR/x", 404, ""), ("/far/x", 200, "all")],
+            ),
+            (
+                caddy("@x path *.TXT\nhandle @x {\nrespond text\n}\nhandle {\nfile_server\n}"),
+                &[("/a.TXT", 200, "text"), ("/locked.txt", 404, ""), ("/far/x", 200, "far")],
+            ),
+            (
+                caddy("rewrite /LOCKED.txt /missing.html\nfile_server"),
+                &[("/LOCKED.txt", 200, "not here"), ("/locked.txt", 404, ""), ("/far/x", 200, "far")],
+            ),
+            (
+                caddy("reverse_proxy /NEAR/* 127.0.0.1:1\nfile_server"),
+                &[("/NEAR/x", 502, ""), ("/near/x", 404, ""), ("/far/x", 200, "far")],
+            ),
             // No file_server sends files.
             (caddy("respond /a text\nfile_server /near/*"), &[("/near/x", 200, "near"), ("/far/x", 200, "")]),
             // A folder is none of the files that are tried.
@@ -309,6 +352,10 @@ fn directives_of_caddy_count_as_in_caddy() {
                 "leads to a path that is led on here",
             ),
             ("http://a {\nroot * /srv\nredir /a permanent\n}\n", "see redirect"),
+            (
+                "http://a {\nroot * /srv\nhandle /a/* {\nrewrite * /b\nfile_server\n}\nhandle {\nrespond all\n}\n}\n",
+                "original:4: the rewrite of /a/ leads out of its block to /b",
+            ),
             ("http://a {\nroot * /srv\nfile_server\nfile_server {\nbrowse\n}\n}\n", "decide for one of them"),
         ],
     );

@@ -52,7 +52,7 @@ const APACHE: Table = Table {
                    <Directory HOME/www/run.d>\nOptions +ExecCGI\n</Directory>\n\
                    <Location /cgi-bin>\nSetHandler cgi-script\nOptions +ExecCGI\n</Location>\n\
                    LimitRequestBody 10\nProxyPass /up/ balancer://back/\nProxyPreserveHost On\nRequestHeader set X-Own yes\n\
-                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\nRewriteRule ^/queried/(.*)$ /scripts/env.sh?id=$1 [QSA,L]\n\
+                   RewriteEngine On\nRewriteRule ^/rewritten$ /plain [L]\nRewriteRule ^/queried/(.*)$ /scripts/env.sh?id=$1 [QSA,PT]\n\
                    <If \"%{HTTP_USER_AGENT} =~ /Denied/\">\nRequire all denied\n</If>\n",
             rows: &[
                 ("pidfile", File("pid"), "PID"),
