@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use site::disconnect::ConnectionId;
 use site::host::AddressGroup;
 use site::proxies::Via;
+use taipan_http::fields::host_and_port;
 use taipan_http::head::Head;
 use taipan_http::target::Scheme;
 
@@ -39,6 +40,20 @@ pub struct ConnectionInfo<'a> {
     pub local: Option<SocketAddr>,
     /// `None`: it has no TLS.
     pub tls: Option<&'a TlsFacts>,
+}
+
+impl ConnectionInfo<'_> {
+    /// The port of the server, as the client of this request knows it.
+    pub fn server_port(&self, head: &Head<'_>) -> u16 {
+        match (self.via, self.local) {
+            (Via::Nothing, Some(local)) => local.port(),
+            // The port that the client knows is the proxy's, or is not known.
+            _ => {
+                let authority = std::str::from_utf8(head.authority).unwrap_or_default();
+                host_and_port(authority).1.unwrap_or(head.scheme.default_port())
+            }
+        }
+    }
 }
 
 /// How a request has arrived. What only a few requests need is looked up when it is needed.

@@ -336,6 +336,11 @@ impl Site {
 pub const SERVER_HEADER: &str = "taipan";
 
 impl Host {
+    /// The first of its names that is whole.
+    pub fn name(&self) -> Option<&str> {
+        self.names.iter().find(|name| !name.starts_with('*')).map(String::as_str)
+    }
+
     /// Whether entries of a folder may have other rules, users, authorizers or tokens than the folder, because they
     /// have another route, are another file by a rewrite, or have other names (`;`).
     pub fn may_differ_within(&self, folder: &SafePath<'_>) -> bool {

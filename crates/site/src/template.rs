@@ -525,8 +525,7 @@ impl Variables<'_> {
         if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
             return sent;
         }
-        let plain = self.host.names.iter().find(|name| !name.starts_with('*'));
-        plain.map_or("localhost", String::as_str)
+        self.host.name().unwrap_or("localhost")
     }
 }
 

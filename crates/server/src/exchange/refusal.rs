@@ -91,8 +91,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn redirect_to_https(&self, path: &SafePath<'_>) -> Response {
-        let own = self.host().names.iter().find(|name| !name.starts_with('*'));
-        let name = match (name_of(self.head.authority), own) {
+        let name = match (name_of(self.head.authority), self.host().name()) {
             (b"", Some(own)) => own.as_bytes(),
             // HTTP/1.0 without Host.
             (b"", None) => return fixed::status(self.services, None, Status::BAD_REQUEST),

@@ -22,7 +22,7 @@ pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
     let user = site.user.as_ref().map_or(String::new(), |user| format!(", as user {user}"));
     terminal::err(format_args!("taipan {} serves {what}{user}", env!("CARGO_PKG_VERSION")));
     // Certificates are for names.
-    let name = site.hosts.at(0).names.iter().find(|name| !name.starts_with('*')).map(String::as_str);
+    let name = site.hosts.at(0).name();
     let mut named = None;
     for Listener { address, protocols } in listeners {
         match address {

@@ -290,12 +290,8 @@ impl Assembly {
         let site = &self.responder.services.site;
         let connection = self.connection.info();
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
-        let (name, port) = host_and_port(authority);
-        let own_name = site.hosts.at(self.host).names.iter().find(|name| !name.starts_with('*'));
-        let server_port = match (connection.via, connection.local) {
-            (Via::Nothing, Some(local)) => local.port(),
-            _ => port.unwrap_or(head.scheme.default_port()),
-        };
+        let (name, _) = host_and_port(authority);
+        let own_name = site.hosts.at(self.host).name();
         let names = &self.responder.services.client_names;
         let remote_name = connection.client.ip().and_then(|address| names.find(address));
         let request = CgiRequest {
@@ -308,8 +304,8 @@ impl Assembly {
             query: head.target.query(),
             query_string: head.target.query(),
             host: authority,
-            server_name: if name.is_empty() { own_name.map_or("localhost", String::as_str) } else { name },
-            server_port,
+            server_name: if name.is_empty() { own_name.unwrap_or("localhost") } else { name },
+            server_port: connection.server_port(&head),
             software: "taipan",
             server: connection.local,
             remote: connection.client.ip(),

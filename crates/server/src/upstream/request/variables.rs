@@ -36,14 +36,7 @@ impl Handler {
     ) -> Result<Environment, EnvironmentError> {
         let host = services.site.hosts.at(self.host);
         let authority = std::str::from_utf8(head.authority).unwrap_or_default();
-        let (name, port) = host_and_port(authority);
-        let own_name =
-            host.names.iter().find(|name| !name.starts_with('*')).map_or("localhost", String::as_str);
-        let server_port = match (connection.via, connection.local) {
-            (Via::Nothing, Some(local)) => local.port(),
-            // The port that the client knows is the proxy's, or is not known.
-            _ => port.unwrap_or(head.scheme.default_port()),
-        };
+        let (name, _) = host_and_port(authority);
         let script_name = self.name();
         let (file, root) = self.file_and_root(host);
         let translated = self.translated(services, host);
@@ -67,8 +60,8 @@ impl Handler {
             query: head.target.query(),
             query_string: self.query(head),
             host: authority,
-            server_name: if name.is_empty() { own_name } else { name },
-            server_port,
+            server_name: if name.is_empty() { host.name().unwrap_or("localhost") } else { name },
+            server_port: connection.server_port(head),
             software: SOFTWARE,
             server: connection.local,
             remote: client,
