@@ -183,6 +183,7 @@ const DIALECTS: &[&str] = &[
     "media",
     "document",
     "tree",
+    "getopt",
     "words",
     "everywhere",
     "disk",
