@@ -408,13 +408,27 @@ fn set_alias(
     context: &Context,
     draft: &mut Draft,
 ) {
+    let is_file = |target: &str| (context.is_file)(&(context.path)(target));
     match alias(directive.argument(0), location, patterns) {
+        // In nginx, that is what all paths of the expression have.
+        Some(folder) if is_plain_of_expression(directive, location) && !is_file(folder) => {
+            draft.error(
+                &directive.place,
+                unconverted(directive),
+                "end the expression with (.*), and the folder with $1",
+            );
+            scope.set(&directive.place, "return", 404);
+        }
         Some(folder) => scope.set(&directive.place, "alias", (context.path)(folder)),
         None => {
             draft.error(&directive.place, unconverted(directive), "write a folder without variables");
             scope.set(&directive.place, "return", 404);
         }
     }
+}
+
+fn is_plain_of_expression(alias: &Directive, location: &Directive) -> bool {
+    location.argument(0).starts_with('~') && !alias.argument(0).contains('$')
 }
 
 /// The folder of an alias, also that of `/a/$1` for `^/b/(.*)$`. `None`: it has other variables.

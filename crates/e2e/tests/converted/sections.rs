@@ -266,6 +266,10 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
         &[
             ("server { root /srv; rewrite ^/none$ /b/$1; }\n", "cannot be converted"),
             (
+                "server {\nroot /srv;\nlocation ~ ^/(a|b)/ {\nalias HOME/docs/;\n}\n}\n",
+                "original:4: \"alias ",
+            ),
+            (
                 "server {\nroot /srv;\nindex x.txt;\nlocation /a/ {\nlocation = /a/x.txt {\nroot /b;\n}\n}\n}\n",
                 "original:5: nginx sends the index file /a/x.txt from another root",
             ),
