@@ -74,22 +74,25 @@ fn packaged(name: &str, home: &Path) -> String {
     text.replace("/var/log/taipan", &format!("{home}/log")).replace("/run/taipan/", &format!("{home}/run/"))
 }
 
-#[test]
-fn the_packaged_rotation_rotates_logs() {
-    let home = Folder::new();
+/// The packaged configuration below `home`, with an administrator's own settings: addresses and the account.
+fn packaged_site(home: &Folder) -> PathBuf {
     for name in ["log", "run"] {
         home.folder(name);
     }
     home.file("www/a.txt", "a");
     let config = packaged("etc/site.toml", home.path())
         .replace("/srv/www", &home.path().join("www").display().to_string());
-    // The administrator's own settings: addresses and the account.
     let kept: Vec<&str> =
         config.lines().filter(|line| !line.starts_with("listen") && !line.starts_with("user")).collect();
     let user = if is_root() { "user = \"root\"\n" } else { "" };
-    let lines = format!("listen = [\"127.0.0.1:0\"]\n{user}{}", kept.join("\n"));
+    home.file("site.toml", format!("listen = [\"127.0.0.1:0\"]\n{user}{}", kept.join("\n")))
+}
+
+#[test]
+fn the_packaged_rotation_rotates_logs() {
+    let home = Folder::new();
     let mut serve = command();
-    serve.arg("-c").arg(home.file("site.toml", lines));
+    serve.arg("-c").arg(packaged_site(&home));
     let server = Server::start(serve, 1, None);
     assert_eq!(server.get("/a.txt").status, 200);
     let log = home.path().join("log/access.log");
@@ -107,6 +110,46 @@ fn the_packaged_rotation_rotates_logs() {
     assert_eq!(server.get("/a.txt").status, 200);
     assert!(wait_until(TIMEOUT, || size(&log) > 0));
     assert_eq!(size(&old), before);
+}
+
+/// The tools of both are replaced by shell functions: `command` and its arguments are printed, or run.
+#[test]
+fn the_init_scripts_of_openrc_and_procd_start_and_reload() {
+    const OPENRC: &str = "ebegin() { :; }; eend() { return $1; }";
+    const PROCD: &str = "procd_open_instance() { :; }; procd_close_instance() { :; }
+        procd_set_param() { case $1 in command) shift; echo $*; esac; }";
+    for (name, stubs, start, reload) in [
+        ("openrc/taipan", OPENRC, "start_pre && echo $command $command_args", "reload"),
+        ("procd/taipan", PROCD, "start_service", "reload_service"),
+    ] {
+        let home = Folder::new();
+        let site = packaged_site(&home);
+        let moved = packaged(name, home.path())
+            .replace("/run/taipan", &home.path().join("run").display().to_string())
+            .replace("/usr/bin/taipan", &program().display().to_string())
+            .replace("/etc/taipan/site.toml", &site.display().to_string());
+        let script = home.file("script", moved);
+        let act = |act: &str| {
+            let mut shell = tool("sh");
+            output_of(shell.args(["-c", &format!("{stubs}\n. \"$0\"\n{act}")]).arg(&script))
+        };
+        let started = act(start);
+        let line = format!("{} -c {}\n", program().display(), site.display());
+        assert_eq!(String::from_utf8_lossy(&started.stdout), line, "{name}: {started:?}");
+
+        let mut serve = command();
+        serve.arg("-c").arg(&site);
+        let server = Server::start(serve, 1, None);
+        assert_eq!(server.get("/b.txt").status, 404);
+        home.file("new/b.txt", "b");
+        let text = fs::read_to_string(&site).expect("it is ours");
+        fs::write(&site, text.replace("/www\"", "/new\"")).expect("it is ours");
+        let reloaded = act(reload);
+        assert!(reloaded.status.success(), "{name}: {reloaded:?}");
+        assert_eq!(server.get("/b.txt").body, b"b", "{name}");
+        fs::write(&site, "no = key\n").expect("it is ours");
+        assert!(!act(reload).status.success(), "{name}");
+    }
 }
 
 #[test]
