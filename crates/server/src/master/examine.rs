@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,9 +138,16 @@ fn completed(lines: &[String], findings: Vec<Finding>, places: &Places) -> Vec<S
 
 /// The file of the keys of session tickets.
 fn ticket_keys(site: &Site) -> Option<Finding> {
+    const KEY: &[&str] = &["ticket_key_file"];
     let path = site.tls.tickets.as_ref()?.key_file.as_ref()?;
-    let why = TicketSecrets::of(site, None).err()?;
-    Some(Finding::error(&["ticket_key_file"], path, why))
+    if let Err(why) = TicketSecrets::of(site, None) {
+        return Some(Finding::error(KEY, path, why));
+    }
+    let is_open = fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0);
+    is_open.then(|| {
+        let text = "every user can read the keys of session tickets in";
+        Finding::warning(KEY, path, format!("{text} {0}; run: chmod o-rwx {0}", path.display()))
+    })
 }
 
 /// The problems of the account that serves, and its identity. Another user than that of the check may start the server.

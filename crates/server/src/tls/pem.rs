@@ -94,11 +94,19 @@ pub fn some_private_key(text: &[u8], advice: &str) -> Result<PrivateKey, String>
     private_key(text)?.ok_or_else(|| missing(text, "private key", advice))
 }
 
+const WITH_PASSWORD: &str =
+    "has a key with a password, which the server cannot know; remove it with: openssl pkey -in OLD -out NEW";
+/// A line of a key with a password in the form that is older than PKCS #8 (RFC 1421 §4.6.1.1).
+const OLD_ENCRYPTED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
+
 /// `None`: it has none.
 fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
     let mut found = None;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
-        let (kind, der) = section.map_err(invalid)?;
+        let (kind, der) = section.map_err(|error| match find(text, OLD_ENCRYPTED) {
+            Some(_) => WITH_PASSWORD.to_owned(),
+            None => invalid(error),
+        })?;
         let der = Zeroizing::new(der);
         let format = match kind {
             SectionKind::RsaPrivateKey => KeyFormat::Pkcs1,
@@ -111,10 +119,7 @@ fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
         }
     }
     match found {
-        None if find(text, b"BEGIN ENCRYPTED PRIVATE KEY").is_some() => {
-            Err("has a key with a password, which the server cannot know; remove it with: openssl pkey -in OLD -out NEW"
-                .to_owned())
-        }
+        None if find(text, b"BEGIN ENCRYPTED PRIVATE KEY").is_some() => Err(WITH_PASSWORD.to_owned()),
         found => Ok(found),
     }
 }
@@ -151,7 +156,7 @@ fn der_contents(text: &[u8]) -> Option<(&'static str, &'static str)> {
 fn invalid(error: rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::Base64Decode(_) => "has text that is not base64, or a key with a password".to_owned(),
+        Error::Base64Decode(_) => "has text that is not base64".to_owned(),
         Error::MissingSectionEnd { .. } => "ends within a section".to_owned(),
         _ => "is not valid PEM".to_owned(),
     }
@@ -207,9 +212,10 @@ mod tests {
             (two.as_str(), "two private keys"),
             (&section("ENCRYPTED PRIVATE KEY"), "openssl pkey"),
             (
-                "-----BEGIN PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END PRIVATE KEY-----\n",
-                "password",
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+                "openssl pkey",
             ),
+            ("-----BEGIN PRIVATE KEY-----\n:\n-----END PRIVATE KEY-----\n", "not base64"),
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "ends within"),
             ("-----BEGIN PRIVATE", "not valid PEM"),
         ] {
