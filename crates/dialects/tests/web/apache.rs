@@ -1326,7 +1326,7 @@ fn rules_of_apache_precede_what_runs_files() {
                 &site("RewriteRule ^/m/(.*)$ /a.php?m=$1 [QSA]"),
                 &[
                     "path = \"/m/**.php\"",
-                    "rewrite = \"/a.php?m=$1.php\"",
+                    "rewrite = \"/a.php?m=${1}.php\"",
                     "path = \"*.php\"",
                     "path = \"/m/\"",
                     "rewrite = \"/a.php?m=${rest}\"",
@@ -1644,7 +1644,7 @@ fn files_of_a_pattern_of_apache_are_led_away_with_their_folder() {
              <FilesMatch \"\\.css$\">\n{section}\n</FilesMatch>\n"
         )
     };
-    let led = ["path = \"/old/**.css\"", "rewrite = \"/new/$1.css\"", "path = \"*.css\""];
+    let led = ["path = \"/old/**.css\"", "rewrite = \"/new/${1}.css\"", "path = \"*.css\""];
     for section in ["Header always set X-A 1", "Require ip 192.0.2.1", "Require all denied"] {
         check(Web::Apache, &[(&text(section), &led)]);
     }
