@@ -366,6 +366,7 @@ fn a_malformed_response_fails_no_other_request_of_its_connection() {
     assert_eq!(post.outcome(), "502", "it may have been processed");
     // One for each that is sent again.
     assert_eq!(connections.load(Ordering::SeqCst), 1 + SLOW + 1);
+    ["GET /bad", "POST /slow"].into_iter().for_each(|of| _ = server.wait_for_line(of, TIMEOUT));
     let errors = server.stderr();
     let line = |of: &str| errors.lines().find(|line| line.contains(of)).unwrap_or_default().to_owned();
     let (bad, other) = (line("GET /bad"), line("POST /slow"));
