@@ -459,9 +459,10 @@ fn state_of(store: &Store, locks: &Locks, terms: &Terms, url: Option<&str>, own:
     State { tag, tokens: locks.on(path.as_str()).map(|lock| lock.token.clone()).collect() }
 }
 
-/// What a name in a folder stands for. Does not follow links.
+/// What a name in a folder stands for. Does not follow links, and mounts nothing.
 pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
-    let found = match retry_on_intr(|| calls::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW)) {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = match retry_on_intr(|| calls::statx(folder, name, flags)) {
         Err(Errno::NOENT) => return Ok(None),
         found => found?,
     };

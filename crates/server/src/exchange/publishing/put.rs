@@ -198,15 +198,19 @@ impl<'a> Exchange<'a> {
         target: &Target<'_>,
         mut reservation: Reservation,
     ) -> Result<(NewFile, Reservation), Problem> {
-        let mut begun = None;
+        let mut begun: Option<NewFile> = None;
         loop {
             let Piece { bytes, is_last } = self.next_piece(target).await?;
-            let length = begun.as_ref().map_or(0, |new: &NewFile| new.length) + bytes.len() as u64;
+            let new = match begun {
+                Some(new) if bytes.is_empty() => return Ok((new, reservation)),
+                begun => begun,
+            };
+            let length = new.as_ref().map_or(0, |new| new.length) + bytes.len() as u64;
             if !reservation.grow_to(cost(length)) {
                 return Err(Failure::NoSpace.into());
             }
             let write = move |store: &Store| {
-                let mut new = begun.map_or_else(|| NewFile::create(store), Ok)?;
+                let mut new = new.map_or_else(|| NewFile::create(store), Ok)?;
                 new.write(store, &bytes).map(|()| new)
             };
             let new = self.on_disk(&target.store, write).await?;

@@ -377,6 +377,7 @@ impl<'a> Exchange<'a> {
             return Ok(self.about(target, about));
         }
         let stored = self.commit(target, terms, new).await?;
+        self.announce_change().await;
         // Its bytes are counted already.
         let root = &target.store.root.path;
         added(root, cost(length) - length);
@@ -388,7 +389,6 @@ impl<'a> Exchange<'a> {
         upload.expires = upload.expires.min(self.now.saturating_add(COMPLETE_SECONDS));
         let (text, name) = (upload, token.to_owned());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
-        self.announce_change().await;
         Ok(self.stored(target, &stored).with_fields(&[("Upload-Complete", boolean_text(true))]))
     }
 
