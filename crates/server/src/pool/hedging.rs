@@ -26,11 +26,12 @@ impl Pool {
     /// Begins a hedge of a request that `first` has. `budget`: hedges per 100 requests at the same time.
     pub fn hedge(self: &Rc<Pool>, first: EndpointId, budget: u8) -> Result<Hedge, NoHedge> {
         let table = self.table.borrow();
-        let endpoint = self.candidates(&table).other_than(first).ok_or(NoHedge::NoEndpoint)?;
         let running: usize = table.entries().iter().map(|entry| entry.in_flight.get()).sum();
         if self.waiting() > 0 || self.hedges.get() >= most(running, budget) {
             return Err(NoHedge::OverBudget);
         }
+        // The endpoint that is chosen has had its turn.
+        let endpoint = self.candidates(&table).other_than(first).ok_or(NoHedge::NoEndpoint)?;
         self.hedges.update(|count| count + 1);
         Ok(Hedge { pool: self.clone(), endpoint })
     }

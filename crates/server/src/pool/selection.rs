@@ -194,7 +194,7 @@ pub fn effective_weight(weight: u32, age: Duration, slow_start: Duration) -> i64
     share.max(full / 10)
 }
 
-/// So many requests of an endpoint with this weight, in thousandths: the least is the best.
+/// The number of requests of an endpoint for its weight, which is in thousandths. The least is the best.
 pub fn load(requests: usize, weight: i64) -> u128 {
     requests as u128 * 1_000_000_000_000 / weight.max(1) as u128
 }
