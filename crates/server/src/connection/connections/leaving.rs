@@ -83,7 +83,9 @@ impl Connections {
                 self.table.ended().await;
             }
         };
-        if tokio::time::timeout(time, all).await.is_err() {
+        let is_late = tokio::time::timeout(time, all).await.is_err();
+        // An idle connection waits for nothing.
+        if is_late && !self.table.is_empty() {
             log::warn(format_args!(
                 "connections cut off after {} s: {}; to let them finish, raise {key} in [timeouts]",
                 time.as_secs_f32(),
