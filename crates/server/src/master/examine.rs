@@ -146,7 +146,7 @@ fn ticket_keys(site: &Site) -> Option<Finding> {
     let is_open = fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0);
     is_open.then(|| {
         let text = "every user can read the keys of session tickets in";
-        Finding::warning(KEY, path, format!("{text} {0}; run: chmod o-rwx {0}", path.display()))
+        Finding::warning(KEY, path, format!("{text} {0}; run: chmod o-rwx '{0}'", path.display()))
     })
 }
 
