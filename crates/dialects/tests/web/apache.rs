@@ -1651,6 +1651,14 @@ fn files_of_a_pattern_of_apache_are_led_away_with_their_folder() {
 }
 
 #[test]
+fn a_rule_of_a_folder_of_apache_stays_behind_what_denies_its_files() {
+    let text = "Listen 80\nDocumentRoot /srv\nRewriteEngine On\nRewriteRule \\.bak$ - [F]\n\
+                <FilesMatch \"^x\">\nRequire ip 192.0.2.1\n</FilesMatch>\n\
+                <Directory /srv/near>\nRewriteEngine On\nRewriteRule ^[^/]+$ /missing.html [L]\n</Directory>\n";
+    check(Web::Apache, &[(text, &["path = \"*.bak\"", "return = 403", "path = \"/near/x*\""])]);
+}
+
+#[test]
 fn folders_of_a_pattern_of_apache_are_listed_as_its_section_says() {
     let text = |sections: &str| {
         format!("Listen 80\nDocumentRoot /srv\n<Directory /srv>\nOptions Indexes\n</Directory>\n{sections}\n")

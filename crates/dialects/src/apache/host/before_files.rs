@@ -57,8 +57,15 @@ fn protect(host: &mut Host, lead: &Scope, draft: &mut Draft) {
             let mut route = lead.clone();
             route.inherit(&protection);
             route.set(&lead.place(), "path", pattern.as_str());
-            host.routes.retain(|route| path(route) != pattern);
-            host.routes.insert(0, route);
+            // Behind what denies more, and in front of both.
+            let is_either = |other: &Scope| path(other) == path(lead) || path(other) == path(glob);
+            let first = host.routes.iter().position(is_either).unwrap_or_default();
+            let same = host.routes.iter().position(|other| path(other) == pattern);
+            if let Some(same) = same {
+                let (_, own) = host.routes.remove(same).split();
+                route.inherit(&own);
+            }
+            host.routes.insert(first - usize::from(same.is_some_and(|same| same < first)), route);
         }
     }
 }
