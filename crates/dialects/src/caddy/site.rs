@@ -262,8 +262,12 @@ impl Site<'_> {
         let has_authorizer = |scope: &Scope| scope.get("authorizer").is_some();
         let is_asked = has_authorizer(&host.scope) || host.routes.iter().any(has_authorizer);
         self.block(child.children(), &inner, host, depth + 1);
-        if is_new {
-            self.close_in_other_cases(child, &inner.paths);
+        if is_new && !consists_of(child, &["header", "encode"]) {
+            // Caddy sends the files of `*.jpg` whose names end with `.JPG`, too.
+            let sends_files = consists_of(child, &["file_server", "header", "encode"]);
+            let is_closed = |path: &&String| !(sends_files && path.starts_with('*'));
+            let closed: Vec<String> = inner.paths.iter().filter(is_closed).cloned().collect();
+            self.close_in_other_cases(child, &closed);
         }
         if child.name == "route" && !is_asked {
             before_authorizer(child, host);
@@ -500,6 +504,12 @@ fn strips_prefix(block: &Directive, paths: &[String]) -> bool {
     let prefix =
         block.children().iter().find(|child| child.name == "uri" && child.argument(0) == "strip_prefix");
     prefix.is_some_and(|uri| paths == [format!("/{}/", uri.argument(1).trim_matches('/'))])
+}
+
+/// Whether a block has directives, and none beside these.
+fn consists_of(block: &Directive, names: &[&str]) -> bool {
+    let children = block.children();
+    !children.is_empty() && children.iter().all(|child| names.contains(&child.name.as_str()))
 }
 
 /// Whether something in a block responds for all of its paths.

@@ -571,3 +571,21 @@ fn what_no_request_of_a_block_of_caddy_has_as_its_path_is_refused() {
     let text = "http://a {\nroot * /srv\nhandle /docs {\nrespond /docs/x hello\n}\nfile_server\n}\n";
     refuse(Web::Caddy, &[(text, 4, "respond /docs/x")]);
 }
+
+#[test]
+fn files_of_an_ending_in_other_cases_are_sent_and_fields_close_nothing() {
+    let site = |text: &str| format!("http://:80 {{\nroot * /srv\n{text}\n}}\n");
+    let proxied = "handle {\nreverse_proxy 127.0.0.1:1\n}";
+    let closed = site(&format!("handle /a/* {{\nfile_server\n}}\n{proxied}"));
+    check(Web::Caddy, &[(&closed, &["status = 404"])]);
+    lacks(
+        Web::Caddy,
+        &[
+            (
+                &site(&format!("@s path *.jpg *.css\nhandle @s {{\nfile_server\n}}\n{proxied}")),
+                &["status = 404"],
+            ),
+            (&site("route /a/* {\nheader X-A 1\n}\nfile_server"), &["status = 404"]),
+        ],
+    );
+}
