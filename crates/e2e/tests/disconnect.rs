@@ -250,14 +250,16 @@ fn ends_no_connection_of_another_client() {
     let kinds = Kinds::start();
     let server = &kinds.server;
     let mut rows = Rows::new();
-    let mut ended = begin(plain(server, ENDED), "/slow.cgi");
+    let mut ended = kinds.all(ENDED);
     let mut others = kinds.all(OTHER);
     let mut other = http2(server, OTHER);
     assert!(responds(&mut other));
-    kinds.wait_for_scripts(4);
+    kinds.wait_for_scripts(6);
     let (code, text) = disconnect(server, &["--client", ENDED]);
-    rows.holds("disconnect", &text, code == Some(0) && text == "ended: 1 connection\n");
-    rows.holds("that of the client", "ends", ends(&mut ended));
+    rows.holds("disconnect", &text, code == Some(0) && text == "ended: 12 connections\n");
+    for (what, client) in &mut ended {
+        rows.holds(*what, "ends", ends(client));
+    }
     let left = wait_until(TIMEOUT, || processes(server).into_iter().filter(|pid| runs(*pid)).count() == 3);
     rows.holds("scripts of another client", "go on", left);
     rows.holds("HTTP/2 of another client", "goes on", responds(&mut other));
@@ -272,8 +274,13 @@ fn ends_no_connection_of_another_client() {
         };
         rows.holds(*what, "of another client goes on", goes_on);
     }
-    let have_ended = kinds.tunnels.try_recv().is_ok() || kinds.sockets.try_recv().is_ok();
-    rows.holds("the tunnel and the WebSocket", "have no end", !have_ended);
+    for (what, seen) in [("tunnel", &kinds.tunnels), ("WebSocket", &kinds.sockets)] {
+        rows.holds(what, "ends", seen.recv_timeout(TIMEOUT).is_ok());
+        rows.holds(what, "of another client goes on", seen.try_recv().is_err());
+    }
+    let is_line = |line: &String| line.contains("/slow.cgi") && line.contains(REASON);
+    let logged = wait_until(TIMEOUT, || server.output().all().iter().any(is_line));
+    rows.holds("that of the client", "is logged", logged);
     let lines = server.output().all();
     let wrong = lines.iter().find(|line| line.contains(REASON) && line.contains(OTHER));
     rows.holds("others", &format!("are not logged: {wrong:?}"), wrong.is_none());

@@ -44,6 +44,10 @@ fn an_upload_that_breaks_leaves_the_old_file() {
         assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "nothing is left");
         assert_eq!(content(&server, "/a.txt"), "old\n");
     }
+    // Nothing of a small one is written before it is whole.
+    let mut small = server.connect();
+    small.send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf");
+    drop(small);
     let mut client = server.connect();
     client
         .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nbroken\r\n");
