@@ -104,6 +104,11 @@ impl Scope {
         self.keys.is_empty() && self.rules.is_empty() && self.limits.is_empty()
     }
 
+    /// The pattern of a route. Empty: it is no route.
+    pub fn path(&self) -> &str {
+        self.text("path").unwrap_or_default()
+    }
+
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.keys.iter().find(|key| key.name == name).map(|key| &key.value)
     }

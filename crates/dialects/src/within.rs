@@ -26,10 +26,6 @@ fn encoded(path: &str) -> String {
 }
 
 impl Scope {
-    fn path(&self) -> &str {
-        self.text("path").unwrap_or_default()
-    }
-
     /// Whether not every request may have it.
     pub fn denies(&self) -> bool {
         let allows = |rule: &Scope| rule.text("then") == Some("allow");

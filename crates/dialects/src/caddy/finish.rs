@@ -30,13 +30,11 @@ impl Site<'_> {
         self.add_given(&blocks, host);
         host.add_up(disk, |outer, path| blocks.get(outer) != blocks.get(path));
         // The first pattern counts, and Caddy rejects a request before it runs a script.
-        sort::by_key(&mut host.routes, |route| {
-            match route.text("path").unwrap_or_default().contains(['*', '?']) {
-                true if route.get("return").is_some() => 0,
-                true if route.denies() => 1,
-                true if route.runs() => 3,
-                _ => 2,
-            }
+        sort::by_key(&mut host.routes, |route| match route.path().contains(['*', '?']) {
+            true if route.get("return").is_some() => 0,
+            true if route.denies() => 1,
+            true if route.runs() => 3,
+            _ => 2,
         });
         self.go_on(host);
         host.share_handlers();
@@ -88,7 +86,7 @@ impl Site<'_> {
         let all: Vec<Scope> =
             host.routes.iter().filter(|route| route.get("rewrite").is_some()).cloned().collect();
         for route in all {
-            let (place, pattern) = (route.place(), route.text("path").unwrap_or_default().to_owned());
+            let (place, pattern) = (route.place(), route.path().to_owned());
             let Some(to) = route.text("rewrite").and_then(|to| to.split('?').next()) else { continue };
             let is_literal = !to.contains('$');
             if is_literal && to == pattern {
@@ -96,7 +94,7 @@ impl Site<'_> {
                 continue;
             }
             let again = |other: &&Scope| {
-                let path = other.text("path").unwrap_or_default();
+                let path = other.path();
                 let leads = other.get("redirect").is_some() || other.get("rewrite").is_some();
                 leads && path != pattern && is_literal && within::covers(path, to)
             };
@@ -123,7 +121,7 @@ impl Site<'_> {
 
     /// In Caddy, the block of a rewrite responds for the path that it leads to. Here the route of that path does.
     fn stay_in_blocks(&mut self, host: &Host) {
-        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let path = |route: &Scope| route.path().to_owned();
         for route in host.routes.iter().filter(|route| route.get("rewrite").is_some()) {
             let pattern = path(route);
             let target = route.text("rewrite").and_then(|to| to.split('?').next()).unwrap_or_default();
@@ -169,7 +167,7 @@ impl Site<'_> {
     fn go_on(&mut self, host: &Host) {
         for block in self.blocks.iter().filter(|block| !block.ends) {
             let responds = |route: &&Scope| {
-                let path = route.text("path").unwrap_or_default();
+                let path = route.path();
                 route.responds() && path != block.path && within::covers(path, &block.path)
             };
             if host.routes.iter().any(|route| responds(&route)) {
@@ -205,14 +203,14 @@ impl Site<'_> {
     /// Gives the routes of blocks what precedes the block.
     fn add_given(&self, blocks: &BTreeMap<String, Option<usize>>, host: &mut Host) {
         for route in &mut host.routes {
-            let path = route.text("path").unwrap_or_default().to_owned();
+            let path = route.path().to_owned();
             let mut block = blocks.get(&path).copied().flatten();
             // Blocks are within blocks.
             for _ in 0..MAX_DEPTH {
                 let Some(at) = block else { break };
                 block = self.blocks.get(at).and_then(|block| block.outer);
                 let is_around = |given: &&(Option<usize>, Scope)| {
-                    let outer = given.1.text("path").unwrap_or_default();
+                    let outer = given.1.path();
                     given.0 == block && outer != path && within::covers(outer, &path)
                 };
                 self.given.iter().filter(is_around).for_each(|(_, given)| route.add(given));
@@ -244,9 +242,7 @@ pub(super) fn hoist(host: &mut Host) {
         let is_path = route.text("path").is_some_and(|path| !path.ends_with('/'));
         is_path && root.is_some() && route.get("root") == root.as_ref()
     };
-    let has_none = |route: &Scope| {
-        route.responds() || route.text("path").unwrap_or_default().contains(['*', '?']) || is_rest(route)
-    };
+    let has_none = |route: &Scope| route.responds() || route.path().contains(['*', '?']) || is_rest(route);
     let has_none = |route: &Scope| has_none(route) || has_same(route);
     let Some(at) = host.routes.iter().position(|route| is_rest(route) && !route.responds()) else { return };
     if !host.routes.iter().all(has_none) {

@@ -274,7 +274,7 @@ fn named(name: &str) -> String {
 /// What runs a file does not send its source.
 fn hidden(pattern: &str, option: &Directive, host: &mut Host) {
     let runs = |route: &Scope| {
-        let path = route.text("path").unwrap_or_default();
+        let path = route.path();
         let end = path.strip_prefix('*').filter(|end| !end.contains(['*', '?']));
         let name = pattern.trim_end_matches("/**");
         route.runs() && (path == name || end.is_some_and(|end| name.ends_with(end)))

@@ -76,7 +76,7 @@ impl Host {
         let later = if is_exact { &self.routes[..] } else { &self.routes[at + 1..] };
         let mut all: Vec<(String, Scope)> = Vec::new();
         for other in later.iter().filter(|other| other.runs()) {
-            for both in ends_of(path, other.text("path").unwrap_or_default()) {
+            for both in ends_of(path, other.path()) {
                 if all.iter().all(|(own, _)| *own != both) {
                     all.push((both, other.handler()));
                 }

@@ -15,7 +15,7 @@ pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
     // lighttpd redirects and rewrites before it looks for what runs a file.
     let leads = |route: &Scope| route.get("redirect").is_some() || route.get("rewrite").is_some();
     sort::by_key(&mut host.routes, |route| {
-        (route.get("return").is_none(), !route.protects(), !(is_glob(path(route)) && leads(route)))
+        (route.get("return").is_none(), !route.protects(), !(is_glob(route.path()) && leads(route)))
     });
     host.share_handlers();
     run_nothing(host, draft);
@@ -70,9 +70,9 @@ pub fn exclude(host: &mut Host, disk: &dyn Disk, draft: &mut Draft) {
 fn run_nothing(host: &mut Host, draft: &mut Draft) {
     for (pattern, place, is_run) in std::mem::take(&mut host.unrun) {
         host.without_programs(&[(pattern.clone(), place.clone())], is_run, draft);
-        let around = |route: &&Scope| path(route).ends_with('/') && covers(path(route), &pattern);
+        let around = |route: &&Scope| route.path().ends_with('/') && covers(route.path(), &pattern);
         let Some(prefix) = host.routes.iter().filter(|route| is_run(route)).find(around) else { continue };
-        let what = format!("{pattern} has files below {}, which a program or an upstream has", path(prefix));
+        let what = format!("{pattern} has files below {}, which a program or an upstream has", prefix.path());
         draft.error(&place, what, "write a [[host.route]] with a root for it; until then, it is denied");
         host.route(&pattern, &place).deny(403.into());
     }
@@ -111,7 +111,7 @@ fn pass_longer_names(host: &mut Host) {
         let (Some(alone), Some(below)) = (upstream(name), upstream(&format!("{name}/"))) else { continue };
         let is_same = ["proxy", "application"].iter().all(|key| alone.get(key) == below.get(key));
         let is_other = |route: &Scope| {
-            let path = route.text("path").unwrap_or_default();
+            let path = route.path();
             path.strip_prefix(name).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         };
         if let Some(pattern) = pattern::longer_names(name)
@@ -167,27 +167,23 @@ fn rewrite_before_globs(host: &mut Host, draft: &mut Draft) {
     }
 }
 
-fn path(route: &Scope) -> &str {
-    route.text("path").unwrap_or_default()
-}
-
 /// A program runs no file of a prefix that is redirected: a pattern without one has what the prefix has.
 fn redirect_before_programs(host: &mut Host) {
     let prefixes: Vec<Scope> = host
         .routes
         .iter()
-        .filter(|route| route.get("redirect").is_some() && path(route).ends_with('/') && path(route) != "/")
+        .filter(|route| route.get("redirect").is_some() && route.path().ends_with('/') && route.path() != "/")
         .cloned()
         .collect();
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
-        if !is_glob(path(&glob)) || !glob.runs() {
+        if !is_glob(glob.path()) || !glob.runs() {
             continue;
         }
         for prefix in &prefixes {
-            let Some(both) = pattern::within(path(prefix), path(&glob)) else { continue };
-            if host.routes.iter().all(|route| path(route) != both) {
+            let Some(both) = pattern::within(prefix.path(), glob.path()) else { continue };
+            if host.routes.iter().all(|route| route.path() != both) {
                 let mut blank = Scope::new(prefix.place().line);
                 blank.set(&prefix.place(), "path", both);
                 host.routes.insert(at - 1, blank);
@@ -203,13 +199,12 @@ pub fn rewritten_twice(host: &Host, draft: &mut Draft) {
         let Some(to) = route.text("rewrite") else { continue };
         let to = to.split('$').next().unwrap_or(to);
         let again = |other: &&Scope| {
-            let path = other.text("path").unwrap_or_default();
+            let path = other.path();
             let is_other = other.get("rewrite").is_some() && other.text("path") != route.text("path");
             is_other && covers(path, to) && !(path.contains(['*', '?']) && path.ends_with(['*', '?']))
         };
         if let Some(other) = host.routes.iter().find(again) {
-            let what =
-                format!("{to} would be rewritten once more, by {}", other.text("path").unwrap_or_default());
+            let what = format!("{to} would be rewritten once more, by {}", other.path());
             draft.error(&route.place(), what, "write the path that is meant");
         }
     }

@@ -6,7 +6,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
-use super::inherit::{is_prefix, is_upstream, path};
+use super::inherit::{is_prefix, is_upstream};
 
 /// A key of a location that has `expires off`. It is no key of a route.
 pub const NEVER_EXPIRES: &str = "expires off";
@@ -59,7 +59,7 @@ impl Outer {
         let has_own_field = own_field.is_some();
         let field = own_field.or_else(|| field(top));
         let keeps_field = field.is_some() && (has_upstreams || expires.is_none() || !has_own_field);
-        let root = host.routes.iter().find(|route| path(route) == "/").cloned();
+        let root = host.routes.iter().find(|route| route.path() == "/").cloned();
         Outer { expires, types, field, keeps_field, root }
     }
 
@@ -119,7 +119,7 @@ impl Outer {
 
     /// `own`: the value, if the location of the upstream has `expires` of its own.
     fn of_upstream(&self, route: &mut Scope, own: Option<String>, draft: &mut Draft) {
-        let (place, path) = (route.place(), path(route));
+        let (place, path) = (route.place(), route.path());
         match own {
             Some(whole) => {
                 let what = format!("the Cache-Control of {path} is added to error responses, too");

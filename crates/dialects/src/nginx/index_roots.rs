@@ -25,7 +25,7 @@ pub fn report(host: &Host, draft: &mut Draft) {
                     format!("nginx sends the index file {index} from another root than that of its folder");
                 // What has no root itself has that of the server, and is often meant for the folder, too.
                 let is_of_server = files(host, own, &index) == host.scope.text("root");
-                found.push((own.place(), what, is_of_server && !path(folder).ends_with("/.")));
+                found.push((own.place(), what, is_of_server && !folder.path().ends_with("/.")));
             }
         }
     }
@@ -44,7 +44,7 @@ pub fn report(host: &Host, draft: &mut Draft) {
 /// The folders that something is said about, or about a file in them. Folders within have what a pattern finds there.
 fn folders(host: &Host) -> BTreeSet<String> {
     let above = |route: &Scope| {
-        let path = Some(path(route)).filter(|path| !path.contains(['*', '?']))?;
+        let path = Some(route.path()).filter(|path| !path.contains(['*', '?']))?;
         path.rfind('/').map(|at| path[..=at].to_owned())
     };
     let named: BTreeSet<String> = host.routes.iter().filter_map(above).chain(["/".to_owned()]).collect();
@@ -54,18 +54,14 @@ fn folders(host: &Host) -> BTreeSet<String> {
 
 /// The route of a folder itself.
 fn folder_of<'h>(host: &'h Host, folder: &str) -> &'h Scope {
-    let alone = host.routes.iter().find(|route| path(route).strip_suffix('.') == Some(folder));
+    let alone = host.routes.iter().find(|route| route.path().strip_suffix('.') == Some(folder));
     alone.unwrap_or_else(|| route_of(host, folder))
-}
-
-fn path(route: &Scope) -> &str {
-    route.text("path").unwrap_or_default()
 }
 
 /// The route of a path, or the host.
 fn route_of<'h>(host: &'h Host, wanted: &str) -> &'h Scope {
-    let is_own = |route: &&Scope| path(route) == wanted && !wanted.ends_with('/');
-    let is_glob = |route: &&Scope| !path(route).ends_with('/') && covers(path(route), wanted);
+    let is_own = |route: &&Scope| route.path() == wanted && !wanted.ends_with('/');
+    let is_glob = |route: &&Scope| !route.path().ends_with('/') && covers(route.path(), wanted);
     let mut routes = host.routes.iter();
     let own = routes.clone().find(is_own).or_else(|| routes.find(is_glob));
     own.or_else(|| prefix_of(host, wanted)).unwrap_or(&host.scope)
@@ -73,8 +69,8 @@ fn route_of<'h>(host: &'h Host, wanted: &str) -> &'h Scope {
 
 fn prefix_of<'h>(host: &'h Host, wanted: &str) -> Option<&'h Scope> {
     let around =
-        host.routes.iter().filter(|route| path(route).ends_with('/') && wanted.starts_with(path(route)));
-    around.max_by_key(|route| path(route).len())
+        host.routes.iter().filter(|route| route.path().ends_with('/') && wanted.starts_with(route.path()));
+    around.max_by_key(|route| route.path().len())
 }
 
 /// Where the files of a route are.

@@ -30,7 +30,7 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     let server = [&host.scope, &draft.top].map(Scope::clone);
     for route in &mut host.routes {
-        if !may_be_folder(path(route)) {
+        if !may_be_folder(route.path()) {
             ["index", "listing"].iter().for_each(|name| route.remove(name));
         }
         // The name of a fallback is no index file.
@@ -68,8 +68,8 @@ pub const CROSS_ORIGIN: [&str; 6] = [
 fn origins(host: &mut Host, outers: &[Scope]) {
     let shares = |scope: &Scope| scope.get("cors_origins").is_some();
     for route in host.routes.iter_mut().filter(|route| !shares(route)) {
-        let leaks =
-            !is_prefix(route) && outers.iter().any(|outer| shares(outer) && below(path(route), path(outer)));
+        let leaks = !is_prefix(route)
+            && outers.iter().any(|outer| shares(outer) && below(route.path(), outer.path()));
         let adds = adds_fields(route);
         if adds && shares(&host.scope) || leaks && (adds || !shares(&host.scope)) {
             route.set(&route.place(), "cors_origins", Vec::<String>::new());
@@ -95,12 +95,12 @@ fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
     for route in
         host.routes.iter().filter(|route| !route.responds() && !route.runs() && has_any(route, &FIELDS))
     {
-        let Some((folder, name)) = path(route).rsplit_once('/').filter(|_| !has_wildcards(route)) else {
+        let Some((folder, name)) = route.path().rsplit_once('/').filter(|_| !has_wildcards(route)) else {
             continue;
         };
         let around =
-            host.routes.iter().filter(|outer| is_prefix(outer) && path(route).starts_with(path(outer)));
-        let around = around.max_by_key(|outer| path(outer).len());
+            host.routes.iter().filter(|outer| is_prefix(outer) && route.path().starts_with(outer.path()));
+        let around = around.max_by_key(|outer| outer.path().len());
         let index = around.into_iter().chain(server).find_map(|scope| scope.get("index"));
         let first = index.map_or(Some("index.html"), |index| index.texts().iter().map(String::as_str).next());
         let alone = format!("{folder}/.");
@@ -108,7 +108,7 @@ fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
         if first != Some(name)
             || !sends_files
             || has_any(route, &["root", "alias"])
-            || host.routes.iter().any(|other| path(other) == alone)
+            || host.routes.iter().any(|other| other.path() == alone)
         {
             continue;
         }
@@ -125,15 +125,11 @@ fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
 }
 
 fn has_wildcards(route: &Scope) -> bool {
-    path(route).contains(['*', '?'])
-}
-
-pub fn path(route: &Scope) -> &str {
-    route.text("path").unwrap_or_default()
+    route.path().contains(['*', '?'])
 }
 
 pub fn is_prefix(route: &Scope) -> bool {
-    path(route).ends_with('/')
+    route.path().ends_with('/')
 }
 
 pub fn has_any(route: &Scope, names: &[&str]) -> bool {
@@ -198,10 +194,10 @@ fn lift(host: &mut Host) {
 fn folders_alone(host: &mut Host, draft: &mut Draft) {
     let outers: Vec<Scope> = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
     for route in &mut host.routes {
-        if !path(route).ends_with("/.") || route.responds() || route.get("fallback").is_some() {
+        if !route.path().ends_with("/.") || route.responds() || route.get("fallback").is_some() {
             continue;
         }
-        let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)));
+        let around = outers.iter().filter(|outer| route.path().starts_with(outer.path()));
         let around: Vec<&Scope> = around.chain([&host.scope, &draft.top]).collect();
         let opens = around.iter().any(|outer| outer.get("auth").is_some_and(|auth| *auth != "off".into()))
             && route.get("auth") == Some(&"off".into());
@@ -214,7 +210,7 @@ fn folders_alone(host: &mut Host, draft: &mut Draft) {
             route.rules.retain(|rule| rule.text("then") != Some("allow"));
         }
         if opens || allows {
-            let what = format!("{} does not open its index file", path(route).trim_end_matches('.'));
+            let what = format!("{} does not open its index file", route.path().trim_end_matches('.'));
             let what_to_do = "nginx asks for it by the location of the file; open that one";
             draft.warn(&route.place(), what, what_to_do);
         }
@@ -228,10 +224,10 @@ fn passed_indexes(host: &Host, draft: &mut Draft) {
         scopes().filter_map(|scope| scope.get("index")).flat_map(Value::texts).collect();
     let mut found = Vec::new();
     for route in host.routes.iter().filter(|route| has_any(route, &["proxy", "application"])) {
-        let end = path(route).strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']));
+        let end = route.path().strip_prefix('*').filter(|end| !end.contains(['*', '?', '/']));
         let Some(end) = end else { continue };
         if let Some(name) = names.iter().find(|name| name.ends_with(end)) {
-            found.push((route.place(), format!("{} is not asked for the folders with {name}", path(route))));
+            found.push((route.place(), format!("{} is not asked for the folders with {name}", route.path())));
         }
     }
     for (place, what) in found {
@@ -244,7 +240,7 @@ fn one_response(host: &mut Host, draft: &mut Draft) {
     for route in &mut host.routes {
         let own: Vec<&str> = WAYS.into_iter().filter(|way| route.get(way).is_some()).collect();
         if own.len() > 1 {
-            let what = format!("{} has {} at once", path(route), own.join(" and "));
+            let what = format!("{} has {} at once", route.path(), own.join(" and "));
             draft.error(&route.place(), what, "decide for one of them");
             own[1..].iter().for_each(|way| route.remove(way));
         }
@@ -273,17 +269,17 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
         .routes
         .iter()
         .filter(|route| is_prefix(route) && has_any(route, &["root", "alias"]))
-        .map(|route| path(route).to_owned())
+        .map(|route| route.path().to_owned())
         .collect();
     for route in &mut host.routes {
         if route.responds() || has_any(route, &["root", "alias"]) {
             continue;
         }
-        let is_within = !is_prefix(route) && roots.iter().any(|root| below(path(route), root));
+        let is_within = !is_prefix(route) && roots.iter().any(|root| below(route.path(), root));
         if is_within {
             continue;
         }
-        let what = format!("{} has no root", path(route));
+        let what = format!("{} has no root", route.path());
         match route.get("interpreter").is_some() {
             true => draft.error(&route.place(), what, "write root in the server"),
             false => draft.warn(&route.place(), what, "the response is 404; write root in the server"),
@@ -306,7 +302,7 @@ fn below(pattern: &str, prefix: &str) -> bool {
 
 /// `try_files` is for the location that has it.
 fn no_fallback(route: &mut Scope, outers: &[Scope]) {
-    let ends = |outer: &Scope| outer.get("fallback").is_some() && below(path(route), path(outer));
+    let ends = |outer: &Scope| outer.get("fallback").is_some() && below(route.path(), outer.path());
     let is_around = !is_prefix(route) && outers.iter().any(ends);
     if is_around && route.get("fallback").is_none() && !route.responds() && !is_closed(route) {
         route.set(&route.place(), "fallback", false);
@@ -315,7 +311,7 @@ fn no_fallback(route: &mut Scope, outers: &[Scope]) {
 
 /// Nor has another location what `try_files` looks for besides the path.
 fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
-    let tries = |outer: &Scope| outer.get("try_suffixes").is_some() && below(path(route), path(outer));
+    let tries = |outer: &Scope| outer.get("try_suffixes").is_some() && below(route.path(), outer.path());
     let sends_files = !route.responds() && !route.runs() && !is_closed(route);
     if sends_files && !is_prefix(route) && route.get("try_suffixes").is_none() && outers.iter().any(tries) {
         route.set(&route.place(), "try_suffixes", Vec::<String>::new());
@@ -324,8 +320,8 @@ fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
 
 /// A location that names paths of a denied prefix is open: nginx has nothing of the prefix for it.
 fn no_denial(route: &mut Scope, outers: &[Scope], server: &[Scope; 2], draft: &mut Draft) {
-    let around = outers.iter().filter(|outer| path(outer) != "/" && path(route).starts_with(path(outer)));
-    let Some(outer) = around.max_by_key(|outer| path(outer).len()).filter(|_| !is_prefix(route)) else {
+    let around = outers.iter().filter(|outer| outer.path() != "/" && route.path().starts_with(outer.path()));
+    let Some(outer) = around.max_by_key(|outer| outer.path().len()).filter(|_| !is_prefix(route)) else {
         return;
     };
     let has_rules = !route.rules.is_empty() || server.iter().any(|scope| !scope.rules.is_empty());
@@ -336,7 +332,7 @@ fn no_denial(route: &mut Scope, outers: &[Scope], server: &[Scope; 2], draft: &m
     let mut rule = Scope::new(place.line);
     rule.set(&place, "then", "allow");
     route.rules.push(rule);
-    let what = format!("{} is open, as in nginx, though {} is denied", path(route), path(outer));
+    let what = format!("{} is open, as in nginx, though {} is denied", route.path(), outer.path());
     draft.note(&place, what, "nothing to do");
 }
 
@@ -366,7 +362,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
         ("symlinks", "follow".into()),
         ("max_body", (1_i64 << 20).into()),
     ];
-    let may_be_folder = may_be_folder(path(route));
+    let may_be_folder = may_be_folder(route.path());
     let sends_no_files = has_any(route, &["proxy", "application"]);
     for (name, default) in defaults {
         let is_needless = match name {
@@ -391,7 +387,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
         match inherited {
             Some((name, value)) => route.pair(&place, "headers", name, value.clone()),
             None if is_upstream(route) => {
-                let what = format!("{} would have {name} of location /", path(route));
+                let what = format!("{} would have {name} of location /", route.path());
                 draft.error(&place, what, "write add_header in the locations of files, or in the server");
             }
             None => route.pair(&place, "headers", name, false),
@@ -401,7 +397,7 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
         if root.get(name).is_some() && route.get(name).is_none() && !sends_no_files {
             draft.warn(
                 &place,
-                format!("{} has {name} of location /, too", path(route)),
+                format!("{} has {name} of location /, too", route.path()),
                 "write it in the server",
             );
         }

@@ -186,7 +186,7 @@ impl Below {
     fn lead(self, own: &Scope, host: &mut Host, draft: &mut Draft) {
         let place = own.place();
         let Some(rest) = self.rest else {
-            let path = own.text("path").unwrap_or_default();
+            let path = own.path();
             let what = format!("the rewrite of {path} is not for the paths of {}", self.path);
             return draft.error(&place, what, "write it in the locations of these paths, too");
         };
@@ -206,7 +206,7 @@ impl Below {
             }
         }
         if is_glob(&self.path) {
-            Order::Instead(own.text("path").unwrap_or_default()).set(route, &place);
+            Order::Instead(own.path()).set(route, &place);
         }
     }
 }

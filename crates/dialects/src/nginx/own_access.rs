@@ -6,7 +6,7 @@ use crate::draft::{Draft, Host, PROTECTION, Scope};
 use crate::tree::Place;
 use crate::within::{covers, is_glob};
 
-use super::inherit::{is_prefix, path};
+use super::inherit::is_prefix;
 use super::location::rest_of_rules;
 
 /// Keys that open what is around them, with the values that do.
@@ -19,12 +19,13 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
     let fallbacks = fallbacks.filter_map(|to| to.split('?').next()).map(str::to_owned).collect();
     let server = Server { scopes: [&host.scope, &draft.top].map(Scope::clone), fallbacks };
     for route in host.routes.iter_mut().filter(|route| !is_prefix(route)) {
-        let around = outers.iter().filter(|outer| path(route).starts_with(path(outer)) || path(outer) == "/");
-        if let Some(outer) = around.max_by_key(|outer| path(outer).len()) {
+        let around =
+            outers.iter().filter(|outer| route.path().starts_with(outer.path()) || outer.path() == "/");
+        if let Some(outer) = around.max_by_key(|outer| outer.path().len()) {
             server.restore(route, outer, draft);
         }
         // A pattern has what any prefix around a path has.
-        if is_glob(path(route)) {
+        if is_glob(route.path()) {
             outers.iter().for_each(|outer| server.keep_closed(route, outer));
         }
     }
@@ -40,13 +41,14 @@ struct Server {
 impl Server {
     fn restore(&self, route: &mut Scope, outer: &Scope, draft: &mut Draft) {
         // What it leads to, or what sends no files, is asked for by its own path alone.
-        let is_apart = route.responds() && !self.fallbacks.iter().any(|to| covers(path(route), to));
+        let is_apart = route.responds() && !self.fallbacks.iter().any(|to| covers(route.path(), to));
         let place = route.place();
         let keeps = self.keys(route, outer, is_apart, &place) || self.rules(route, outer, is_apart, &place);
         // What only others lead to is not requested, and names that only begin with a prefix are seldom meant.
-        let is_meant = !self.fallbacks.iter().any(|to| to == path(route)) && !path(route).ends_with("?*/**");
+        let is_meant =
+            !self.fallbacks.iter().any(|to| to == route.path()) && !route.path().ends_with("?*/**");
         if keeps && is_meant {
-            let what = format!("{} asks for what {} asks for, too", path(route), path(outer));
+            let what = format!("{} asks for what {} asks for, too", route.path(), outer.path());
             draft.warn(&place, what, "nothing to do; nginx asks for less where the path itself is requested");
         }
     }

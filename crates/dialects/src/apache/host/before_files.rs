@@ -14,7 +14,7 @@ const MAX_VARIANTS: usize = 16;
 /// Rules lead to other paths before a program or a section of files is found for a file: their patterns come first. Those
 /// of a server, whose paths are in `of_server`, also precede what protects a file.
 pub(super) fn rewrite_before_files(host: &mut Host, of_server: &[String], draft: &mut Draft) {
-    let is_of_server = |route: &Scope| of_server.iter().any(|own| own == path(route));
+    let is_of_server = |route: &Scope| of_server.iter().any(|own| own == route.path());
     put_before(host, &is_of_server, |glob| glob.get("return").is_none());
     put_before(host, &|route| !is_of_server(route), |glob| !glob.responds() && !glob.protects());
     let leads: Vec<Scope> =
@@ -36,20 +36,20 @@ fn put_before(host: &mut Host, is_own: &dyn Fn(&Scope) -> bool, is_other: fn(&Sc
 
 /// The files of a folder's rule are protected before it leads them away.
 fn protect(host: &mut Host, lead: &Scope, draft: &mut Draft) {
-    let at = |host: &Host| host.routes.iter().position(|route| path(route) == path(lead));
+    let at = |host: &Host| host.routes.iter().position(|route| route.path() == lead.path());
     let globs: Vec<Scope> =
         host.routes.iter().filter(|route| is_glob(route) && route.protects()).cloned().collect();
     for glob in globs.iter().filter(|glob| !leads_away(glob)) {
         let Some(own) = at(host).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) else { return };
-        let is_before = host.routes[..own].iter().any(|route| path(route) == path(glob));
+        let is_before = host.routes[..own].iter().any(|route| route.path() == glob.path());
         if is_before && denies_all(glob) {
             continue;
         }
-        let both = overlaps::common(path(glob), path(lead));
+        let both = overlaps::common(glob.path(), lead.path());
         let to = lead.text("rewrite").or(lead.text("redirect")).unwrap_or_default();
-        let is_named = |pattern: &String| pattern == path(lead) || !has_parts(to);
+        let is_named = |pattern: &String| pattern == lead.path() || !has_parts(to);
         let Some(both) = both.filter(|both| both.iter().all(is_named)) else {
-            report(lead, path(glob), draft);
+            report(lead, glob.path(), draft);
             continue;
         };
         let (_, protection) = glob.clone().split();
@@ -58,9 +58,9 @@ fn protect(host: &mut Host, lead: &Scope, draft: &mut Draft) {
             route.inherit(&protection);
             route.set(&lead.place(), "path", pattern.as_str());
             // Behind what denies more, and in front of both.
-            let is_either = |other: &Scope| path(other) == path(lead) || path(other) == path(glob);
+            let is_either = |other: &Scope| other.path() == lead.path() || other.path() == glob.path();
             let first = host.routes.iter().position(is_either).unwrap_or_default();
-            let same = host.routes.iter().position(|other| path(other) == pattern);
+            let same = host.routes.iter().position(|other| other.path() == pattern);
             if let Some(same) = same {
                 let (_, own) = host.routes.remove(same).split();
                 route.inherit(&own);
@@ -78,10 +78,10 @@ pub(super) fn pass_on_before_files(host: &mut Host, draft: &mut Draft) {
         let is_earlier = prefix.get("proxy").is_some() && prefix.place().line < glob.place().line;
         is_of_match && is_earlier || leads_away(prefix)
     };
-    let is_prefix = |route: &&Scope| path(route).ends_with('/') && path(route) != "/";
+    let is_prefix = |route: &&Scope| route.path().ends_with('/') && route.path() != "/";
     let mut prefixes: Vec<Scope> = host.routes.iter().filter(is_prefix).cloned().collect();
     // What a rule leaves out below its prefix comes first.
-    sort::by_key(&mut prefixes, |prefix| usize::MAX - path(prefix).len());
+    sort::by_key(&mut prefixes, |prefix| usize::MAX - prefix.path().len());
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
@@ -90,7 +90,8 @@ pub(super) fn pass_on_before_files(host: &mut Host, draft: &mut Draft) {
         }
         for prefix in &prefixes {
             let rewrites = |outer: &&Scope| outer.get("rewrite").is_some() && precedes(outer, &glob);
-            let around = prefixes.iter().filter(rewrites).find(|outer| path(prefix).starts_with(path(outer)));
+            let around =
+                prefixes.iter().filter(rewrites).find(|outer| prefix.path().starts_with(outer.path()));
             let found = match (precedes(prefix, &glob), around) {
                 (true, _) => led(prefix, &glob),
                 (false, Some(_)) => left(prefix, &glob),
@@ -100,12 +101,12 @@ pub(super) fn pass_on_before_files(host: &mut Host, draft: &mut Draft) {
             let Some(found) = found else {
                 let rule = around.unwrap_or(prefix);
                 if !denies_all(&glob) {
-                    report(rule, path(&glob), draft);
+                    report(rule, glob.path(), draft);
                 }
                 continue;
             };
             for route in found {
-                if host.routes.iter().all(|other| path(other) != path(&route)) {
+                if host.routes.iter().all(|other| other.path() != route.path()) {
                     host.routes.insert(at - 1, route);
                     at += 1;
                 }
@@ -130,7 +131,7 @@ fn led(prefix: &Scope, glob: &Scope) -> Option<Vec<Scope>> {
     };
     let Some(to) = prefix.text("rewrite") else {
         // It has the response of the prefix.
-        let all = pattern::all_beginning(path(prefix), path(glob)).into_iter();
+        let all = pattern::all_beginning(prefix.path(), glob.path()).into_iter();
         return Some(all.map(|pattern| route((pattern, None))).collect());
     };
     let to = to.replace("${rest}", "$rest");
@@ -139,7 +140,7 @@ fn led(prefix: &Scope, glob: &Scope) -> Option<Vec<Scope>> {
         true => {
             let mut all = Vec::new();
             for pattern in below(prefix, glob)? {
-                for (pattern, rest) in numbered(path(prefix), &pattern)? {
+                for (pattern, rest) in numbered(prefix.path(), &pattern)? {
                     all.push((pattern, Some(to.replace("$rest", &rest))));
                 }
             }
@@ -161,7 +162,7 @@ fn left(prefix: &Scope, glob: &Scope) -> Option<Vec<Scope>> {
 
 /// The paths of a pattern below a prefix.
 fn below(prefix: &Scope, glob: &Scope) -> Option<Vec<String>> {
-    overlaps::common(path(glob), &format!("{}**", path(prefix)))
+    overlaps::common(glob.path(), &format!("{}**", prefix.path()))
 }
 
 /// Patterns with what their wildcards and texts are behind a prefix: `/a/x.*` with `x.${1}`, and `/a/**/x.*` with
@@ -207,16 +208,12 @@ fn with_numbers(prefix: &str, rest: &str) -> Option<(String, String)> {
 }
 
 fn report(rule: &Scope, glob: &str, draft: &mut Draft) {
-    let what = format!("the RewriteRule of {} would not lead the files of {glob} away", path(rule));
+    let what = format!("the RewriteRule of {} would not lead the files of {glob} away", rule.path());
     draft.error(&rule.place(), what, "write a rule for these files in front of it, or a section for others");
 }
 
-fn path(route: &Scope) -> &str {
-    route.text("path").unwrap_or_default()
-}
-
 fn is_glob(route: &Scope) -> bool {
-    path(route).contains(['*', '?']) || path(route).starts_with(ANY_CASE)
+    route.path().contains(['*', '?']) || route.path().starts_with(ANY_CASE)
 }
 
 fn leads_away(route: &Scope) -> bool {

@@ -195,7 +195,7 @@ impl Site<'_> {
         let outers: Vec<Scope> = self.host.routes.iter().filter(is_prefix).cloned().collect();
         let mut all = Vec::new();
         for mut route in std::mem::take(&mut self.host.routes) {
-            let path = route.text("path").unwrap_or_default().to_owned();
+            let path = route.path().to_owned();
             let is_glob = path.contains(['*', '?']);
             let folder = if is_glob { path.clone() } else { format!("{path}/") };
             let around =

@@ -58,12 +58,12 @@ impl Site<'_> {
     fn report_open_program(&self, Single { url, file, .. }: &Single, path: &str, draft: &mut Draft) {
         let below = format!("{path}/");
         let is_within = |route: &&Scope| {
-            let path = route.text("path").unwrap_or_default();
+            let path = route.path();
             let is_own = route.responds() || path.contains(['*', '?']);
             path.len() > below.len() && path.starts_with(&below) && !is_own
         };
         for own in self.host.routes.iter().filter(is_within) {
-            let path = own.text("path").unwrap_or_default();
+            let path = own.path();
             let what = format!("what is said about {path} is not for the program of {url}");
             draft.error(&own.place(), what, "write it for the whole program");
         }

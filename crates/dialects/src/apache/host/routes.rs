@@ -111,7 +111,7 @@ impl Site<'_> {
             keys.chain(index.iter().map(String::as_str)).any(is_script)
         };
         let has_scripts = || self.world.disk.names(Path::new(root)).iter().any(|name| is_script(name));
-        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let path = |route: &Scope| route.path().to_owned();
         let is_decided = |route: &Scope| {
             let path = path(route);
             let is_denied = route.responds() || route.rules.first().is_some_and(Scope::denies_all);
@@ -226,7 +226,7 @@ impl Site<'_> {
         let denials: Vec<(&str, &Value)> = denials.collect();
         let own: Vec<&str> = rules.routes.iter().filter_map(|route| route.text("path")).collect();
         for route in &mut self.host.routes {
-            let path = route.text("path").unwrap_or_default().to_owned();
+            let path = route.path().to_owned();
             let denial = match own.contains(&path.as_str()) {
                 true => denials.iter().find(|(denied, _)| *denied == path),
                 false => denials.iter().find(|(denied, _)| covers(denied, &path)),
@@ -260,7 +260,7 @@ impl Site<'_> {
 
     /// As in `deny_first`, for the rules of a server that lead the paths below a prefix to others.
     fn lead_first(&mut self, draft: &mut Draft) {
-        let path = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let path = |route: &Scope| route.path().to_owned();
         let rules = self.rewritten(&self.server.rewrites, None).routes;
         for route in self.host.routes.iter_mut().filter(|route| route.get("return").is_none()) {
             let own = path(route);

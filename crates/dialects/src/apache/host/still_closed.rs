@@ -29,7 +29,7 @@ impl Site<'_> {
 
     /// Whether the route of a redirect denies something, or one below it.
     fn denies_some(&self, path: &str) -> bool {
-        let text = |route: &Scope| route.text("path").unwrap_or_default().to_owned();
+        let text = |route: &Scope| route.path().to_owned();
         let routes = &self.host.routes;
         let Some(own) = routes.iter().find(|route| text(route) == path && route.get("redirect").is_some())
         else {
