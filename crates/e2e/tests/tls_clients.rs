@@ -248,7 +248,11 @@ fn curl_shows_a_certificate_over_every_protocol() {
         }
     }
     drop(rows);
-    assert!(wait_until(TIMEOUT, || server.stderr().contains("Revoked")), "{}", server.stderr());
+    assert!(
+        wait_until(TIMEOUT, || server.stderr().contains("of the client is revoked")),
+        "{}",
+        server.stderr()
+    );
     // A list that has expired rejects all.
     fs::write(server.home().join("revoked.crl"), clients.revoke(&[], 2021)).expect("it can be written");
     let reload = server.run_command(&["check"]);

@@ -9,7 +9,7 @@ use rustls::ClientConnection;
 use tokio::io::unix::AsyncFd;
 
 use crate::sys;
-use crate::tls::{ClientTls, HTTP2, Offer, describe};
+use crate::tls::{ClientTls, HTTP2, Offer, reasons};
 
 /// Plaintext that waits to be encrypted, or ciphertext that waits to be sent.
 const BUFFER: usize = 32 * 1024;
@@ -157,7 +157,7 @@ impl Session {
                 Err(error) => {
                     // The alert, which tells the endpoint why.
                     _ = self.connection.write_tls(&mut Socket(socket.get_ref()));
-                    Err(self.fail(io::ErrorKind::InvalidData, describe(&error)))
+                    Err(self.fail(io::ErrorKind::InvalidData, reasons::of_server(&error).into_owned()))
                 }
             },
         })

@@ -9,8 +9,8 @@ use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error,
-    InvalidMessage, RootCertStore, SignatureScheme, StreamOwned,
+    ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme, StreamOwned,
 };
 use site::model::Site;
 use site::sink::{Collector, Sink};
@@ -19,6 +19,7 @@ use site::upstream::{Endpoints, External, Protocol, Upstream, UpstreamTls, Verif
 use super::crypto::provider;
 use super::material::read_file;
 use super::pem;
+use super::reasons;
 use super::settings::{HTTP1, HTTP2};
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
@@ -269,40 +270,11 @@ pub fn begin_unverified<S: Read + Write>(mut socket: S, name: &str) -> io::Resul
     let mut connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         connection.complete_io(&mut socket).map_err(|error| {
-            let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()).map(describe);
+            let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()).map(reasons::of_server);
             own.map_or(error, io::Error::other)
         })?;
     }
     Ok(StreamOwned::new(connection, socket))
-}
-
-/// Why a session has failed, in words for the user.
-pub fn describe(error: &Error) -> String {
-    match error {
-        Error::InvalidCertificate(certificate) => match certificate {
-            CertificateError::UnknownIssuer => {
-                "its certificate is of an unknown authority; see tls_ca".to_owned()
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "its certificate has expired".to_owned()
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "its certificate is not valid yet".to_owned()
-            }
-            CertificateError::NotValidForNameContext { expected, .. } => {
-                format!("its certificate is not for the name {}; see tls_name", expected.to_str())
-            }
-            CertificateError::NotValidForName => {
-                "its certificate is for another name; see tls_name".to_owned()
-            }
-            other => format!("its certificate is not valid: {other}"),
-        },
-        Error::InvalidMessage(
-            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-        ) => "it does not speak TLS".to_owned(),
-        Error::AlertReceived(alert) => format!("it has ended the TLS session with the alert {alert:?}"),
-        other => format!("the TLS session has failed: {other}"),
-    }
 }
 
 /// Accepts every certificate, for `tls_verify = false` and health checks. Signatures are verified, because nothing is

@@ -26,9 +26,11 @@ mod settings;
 
 mod client;
 
+pub mod reasons;
+
 mod facts;
 
-pub use client::{ClientReading, ClientTls, Offer, begin_unverified, describe};
+pub use client::{ClientReading, ClientTls, Offer, begin_unverified};
 pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use rustls::Error;
 
+use crate::tls::reasons;
+
 /// Why a session has ended.
 #[derive(Debug)]
 pub enum Failure {
@@ -35,7 +37,7 @@ impl fmt::Display for Failure {
             Failure::UnknownName => out.write_str("the client asks for a name that no host has"),
             Failure::TimedOut => out.write_str("the handshake is not complete in time"),
             Failure::NoChallenge => out.write_str("the client sends content behind a challenge of ACME"),
-            Failure::Protocol(error) => write!(out, "{error}"),
+            Failure::Protocol(error) => out.write_str(&reasons::of_client(error)),
             Failure::Cut => out.write_str("a response is incomplete"),
             Failure::Kernel(why) => out.write_str(why),
         }
