@@ -222,7 +222,7 @@ fn an_endpoint_that_is_up_again_starts_slowly() {
     assert!((0..10).any(|_| starts_slowly()), "the machine is too slow");
     assert!(wait_until(TIMEOUT, || of_a() == 30), "in the end it has all");
     server.wait_for_line(&format!("{} is down: health check: ", a.address), TIMEOUT);
-    server.wait_for_line(&format!("{} is up again", a.address), TIMEOUT);
+    server.wait_for_line(&format!("{} is used again", a.address), TIMEOUT);
 }
 
 #[test]

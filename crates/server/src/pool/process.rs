@@ -446,7 +446,7 @@ impl PoolProcess {
                 log::warn(format_args!("{}: {name} is down: {reason}", self.upstream));
             }
             Availability::Up if self.down.remove(id) => {
-                log::warn(format_args!("{}: {name} is up again", self.upstream));
+                log::warn(format_args!("{}: {name} is used again", self.upstream));
             }
             Availability::Up | Availability::Down | Availability::Draining => {}
         }
