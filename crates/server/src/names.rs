@@ -152,7 +152,7 @@ impl Resolver {
             RData::PTR(name) => {
                 let name = name.0.to_ascii();
                 let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
-                Some((name, Duration::from_secs(record.ttl.into())))
+                Some((name, Duration::from_secs(time_to_live(record).into())))
             }
             _ => None,
         };
@@ -174,7 +174,7 @@ impl Resolver {
         let mut ttl = u32::MAX;
         let mut records = Vec::new();
         for record in lookup.answers() {
-            ttl = ttl.min(record.ttl);
+            ttl = ttl.min(time_to_live(record));
             // A target "." says that there is no such service.
             if let RData::SRV(srv) = &record.data
                 && !srv.target.is_root()
@@ -260,12 +260,17 @@ impl Resolver {
         let addresses: Vec<IpAddr> =
             lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
         // Also those of aliases.
-        let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+        let ttl = lookup.answers().iter().map(time_to_live).min().unwrap_or(0);
         match addresses.is_empty() {
             true => Err("it has no addresses".to_owned()),
             false => Ok(Found { addresses, ttl }),
         }
     }
+}
+
+/// Seconds for which a record may be used. One with the highest bit set is void (RFC 2181 §8).
+fn time_to_live(record: &Record) -> u32 {
+    if record.ttl > i32::MAX as u32 { 0 } else { record.ttl }
 }
 
 /// The addresses of the hosts of one priority, each host with its weight, which its addresses share.
@@ -369,6 +374,7 @@ pub fn own_addresses() -> Vec<IpAddr> {
 mod tests {
     use super::*;
     use hickory_resolver::proto::op::Query;
+    use hickory_resolver::proto::rr::rdata::PTR;
 
     /// The weights of hosts with so many addresses.
     fn check(hosts: &[(u16, usize)], expected: &[u32]) {
@@ -396,6 +402,16 @@ mod tests {
             assert_eq!(names, ["a.test"], "{search}");
         }
         assert!(system_conf::parse_resolv_conf(ascii_words("nameserver 127.0.0.1\nsearch ü\n")).is_ok());
+    }
+
+    #[test]
+    fn a_time_to_live_with_the_highest_bit_is_none() {
+        for (ttl, expected) in
+            [(0, 0), (300, 300), (0x7FFF_FFFF, 0x7FFF_FFFF), (0x8000_0000, 0), (u32::MAX, 0)]
+        {
+            let record = Record::from_rdata(Name::root(), ttl, RData::PTR(PTR(Name::root())));
+            assert_eq!(time_to_live(&record), expected, "{ttl}");
+        }
     }
 
     #[test]
