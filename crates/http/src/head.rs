@@ -12,7 +12,7 @@ use std::ops::BitOr;
 
 use arrayvec::ArrayVec;
 
-pub use crate::method::Method;
+pub use crate::method::{Method, is_safe};
 pub use crate::version::Version;
 pub use owned::OwnedHead;
 pub use parts::{Body, Parts, from_parts};
@@ -226,6 +226,11 @@ impl Default for Limits {
 }
 
 impl<'a> Head<'a> {
+    /// Whether the request only reads (RFC 9110 §9.2.1).
+    pub fn is_safe(&self) -> bool {
+        is_safe(self.token)
+    }
+
     /// The values of all fields of this name, in order. `name` as for `fields::is_name`.
     pub fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let named = move |field: &&Field| is_name(field.name, name);

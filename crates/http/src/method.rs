@@ -15,6 +15,12 @@ pub enum Method {
     Unknown,
 }
 
+/// Whether a request with this method only reads (RFC 9110 §9.2.1), also one that an extension defines (RFC 3253, 4918,
+/// 5323, and the registry of methods of IANA).
+pub fn is_safe(token: &str) -> bool {
+    matches!(token, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
+}
+
 impl Method {
     /// Methods are case-sensitive (RFC 9110 §9.1).
     pub(crate) const fn from_bytes(token: &[u8]) -> Method {
@@ -30,11 +36,6 @@ impl Method {
             b"PATCH" => Method::Patch,
             _ => Method::Unknown,
         }
-    }
-
-    /// Whether a request only reads (RFC 9110 §9.2.1).
-    pub const fn is_safe(self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
     /// Empty for `Unknown`.

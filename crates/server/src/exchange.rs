@@ -685,7 +685,7 @@ impl<'a> Exchange<'a> {
     /// not known.
     #[inline]
     fn is_too_early(&self) -> bool {
-        self.head.is_early && (!self.head.method.is_safe() || self.head.names.contains(Names::UPGRADE))
+        self.head.is_early && (!self.head.is_safe() || self.head.names.contains(Names::UPGRADE))
     }
 
     fn is_get_or_head(&self) -> bool {

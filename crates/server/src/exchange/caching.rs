@@ -385,11 +385,11 @@ impl<'a> Exchange<'a> {
         origin: Origin<'_>,
     ) -> Response {
         let response = self.pass_on(forward).await;
-        if invalidation::invalidates(self.head.method, response.status()) {
+        if invalidation::invalidates(self.head, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
             self.invalidate_others(&response, resource, origin);
         }
-        let why = if self.head.method.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
+        let why = if self.head.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
         reported(&resource.settings, CacheStatus::Forwarded(why), response)
     }
 

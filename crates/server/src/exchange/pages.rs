@@ -134,7 +134,7 @@ impl Exchange<'_> {
     pub(super) fn is_part_of_page(&self, route: &Route, response: &Response) -> bool {
         let mut fields = response.head.fields();
         response.status() == Status::PARTIAL_CONTENT
-            && self.head.method.is_safe()
+            && self.head.is_safe()
             && self.head.names.contains(Names::RANGE)
             && fields.any(|(name, value)| {
                 name.eq_ignore_ascii_case("content-type")

@@ -21,7 +21,7 @@ use site::walk::Step;
 use ssi::scan::Languages;
 use taipan_http::digits::write_ip;
 use taipan_http::fields::is_name;
-use taipan_http::head::{Field, Head, Method, Persistence, Version};
+use taipan_http::head::{Field, Head, Method, Persistence, Version, is_safe};
 use taipan_http::known::KnownField;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target, encode_path};
@@ -110,8 +110,8 @@ pub enum Repeats {
 impl Repeats {
     fn of(method: &str) -> Repeats {
         match method {
-            "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" => Repeats::AtOnce,
             "PUT" | "DELETE" => Repeats::Later,
+            _ if is_safe(method) => Repeats::AtOnce,
             _ => Repeats::No,
         }
     }

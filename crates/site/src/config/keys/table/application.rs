@@ -113,7 +113,8 @@ pub const CHAPTER: Chapter = Chapter {
             example: "2",
             text: "How often a request is sent to a further endpoint because one has failed before it responded: any \
                    request of which nothing was sent, and otherwise those of methods that may be repeated (GET, HEAD, \
-                   OPTIONS, PUT, DELETE, PROPFIND, REPORT) without a body, or with one that is stored.",
+                   OPTIONS, PUT, DELETE, PROPFIND, QUERY, REPORT, SEARCH) without a body, or with one that is \
+                   stored.",
         },
         Key {
             name: "hedge_after",
@@ -121,8 +122,9 @@ pub const CHAPTER: Chapter = Chapter {
             default: Words("never: a request waits for its endpoint alone"),
             example: "\"200ms\"",
             text: "How long a request waits for the head of a response before it is sent to a second endpoint, too. The \
-                   first whole head counts, and the other connection is closed. Only GET, HEAD, OPTIONS, PROPFIND and \
-                   REPORT without a body, and not with `hash` or `sticky`. See [Hedging](proxy.md#hedging).",
+                   first whole head counts, and the other connection is closed. Only GET, HEAD, OPTIONS, PROPFIND, \
+                   QUERY, REPORT and SEARCH without a body, and not with `hash` or `sticky`. See \
+                   [Hedging](proxy.md#hedging).",
         },
         Key {
             name: "hedge_budget",
