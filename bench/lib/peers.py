@@ -41,12 +41,12 @@ class Protocol(Enum):
         return "http" if self is Protocol.HTTP else "https"
 
 
-class Shedding(Enum):
-    """Whether taipan rejects requests that have waited too long."""
+class Runner(Enum):
+    """What executes the program of a server."""
 
-    ON = ""
-    # Under valgrind everything is late.
-    OFF = 'delay = "0s"'
+    SYSTEM = "system"
+    # Every request is late there, and taipan's sandbox denies valgrind the memory for the code that it makes.
+    VALGRIND = "valgrind"
 
 
 class Compression(Enum):
@@ -97,7 +97,7 @@ class Start:
     cores: int = 1
     cache: Cache = Cache.ON
     access_log: pathlib.Path | None = None
-    shedding: Shedding = Shedding.ON
+    runner: Runner = Runner.SYSTEM
     protocol: Protocol = Protocol.HTTP
     compression: Compression = Compression.OFF
     # Bytes of the only response of `limit`.
@@ -156,7 +156,10 @@ def _taipan(program: str, place: Place, start: Start) -> list[str]:
     entries = 4096 if start.cache is Cache.ON else 0
     # Without scripts, taipan starts no process for them.
     scripts = _SCRIPTS if (place.root / "cgi-bin").is_dir() else ""
-    more = {"ACCESS": access, "CACHE": entries, "SHEDDING": start.shedding.value, "SCRIPTS": scripts}
+    is_counted = start.runner is Runner.VALGRIND
+    more = {"ACCESS": access, "CACHE": entries, "SCRIPTS": scripts}
+    more["SANDBOX"] = "off" if is_counted else "on"
+    more["SHEDDING"] = 'delay = "0s"' if is_counted else ""
     more["MARK"] = "" if start.protocol is Protocol.HTTP else " tls"
     more["TLS"] = _tls(start, 'certificate = "@CERTIFICATE@"\ncertificate_key = "@KEY@"')
     more["COMPRESSION"] = _compression(start, '["gzip"]', "false")
