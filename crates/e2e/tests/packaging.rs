@@ -64,7 +64,9 @@ fn install_names_what_to_build_first() {
     install.arg(Path::new(PACKAGING).join("install")).env("DESTDIR", to.path()).env("BUILD", empty.path());
     let output = output_of(&mut install);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cargo build --release"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cargo build --release -p taipan -p taipan-load")
+    );
 }
 
 /// A packaged file, with all paths moved below `home`.

@@ -337,7 +337,7 @@ pub const CHAPTER: Chapter = Chapter {
         Key {
             name: "keep",
             kind: time(0, DAY),
-            default: Words("10s; 1s with `protocol = \"http\"`"),
+            default: Words("10s; 1s with the protocols `http` and `https`"),
             example: "\"0s\"",
             text: "How long an idle connection to the application stays open. 0 opens a connection for each request. \
                    Keep it below the time after which the application closes idle connections: 2 s with gunicorn, 5 s \

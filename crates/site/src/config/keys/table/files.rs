@@ -359,8 +359,8 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"content\"",
             text: "What the entity tag of a file is made of. `stat`: size, modification time and inode; a hash of the \
                    content where the time is before 1980, as in images of file systems. `content`: a \
-                   hash of the content, which is the same on every machine, for files of at most 64 KiB. `off`: \
-                   no entity tag.",
+                   hash of the content, which is the same on every machine, for files of at most 64 KiB, or of `file` of \
+                   `[cache]` if that is more. `off`: no entity tag.",
         },
         Key {
             name: "types",

@@ -11,9 +11,9 @@ pub const CHAPTER: Chapter = Chapter {
             name: "listen",
             kind: Kind::Texts,
             default: Required,
-            example: "[\"127.0.0.1:8080\", \"[::1]:8080\", \"unix:/run/taipan.sock\"]",
+            example: "[\"127.0.0.1:8080\", \"[::1]:8080\", \"unix:/run/taipan/www.sock\"]",
             text: "The addresses on which the server accepts connections. Each is an IP address and a port, or `unix:` \
-                   and the path of a socket. Names are not resolved. With port 0 the system chooses a port. The word `tls` \
+                   and the path of a socket, to which all users may write who may enter its folder. Names are not resolved. With port 0 the system chooses a port. The word `tls` \
                    behind an address is for HTTPS, `http2` for clients that begin with HTTP/2 without TLS, and \
                    `proxy` for [proxies that send a PROXY header](http.md#the-proxy-protocol). `[]` is for a program whose sockets are passed to it, as systemd does.",
         },
