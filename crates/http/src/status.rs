@@ -79,6 +79,7 @@ statuses! {
     504 GATEWAY_TIMEOUT "Gateway Timeout"
     505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"
     507 INSUFFICIENT_STORAGE "Insufficient Storage"
+    508 LOOP_DETECTED "Loop Detected"
 }
 
 impl Status {

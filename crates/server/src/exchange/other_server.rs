@@ -27,9 +27,6 @@ use crate::upstream::direct::{self, OriginConnection, Stale};
 use crate::upstream::idle_connections::OriginServer;
 use crate::upstream::{Form, Outcome};
 
-/// RFC 5842 §7.2.
-const LOOP_DETECTED: u16 = 508;
-
 type Refused = (Status, Option<&'static Rule>);
 
 impl Responder {
@@ -149,7 +146,7 @@ impl<'a> Exchange<'a> {
         }
         if direct::has_passed(self.head) {
             self.responder.note_refused(self.client, authority, "the request has come back to this server");
-            return Err(Status::new(LOOP_DETECTED).unwrap_or(Status::BAD_GATEWAY));
+            return Err(Status::LOOP_DETECTED);
         }
         Ok(())
     }

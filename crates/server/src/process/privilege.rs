@@ -384,6 +384,17 @@ pub fn group_text(group: u32) -> String {
     named("group", "/etc/group", group)
 }
 
+/// What lets this process write to a folder where that has failed with `errno`.
+pub fn advice_on_writing(errno: Errno, folder: &Path) -> String {
+    let folder = folder.display();
+    match errno {
+        Errno::ROFS => {
+            format!("if systemd has started the server, name {folder} in ReadWritePaths= of the unit")
+        }
+        _ => format!("{} must own {folder}, or may write to it", user_text(process::geteuid().as_raw())),
+    }
+}
+
 fn named(what: &str, file: &str, number: u32) -> String {
     let entries = std::fs::read_to_string(file).unwrap_or_default();
     let name = entries.lines().find_map(|line| {

@@ -14,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::disk::Device;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, Stat, stat};
-use crate::process::privilege::user_text;
+use crate::process::privilege::{advice_on_writing, user_text};
 use crate::sys::{self, calls};
 
 /// The file that marks the folder as one of a cache. A folder without it must be empty.
@@ -88,7 +88,7 @@ impl Folder {
             ));
         }
         accessat(&fd, ".", Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(
-            |_| fail(&format!("{} may not write to it; change its owner", user_text(user.as_raw()))),
+            |errno| fail(&format!("it cannot be written: {errno}; {}", advice_on_writing(errno, path))),
         )?;
         let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
         let mut salt = [0; 8];

@@ -8,6 +8,7 @@ use super::Target;
 use crate::disk::Busy;
 use crate::exchange::Exchange;
 use crate::log;
+use crate::process::privilege::advice_on_writing;
 use crate::publishing::failure::Failure;
 use crate::publishing::tree::Kind;
 use crate::request::body::Rejection;
@@ -84,11 +85,8 @@ impl<'a> Exchange<'a> {
         match failure {
             Failure::Permission(errno) => {
                 if let Some(omitted) = self.responder.failed_changes.admit(self.now) {
-                    let user = crate::process::privilege::user_text(rustix::process::geteuid().as_raw());
-                    log::error(format_args!(
-                        "/{path} cannot be changed: {errno}; {user} must own {}, or may write to it{omitted}",
-                        target.store.root.path.display()
-                    ));
+                    let advice = advice_on_writing(*errno, &target.store.root.path);
+                    log::error(format_args!("/{path} cannot be changed: {errno}; {advice}{omitted}"));
                 }
             }
             Failure::NoSpace => {
