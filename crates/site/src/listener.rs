@@ -10,6 +10,8 @@ use crate::address::Address;
 pub struct Listener {
     pub address: Address,
     pub protocols: Protocols,
+    /// The machine may not have the address yet (IP_FREEBIND, ip(7)).
+    pub freebind: bool,
 }
 
 /// What clients of a listener speak besides HTTP/1, or in front of it.
@@ -24,22 +26,23 @@ pub struct Protocols {
 }
 
 impl Listener {
-    /// Reads an address as `Address::parse` does, with the words `tls`, `http2` or `proxy` behind it. Errors say what
+    /// Reads an address as `Address::parse` does, with the words `tls`, `http2`, `proxy` or `freebind` behind it. Errors say what
     /// to write instead.
     pub fn parse(text: &str, folder: &Path) -> Result<Listener, String> {
         let mut rest = text;
-        let mut protocols = Protocols::default();
+        let (mut protocols, mut freebind) = (Protocols::default(), false);
         while let Some((before, word)) = rest.rsplit_once(' ') {
             let is_set = match word {
                 "tls" => &mut protocols.tls,
                 "http2" => &mut protocols.http2,
                 "proxy" => &mut protocols.proxy,
+                "freebind" => &mut freebind,
                 // The path of a socket may have spaces.
                 _ if rest.starts_with("unix:") => break,
                 _ => {
                     let word = word.escape_debug();
                     return Err(format!(
-                        "\"{word}\" is not known; write tls, http2 or proxy behind the address"
+                        "\"{word}\" is not known; write tls, http2, proxy or freebind behind the address"
                     ));
                 }
             };
@@ -50,7 +53,10 @@ impl Listener {
             Protocols { tls: true, http2: true, .. } => {
                 Err("leave out http2: with tls, the handshake decides between HTTP/1.1 and HTTP/2".to_owned())
             }
-            _ => Ok(Listener { address: Address::parse(rest, folder)?, protocols }),
+            _ => match Address::parse(rest, folder)? {
+                Address::Unix(_) if freebind => Err("leave out freebind: it is for IP addresses".to_owned()),
+                address => Ok(Listener { address, protocols, freebind }),
+            },
         }
     }
 }
@@ -58,7 +64,7 @@ impl Listener {
 /// A listener for HTTP/1 alone.
 impl From<Address> for Listener {
     fn from(address: Address) -> Listener {
-        Listener { address, protocols: Protocols::default() }
+        Listener { address, protocols: Protocols::default(), freebind: false }
     }
 }
 
@@ -66,7 +72,7 @@ impl From<Address> for Listener {
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Protocols { tls, http2, proxy } = self.protocols;
-        let words = [(tls, " tls"), (http2, " http2"), (proxy, " proxy")];
+        let words = [(tls, " tls"), (http2, " http2"), (proxy, " proxy"), (self.freebind, " freebind")];
         write!(f, "{}", self.address)?;
         words.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, word)| f.write_str(word))
     }
@@ -92,11 +98,16 @@ mod tests {
         ] {
             let listener = Listener::parse(text, folder).expect(text);
             assert_eq!(listener.protocols, protocols, "{text}");
+            assert!(!listener.freebind, "{text}");
             assert_eq!(listener.to_string(), text);
         }
+        let listener = Listener::parse("192.0.2.1:443 tls freebind", folder).expect("it is one");
+        assert!(listener.freebind && listener.protocols.tls);
+        assert_eq!(listener.to_string(), "192.0.2.1:443 tls freebind");
         for (text, why) in [
-            ("127.0.0.1:443 ssl", "\"ssl\" is not known; write tls, http2 or proxy"),
+            ("127.0.0.1:443 ssl", "\"ssl\" is not known; write tls, http2, proxy or freebind"),
             ("127.0.0.1:443 tls http2", "leave out http2"),
+            ("unix:/run/socket freebind", "leave out freebind"),
             ("tls", "write an IP address and a port"),
             ("443 tls", "127.0.0.1:443"),
         ] {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
 
-use e2e::{Client, Signal, TIMEOUT};
+use e2e::{Client, Signal, TIMEOUT, is_root, program, tool};
 
 use super::*;
 
@@ -49,6 +49,38 @@ fn serves_every_given_address() {
     server.signal(Signal::TERM);
     assert_eq!(server.wait(TIMEOUT).code(), Some(0));
     assert!(!home.path().join("t.sock").exists(), "a socket goes with its server");
+}
+
+#[test]
+fn serves_an_address_that_the_machine_gets_later() {
+    if !is_root() {
+        return;
+    }
+    let home = Folder::new();
+    home.file("www/a.txt", "here");
+    let config = home.file(
+        "site.toml",
+        "listen = [\"127.0.0.1:8080\", \"192.0.2.1:8080 freebind\", \"[2001:db8::1]:8080 freebind\"]\n\
+         user = \"root\"\nroot = \"www\"\n",
+    );
+    let mut serve = tool("unshare");
+    serve
+        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .arg(program())
+        .arg("-c")
+        .arg(config);
+    let server = Server::start(serve, 3, None);
+    let inside = |command: &str| {
+        let mut inside = tool("nsenter");
+        inside.arg(format!("--net=/proc/{}/ns/net", server.pid())).args(command.split(' '));
+        output_of(&mut inside)
+    };
+    for (address, url) in [("192.0.2.1/32", "192.0.2.1"), ("2001:db8::1/128", "[2001:db8::1]")] {
+        let request = format!("curl -sS -g http://{url}:8080/a.txt");
+        assert!(!inside(&request).status.success(), "the machine does not have {address}");
+        assert!(inside(&format!("ip addr add {address} dev lo nodad")).status.success(), "{address}");
+        assert_eq!(text(&inside(&request).stdout), "here", "{address}");
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Http1 {
         let scratch = &mut *connections.services.scratch.borrow_mut();
         let mut batch = Batch::new(&connections.services, scratch.lend(), output);
         let (mut rest, mut next) = (input, Next::Read);
-        while batch.accepts_more() {
+        while !rest.is_empty() && batch.accepts_more() {
             match self.step(connections, scratch.input(rest), local, &mut batch) {
                 Step::Answered(bytes) => rest = rest.behind(bytes),
                 Step::Begun(bytes, begun) => {

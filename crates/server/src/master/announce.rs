@@ -24,7 +24,7 @@ pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
     // Certificates are for names.
     let name = site.hosts.at(0).name();
     let mut named = None;
-    for Listener { address, protocols } in listeners {
+    for Listener { address, protocols, .. } in listeners {
         match address {
             Address::Unix(path) => {
                 let by = through(protocols);

@@ -48,7 +48,7 @@ pub fn examine(site: &Site, address: impl Fn(&Listener, ListenError) -> Option<F
     let (own, identity) = own_account(site);
     let (roots, silent) = roots(site, identity.as_ref());
     let mut all = own;
-    let unable = |listener| address(listener, sockets::listen_problem(&listener.address)?);
+    let unable = |listener| address(listener, sockets::listen_problem(listener)?);
     all.extend(site.listeners.iter().filter_map(unable));
     all.extend(roots);
     all.extend(written_files(site));

@@ -68,13 +68,15 @@ impl Sockets {
     pub fn changed_to(&self, wanted: &[Listener], workers: usize) -> Result<Sockets, ListenError> {
         let mut before: Vec<Bound> = self.0.clone();
         let mut next = Sockets::default();
-        for Listener { address, .. } in wanted {
+        for listener in wanted {
+            let Listener { address, freebind, .. } = listener;
             // Two addresses may be equal if the kernel chooses their ports.
             let found = match before.iter().position(|b| b.is(address)) {
                 Some(place) => Ok(before.remove(place)),
-                None => self.bind(address),
+                None => self.bind(listener),
             };
-            let shared_out = found.and_then(|mut bound| Ok(bound.share_out(workers).map(|()| bound)?));
+            let shared_out =
+                found.and_then(|mut bound| Ok(bound.share_out(workers, *freebind).map(|()| bound)?));
             match shared_out {
                 Ok(bound) => next.0.push(bound),
                 Err(why) => {
@@ -183,17 +185,18 @@ impl Sockets {
         }
     }
 
-    fn bind(&self, address: &Address) -> Result<Bound, Refusal> {
+    fn bind(&self, listener: &Listener) -> Result<Bound, Refusal> {
+        let Listener { address, freebind, .. } = listener;
         let (actual, fd) = match address {
             Address::Tcp(wanted) => {
                 // First without SO_REUSEPORT: with it, a second server would get half of the clients of the first. If
                 // this program has the port, no other program can have it; that socket must not listen yet, so that
                 // no client waits in it before it is served.
                 let fd = if self.has_port(*wanted) {
-                    tcp_socket(*wanted, Sharing::WithOtherWorkers)?
+                    tcp_socket(*wanted, *freebind, Sharing::WithOtherWorkers)?
                 } else {
-                    drop(tcp_socket(*wanted, Sharing::No)?);
-                    tcp_listener(*wanted)?
+                    drop(tcp_socket(*wanted, *freebind, Sharing::No)?);
+                    tcp_listener(*wanted, *freebind)?
                 };
                 (Address::Tcp(getsockname(&fd)?.try_into().map_err(|_| Errno::AFNOSUPPORT)?), fd)
             }
@@ -239,25 +242,34 @@ impl Bound {
         self.wanted == *address || self.actual == *address
     }
 
-    /// The bound address, with the protocols of these listeners.
+    /// The bound address, with what else these listeners say of it.
     pub fn listener(&self, listeners: &[Listener]) -> Listener {
-        Listener { address: self.actual.clone(), protocols: self.protocols(listeners) }
+        let address = self.actual.clone();
+        match self.listener_in(listeners) {
+            Some(Listener { protocols, freebind, .. }) => {
+                Listener { address, protocols: *protocols, freebind: *freebind }
+            }
+            None => address.into(),
+        }
     }
 
     /// The protocols of the listener that these sockets belong to.
     fn protocols(&self, listeners: &[Listener]) -> Protocols {
+        self.listener_in(listeners).map_or(Protocols::default(), |listener| listener.protocols)
+    }
+
+    fn listener_in<'l>(&self, listeners: &'l [Listener]) -> Option<&'l Listener> {
         let own = listeners.iter().find(|listener| self.is(&listener.address));
-        let wider = || listeners.iter().find(|listener| listener.address.covers(&self.actual));
-        own.or_else(wider).map_or(Protocols::default(), |listener| listener.protocols)
+        own.or_else(|| listeners.iter().find(|listener| listener.address.covers(&self.actual)))
     }
 
     /// Binds a TCP socket for each worker, so that the kernel distributes connections. Workers share one Unix socket.
     /// The new sockets listen only when the generation is about to serve, because clients of a socket that is closed
     /// again would be lost.
-    fn share_out(&mut self, workers: usize) -> Result<(), Errno> {
+    fn share_out(&mut self, workers: usize, freebind: bool) -> Result<(), Errno> {
         if let (Address::Tcp(actual), SocketOrigin::Configured) = (&self.actual, self.origin) {
             while self.fds.len() < workers {
-                match tcp_socket(*actual, Sharing::WithOtherWorkers) {
+                match tcp_socket(*actual, freebind, Sharing::WithOtherWorkers) {
                     Ok(fd) => self.fds.push(Arc::new(fd)),
                     // Linux before 3.9: the workers share one socket.
                     Err(Errno::NOPROTOOPT) => break,
@@ -320,7 +332,9 @@ impl fmt::Display for ListenError {
             (Errno::AFNOSUPPORT, Address::Tcp(a)) if a.is_ipv6() => {
                 write!(out, "this machine has no IPv6; remove it from {flag}")
             }
-            (Errno::ADDRNOTAVAIL, _) => out.write_str("this machine does not have that address"),
+            (Errno::ADDRNOTAVAIL, _) => {
+                write!(out, "this machine does not have that address; choose one that it has in {flag}")
+            }
             (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
             (errno, _) => write!(out, "{errno}"),
         }
@@ -349,10 +363,13 @@ enum Sharing {
     WithOtherWorkers,
 }
 
-/// Why the server cannot listen on an address at this moment. `None`: it can. Changes nothing.
-pub fn listen_problem(address: &Address) -> Option<ListenError> {
+/// Why the server cannot listen there at this moment. `None`: it can. Changes nothing.
+pub fn listen_problem(listener: &Listener) -> Option<ListenError> {
+    let Listener { address, freebind, .. } = listener;
     let probed = match address {
-        Address::Tcp(address) => tcp_socket(*address, Sharing::No).map(drop).map_err(Refusal::from),
+        Address::Tcp(address) => {
+            tcp_socket(*address, *freebind, Sharing::No).map(drop).map_err(Refusal::from)
+        }
         Address::Unix(path) => Location::of(path).and_then(|location| match location.kind() {
             Ok(FileType::Socket) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
                 Err(Refusal::Errno(Errno::ADDRINUSE))
@@ -368,7 +385,8 @@ pub fn listen_problem(address: &Address) -> Option<ListenError> {
 pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, ListenError> {
     let opened = match address {
         Address::Tcp(address) => {
-            let opened = tcp_socket(*address, Sharing::No).and_then(|fd| listen(&fd, BACKLOG).map(|()| fd));
+            let opened =
+                tcp_socket(*address, false, Sharing::No).and_then(|fd| listen(&fd, BACKLOG).map(|()| fd));
             opened.map_err(Refusal::from)
         }
         Address::Unix(path) => unix_listener(path, FOR_SERVERS),
@@ -376,16 +394,17 @@ pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, Li
     opened.map_err(|why| ListenError { address: address.clone(), why, flag })
 }
 
-fn tcp_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    let fd = match tcp_socket(address, Sharing::WithOtherWorkers) {
-        Err(Errno::NOPROTOOPT) => tcp_socket(address, Sharing::No)?,
+fn tcp_listener(address: SocketAddr, freebind: bool) -> Result<OwnedFd, Errno> {
+    let fd = match tcp_socket(address, freebind, Sharing::WithOtherWorkers) {
+        Err(Errno::NOPROTOOPT) => tcp_socket(address, freebind, Sharing::No)?,
         opened => opened?,
     };
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
-fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
+/// `freebind`: the machine may not have the address yet.
+fn tcp_socket(address: SocketAddr, freebind: bool, sharing: Sharing) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -396,6 +415,10 @@ fn tcp_socket(address: SocketAddr, sharing: Sharing) -> Result<OwnedFd, Errno> {
     sockopt::set_tcp_nodelay(&fd, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    if freebind {
+        // For IPv6, too: the option of that name is younger (Linux 4.15).
+        sockopt::set_ip_freebind(&fd, true)?;
     }
     bind(&fd, &address)?;
     Ok(fd)

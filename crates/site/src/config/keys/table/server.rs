@@ -15,7 +15,8 @@ pub const CHAPTER: Chapter = Chapter {
             text: "The addresses on which the server accepts connections. Each is an IP address and a port, or `unix:` \
                    and the path of a socket, to which all users may write who may enter its folder. Names are not resolved. With port 0 the system chooses a port. The word `tls` \
                    behind an address is for HTTPS, `http2` for clients that begin with HTTP/2 without TLS, and \
-                   `proxy` for [proxies that send a PROXY header](http.md#the-proxy-protocol). `[]` is for a program whose sockets are passed to it, as systemd does.",
+                   `proxy` for [proxies that send a PROXY header](http.md#the-proxy-protocol). With the word `freebind`, \
+                   the machine may get the address later, as by DHCP: clients are served as soon as it has it. `[]` is for a program whose sockets are passed to it, as systemd does.",
         },
         Key {
             name: "trusted_proxies",
