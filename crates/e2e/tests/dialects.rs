@@ -616,6 +616,69 @@ fn the_output_of_a_script_that_crashes_at_its_end_is_a_page() {
     server.wait_for_line("was ended by a signal behind its output", TIMEOUT);
 }
 
+/// busybox asks each file on the way to a page, and each of them may deny a client.
+#[test]
+fn a_folder_of_busybox_opens_nothing_that_a_folder_around_it_denies() {
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let mut rows = Rows::new();
+    for (main, outer, inner, expected) in [
+        ("D:*", "I:page.html", "I:page.html", ["403", "403"]),
+        ("A:192.0.2.\nD:*", "A:127.", "A:127.", ["403", "403"]),
+        ("I:plain", "D:*", "A:127.", ["403", "403"]),
+        ("I:plain", "A:127.\nD:*", "D:127.0.0.0/8", ["200 sub", "403"]),
+        ("A:127.\nD:*", "A:127.\nD:*", "D:192.0.2.\nI:f", ["200 sub", "200 inner"]),
+        ("D:0.0.0.0/0", "I:page.html", "I:f", ["403", "403"]),
+    ] {
+        let name = format!("{main:?} {outer:?} {inner:?}");
+        let site = site().file("sub/inner/f", "inner");
+        let site = site.file("sub/httpd.conf", outer).file("sub/inner/httpd.conf", inner);
+        let server = serve(site, "httpd.conf", main, &flags);
+        for (path, expected) in ["/sub/page.html", "/sub/inner/f"].into_iter().zip(expected) {
+            rows.check(format!("{name} {path}"), answer(&server, path).as_str(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_folder_of_busybox_has_interpreters_and_an_index_of_its_own() {
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let script = "printf 'Content-Type: text/plain\\n\\nrun'";
+    let site = site().file("sub/a.own", script).file("sub/inner/b.own", script).file("c.own", script);
+    let site = site.file("sub/httpd.conf", "*.own:/bin/false\n*.own:/bin/sh\nI:page.html\n");
+    let server = serve(site, "httpd.conf", "I:plain\n", &flags);
+    let mut rows = Rows::new();
+    for (path, expected) in
+        [("/sub/a.own", "200 run"), ("/sub/inner/b.own", "200 run"), ("/sub/", "200 sub"), ("/", "200 plain")]
+    {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    rows.check("elsewhere", server.get("/c.own").text().as_str(), script);
+}
+
+#[test]
+fn a_protected_script_of_busybox_has_a_path_behind_it() {
+    let site = site().script("cgi-bin/luci", SCRIPT);
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let text = "/cgi-bin/luci:user:$ecret\nE401:plain\n";
+    let server = serve(site, "httpd.conf", text, &flags);
+    let mut rows = Rows::new();
+    for path in ["/cgi-bin/luci", "/cgi-bin/luci/admin/status"] {
+        rows.check(format!("{path} without a password"), answer(&server, path).as_str(), "401 plain");
+        // user:$ecret
+        let login = "Authorization: Basic dXNlcjokZWNyZXQ=";
+        let response = server.request(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{login}\r\n\r\n"));
+        let behind = path.strip_prefix("/cgi-bin/luci").unwrap_or_default();
+        let has_path = response.text().lines().any(|line| line == format!("PATH_INFO={behind}"));
+        rows.check(path, (response.status, has_path), (200, true));
+    }
+}
+
+#[test]
+fn a_page_of_busybox_for_denied_clients_is_sent_to_them() {
+    let server = busybox("E403:plain\nA:192.0.2.\nD:*\n");
+    assert_eq!(answer(&server, "/run.cgi"), "403 plain");
+}
+
 #[test]
 fn a_link_to_a_script_of_thttpd_never_leads_to_its_text() {
     let site = site()

@@ -2,8 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-/// The network in the usual form. `None`: it is none, and busybox then denies everything.
-pub fn network(text: &str) -> Option<String> {
+/// A network of IPv4.
+pub struct Network {
+    /// In the usual form, without bits behind the mask.
+    pub text: String,
+    /// There are none as given either. In busybox, no client is in another one.
+    pub is_exact: bool,
+    /// It has the address 0.0.0.0, which clients by IPv6 have in busybox.
+    has_zero: bool,
+}
+
+impl Network {
+    /// The networks that are denied. One that was to be denied is, whichever its bits behind the mask are.
+    pub fn denied(self) -> Vec<String> {
+        let ipv6 = self.has_zero.then(|| "::/0".to_owned());
+        std::iter::once(self.text).chain(ipv6).collect()
+    }
+}
+
+/// Reads a network. `None`: it is none, and busybox then denies everything.
+pub fn network(text: &str) -> Option<Network> {
     let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
     let (octets, count) = octets(address)?;
     let bits = match mask {
@@ -15,8 +33,10 @@ pub fn network(text: &str) -> Option<String> {
         }
         Some(mask) => mask.parse().ok().filter(|bits| *bits <= 32)?,
     };
-    let kept = if bits == 0 { 0 } else { u32::MAX << (32 - bits) };
-    Some(format!("{}/{bits}", Ipv4Addr::from(u32::from(octets) & kept)))
+    let (address, mask) = (u32::from(octets), if bits == 0 { 0 } else { u32::MAX << (32 - bits) });
+    let kept = address & mask;
+    let text = format!("{}/{bits}", Ipv4Addr::from(kept));
+    Some(Network { text, is_exact: kept == address, has_zero: kept == 0 })
 }
 
 /// The octets that are given, and their number; the others are 0.
@@ -54,7 +74,14 @@ mod tests {
             ("+1.2.3.4", None),
             ("", None),
         ] {
-            assert_eq!(network(text).as_deref(), expected, "{text}");
+            assert_eq!(network(text).map(|network| network.text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_network_with_zero_has_the_clients_by_ipv6() {
+        for (text, expected) in [("0.0.0.0/0", 2), ("0/0", 2), ("0.0.0.0/8", 2), ("10.", 1), ("0.1.", 1)] {
+            assert_eq!(network(text).map_or(0, |network| network.denied().len()), expected, "{text}");
         }
     }
 }

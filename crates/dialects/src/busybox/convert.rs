@@ -90,6 +90,11 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
     reading.document.conversion(file, "busybox httpd", reading.findings)
 }
 
+/// Whether busybox compares the hash of a password with this text, and not the password itself.
+fn is_hash(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'$', digit, ..] if digit.is_ascii_digit())
+}
+
 /// The path of an error page, which may be relative to HOME. `None`: it is outside.
 fn beneath(page: &str, home: &str) -> Option<String> {
     let inside = match page.starts_with('/') {
@@ -135,6 +140,9 @@ fn inner(home: &Path, lines: &mut Lines, disk: &dyn Disk, findings: &mut Finding
                         .entry(below)
                         .or_default()
                         .extend(users.into_iter().map(|(user, _)| (user, None)));
+                }
+                for ((pattern, program), _) in std::mem::take(&mut own.interpreters) {
+                    lines.interpreters.push(((format!("{path}/**/{pattern}"), program), None));
                 }
                 for (below, _) in std::mem::take(&mut own.closed) {
                     lines.closed.push((format!("{path}{below}"), None));
@@ -233,8 +241,17 @@ impl Lines {
             Some(b'A') if value.starts_with('*') => {}
             Some(b'D') if value.starts_with('*') => self.denies_all = line,
             Some(letter @ (b'A' | b'D')) => match access::network(value) {
-                Some(network) if letter == b'A' => self.allowed.push((network, line)),
-                Some(network) => self.denied.push((network, line)),
+                Some(network) if letter == b'D' => {
+                    self.denied.extend(network.denied().into_iter().map(|network| (network, line)));
+                }
+                Some(network) if network.is_exact => self.allowed.push((network.text, line)),
+                Some(network) => {
+                    let what = format!(
+                        "no client is in {}, because the address has bits behind the mask",
+                        value.escape_debug()
+                    );
+                    findings.warn(line, what, format!("write A:{}", network.text));
+                }
                 None => {
                     let what = format!(
                         "\"{}\" is no IPv4 network, so that everything is denied",
@@ -247,11 +264,20 @@ impl Lines {
             },
             Some(b'E') => self.error_pages.push(both(&name[1..], value)),
             Some(b'P') => match value.split_once(':') {
-                Some((from, to)) => self.proxies.push(both(from, to)),
-                None => findings.warn(line, "this proxy has no address", "write P:/path:host:port/path"),
+                Some((from, to)) if to.strip_prefix("http://").unwrap_or(to).contains('/') => {
+                    self.proxies.push(both(from, to));
+                }
+                _ => {
+                    let what = "this proxy has no address with a path, and busybox leaves it out";
+                    findings.warn(line, what, "write P:/path:host:port/path");
+                }
             },
             Some(b'.') => self.types.push(both(&name[1..], value)),
-            Some(b'*') if name.starts_with("*.") => self.interpreters.push(both(name, value)),
+            // The last one counts.
+            Some(b'*') if name.starts_with("*.") => {
+                self.interpreters.retain(|((other, _), _)| other != name);
+                self.interpreters.push(both(name, value));
+            }
             Some(b'/') => match value.split_once(':') {
                 Some((user, password)) if !user.is_empty() && !password.is_empty() => {
                     let path = format!("/{}", name.trim_matches('/'));
@@ -397,6 +423,26 @@ impl Reading<'_> {
         if let Some((_, line)) = pages.first() {
             self.document.top.set(*line, "error_pages", Value::Table(table(&pages)));
         }
+        self.for_all(pages.into_iter().filter(|((status, _), _)| matches!(&**status, "401" | "403")));
+    }
+
+    /// The pages of clients that are denied, or have no password: busybox sends them to all.
+    fn for_all(&mut self, pages: impl Iterator<Item = At<(String, String)>>) {
+        let has_rules = self.lines.denies_all.is_some() || !self.lines.denied.is_empty();
+        for ((_, path), line) in pages {
+            if has_rules {
+                let mut keys = Keys::default();
+                keys.set(line, "path", path.as_str());
+                keys.set(None, "then", "allow");
+                self.document.section(line, "[[rule]]", keys);
+            }
+            if !self.lines.users.is_empty() {
+                let mut keys = Keys::default();
+                keys.set(line, "path", path);
+                keys.set(None, "auth", "off");
+                self.document.section(line, "[[route]]", keys);
+            }
+        }
     }
 
     /// Denied networks come first, then allowed ones, then the rest.
@@ -414,34 +460,49 @@ impl Reading<'_> {
             self.document.section(*line, "[[rule]]", keys);
         }
         for (path, lines) in self.inner {
-            self.networks(Some(path), lines);
+            self.inner_networks(path, lines);
         }
-        self.networks(None, self.lines);
+        self.networks();
     }
 
-    /// The networks of a file. Those of a folder's replace the others there.
-    fn networks(&mut self, path: Option<&str>, lines: &Lines) {
-        let mut rule = |line: Option<u32>, addresses: Option<Vec<String>>, then: &str| {
+    /// The networks of the file of a folder. Those of the folders around it and of the main file count, too, so that
+    /// these rules only deny.
+    fn inner_networks(&mut self, path: &str, lines: &Lines) {
+        let mut deny = |addresses: Vec<String>| {
             let mut keys = Keys::default();
-            if let Some(path) = path {
-                keys.set(None, "path", format!("{path}/"));
+            keys.set(None, "path", format!("{path}/"));
+            if !addresses.is_empty() {
+                keys.set(None, "address", addresses);
             }
-            let line = line.filter(|_| path.is_none());
-            if let Some(addresses) = addresses {
-                keys.set(line, "address", addresses);
+            keys.set(None, "then", "deny");
+            self.document.section(None, "[[rule]]", keys);
+        };
+        if !lines.denied.is_empty() {
+            deny(lines.denied.iter().map(|(network, _)| network.clone()).collect());
+        }
+        if lines.denies_all.is_some() {
+            deny(lines.allowed.iter().map(|(network, _)| format!("!{network}")).collect());
+        }
+    }
+
+    fn networks(&mut self) {
+        let lines = self.lines;
+        let mut rule = |line: Option<u32>, networks: &[At<String>], then: &str| {
+            let mut keys = Keys::default();
+            if !networks.is_empty() {
+                let networks: Vec<String> = networks.iter().map(|(network, _)| network.clone()).collect();
+                keys.set(line, "address", networks);
             }
             keys.set(line, "then", then);
             self.document.section(line, "[[rule]]", keys);
         };
         for (networks, then) in [(&lines.denied, "deny"), (&lines.allowed, "allow")] {
             if let Some((_, line)) = networks.first() {
-                rule(*line, Some(networks.iter().map(|(network, _)| network.clone()).collect()), then);
+                rule(*line, networks, then);
             }
         }
-        match (lines.denies_all, path) {
-            (Some(line), _) => rule(Some(line), None, "deny"),
-            (None, Some(_)) => rule(None, None, "allow"),
-            (None, None) => {}
+        if let Some(line) = lines.denies_all {
+            rule(Some(line), &[], "deny");
         }
     }
 
@@ -465,10 +526,11 @@ impl Reading<'_> {
         if !paths.contains(&SCRIPTS) {
             paths.push(SCRIPTS);
         }
-        for ((from, _), _) in &self.lines.proxies {
-            let from = from.trim_end_matches('/');
-            if !paths.contains(&from) {
-                paths.push(from);
+        let proxies = self.lines.proxies.iter().map(|((from, _), _)| from.trim_end_matches('/'));
+        let with_index = self.inner.iter().filter(|(_, own)| own.index.is_some());
+        for path in proxies.chain(with_index.map(|(path, _)| path.as_str())) {
+            if !paths.contains(&path) {
+                paths.push(path);
             }
         }
         for path in paths {
@@ -483,11 +545,15 @@ impl Reading<'_> {
         let proxies =
             self.lines.proxies.iter().filter(|((from, _), _)| is_within(from.trim_end_matches('/')));
         let proxy = proxies.max_by_key(|((from, _), _)| from.len());
+        // The deepest folder comes first.
+        let mut inner = self.inner.iter().filter(|(outer, _)| is_within(outer));
+        let index = inner.find_map(|(_, own)| own.index.as_ref());
         let line = users.and_then(|users| users.first()).map(|(_, line)| *line);
         let line = line.or(proxy.map(|(_, line)| *line)).flatten();
         let folder = format!("{}{path}", self.home);
-        let mut patterns = vec![format!("{path}/")];
-        // A protected path may be a file.
+        // A protected path may be a file: a script has a path behind it.
+        let is_file = self.disk.is_file(Path::new(&folder));
+        let mut patterns = vec![if is_file { format!("{path}/**") } else { format!("{path}/") }];
         if users.is_some() && !self.disk.is_folder(Path::new(&folder)) && path != SCRIPTS {
             patterns.push(path.to_owned());
         }
@@ -509,6 +575,11 @@ impl Reading<'_> {
                 }
                 _ => {}
             }
+            if proxy.is_none()
+                && let Some((name, _)) = index
+            {
+                keys.set(None, "index", vec![name.clone()]);
+            }
             if let Some(users) = users {
                 keys.extend(self.users(users));
             }
@@ -523,16 +594,23 @@ impl Reading<'_> {
         keys.set(line, "auth", "basic");
         keys.set(None, "realm", self.flags.realm.as_deref().unwrap_or(REALM));
         let (system, own): (Vec<_>, Vec<_>) = users.iter().partition(|((_, password), _)| password == "*");
-        let mut pairs: Vec<(String, Value)> = Vec::new();
+        let (mut pairs, mut has_plain): (Vec<(String, Value)>, bool) = Default::default();
         for ((user, password), line) in own {
             if pairs.iter().any(|(other, _)| other == user) {
                 let what = format!("a second password of {}", user.escape_debug());
                 self.findings.warn(*line, what, "only the first one counts");
                 continue;
             }
-            pairs.push((user.clone(), password.as_str().into()));
+            if user == "*" {
+                let what = "busybox takes this password with any name, and here no user can log in with it";
+                self.findings.warn(*line, what, "write the names of the users");
+            }
+            has_plain |= !is_hash(password);
+            let is_marked = !is_hash(password) && password.starts_with(['$', '{', '!']);
+            let password = if is_marked { format!("{{PLAIN}}{password}") } else { password.clone() };
+            pairs.push((user.clone(), password.into()));
         }
-        if pairs.iter().any(|(_, password)| matches!(password, Value::Text(text) if !text.starts_with('$'))) {
+        if has_plain {
             keys.set(line, "plain_passwords", true);
         }
         let mut required: Vec<String> = users.iter().map(|((user, _), _)| format!("user:{user}")).collect();
