@@ -1,30 +1,42 @@
 //! Index files with another root than their folder: nginx looks for the location of such a file anew. Here a folder sends
 //! the one of its own root.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+
+use site::route::Pattern;
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Place;
-use crate::within::covers;
+use crate::within::is_glob;
+
+/// The routes of a host, by their paths: a host may have thousands.
+struct Routes<'h> {
+    host: &'h Host,
+    exact: HashMap<&'h str, &'h Scope>,
+    /// They end with a slash.
+    prefixes: HashMap<&'h str, &'h Scope>,
+    globs: Vec<(Pattern, &'h Scope)>,
+}
 
 /// Reports index files that nginx takes from elsewhere.
 pub fn report(host: &Host, draft: &mut Draft) {
     let default = ["index.html".to_owned()];
     let mut found: Vec<(Place, String, bool)> = Vec::new();
+    let routes = Routes::of(host);
     for base in folders(host) {
-        let folder = folder_of(host, &base);
+        let folder = routes.of_folder(&base);
         let scopes = [folder, &host.scope, &draft.top];
         let names = scopes.iter().find_map(|scope| scope.get("index")).map_or(&default[..], Value::texts);
         for name in names.iter().filter(|name| !name.contains(['/', '$'])) {
             let index = format!("{base}{name}");
-            let own = route_of(host, &index);
-            let differs = files(host, own, &index) != files(host, folder, &base);
+            let own = routes.find(&index);
+            let differs = routes.files(own, &index) != routes.files(folder, &base);
             if differs && !folder.responds() && !own.responds() && !own.runs() {
                 let what =
                     format!("nginx sends the index file {index} from another root than that of its folder");
                 // What has no root itself has that of the server, and is often meant for the folder, too.
-                let is_of_server = files(host, own, &index) == host.scope.text("root");
+                let is_of_server = routes.files(own, &index) == host.scope.text("root");
                 found.push((own.place(), what, is_of_server && !folder.path().ends_with("/.")));
             }
         }
@@ -52,30 +64,47 @@ fn folders(host: &Host) -> BTreeSet<String> {
     within.chain(named.iter().cloned()).collect()
 }
 
-/// The route of a folder itself.
-fn folder_of<'h>(host: &'h Host, folder: &str) -> &'h Scope {
-    let alone = host.routes.iter().find(|route| route.path().strip_suffix('.') == Some(folder));
-    alone.unwrap_or_else(|| route_of(host, folder))
-}
+impl<'h> Routes<'h> {
+    fn of(host: &'h Host) -> Routes<'h> {
+        let mut routes = Routes { host, exact: HashMap::new(), prefixes: HashMap::new(), globs: Vec::new() };
+        for route in &host.routes {
+            match route.path() {
+                path if path.ends_with('/') => _ = routes.prefixes.insert(path, route),
+                path if is_glob(path) => {
+                    routes.globs.extend(Pattern::parse(path).ok().map(|pattern| (pattern, route)));
+                }
+                path => _ = routes.exact.entry(path).or_insert(route),
+            }
+        }
+        routes
+    }
 
-/// The route of a path, or the host.
-fn route_of<'h>(host: &'h Host, wanted: &str) -> &'h Scope {
-    let is_own = |route: &&Scope| route.path() == wanted && !wanted.ends_with('/');
-    let is_glob = |route: &&Scope| !route.path().ends_with('/') && covers(route.path(), wanted);
-    let mut routes = host.routes.iter();
-    let own = routes.clone().find(is_own).or_else(|| routes.find(is_glob));
-    own.or_else(|| prefix_of(host, wanted)).unwrap_or(&host.scope)
-}
+    /// The route of a folder itself.
+    fn of_folder(&self, folder: &str) -> &'h Scope {
+        self.exact.get(&*format!("{folder}.")).copied().unwrap_or_else(|| self.find(folder))
+    }
 
-fn prefix_of<'h>(host: &'h Host, wanted: &str) -> Option<&'h Scope> {
-    let around =
-        host.routes.iter().filter(|route| route.path().ends_with('/') && wanted.starts_with(route.path()));
-    around.max_by_key(|route| route.path().len())
-}
+    /// The route of a path, or the host.
+    fn find(&self, wanted: &str) -> &'h Scope {
+        let glob = || {
+            let wanted = Pattern::parse(wanted).ok()?;
+            let path = matches!(wanted, Pattern::Exact(_)).then(|| wanted.example())??;
+            self.globs.iter().find(|(pattern, _)| pattern.matches(&path)).map(|(_, route)| *route)
+        };
+        let own = self.exact.get(wanted).copied().or_else(glob);
+        own.or_else(|| self.prefix_of(wanted)).unwrap_or(&self.host.scope)
+    }
 
-/// Where the files of a route are.
-fn files<'h>(host: &'h Host, route: &'h Scope, wanted: &str) -> Option<&'h str> {
-    let own = |scope: &'h Scope| scope.text("root").or(scope.text("alias"));
-    let around = || prefix_of(host, wanted).and_then(own);
-    own(route).or_else(around).or_else(|| host.scope.text("root"))
+    /// The longest prefix.
+    fn prefix_of(&self, wanted: &str) -> Option<&'h Scope> {
+        let slashes = wanted.match_indices('/').rev();
+        slashes.map(|(at, _)| &wanted[..=at]).find_map(|prefix| self.prefixes.get(prefix).copied())
+    }
+
+    /// Where the files of a route are.
+    fn files(&self, route: &'h Scope, wanted: &str) -> Option<&'h str> {
+        let own = |scope: &'h Scope| scope.text("root").or(scope.text("alias"));
+        let around = || self.prefix_of(wanted).and_then(own);
+        own(route).or_else(around).or_else(|| self.host.scope.text("root"))
+    }
 }
