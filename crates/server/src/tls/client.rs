@@ -8,6 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore,
     SignatureScheme, StreamOwned,
@@ -16,8 +17,8 @@ use site::model::Site;
 use site::sink::{Collector, Sink};
 use site::upstream::{Endpoints, External, Protocol, Upstream, UpstreamTls, Verification};
 
-use super::crypto::provider;
-use super::material::read_file;
+use super::crypto::{provider, signing_key};
+use super::material::{Certificate, UNSUPPORTED_KEY, read_file};
 use super::pem;
 use super::reasons;
 use super::settings::{HTTP1, HTTP2};
@@ -183,13 +184,16 @@ impl ClientReading {
         let of_chain = |text| Finding::error(&["tls_certificate"], certificate, text);
         let of_key = |text| Finding::error(&["tls_certificate_key", "tls_certificate"], key, text);
         let text = read_file(certificate).map_err(of_chain)?;
-        let chain = pem::some_certificates(&text, "name the file with the chain");
-        let chain = chain.map_err(|why| of_chain(format!("{shown} {why}")))?;
+        let parsed = Certificate::parse(certificate, &text);
+        let parsed = parsed.map_err(|why| of_chain(format!("{shown} {why}")))?;
         let text = read_file(key).map_err(of_key)?;
         let key = pem::some_private_key(&text, "add tls_certificate_key = \"…\"");
         let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;
-        let config = builder.with_client_auth_cert(chain, key.der().clone_key());
-        config.map_err(|e| of_chain(format!("{shown} does not fit its key: {e}")))
+        let key = signing_key(&key.der()).map_err(|_| of_key(format!("{shown_key} {UNSUPPORTED_KEY}")))?;
+        parsed.check_key(&*key).map_err(|why| of_chain(format!("{shown} {why} (the key is {shown_key})")))?;
+        // Not by `with_client_auth_cert`, which says of a certificate that rustls cannot read that its key is wrong.
+        let own = SingleCertAndKey::from(CertifiedKey::new(parsed.chain, key));
+        Ok(builder.with_client_cert_resolver(Arc::new(own)))
     }
 
     fn system_roots(&mut self, upstream: &Upstream) -> Result<RootCertStore, Finding> {

@@ -97,6 +97,12 @@ pub fn list_expiry(der: &CertificateRevocationListDer<'_>) -> Option<u64> {
     parsed.next_update().map(|time| seconds(time.timestamp()))
 }
 
+/// The public key of a certificate of any version, in DER. `None`: it is not valid X.509.
+pub fn public_key<'a>(der: &'a CertificateDer<'_>) -> Option<&'a [u8]> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    Some(parsed.tbs_certificate.subject_pki.raw)
+}
+
 fn seconds(time: i64) -> u64 {
     u64::try_from(time).unwrap_or(0)
 }

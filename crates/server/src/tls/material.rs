@@ -16,10 +16,14 @@ use site::model::Site;
 use self::reader::Reader;
 pub use self::reader::read_file;
 use super::crypto::{SigningKeys, signing_key};
-use super::inspect::CertificateFacts;
+use super::inspect::{self, CertificateFacts};
 use super::pem::{self, PrivateKey};
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
+
+/// The middle of a sentence whose subject is the file of a key.
+pub const UNSUPPORTED_KEY: &str = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 \
+                                   bits, or Ed25519";
 
 /// What TLS needs of a site. Private keys are overwritten in memory when it is dropped.
 #[derive(Debug, Clone)]
@@ -121,10 +125,11 @@ impl Certificate {
     }
 }
 
-/// Whether a certificate has the public key of `key`.
+/// Whether a certificate has the public key of `key`. What only a client would reject, such as an old version of X.509,
+/// says nothing about the key.
 fn fits(key: &dyn SigningKey, certificate: &CertificateDer<'_>) -> bool {
-    let own = rustls::server::ParsedCertificate::try_from(certificate);
-    own.is_ok_and(|own| key.public_key().is_some_and(|public| own.subject_public_key_info() == public))
+    let own = inspect::public_key(certificate);
+    own.is_some_and(|own| key.public_key().is_some_and(|public| own == public.as_ref()))
 }
 
 impl ClientRules {

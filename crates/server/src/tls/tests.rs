@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CustomExtension,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -832,6 +832,20 @@ fn a_site_that_has_been_served_goes_on_without_files_that_cannot_be_used() {
     check(["*.a.example", "*.a.example", "b.example"], true, &[line]);
     fs::remove_file(files.folder.join("b.pem")).unwrap();
     check(["*.a.example", "*.a.example", "top.example"], true, &[line, "b.pem: No such file"]);
+}
+
+#[test]
+fn a_certificate_that_clients_would_reject_fits_its_key() {
+    let files = Files::new();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let made = files.make(&["a.example"], &key, |params| {
+        let mut unknown = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+        unknown.set_criticality(true);
+        params.custom_extensions.push(unknown);
+    });
+    files.write("a.pem", &format!("{}{}", made.chain, made.key));
+    let tls = files.tls("root = \"/srv\"\ncertificate = \"a.pem\"\n");
+    assert_eq!(served(&tls, trusting_client(&files), "a.example"), Ok("a.example ECDSA P-256".to_owned()));
 }
 
 #[test]

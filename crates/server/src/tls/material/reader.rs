@@ -12,7 +12,7 @@ use site::model::Host;
 use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
 use zeroize::Zeroizing;
 
-use super::{Certificate, ClientRules, Demand, Keys, left_out};
+use super::{Certificate, ClientRules, Demand, Keys, UNSUPPORTED_KEY, left_out};
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
@@ -202,11 +202,7 @@ impl Reader {
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
         let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
         let key = pem::some_private_key(&text, "name the file that has it").map_err(of_key)?;
-        let signing = signing_key(&key.der()).map_err(|_| {
-            let why = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or \
-                       Ed25519";
-            of_key(why.to_owned())
-        })?;
+        let signing = signing_key(&key.der()).map_err(|_| of_key(UNSUPPORTED_KEY.to_owned()))?;
         certificate.check_key(&*signing).map_err(|why| match key_path == *path {
             true => of_chain(why),
             false => of_chain(format!("{why} (the key is {})", key_path.display())),
