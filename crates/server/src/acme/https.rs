@@ -26,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::mutex::locked;
+use crate::tls::reasons;
 
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -107,7 +108,7 @@ impl Client {
         };
         let name = ServerName::try_from(host.clone()).map_err(|_| invalid("it names no server"))?;
         let tcp = connect(&host, uri.port_u16().unwrap_or(PORT)).await?;
-        let mut stream = TlsConnector::from(self.tls.clone()).connect(name, tcp).await?;
+        let mut stream = TlsConnector::from(self.tls.clone()).connect(name, tcp).await.map_err(explained)?;
         stream.write_all(&request(method, uri, fields, body)).await?;
         stream.flush().await?;
         let response = receive(&mut stream, method).await?;
@@ -116,6 +117,15 @@ impl Client {
         let is_error = response.status().is_client_error() || response.status().is_server_error();
         self.retry_after.set(retry_after(response.headers()).filter(|_| is_error));
         Ok(response)
+    }
+}
+
+/// An error of a session with its reason in words.
+fn explained(error: io::Error) -> io::Error {
+    let reason = error.get_ref().and_then(|inner| inner.downcast_ref()).map(reasons::of_authority);
+    match reason {
+        Some(reason) => io::Error::new(error.kind(), reason),
+        None => error,
     }
 }
 

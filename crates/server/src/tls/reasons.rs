@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use rustls::{CertificateError, Error, InvalidMessage};
+use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible};
+
+const NO_CERTIFICATE: &str = "there is no certificate that the client can use: it verifies no signature of their keys, or \
+                              it is an authority with a challenge (acme-tls/1) that this server has not ordered";
 
 /// Why a session with a client has failed.
 pub fn of_client(error: &Error) -> Cow<'static, str> {
@@ -23,6 +26,9 @@ pub fn of_client(error: &Error) -> Cow<'static, str> {
         Error::AlertReceived(alert) => {
             format!("the client has ended the TLS session with the alert {alert:?}").into()
         }
+        Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => NO_CERTIFICATE.into(),
+        // The words of rustls, which has no variant for it.
+        Error::General(why) if why == "no server certificate chain resolved" => NO_CERTIFICATE.into(),
         other => other.to_string().into(),
     }
 }
@@ -50,6 +56,24 @@ pub fn of_server(error: &Error) -> Cow<'static, str> {
     }
 }
 
+/// Why a session with an authority that issues certificates has failed.
+pub fn of_authority(error: &Error) -> Cow<'static, str> {
+    match error {
+        Error::InvalidCertificate(certificate) => {
+            let see = match certificate {
+                CertificateError::UnknownIssuer => "; see ca in [certificates]",
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => "; is the clock right?",
+                _ => "",
+            };
+            format!("its certificate {}{see}", of_certificate(certificate)).into()
+        }
+        other => of_server(other),
+    }
+}
+
 /// What is wrong with a certificate.
 fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
     use CertificateError::*;
@@ -74,9 +98,50 @@ fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
         NotValidForNameContext { expected, .. } => {
             return format!("is not for the name {}", expected.to_str()).into();
         }
-        // A certificate of an old version, for example.
-        Other(why) => return format!("is not supported: {why}").into(),
+        Other(why) => match why.to_string().as_str() {
+            "CaUsedAsEndEntity" => {
+                "is that of an authority (CA:TRUE), which no server or client may use as its own"
+            }
+            "UnsupportedCertVersion" => "is of an old version of X.509; one of version 3 is needed",
+            why => return format!("is not supported: {why}").into(),
+        },
         other => return format!("is not valid: {other}").into(),
     };
     fixed.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    #[test]
+    fn a_client_without_a_certificate_that_it_can_use_is_explained() {
+        let error = Error::General("no server certificate chain resolved".to_owned());
+        let explained = of_client(&error);
+        assert!(explained.starts_with("there is no certificate that the client can use"), "{explained}");
+    }
+
+    #[test]
+    fn a_certificate_of_an_authority_is_explained_with_the_key_to_change() {
+        // As the verifier of rustls names what it has no word for.
+        let other = |name| CertificateError::Other(OtherError(Arc::new(std::io::Error::other(name))));
+        for (error, expected) in [
+            (
+                CertificateError::UnknownIssuer,
+                "its certificate is of an unknown authority; see ca in [certificates]",
+            ),
+            (CertificateError::Expired, "its certificate has expired; is the clock right?"),
+            (
+                other("CaUsedAsEndEntity"),
+                "its certificate is that of an authority (CA:TRUE), which no server or client may use as its own",
+            ),
+            (other("Unheard"), "its certificate is not supported: Unheard"),
+        ] {
+            assert_eq!(of_authority(&Error::InvalidCertificate(error)), expected);
+        }
+    }
 }
