@@ -299,7 +299,7 @@ pub struct Renewal {
     pub report: Option<Report>,
 }
 
-/// Changes nothing. Errors: the folder cannot be read.
+/// Changes nothing. Errors: the folder, or a file in it, cannot be read.
 pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, String> {
     let folder = folder_of(settings)?;
     let name = file_name(names);
@@ -307,11 +307,11 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
     if !folder.exists() {
         return Ok(Renewal { file, facts: None, is_self_made: false, report: None });
     }
-    let fail = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", folder.display());
-    let storage = Storage::existing(&folder).map_err(|why| fail(&why))?;
-    let text = storage.read(&pem(&name)).map_err(|e| fail(&e))?;
-    let stored = text.and_then(|text| Stored::read(&text).ok());
-    let report = storage.read(&report_of(&name)).map_err(|e| fail(&e))?;
+    let fail = |path: &Path, why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
+    let storage = Storage::existing(&folder).map_err(|why| fail(&folder, &why))?;
+    let read = |name: String| storage.read(&name).map_err(|e| fail(&folder.join(name), &e));
+    let stored = read(pem(&name))?.and_then(|text| Stored::read(&text).ok());
+    let report = read(report_of(&name))?;
     Ok(Renewal {
         file,
         is_self_made: stored.as_ref().is_some_and(Stored::is_self_made),

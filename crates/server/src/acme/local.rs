@@ -42,18 +42,25 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
         text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
     }
     let text = text.unwrap_or_default();
-    let certificate = CertificateDer::from_pem_slice(&text).map_err(|e| fail(AUTHORITY, &e))?;
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|e| fail(AUTHORITY, &e))?;
+    let reject = |why: &dyn std::fmt::Display| {
+        format!("{}; remove the file to have another authority made", fail(AUTHORITY, why))
+    };
+    let (certificate, key) = parse(&text).map_err(|why| reject(&why))?;
     let own = issue::certificate_pem(&certificate);
-    let authority = Authority::of(certificate, &key).map_err(|why| {
-        format!("{}; remove the file to have another authority made", fail(AUTHORITY, &why))
-    })?;
+    let authority = Authority::of(certificate, &key).map_err(|why| reject(&why))?;
     storage.write(CERTIFICATE, own.as_bytes()).map_err(|e| fail(CERTIFICATE, &e))?;
     let mut all: Vec<String> = names.to_vec();
     all.extend(LOOPBACK.map(str::to_owned).into_iter().filter(|name| !names.contains(name)));
     let pair = authority.issue(&all).map_err(|e| fail(LOCALHOST, &e))?;
     storage.write(LOCALHOST, pair.pem().as_bytes()).map_err(|e| fail(LOCALHOST, &e))?;
     Ok(at(LOCALHOST))
+}
+
+/// The certificate of the authority, and its key. Errors: the file is torn, as by a full disk.
+fn parse(text: &[u8]) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), &'static str> {
+    let certificate = CertificateDer::from_pem_slice(text).map_err(|_| "it has no whole certificate")?;
+    let key = PrivateKeyDer::from_pem_slice(text).map_err(|_| "it has no whole key")?;
+    Ok((certificate, key))
 }
 
 /// How clients can be made to trust the authority: lines for the user.
@@ -82,6 +89,22 @@ fn folder() -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_torn_file_of_the_authority_is_explained() {
+        let made = Authority::generate("taipan test").unwrap();
+        let (certificate, key) = (issue::certificate_pem(&made.certificate), made.key_pem());
+        let whole = [certificate.as_str(), key.as_str()].concat();
+        assert!(parse(whole.as_bytes()).is_ok());
+        for (length, expected) in [
+            (0, "it has no whole certificate"),
+            (100, "it has no whole certificate"),
+            (certificate.len(), "it has no whole key"),
+            (whole.len() - 20, "it has no whole key"),
+        ] {
+            assert_eq!(parse(&whole.as_bytes()[..length]).err(), Some(expected), "{length}");
+        }
+    }
 
     #[test]
     fn only_names_of_this_machine_are_local() {
