@@ -9,7 +9,7 @@ use std::thread;
 
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_head;
-use e2e::{Rows, Server, Site, TIMEOUT, wait_until};
+use e2e::{Rows, Server, Site, TIMEOUT, free_port, wait_until};
 use serde_json::Value;
 use taipan_h2::error::HpackError;
 use taipan_h2::hpack::Decoder;
@@ -73,6 +73,36 @@ fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
         rows.holds(path, "the log", wait_until(TIMEOUT, || is_logged(&server.stderr())));
     }
     rows.check("two lengths", server.get("/b.cgi").status, 502);
+}
+
+#[test]
+fn a_request_that_goes_in_a_circle_gets_508() {
+    let address = upstream(|_| String::new());
+    let port = free_port();
+    let config = format!(
+        "listen = [\"127.0.0.1:{port}\"]\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n\
+         [[route]]\npath = \"/circle/\"\nproxy = \"http://127.0.0.1:{port}\"\n\
+         [log]\naccess = \"stdout\"\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut rows = Rows::new();
+    rows.check("a circle", server.get("/circle/").status, 508);
+    // The tenth pass ends it.
+    let lines = server.wait_for_lines(11);
+    rows.check(
+        "lines",
+        lines.iter().filter(|line| line.contains("\"GET /circle/ HTTP/1.1\" 508 ")).count(),
+        11,
+    );
+    rows.check("the rule", lines.iter().filter(|line| line.contains("proxy-loop: ")).count(), 1);
+    let status = |fields: &str| server.request(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).status;
+    // The connection to the upstream is a new one, and then one that is idle.
+    for name in ["new", "idle"] {
+        rows.check(name, status(&"Via: 1.1 taipan, 1.1 other\r\n".repeat(9)), 200);
+        rows.check(name, status(&"Via: 1.1 taipan\r\n".repeat(10)), 508);
+        rows.check(name, status(&format!("Via: 1.1 a{}\r\n", ", 2.0 taipan".repeat(10))), 508);
+        rows.check(name, status(&"Via: 1.1 other\r\n".repeat(10)), 200);
+    }
 }
 
 #[test]

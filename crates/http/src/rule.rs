@@ -27,6 +27,12 @@ pub const PART_OF_A_FILE: &Rule =
 pub const CODED_FILE: &Rule =
     &Rule::new("content-encoding", "the body has a Content-Encoding, and is stored as it is");
 
+/// An upstream leads to this server (RFC 9110 §7.6.3).
+pub const PROXY_LOOP: &Rule = &Rule::new(
+    "proxy-loop",
+    "the request has passed this server ten times, because an upstream leads back to it",
+);
+
 /// A client without TLS has connected to a port for TLS.
 pub const PLAINTEXT: &Rule =
     &Rule::new("plaintext", "the client speaks plain HTTP, and this port speaks TLS (https)");
@@ -91,7 +97,7 @@ mod tests {
             FramingError::RULES,
             PathError::RULES,
             ChunkError::RULES,
-            &[BODY_TOO_LARGE, BODY_INCOMPLETE, PART_OF_A_FILE, CODED_FILE, PLAINTEXT]
+            &[BODY_TOO_LARGE, BODY_INCOMPLETE, PART_OF_A_FILE, CODED_FILE, PROXY_LOOP, PLAINTEXT]
                 .map(|rule| (rule.token, rule.sentence)),
         ];
         let mut tokens: Vec<_> = tables.concat();

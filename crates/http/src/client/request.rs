@@ -55,6 +55,16 @@ pub fn write_via(version: Version, own: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// How often the proxy with the name `own` has passed a request on.
+pub fn passes_of(head: &Head<'_>, own: &str) -> usize {
+    let hops = head.values("via").flat_map(|value| value.split(|byte| *byte == b','));
+    let names = hops.filter_map(|hop| {
+        let words = trim_ows(hop).split(|byte| matches!(byte, b' ' | b'\t'));
+        words.filter(|word| !word.is_empty()).nth(1)
+    });
+    names.filter(|name| *name == own.as_bytes()).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +116,15 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "PURGE /a%20b? HTTP/1.1\r\nHost: h:1\r\nGET * HTTP/1.1\r\nHost: \r\nVia: 1.0 taipan\r\n"
         );
+    }
+
+    #[test]
+    fn counts_the_passes_of_a_proxy() {
+        let input = "GET / HTTP/1.1\r\nHost: h\r\nVia: 1.1 own, 1.1 own-2 (own),2\town\r\nX-Via: 1.1 own\r\n\
+            Via: own, , HTTP/1.1  own (a)\r\n\r\n";
+        let mut store = FieldStore::new();
+        let (head, _) = parse(input.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+        assert_eq!(passes_of(&head, "own"), 3);
+        assert_eq!(passes_of(&head, "other"), 0);
     }
 }

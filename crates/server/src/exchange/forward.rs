@@ -10,6 +10,7 @@ use site::route::RouteId;
 use taipan_http::fields::is_name;
 use taipan_http::head::{FieldStore, Head, Method, Version, parse};
 use taipan_http::path_text::is_overlong;
+use taipan_http::rule::PROXY_LOOP;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, has_dots_with_parameters};
 
@@ -20,6 +21,7 @@ use crate::request::Request;
 use crate::request::body::RequestBody;
 use crate::request::owned::with_fields;
 use crate::response::Response;
+use crate::upstream::http_head::goes_in_a_circle;
 use crate::upstream::immediate::{Outgoing, SentRequest};
 use crate::upstream::{self, Form, ForwardedRequest, Handler, HandlerKind, Outcome};
 
@@ -139,6 +141,14 @@ impl Exchange<'_> {
         query: Option<&str>,
     ) -> Result<(), Response> {
         self.check_forwarded()?;
+        if goes_in_a_circle(self.head) {
+            return Err(fixed::rejection(
+                self.services,
+                Some(route),
+                Status::LOOP_DETECTED,
+                Some(PROXY_LOOP),
+            ));
+        }
         // A rewrite may have put a path together.
         if query.is_some() && has_dots_with_parameters(&[name, path_info].concat()) {
             return Err(self.reject_path(PathError::DotSegment));

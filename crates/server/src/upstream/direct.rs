@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use taipan_http::chunked::LAST_CHUNK;
-use taipan_http::fields::{is_name, trim_ows};
+use taipan_http::client::request::passes_of;
+use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
@@ -66,12 +67,7 @@ pub struct Stale;
 
 /// Whether this server has forwarded the request before (RFC 9110 §7.6.3).
 pub fn has_passed(head: &Head<'_>) -> bool {
-    let mut hops = head.values("via").flat_map(|value| value.split(|byte| *byte == b','));
-    hops.any(|hop| {
-        let mut words =
-            trim_ows(hop).split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
-        words.nth(1) == Some(NAME.as_bytes())
-    })
+    passes_of(head, &NAME) > 0
 }
 
 /// Whether a request may have a connection that was kept: if it can be sent again when that turns out to be closed, and

@@ -4,7 +4,7 @@ use site::authorizer::Subrequest;
 use site::forwarding::{Forwarding, Forwards, Spelling};
 use site::model::HeaderRule;
 use site::proxies::Via;
-use taipan_http::client::request::{write_fields, write_line, write_via};
+use taipan_http::client::request::{passes_of, write_fields, write_line, write_via};
 use taipan_http::conditional::is_condition;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{is_name, is_plain_name, trim_ows};
@@ -18,6 +18,9 @@ use crate::request::body::Length;
 
 /// In `Via`.
 const NAME: &str = "taipan";
+/// A request that has passed servers of this name so often goes in a circle. A chain of several is usual, and all have
+/// the same name.
+const MAX_PASSES: usize = 10;
 /// Bytes that this server adds to most requests, beside the authority in three fields.
 const OWN_BYTES: usize = 256;
 /// The address of the client, which a trusted proxy may have written, too.
@@ -39,6 +42,11 @@ impl ConnectionOption<'_> {
             Persistence::Close => ConnectionOption::Close,
         }
     }
+}
+
+/// Whether a request goes in a circle: an upstream leads to this server, which leads to the upstream (RFC 9110 §7.6.3).
+pub fn goes_in_a_circle(head: &Head<'_>) -> bool {
+    passes_of(head, NAME) >= MAX_PASSES
 }
 
 /// What the client reads of a response.

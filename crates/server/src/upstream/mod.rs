@@ -23,7 +23,7 @@ pub mod direct;
 mod fastcgi;
 mod http;
 mod http2;
-mod http_head;
+pub mod http_head;
 mod scgi;
 
 mod application;

@@ -12,13 +12,16 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 
 use super::{Outgoing, WholeResponse};
-use crate::upstream::http_head::{ConnectionOption, ForwardedHead};
+use crate::upstream::http_head::{ConnectionOption, ForwardedHead, goes_in_a_circle};
 use crate::upstream::upgrade::Upgrade;
 
 /// Whether a request needs only a connection.
 pub fn is_plain(upstream: &Upstream, script: &Script, head: &Head<'_>) -> bool {
     // What a TLS session has taken may be sent later.
-    upstream.tls.is_none() && !upstream.http2 && Upgrade::requested(head, &script.forwarding).is_none()
+    upstream.tls.is_none()
+        && !upstream.http2
+        && Upgrade::requested(head, &script.forwarding).is_none()
+        && !goes_in_a_circle(head)
 }
 
 /// Appends the whole request, which has no body.
