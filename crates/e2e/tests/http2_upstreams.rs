@@ -2,7 +2,7 @@
 //! upstream is the crate `h2`, on a thread of the test. gRPC is called by its own client and server, if they are there.
 
 use std::future::Future;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -263,6 +263,47 @@ fn a_connection_that_ends_is_replaced_without_a_lost_request() {
     });
     let found = counts.connections.load(Ordering::Relaxed);
     assert!((2..8).contains(&found), "{found} connections");
+}
+
+#[test]
+fn a_request_that_two_connections_leave_out_has_one_of_its_own() {
+    // As nginx does behind `keepalive_requests`, while many requests share a connection.
+    let (address, counts) = upstream(|mut stream, number, counts| async move {
+        if number % 3 < 2 {
+            leave_out(&mut stream).await.expect("the server reads");
+            return Ok(());
+        }
+        respond(h2::server::handshake(stream).await?, number, counts).await
+    });
+    let server = start(address, "http", "retries = 0");
+    let mut rows = Rows::new();
+    let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    for request in ["GET /x HTTP/1.1\r\nHost: a\r\n\r\n", post] {
+        let answer = answer_of(&server, request);
+        rows.holds(request, &answer, answer.contains("body=0"));
+    }
+    rows.check("processed once", counts.requests.load(Ordering::Relaxed), 2);
+    rows.check("connections", counts.connections.load(Ordering::Relaxed), 6);
+}
+
+/// Ends a connection by HTTP/2 before the first request on it (RFC 9113 §6.8).
+async fn leave_out(stream: &mut TcpStream) -> io::Result<()> {
+    const HEADERS: u8 = 1;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await?;
+    // SETTINGS.
+    stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+    let mut head = [0; 9];
+    while head[3] != HEADERS {
+        stream.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        stream.read_exact(&mut vec![0; length as usize]).await?;
+    }
+    // GOAWAY with the last stream 0, and NO_ERROR.
+    stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await?;
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await?;
+    Ok(())
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Http2 {
                         (Err(error), State::Waiting(stream, _)) => {
                             stream.retire_connection();
                             // It was not sent.
-                            State::Failed(Failed { why: describe(&error).into(), retry: Retry::Alone })
+                            State::Failed(Failed { why: describe(&error).into(), retry: Retry::Left })
                         }
                         (_, other) => other,
                     }
@@ -266,7 +266,7 @@ impl Http2Stream {
             Content::Some => Retry::Never,
             // RFC 9113 §8.7: the endpoint has not processed it.
             Content::No if is_refused => Retry::Refused(self.endpoint()),
-            Content::No if has_left => Retry::Alone,
+            Content::No if has_left => Retry::Left,
             // It has processed the request, and says no.
             Content::No if error.is_reset() => Retry::Never,
             // Together they would break down again.

@@ -6,8 +6,9 @@ use crate::pool::message::{EndpointId, Tried};
 use crate::pool::{Reuse, Sharing};
 
 /// The attempts that may follow the first one: at most one for each reused connection, some on new connections or after
-/// further refusals, one after the first refusal, one that shares its connection with no other request, and one after a
-/// connection has broken down under several.
+/// further refusals, one after the first refusal, one that shares its connection with no other request, one after a
+/// connection has broken down under several, and two after connections that the endpoint has ended: the other requests
+/// of a connection may use up the next one, too, so that the second is on one of its own.
 pub struct Retries {
     /// On new connections, or after further refusals.
     left: usize,
@@ -15,6 +16,7 @@ pub struct Retries {
     tried: Tried,
     was_alone: bool,
     was_refused: bool,
+    was_left: bool,
     sharing: Sharing,
 }
 
@@ -53,6 +55,7 @@ impl Retries {
             tried: Tried::new(),
             was_alone: false,
             was_refused: false,
+            was_left: false,
             sharing: Sharing::Allowed,
         }
     }
@@ -96,11 +99,15 @@ impl Retries {
                 self.was_alone = true;
                 Decision::Repeat
             }
-            (Retry::Apart, _) if self.sharing == Sharing::Allowed => {
+            (Retry::Left, _) if !self.was_left => {
+                self.was_left = true;
+                Decision::Repeat
+            }
+            (Retry::Apart | Retry::Left, _) if self.sharing == Sharing::Allowed => {
                 self.sharing = Sharing::No;
                 Decision::Repeat
             }
-            (Retry::AtAnother { .. } | Retry::Alone | Retry::Apart | Retry::Refused(_), _) => {
+            (Retry::AtAnother { .. } | Retry::Alone | Retry::Apart | Retry::Left | Retry::Refused(_), _) => {
                 Decision::GiveUp
             }
         }
@@ -166,6 +173,10 @@ mod tests {
         check(0, Failed, Always, &[Retry::Apart, Retry::Apart], "again end", &[]);
         check(1, Failed, Always, &[Retry::Apart, new(1), new(2)], "again warn end", &[1]);
         check(1, Failed, Unprocessed, &[Retry::Apart], "end", &[]);
+        // Twice where the endpoint ends the connection.
+        check(0, Failed, Unprocessed, &[Retry::Left; 3], "again again end", &[]);
+        check(0, Failed, Always, &[Retry::Left, Retry::Apart, Retry::Left], "again again end", &[]);
+        check(1, Failed, Never, &[Retry::Left], "end", &[]);
         // Refused once, and then as often as there are retries.
         let refused = Retry::Refused;
         check(0, Failed, Unprocessed, &[refused(1), refused(2)], "again end", &[1]);

@@ -129,6 +129,8 @@ pub enum Retry {
     Never,
     /// The upstream rejects a request that shares its connection with others.
     Alone,
+    /// On another connection: the endpoint has ended this one, and has not processed the request.
+    Left,
     /// On a connection of its own: the endpoint has broken a rule of the protocol on the one that it shared, perhaps with
     /// the response to another request.
     Apart,
