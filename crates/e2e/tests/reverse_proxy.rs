@@ -76,6 +76,19 @@ fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
 }
 
 #[test]
+fn the_log_has_a_line_a_second_of_an_upstream_that_is_not_there() {
+    for line in ["cannot connect to 127.0.0.1:", "nothing listens at its address"] {
+        let config = format!("[[route]]\npath = \"/\"\nproxy = \"http://127.0.0.1:{}\"\n", free_port());
+        let server = Site::new().config(&config).start();
+        // Each worker has its lines.
+        let mut client = server.connect();
+        server.expect_a_line_a_second(line, || {
+            assert_eq!(client.get("/").status, 502);
+        });
+    }
+}
+
+#[test]
 fn a_request_that_goes_in_a_circle_gets_508() {
     let address = upstream(|_| String::new());
     let port = free_port();

@@ -114,6 +114,8 @@ pub struct Pool {
     names: Names,
     /// Limits the lines about requests for which there is no space in the queue.
     pub overflows: LineLimit,
+    /// Limits the lines about requests for which there is no endpoint.
+    pub outages: LineLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +167,7 @@ impl Pool {
             phase: Cell::new(Phase::Serving),
             names: Names::of(upstream),
             overflows: LineLimit::default(),
+            outages: LineLimit::default(),
         }))
     }
 

@@ -131,6 +131,8 @@ struct PoolProcess {
     received: Receiver<Event>,
     /// Of connections that this process has no descriptor for.
     lacks: LineLimit,
+    /// Of connections that endpoints have not accepted.
+    refusals: LineLimit,
 }
 
 /// What an endpoint is.
@@ -194,6 +196,7 @@ impl PoolProcess {
             events,
             received,
             lacks: LineLimit::default(),
+            refusals: LineLimit::default(),
         })
     }
 
@@ -380,13 +383,17 @@ impl PoolProcess {
                 let reason = ConnectError::Unreachable(error.to_string());
                 self.balancer.on_connect_failed((worker, number), lease.endpoint, &reason, now);
                 self.doubt_names();
+                // Without another endpoint, each further request fails, too.
+                let Some(omitted) = self.refusals.admit(clock::wall()) else { return };
                 let (name, target) = (&self.upstream.name, self.targets.get(&lease.endpoint));
                 let target = match target {
                     Some(Target::Address(address, _)) => address.to_string(),
                     Some(Target::Process(process)) => format!("process {}", process.process.pid),
                     None => return,
                 };
-                log::error(format_args!("application \"{name}\": cannot connect to {target}: {error}"));
+                log::error(format_args!(
+                    "application \"{name}\": cannot connect to {target}: {error}{omitted}"
+                ));
             }
         }
     }

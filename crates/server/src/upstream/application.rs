@@ -91,14 +91,16 @@ impl Application<'_> {
             let why = error.why();
             log::error(format_args!("{}: cannot forward to {upstream}: {why}{omitted}", request.label));
         };
-        match error {
-            // Each further request is rejected, too.
-            PoolError::QueueFull => {
-                if let Some(omitted) = self.pool.overflows.admit(services.clock.now()) {
-                    log(&omitted);
-                }
-            }
-            _ => log(&""),
+        // Each further request is rejected, too.
+        let limit = match error {
+            PoolError::QueueFull => Some(&self.pool.overflows),
+            PoolError::AllDown | PoolError::Unreachable | PoolError::Unresolved => Some(&self.pool.outages),
+            _ => None,
+        };
+        match limit.map(|limit| limit.admit(services.clock.now())) {
+            Some(None) => {}
+            Some(Some(omitted)) => log(&omitted),
+            None => log(&""),
         }
         let (count, status) = match error {
             PoolError::Unreachable | PoolError::Unresolved | PoolError::NoSettings => {
