@@ -199,7 +199,7 @@ impl PoolError {
             PoolError::QueueFull => "too many requests wait for it",
             PoolError::TimedOut => "none of its connections was free in time",
             PoolError::Failing => "its processes end again and again",
-            PoolError::AllDown => "all of its endpoints are down",
+            PoolError::AllDown => "all of its endpoints are down or drained",
             PoolError::Unreachable => "nothing listens at its address",
             PoolError::Unresolved => "its name cannot be resolved",
             PoolError::Lost => "the process that manages it has ended",
