@@ -84,6 +84,8 @@ pub enum LineError {
     Folded,
     /// A control character, or CR without LF.
     Control,
+    /// A control character at the beginning of the response of a server.
+    OtherProtocol,
     /// Not a status line (RFC 9112 §4).
     StatusLine,
     /// Not three digits and a reason phrase.
@@ -431,6 +433,9 @@ impl LineError {
             LineError::Folded => "a field cannot be continued on the next line",
             LineError::Control => {
                 "control character in the head; is this the body, without a head before it?"
+            }
+            LineError::OtherProtocol => {
+                "another protocol than HTTP/1.1, such as TLS (`https`) or HTTP/2 (`http2`)"
             }
             LineError::StatusLine => {
                 "malformed status line: write \"HTTP/1.1 200 OK\", or \"Status: 200 OK\""

@@ -111,6 +111,8 @@ impl Parser {
                 Err(error) => Err(error),
             };
             if let Err(cause) = result {
+                let is_other = cause == LineError::Control && self.has_begun_with_control();
+                let cause = if is_other { LineError::OtherProtocol } else { cause };
                 return Step::Rejected(ResponseError { cause, position: self.lines.position() });
             }
         }
@@ -119,6 +121,11 @@ impl Parser {
     /// The error of a connection that ends inside the head.
     pub fn end(self) -> ResponseError {
         ResponseError { cause: self.lines.error_at_end(), position: self.lines.position() }
+    }
+
+    /// Whether there was nothing before a control character.
+    fn has_begun_with_control(&self) -> bool {
+        self.lines.is_first_line() && self.lines.line().is_empty()
     }
 
     fn line(&mut self) -> Result<(), LineError> {

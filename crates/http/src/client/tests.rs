@@ -104,6 +104,19 @@ fn rejects_malformed_responses() {
         ("A: b\r\n\r\n", format!("line 1: {status_line}: \"A: b\"")),
         ("HTTP/2 200\r\n\r\n", format!("line 1: {status_line}: \"HTTP/2 200\"")),
         ("\r\n", format!("line 1: {status_line}")),
+        // TLS and HTTP/2, and a byte that does not belong there.
+        (
+            "\x15\x03\x01",
+            "line 1: another protocol than HTTP/1.1, such as TLS (`https`) or HTTP/2 (`http2`)".into(),
+        ),
+        (
+            "\0\0\x12\x04",
+            "line 1: another protocol than HTTP/1.1, such as TLS (`https`) or HTTP/2 (`http2`)".into(),
+        ),
+        (
+            "HTTP/1.1\0",
+            "line 1: control character in the head; is this the body, without a head before it?: \"HTTP/1.1\"".into(),
+        ),
         (
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
             "line 1: a status of 101 needs a request for it, HTTP/1.1, one \"Upgrade\" field, and no content"

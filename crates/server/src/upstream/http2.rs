@@ -491,6 +491,10 @@ fn describe(error: &h2::Error) -> String {
         Some(reason) if error.is_go_away() && error.is_remote() => {
             format!("it has ended the HTTP/2 connection: {}", name(reason))
         }
+        // The head of an HTTP/1.1 response is a frame that is too large.
+        Some(reason @ Reason::FRAME_SIZE_ERROR) => {
+            format!("it does not speak HTTP/2 (`http2`), or breaks a rule of it: {}", name(reason))
+        }
         Some(Reason::PROTOCOL_ERROR) => {
             "it breaks a rule of HTTP/2, as by a malformed field: PROTOCOL_ERROR".to_owned()
         }
