@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use super::aliases::{self, Alias, Kind};
-use super::directives::Directives;
+use super::directives::{Directives, Text};
 use super::flags::Flags;
 use super::glob;
 use super::hosts::{self, Host};
@@ -244,7 +244,7 @@ impl Reading<'_> {
         self.text_key("DefaultType", "default_type");
         let pairs: Vec<_> = self.types.differing().collect();
         let line = pairs.iter().find_map(|(_, _, line)| *line);
-        let pairs: Vec<_> = pairs.iter().map(|(e, t, _)| ((*e).to_owned(), Value::from(*t))).collect();
+        let pairs: Vec<_> = pairs.into_iter().map(|(e, t, _)| (e, Value::from(t))).collect();
         if !pairs.is_empty() {
             self.document.top.set(line, "types", Value::Table(pairs));
         }
@@ -255,7 +255,11 @@ impl Reading<'_> {
     }
 
     fn read_types(&mut self) {
-        for given in self.directives.each(&["MimeTypes"]) {
+        for given in self.directives.each(&["MimeTypes", "AddType"]) {
+            if given.name == "AddType" {
+                self.add_type(&given);
+                continue;
+            }
             let path = (self.path)(given.value);
             match self.disk.read(Path::new(&path)) {
                 Ok(bytes) => self.types.add_file(&bytes, given.at()),
@@ -265,9 +269,18 @@ impl Reading<'_> {
                 }
             }
         }
-        for given in self.directives.each(&["AddType"]) {
-            for extension in given.second.split_whitespace() {
-                self.types.add(extension, given.value, given.at());
+    }
+
+    fn add_type(&mut self, given: &Text) {
+        for extension in given.second.split_whitespace() {
+            if let Err((first, line)) = self.types.add(extension, given.value, given.at()) {
+                let extension = extension.escape_debug();
+                let line = line.unwrap_or(0);
+                let what = format!(
+                    "AddType {} has no effect for {extension}: line {line} made it {first}",
+                    given.value
+                );
+                self.findings.note(given.at(), what, "remove it, or write it before that line");
             }
         }
     }
