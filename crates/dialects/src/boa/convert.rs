@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::aliases::{self, Alias, Kind};
+use super::aliases::{self, Alias, Kind, ROOT_ALONE};
 use super::directives::{Directives, Text};
 use super::flags::Flags;
 use super::glob;
@@ -371,7 +371,7 @@ impl Reading<'_> {
         let scripts: Vec<(String, Option<u32>)> =
             self.types.scripts().map(|(extension, line)| (extension.to_owned(), line)).collect();
         for (extension, line) in scripts {
-            for alias in self.aliases.iter().filter(|alias| alias.kind == Kind::Alias) {
+            for alias in self.aliases.iter().filter(|alias| alias.kind == Kind::Alias && alias.is_folder()) {
                 let mut keys = Keys::default();
                 keys.set(alias.line, "path", format!("{}**.{extension}", alias.prefix()));
                 keys.set(alias.line, "cgi", false);
@@ -389,18 +389,24 @@ impl Reading<'_> {
         if self.disk.is_file(Path::new(&target)) {
             return self.file_route(header, alias, &target);
         }
+        if alias.is_alone {
+            let what =
+                format!("{} {} has no effect: an alias before it has this folder", alias.name(), alias.from);
+            return self.findings.note(alias.line, what, "remove it, or write it before that line");
+        }
         let mut keys = Keys::default();
-        keys.set(alias.line, "path", alias.prefix());
-        match (self.disk.is_folder(Path::new(&target)), alias.kind) {
-            (false, _) => {
+        keys.set(alias.line, "path", alias.pattern());
+        let exists = self.disk.is_folder(Path::new(&target));
+        match exists {
+            false => {
                 self.report_missing(&target, alias.line);
                 keys.set(alias.line, "return", 404);
             }
-            (true, Kind::Scripts) => {
-                keys.set(alias.line, "alias", target);
-                run(&mut keys, alias.line);
-            }
-            (true, _) => keys.set(alias.line, "alias", target),
+            true if alias.is_of_root() => keys.set(alias.line, "root", hosts::literal(&target)),
+            true => keys.set(alias.line, "alias", target),
+        }
+        if exists && alias.kind == Kind::Scripts {
+            run(&mut keys, alias.line);
         }
         self.document.section(alias.line, header, keys);
     }
@@ -428,9 +434,15 @@ impl Reading<'_> {
 
     fn redirect(&mut self, header: &str, alias: &Alias) {
         let to = alias.to.replace('$', "$$");
-        let mut targets = vec![(alias.prefix(), format!("{to}$rest"))];
+        let mut targets = match alias.is_of_root() {
+            true => vec![(alias.pattern(), to.clone())],
+            false => vec![(alias.prefix(), format!("{to}$rest"))],
+        };
         if !alias.has_slash() {
-            targets = vec![(alias.from.to_owned(), to.clone()), (alias.prefix(), format!("{to}/$rest"))];
+            targets = vec![(alias.from.to_owned(), to.clone())];
+            if !alias.is_alone {
+                targets.push((alias.prefix(), format!("{to}/$rest")));
+            }
         }
         for (from, to) in targets {
             let mut keys = Keys::default();
@@ -453,8 +465,18 @@ impl Reading<'_> {
             self.document.section(of_users.and_then(|given| given.at()), header, keys);
         }
         let own = root.map(|root| (format!("{}/", root.trim_end_matches('/')), "/".to_owned()));
-        let of_aliases = self.aliases.iter().filter(|alias| alias.kind != Kind::Redirect);
-        let places = of_aliases.map(|alias| (format!("{}/", self.target(alias, folder)), alias.prefix()));
+        let of_aliases = self.aliases.iter().filter(|alias| alias.kind != Kind::Redirect && !alias.is_alone);
+        let (of_root, of_aliases): (Vec<&Alias>, Vec<&Alias>) =
+            of_aliases.partition(|alias| alias.is_of_root());
+        // What the path `/` has: the folder, or its index file.
+        let index = self.directives.text("DirectoryIndex").map_or("", |given| given.value);
+        let of_root: Vec<String> = of_root
+            .iter()
+            .map(|alias| self.target(alias, folder))
+            .flat_map(|folder| [format!("{folder}/"), format!("{folder}/{index}")])
+            .collect();
+        let places =
+            of_aliases.iter().map(|alias| (format!("{}/", self.target(alias, folder)), alias.prefix()));
         let of_users = of_users.map(|given| users::folders(given.value, self.disk, self.path));
         let places: Vec<(String, String)> =
             own.into_iter().chain(places).chain(of_users.into_iter().flatten()).collect();
@@ -463,7 +485,13 @@ impl Reading<'_> {
                 if given.value.starts_with('/') { (self.path)(given.value) } else { given.value.to_owned() };
             let found: Result<Vec<_>, _> =
                 places.iter().map(|(folder, url)| glob::beneath(&pattern, folder, url)).collect();
-            match found.map(|patterns| patterns.concat()) {
+            let of_root = of_root.iter().map(|file| glob::beneath(&pattern, file, ROOT_ALONE));
+            let found = found.and_then(|found| {
+                let of_root = of_root.collect::<Result<Vec<_>, _>>()?.concat();
+                let own = of_root.into_iter().find(|pattern| pattern == ROOT_ALONE);
+                Ok([found.concat(), own.into_iter().collect()].concat())
+            });
+            match found {
                 Err(why) => {
                     let what = format!("{} {}: {why}", given.name, given.value.escape_debug());
                     self.findings.error(given.at(), what, "write a pattern of *, ? and short sets");
