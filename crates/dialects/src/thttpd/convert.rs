@@ -155,9 +155,7 @@ impl Reading<'_> {
             "deny",
             "thttpd sends files whose name begins with a dot. \"deny\" is safer.",
         );
-        // thttpd does not look at links in a chroot, because they lead nowhere else.
-        let checks =
-            self.options.is_on("symlinkcheck").unwrap_or(true) && self.options.is_on("chroot") != Some(true);
+        let checks = self.options.is_on("symlinkcheck").unwrap_or(true);
         let line = self.options.line_of("symlinkcheck");
         top.set(line, "symlinks", if checks { "beneath" } else { "follow" });
         match self.options.value("charset") {

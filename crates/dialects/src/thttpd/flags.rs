@@ -129,6 +129,25 @@ mod tests {
     }
 
     #[test]
+    fn a_chroot_decides_about_links_until_a_later_word_does() {
+        for (flags, file, expected) in [
+            ("-C t.conf", "chroot", Some(false)),
+            ("-C t.conf", "nosymlinkcheck nochroot", Some(true)),
+            ("-C t.conf", "nochroot nosymlinkcheck", Some(false)),
+            ("-C t.conf", "chroot symlinkcheck", Some(true)),
+            ("-C t.conf -nor", "chroot", Some(true)),
+            ("-C t.conf -r", "symlinkcheck", Some(false)),
+            ("-nos -C t.conf", "nochroot", Some(true)),
+            ("-r -C t.conf", "", Some(false)),
+            ("-C t.conf", "", None),
+        ] {
+            let Ok(Start::Serve { input: Input::Thttpd(parsed), .. }) = parsed(flags) else { panic!() };
+            let options = parsed.options(file.as_bytes(), &mut Findings::default());
+            assert_eq!(options.is_on("symlinkcheck"), expected, "{flags} {file}");
+        }
+    }
+
+    #[test]
     fn rejects_what_thttpd_does_not_know() {
         for line in ["-x", "file", "-p", "-ddd x", "--help"] {
             assert!(parsed(line).unwrap_err().contains("usage: thttpd"), "{line}");

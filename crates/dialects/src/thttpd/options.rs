@@ -57,7 +57,8 @@ pub struct Setting<T> {
     pub line: Option<u32>,
 }
 
-/// The last of each name counts.
+/// The last of each name counts. In a chroot links lead nowhere else, so that `chroot` and `nochroot` set the check of
+/// links as well, until a later word sets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     values: BTreeMap<&'static str, Setting<String>>,
@@ -77,6 +78,9 @@ impl Options {
         let (_, setting, value) =
             SWITCHES.iter().find(|(known, _, _)| known.eq_ignore_ascii_case(name)).ok_or(())?;
         self.switches.insert(setting, Setting { value: *value, line });
+        if *setting == "chroot" {
+            self.switches.insert("symlinkcheck", Setting { value: !value, line });
+        }
         Ok(())
     }
 
