@@ -28,6 +28,7 @@ const FILES: &[(&str, &str)] = &[
         "/etc/own.conf",
         "# own\n/status:admin:$1$ab$cdefghijklmnopqrstuv./\n/x:ann:$p$root\nI:own.html\n*.lua:/usr/bin/lua\nA:192.0.2.\n",
     ),
+    ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     ("/etc/config/system", "config system\n\toption hostname 'Router'\n"),
     ("/srv/www/cgi-bin/luci", "#!/bin/sh\n"),
 ];

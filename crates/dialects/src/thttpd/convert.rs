@@ -11,7 +11,7 @@ use super::options::{Options, Setting};
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
-use crate::everywhere::everywhere;
+use crate::everywhere::{addresses_of, everywhere};
 use crate::finding::Findings;
 use crate::scripts::{Account, allow_as_before, spool, take_any_body};
 
@@ -357,24 +357,4 @@ fn below_a_host(pattern: &str) -> Vec<String> {
         (None, Some(rest)) => vec![format!("/{rest}")],
         (None, None) => Vec::new(),
     }
-}
-
-/// An address, or those of a name in /etc/hosts: the network may not be there yet when a device starts.
-fn addresses_of(host: &str, disk: &dyn Disk) -> Vec<IpAddr> {
-    if let Ok(address) = host.parse() {
-        return vec![address];
-    }
-    let text = disk.read(Path::new("/etc/hosts")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut found: Vec<IpAddr> = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        let address = words.next().and_then(|word| word.parse().ok());
-        if let Some(address) = address.filter(|_| words.any(|name| name.eq_ignore_ascii_case(host)))
-            && !found.contains(&address)
-        {
-            found.push(address);
-        }
-    }
-    found
 }

@@ -13,7 +13,7 @@ use super::types;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
-use crate::everywhere::everywhere;
+use crate::everywhere::{addresses_of, everywhere};
 use crate::finding::{Findings, Severity};
 use crate::scripts::{Account, IN_PLACE_OF_ROOT, allow_as_before, spool, take_any_body};
 use crate::words;
@@ -168,7 +168,7 @@ impl<'r> Reading<'r> {
             }
             if addresses.is_empty() {
                 let what = format!(
-                    "\"{}\" is neither a port nor an IP address and a port",
+                    "\"{}\" is neither a port, nor an IP address or a name in /etc/hosts with a port",
                     one.value.escape_debug()
                 );
                 self.findings.error(one.line, what, "write 80, 192.0.2.1:80 or [::]:80");
@@ -224,7 +224,7 @@ impl<'r> Reading<'r> {
         Certificate::Usable
     }
 
-    /// `80`, `192.0.2.1:80` or `[::1]:80`.
+    /// `80`, `192.0.2.1:80`, `[::1]:80` or `localhost:80`.
     fn addresses(&self, text: &str) -> Vec<String> {
         let shown = |address: IpAddr, port: u16| match address {
             IpAddr::V4(address) => format!("{address}:{port}"),
@@ -237,8 +237,14 @@ impl<'r> Reading<'r> {
                     .collect()
             }
             Some((address, port)) => {
-                let address: Option<IpAddr> = without_brackets(address).parse().ok();
-                address.zip(port.parse().ok()).map(|(ip, port)| shown(ip, port)).into_iter().collect()
+                let Ok(port) = port.parse() else { return Vec::new() };
+                let address = without_brackets(address);
+                let is_name = address.parse::<IpAddr>().is_err();
+                let addresses = addresses_of(address, self.disk);
+                // A name may have an address of IPv6 that the machine does not.
+                let has_ipv6 = everywhere(self.disk).iter().any(IpAddr::is_ipv6);
+                let is_usable = |ip: &IpAddr| !is_name || ip.is_ipv4() || has_ipv6;
+                addresses.into_iter().filter(is_usable).map(|ip| shown(ip, port)).collect()
             }
         }
     }
