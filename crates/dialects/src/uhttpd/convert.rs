@@ -1,6 +1,7 @@
 //! What flags and options become.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -36,6 +37,9 @@ const KEEP_TIME: i64 = 20;
 /// Each becomes routes.
 const MAX_PATTERNS: usize = 900;
 
+/// What has a file that does not exist, in the configuration and not in flags.
+const SKIPPED: &str = "nothing to do: OpenWrt leaves it out, too";
+
 /// Networks that are not of the Internet (RFC 1918).
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
@@ -59,11 +63,21 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
             Some(error) => findings.not_utf8(&error),
         }
     }
-    let named = given.iter().rev().find(|given| given.letter == 'c').map(|given| given.value.clone());
-    let own = disk.absolute(Path::new(named.as_deref().unwrap_or(FILE)));
-    let has_own = named.is_some() || disk.is_file(&own);
-    if has_own {
-        let bytes = read(&own, &mut findings);
+    let named = given.iter().rev().find(|given| given.letter == 'c').cloned();
+    let own = disk.absolute(Path::new(named.as_ref().map_or(FILE, |given| &given.value)));
+    let own_bytes = match disk.read(&own) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(given) = &named {
+                let what = format!("there is no {}, and uhttpd starts without it", own.display());
+                findings.warn(given.line, what, "make it if paths have passwords, or remove -c");
+            }
+            None
+        }
+        _ if named.is_none() && !disk.is_file(&own) => None,
+        _ => Some(read(&own, &mut findings)),
+    };
+    let has_own = own_bytes.is_some();
+    if let Some(bytes) = own_bytes {
         let mut own_findings = Findings::default();
         let (own_users, others) = read_file(&bytes, &mut own_findings);
         // The lines of one file only are lines of the conversion.
@@ -561,6 +575,12 @@ impl<'r> Reading<'r> {
             );
         }
         for given in self.each('H') {
+            let is_empty = || self.disk.read(Path::new(&given.value)).is_ok_and(|bytes| bytes.is_empty());
+            if given.line.is_some() && (!self.disk.is_file(Path::new(&given.value)) || is_empty()) {
+                let what = format!("{}: there is no such file, or it is empty", given.value.escape_debug());
+                self.findings.note(given.line, what, SKIPPED);
+                continue;
+            }
             let what = format!("{}: JSON scripts cannot be run", given.value.escape_debug());
             self.findings.error(given.line, what, "write its redirects and rewrites as routes");
         }
@@ -576,6 +596,15 @@ impl<'r> Reading<'r> {
             if program.is_empty() && self.last(needs_program).is_none() {
                 let what = format!("{} has no script of {kind}, and so no effect", prefix.escape_debug());
                 self.findings.note(given.line, what, "remove it");
+                continue;
+            }
+            let program = self.last(needs_program).map_or(program, |last| match program {
+                "" => last.value.as_str(),
+                own => own,
+            });
+            if given.line.is_some() && !self.disk.is_file(Path::new(program)) {
+                let (prefix, program) = (prefix.escape_debug(), program.escape_debug());
+                self.findings.note(given.line, format!("{prefix}: there is no {program}"), SKIPPED);
                 continue;
             }
             let prefix = prefix.trim_end_matches('/');
