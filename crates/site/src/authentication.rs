@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::digest_users::DigestUsers;
 use auth::groups::Groups;
-use auth::hash::PlainText;
+use auth::hash::{Hash, HashError, PlainText};
 use auth::users::Users;
 
 use crate::access::Verdict;
@@ -21,6 +21,18 @@ pub const USER_FIELD: &str = "Remote-User";
 const REALM: &str = "Restricted";
 /// Files of other servers that describe who may have what. They are never served, whatever `dotfiles` is.
 const NEVER_SERVED: [&str; 6] = [".htpasswd", ".htaccess", ".htdigest", ".htgroup", ".htgroups", ".throttle"];
+
+/// Whether a field of a password file is taken for a hash of crypt(3), be it damaged or too costly, and not for a
+/// password.
+pub fn is_crypt_hash(field: &str) -> bool {
+    let is_known = |field: &str| {
+        !matches!(
+            Hash::parse(field.as_bytes(), PlainText::Refuse),
+            Err(HashError::Unknown | HashError::TooLong)
+        )
+    };
+    field.starts_with('$') && is_known(field)
+}
 
 /// The settings of a route. Its files have been read.
 #[derive(Debug, Clone)]

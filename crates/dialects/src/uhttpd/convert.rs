@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use site::address::without_brackets;
+use site::authentication::is_crypt_hash;
 
 use super::flags::{Flags, Given};
 use super::options;
@@ -104,6 +105,13 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         Reading { given: &given, users: &users, home, disk, findings, document: Document::default() };
     reading.read();
     reading.document.conversion(file, "uhttpd", reading.findings)
+}
+
+/// A password, which uhttpd first compares as a text. One that looks like a hash or the mark of a locked account has
+/// the mark of a plain one.
+fn plain(password: &str) -> String {
+    let mark = if password.starts_with(['$', '{', '!', '*']) { "{PLAIN}" } else { "" };
+    format!("{mark}{password}")
 }
 
 /// What scripts get of the client.
@@ -475,9 +483,12 @@ impl<'r> Reading<'r> {
                     let what = format!("{}: a user has no name or no password", path.escape_debug());
                     self.findings.warn(user.line, what, "write /path:user:password; uhttpd leaves it out");
                 }
-                None => {
-                    is_plain |= !user.password.starts_with('$');
+                None if is_crypt_hash(&user.password) => {
                     pairs.push((user.name.clone(), Value::from(user.password.as_str())));
+                }
+                None => {
+                    is_plain = true;
+                    pairs.push((user.name.clone(), Value::from(plain(&user.password))));
                 }
             }
         }
