@@ -154,6 +154,29 @@ fn each_directive_of_boa_that_has_an_effect_has_it() {
 }
 
 #[test]
+fn boa_runs_scripts_behind_an_alias_of_the_root_and_by_the_first_type_of_their_case() {
+    let text = "Port 0\nListen 127.0.0.1\nDefaultType text/plain\nDocumentRoot HOME/www\nDirectoryIndex index.html\n\
+                AddType application/x-httpd-cgi CGI cgi\nAddType text/plain cgi\n\
+                Redirect / http://x.example/\nScriptAlias /cgi-bin/ HOME/scripts/\n\
+                Alias /icons/ HOME/icons/\nRedirect /icons http://x.example/icons/\n";
+    let site = site().script("big.CGI", SCRIPT);
+    let server = serve(site, "boa.conf", text, &["-f", "boa.conf", "-d"]);
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/", "302 http://x.example/"),
+        ("/index.html", "200 page"),
+        ("/icons", "302 http://x.example/icons/"),
+        ("/icons/i.png", "200 png"),
+    ] {
+        rows.check(path, answer(&server, path).as_str(), expected);
+    }
+    for path in ["/cgi-bin/env.sh", "/big.CGI", "/run.cgi"] {
+        let expected = format!("SCRIPT_NAME={path}");
+        rows.check(path, variable(&server, path, "SCRIPT_NAME").as_str(), expected.as_str());
+    }
+}
+
+#[test]
 fn boa_keeps_no_connection_and_lists_no_folder_by_default() {
     let server = boa("DocumentRoot HOME/www\n");
     let mut rows = Rows::new();
@@ -793,7 +816,7 @@ fn a_program_called_uhttpd_takes_its_flags_and_convert_knows_its_file() {
     for (flags, code, expected) in [
         (&["-d", "a%20b"][..], 0, "a b"),
         (&["-z"], 2, "unknown flag -z; usage: uhttpd"),
-        (&["-f", "-p", "192.0.2.1:x"], 2, "neither a port nor an IP address"),
+        (&["-f", "-p", "192.0.2.1:x"], 2, "neither a port, nor an IP address"),
         (&["-f"], 2, "there is no address, so that nothing is served"),
     ] {
         let mut started = Command::new(named(&home, "bin/uhttpd"));
