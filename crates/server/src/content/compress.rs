@@ -182,8 +182,7 @@ pub fn encoded(services: &Services, method: Method, response: Response, coding: 
         },
         Body::Parts(_) | Body::Tunnel(_) => return varying(response),
     };
-    let Response { broken_rule, origin, throttle, cache, .. } = response;
-    Response { body, broken_rule, origin, throttle, cache, ..Response::from_head(head) }
+    Response { end: head.bytes().len(), head: head.into(), start: 0, body, ..response }
 }
 
 /// A body behind its head, at once. Also one that gains nothing: the response to HEAD, which has the same fields, does
@@ -192,9 +191,8 @@ fn small(response: Response, coding: Coding) -> Response {
     match encoder::encode(coding, Effort::Quick, response.head.body()) {
         Ok(bytes) => {
             let head = rewritten(&response.head, coding).number("Content-Length", bytes.len() as u64);
-            let Response { broken_rule, origin, throttle, cache, .. } = response;
             let head = head.finish_with(&bytes);
-            Response { broken_rule, origin, throttle, cache, ..Response::from_head(head) }
+            Response { end: head.bytes().len(), head: head.into(), start: 0, body: Body::Nothing, ..response }
         }
         Err(_) => varying(response),
     }
