@@ -166,14 +166,7 @@ impl Connections {
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
     pub fn finish(&self, output: &mut Output, ended: Option<EndReason>) {
-        self.services.counts.add(Count::Bytes, output.sent());
-        self.services.access.write(
-            &self.services.counts,
-            &output.records,
-            output.sent(),
-            output.first(),
-            ended,
-        );
+        output.log(&self.services, ended);
         let (buffers, head) = output.take_buffers();
         let mut scratch = self.services.scratch.borrow_mut();
         scratch.take_back(buffers);

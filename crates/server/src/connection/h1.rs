@@ -200,7 +200,7 @@ impl Http1 {
         let mut output = Output::default();
         let mut batch = Batch::lent(&connections.services, &mut output);
         let response = again(response);
-        let response = if input.starts_with(b"HEAD ") { response.without_body() } else { response };
+        let response = if begins_as_head(input) { response.without_body() } else { response };
         self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
             connections.services.access.forget(batch.records());
@@ -420,8 +420,7 @@ impl Http1 {
         if error == HeadError::TlsHandshake {
             connections.log_unexpected_tls(self.peer);
         }
-        let is_head = input.trim_ascii_start().starts_with(b"HEAD ");
-        let method = if is_head { Method::Head } else { Method::Unknown };
+        let method = if begins_as_head(input) { Method::Head } else { Method::Unknown };
         let response =
             exchange::error_response(&connections.services, method, error.status(), Some(error.rule()));
         self.push(connections, response, None, Persistence::LingeringClose, batch);
@@ -475,6 +474,11 @@ impl Http1 {
         self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
+}
+
+/// Whether a request that cannot be read begins as HEAD does. Its response has no content.
+fn begins_as_head(input: &[u8]) -> bool {
+    input.trim_ascii_start().starts_with(b"HEAD ")
 }
 
 /// Another one of a response that has nothing behind its head.

@@ -39,12 +39,6 @@ impl DerefMut for LogGuard<'_> {
 
 impl Drop for LogGuard<'_> {
     fn drop(&mut self) {
-        self.services.access.write(
-            &self.services.counts,
-            &self.output.records,
-            self.output.sent(),
-            self.output.first(),
-            Some(EndReason::dropped()),
-        );
+        self.output.log(self.services, Some(EndReason::dropped()));
     }
 }

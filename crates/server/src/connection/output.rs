@@ -18,6 +18,7 @@ use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
 use crate::services::Services;
+use crate::stats::Count;
 
 /// The bytes of a file that the first calls send.
 const SLICE: u64 = 128 * 1024;
@@ -424,6 +425,13 @@ impl Output {
         self.mark_taken(unacknowledged);
         let more = self.taken.zip(before).map_or(0, |(now, before)| now - before);
         more.max(0) as u64
+    }
+
+    /// Counts its bytes, and writes the log lines of its responses. `ended`: why not all of it was sent.
+    #[inline]
+    pub fn log(&self, services: &Services, ended: Option<EndReason>) {
+        services.counts.add(Count::Bytes, self.sent);
+        services.access.write(&services.counts, &self.records, self.sent, self.first, ended);
     }
 
     /// Empties it. Returns its buffers, for the next batch, and the head of the last response.
