@@ -12,7 +12,7 @@ use super::{access, folders};
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
-use crate::everywhere::everywhere;
+use crate::everywhere::{addresses_of, everywhere};
 use crate::finding::{Findings, Severity};
 use crate::scripts::{Account, ENDLESS, IN_PLACE_OF_ROOT, allow_as_before, spool, take_any_body};
 use crate::words;
@@ -324,19 +324,22 @@ impl Reading<'_> {
         let text = self.flags.address.as_deref().unwrap_or("80");
         let addresses = match (text.parse::<u16>(), text.rsplit_once(':')) {
             (Ok(port), _) => everywhere(self.disk).into_iter().map(|address| (address, port)).collect(),
-            (_, Some((address, port))) => {
-                let address = without_brackets(address).parse::<IpAddr>().ok();
-                address.zip(port.parse().ok()).into_iter().collect()
+            (_, Some((host, port))) => {
+                let hosts = port.parse().map(|port| (addresses_of(without_brackets(host), self.disk), port));
+                let all =
+                    |(hosts, port): (Vec<IpAddr>, u16)| hosts.into_iter().map(|host| (host, port)).collect();
+                hosts.map_or(Vec::new(), all)
             }
-            (_, None) => without_brackets(text)
-                .parse()
-                .ok()
-                .map(|address| (address, 80))
-                .into_iter()
-                .collect::<Vec<_>>(),
+            (_, None) => {
+                let hosts = addresses_of(without_brackets(text), self.disk);
+                hosts.into_iter().map(|host| (host, 80)).collect::<Vec<_>>()
+            }
         };
         if addresses.is_empty() {
-            let what = format!("-p {} is neither a port nor an IP address and a port", text.escape_debug());
+            let what = format!(
+                "-p {} is neither a port, nor an IP address or a name in /etc/hosts with a port",
+                text.escape_debug()
+            );
             return self.findings.error(None, what, "write -p 8080 or -p 192.0.2.1:8080");
         }
         let text = |(address, port): &(IpAddr, u16)| match address {
