@@ -396,12 +396,6 @@ impl Output {
         self.sent
     }
 
-    /// When the first byte was sent. `None`: all of it was sent at once.
-    #[inline]
-    pub fn first(&self) -> Option<u64> {
-        self.first
-    }
-
     /// Notes how much the client has taken by now.
     pub fn mark_taken(&mut self, unacknowledged: u64) {
         self.taken = Some(self.sent as i64 - unacknowledged as i64);
