@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
+use site::publishing::Sync;
 
 use super::failure::Failure;
 use super::store::{Below, Found, Guard, NEW, Store, Terms, UPLOADS, create_locked, write_at};
-use super::tree::put_in_place;
+use super::tree::{BYTES_PER_CALL, BYTES_PER_STEP, Progress, put_in_place};
 use super::usage::{Reservation, cost};
 use crate::disk::helpers;
 use crate::files::beneath::Wait;
@@ -77,21 +78,28 @@ impl NewFile {
         Ok(())
     }
 
-    /// Copies so many bytes of an open file, from where this one ends. Returns how many there were.
-    pub fn copy_from(
+    /// Copies a part of an open file, from where this one ends. When all is copied, the disk has it, if it is to be
+    /// synchronized.
+    pub fn copy_step(
         &mut self,
         store: &Store,
         source: &OwnedFd,
-        most: usize,
         reservation: &mut Reservation,
-    ) -> Result<usize, Failure> {
-        let mut buffer = vec![0; most];
-        let read = retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
-        if !reservation.grow_to(cost(self.length + read as u64)) {
-            return Err(Failure::NoSpace);
+    ) -> Result<Progress, Failure> {
+        let mut buffer = vec![0; BYTES_PER_CALL];
+        let end = self.length + BYTES_PER_STEP as u64;
+        while self.length < end {
+            let read = retry_on_intr(|| calls::pread(source, &mut buffer, self.length))?;
+            if !reservation.grow_to(cost(self.length + read as u64)) {
+                return Err(Failure::NoSpace);
+            }
+            match read {
+                0 if store.settings.sync == Sync::Disk => return self.sync().map(|()| Progress::Done),
+                0 => return Ok(Progress::Done),
+                _ => self.write(store, &buffer[..read])?,
+            }
         }
-        self.write(store, &buffer[..read])?;
-        Ok(read)
+        Ok(Progress::More)
     }
 
     /// Returns when the disk has what was written.
@@ -128,9 +136,7 @@ impl NewFile {
         let stamp = stat(&self.fd, Wait::Allowed)?.stamp;
         Ok(Stored { stamp, replaced })
     }
-}
 
-impl NewFile {
     /// As `take_place`, in place of a folder.
     pub fn replace_folder(
         &mut self,

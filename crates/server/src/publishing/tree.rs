@@ -27,8 +27,8 @@ use crate::sys::calls;
 /// Names that are read in one step.
 const NAMES_PER_STEP: usize = 1000;
 /// Bytes that are copied in one step, and with one call.
-const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
-const BYTES_PER_CALL: usize = 64 * 1024;
+pub(super) const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
+pub(super) const BYTES_PER_CALL: usize = 64 * 1024;
 /// Files that are copied in one step.
 const FILES_PER_STEP: usize = 64;
 

@@ -4,7 +4,6 @@ use dav::fields::{Depth, Overwrite};
 use dav::locks::Touch;
 use dav::method::Method;
 use rustix::fs::RenameFlags;
-use site::publishing::Sync;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -21,10 +20,6 @@ use crate::request::Request;
 use crate::request::owned::with_target;
 use crate::response::Response;
 use crate::sys::calls;
-
-/// Bytes of a file that are copied in one step, and with one call.
-const BYTES_PER_STEP: usize = 8 * 1024 * 1024;
-const BYTES_PER_CALL: usize = 64 * 1024;
 
 /// What the request has seen at its destination, and whether it may replace it.
 #[derive(Debug, Clone, Copy)]
@@ -310,15 +305,7 @@ impl<'a> Exchange<'a> {
         let new = self.on_disk(&to.store, NewFile::create).await?;
         let copied = self.in_steps(&to.store, (new, source, reservation), |copy, store| {
             let (new, source, reservation) = copy;
-            let mut done = 0;
-            while done < BYTES_PER_STEP {
-                match new.copy_from(store, source, BYTES_PER_CALL, reservation)? {
-                    0 if store.settings.sync == Sync::Disk => return new.sync().map(|()| Progress::Done),
-                    0 => return Ok(Progress::Done),
-                    read => done += read,
-                }
-            }
-            Ok(Progress::More)
+            new.copy_step(store, source, reservation)
         });
         let (mut new, _, reservation) = copied.await?;
         let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
