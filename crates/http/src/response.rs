@@ -222,7 +222,17 @@ impl ResponseHead {
 
     /// Whether there is a field of this name, in any case of letters.
     pub fn has(&self, name: &str) -> bool {
-        self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name))
+        self.value(name).is_some()
+    }
+
+    /// The value of the first field of this name, in any case of letters.
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The value of `Date`, for another head.
+    pub fn date(&self) -> [u8; date::LEN] {
+        self.value("date").and_then(|date| date.try_into().ok()).unwrap_or([b' '; date::LEN])
     }
 
     /// The same head with further fields, and the same body.

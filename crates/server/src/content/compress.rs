@@ -87,8 +87,7 @@ pub fn of_upstream(
 /// §15.4.5): the tag is weak if that of the client is.
 pub fn without_whole(head: &Head<'_>, response: Response) -> Response {
     let response = varying(response);
-    let tag = response.head.fields().find(|(name, _)| name.eq_ignore_ascii_case("etag"));
-    let weak = tag.map(|(_, tag)| etag::weak(tag)).filter(|weak| {
+    let weak = response.head.value("etag").map(etag::weak).filter(|weak| {
         response.status() == Status::NOT_MODIFIED && list(head.values("if-none-match")).any(|tag| tag == weak)
     });
     match weak.map(String::from_utf8) {
@@ -206,8 +205,7 @@ fn may_vary(rules: &CompressRules, response: &Response) -> bool {
 }
 
 fn length(head: &ResponseHead) -> Option<u64> {
-    let (_, value) = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    std::str::from_utf8(head.value("content-length")?).ok()?.parse().ok()
 }
 
 /// Whether a response with this field is left alone.
@@ -221,7 +219,7 @@ fn varying(response: Response) -> Response {
     if varies(&response.head) {
         return response;
     }
-    let mut head = Builder::new(response.status(), &date(&response.head));
+    let mut head = Builder::new(response.status(), &response.head.date());
     for (name, value) in response.head.fields().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
         head = head.field(name, value);
     }
@@ -232,7 +230,7 @@ fn varying(response: Response) -> Response {
 
 /// The head, without the fields of its content.
 fn rewritten(head: &ResponseHead, coding: Coding) -> Builder {
-    let mut builder = Builder::new(head.status(), &date(head));
+    let mut builder = Builder::new(head.status(), &head.date());
     for (name, value) in head.fields() {
         if name.eq_ignore_ascii_case("etag") {
             // The same bytes need not come again (RFC 9110 §8.8.1).
@@ -248,11 +246,6 @@ fn rewritten(head: &ResponseHead, coding: Coding) -> Builder {
 fn varies(head: &ResponseHead) -> bool {
     let values = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("vary")).map(|(_, value)| value);
     list(values).any(|member| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding"))
-}
-
-fn date(head: &ResponseHead) -> [u8; taipan_http::date::LEN] {
-    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
-    date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; taipan_http::date::LEN])
 }
 
 /// An encoder for one body.

@@ -69,8 +69,7 @@ pub fn parts(
     let size = entry.size(chosen);
     let boundary = services.boundary();
     let full = prepared.response.head();
-    let content_type = full.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-    let content_type = content_type.and_then(|(_, value)| std::str::from_utf8(value).ok());
+    let content_type = full.value("content-type").and_then(|value| std::str::from_utf8(value).ok());
     let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
     for &range in ranges {
         parts.push_back(Part::Bytes(range::part_head(&boundary, content_type, range, size).into_bytes()));

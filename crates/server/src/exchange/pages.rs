@@ -171,12 +171,8 @@ impl Exchange<'_> {
 
     /// The response of an upstream that is no page, or a 304, if the client has it.
     fn unless_not_modified(&self, mut response: Response) -> Response {
-        let field = |wanted: &str| {
-            let mut fields = response.head.fields();
-            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
-        };
-        let modified = field("last-modified").and_then(|value| date::parse(value, self.now));
-        let validators = Validators { etag: field("etag"), modified };
+        let modified = response.head.value("last-modified").and_then(|value| date::parse(value, self.now));
+        let validators = Validators { etag: response.head.value("etag"), modified };
         // Without validators, the upstream cannot have meant that a client knows it.
         let is_selected =
             response.status() == Status::OK && self.is_get_or_head() && validators != Validators::default();
@@ -185,7 +181,7 @@ impl Exchange<'_> {
         {
             return response;
         }
-        let mut head = Builder::new(Status::NOT_MODIFIED, &date_of(&response.head));
+        let mut head = Builder::new(Status::NOT_MODIFIED, &response.head.date());
         for (name, value) in response.head.fields().filter(|(name, _)| is_of_not_modified(name)) {
             head = head.field(name, value);
         }
@@ -311,7 +307,7 @@ fn caching(cache_control: &str, audience: Audience) -> String {
 
 /// The head, without the fields of its content. Its parts are not known yet: they may be for one client.
 fn rewritten(head: &ResponseHead) -> Builder {
-    let mut builder = Builder::new(head.status(), &date_of(head));
+    let mut builder = Builder::new(head.status(), &head.date());
     let mut cache_control: Vec<String> = Vec::new();
     let mut may_be_stored = false;
     for (name, value) in head.fields() {
@@ -326,11 +322,6 @@ fn rewritten(head: &ResponseHead) -> Builder {
         builder = builder.field("Cache-Control", private(&cache_control.join(", ")));
     }
     builder
-}
-
-fn date_of(head: &ResponseHead) -> [u8; date::LEN] {
-    let date = head.fields().find(|(name, _)| name.eq_ignore_ascii_case("date")).map(|(_, value)| value);
-    date.and_then(|date| date.try_into().ok()).unwrap_or([b' '; date::LEN])
 }
 
 /// Content that is there already.
