@@ -1,7 +1,7 @@
 //! The chunked coding. The result does not depend on how the bytes are cut. A reader that looks for lines finds the
 //! same body. An encoded body decodes to itself.
 
-use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST_CHUNK, write_size_line};
+use taipan_http::chunked::{CRLF, ChunkError, ChunkLimits, Decoder, Event, LAST_CHUNK, write_chunk};
 use taipan_http::fields::unquoted;
 
 use crate::cuts::cuts;
@@ -24,10 +24,7 @@ pub fn chunked(data: &[u8]) {
     let [a, b, c, d] = cuts(data);
     let mut coded = Vec::new();
     for part in [&data[..a], &data[a..b], &data[b..c], &data[c..d], &data[d..]] {
-        if !part.is_empty() {
-            write_size_line(part.len(), &mut coded);
-            coded.extend([part, CRLF].concat());
-        }
+        write_chunk(part, &mut coded);
     }
     coded.extend_from_slice(LAST_CHUNK);
     let len = coded.len();

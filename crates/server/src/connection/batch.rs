@@ -6,7 +6,7 @@ use site::memory;
 use taipan_http::head::Version;
 
 use super::log_guard::LogGuard;
-use super::output::{Coding, Output, Persistence};
+use super::output::{Output, Persistence, TransferCoding};
 use crate::log::access::Records;
 use crate::response::{Body, Response};
 use crate::services::Services;
@@ -113,19 +113,19 @@ pub fn connection_line(response: &Response, persistence: Persistence, version: V
         return b"";
     }
     match (coding(response, version), persistence) {
-        (Coding::None, Persistence::KeepAlive) => b"",
-        (Coding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",
-        (Coding::None, Persistence::Close | Persistence::LingeringClose) => b"Connection: close\r\n",
-        (Coding::Chunked, Persistence::Close | Persistence::LingeringClose) => {
+        (TransferCoding::None, Persistence::KeepAlive) => b"",
+        (TransferCoding::None, Persistence::KeepAliveHttp10) => b"Connection: keep-alive\r\n",
+        (TransferCoding::None, Persistence::Close | Persistence::LingeringClose) => b"Connection: close\r\n",
+        (TransferCoding::Chunked, Persistence::Close | Persistence::LingeringClose) => {
             b"Transfer-Encoding: chunked\r\nConnection: close\r\n"
         }
-        (Coding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
+        (TransferCoding::Chunked, _) => b"Transfer-Encoding: chunked\r\n",
     }
 }
 
-fn coding(response: &Response, version: Version) -> Coding {
+fn coding(response: &Response, version: Version) -> TransferCoding {
     match version {
-        Version::Http11 if response.is_streamed() => Coding::Chunked,
-        _ => Coding::None,
+        Version::Http11 if response.is_streamed() => TransferCoding::Chunked,
+        _ => TransferCoding::None,
     }
 }

@@ -8,6 +8,7 @@ use std::mem::take;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use taipan_http::chunked::write_chunk;
 use taipan_http::response::ResponseHead;
 use taipan_http::trailers;
 use tokio::time::Instant;
@@ -18,7 +19,6 @@ use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
 use crate::services::Services;
-use crate::stats::Count;
 
 /// The bytes of a file that the first calls send.
 const SLICE: u64 = 128 * 1024;
@@ -52,21 +52,17 @@ impl Persistence {
 
 /// How the end of a body of unknown length is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
+pub enum TransferCoding {
     Chunked,
     /// By closing the connection, for HTTP/1.0.
     None,
 }
 
-impl Coding {
+impl TransferCoding {
     fn write(self, chunk: Vec<u8>, out: &mut Vec<u8>) {
         match self {
-            Coding::None => out.extend_from_slice(&chunk),
-            Coding::Chunked => {
-                taipan_http::chunked::write_size_line(chunk.len(), out);
-                out.extend_from_slice(&chunk);
-                out.extend_from_slice(taipan_http::chunked::CRLF);
-            }
+            TransferCoding::None => out.extend_from_slice(&chunk),
+            TransferCoding::Chunked => write_chunk(&chunk, out),
         }
     }
 }
@@ -86,7 +82,7 @@ pub struct Output {
     /// Bytes that the client had taken when this was last measured, from the first byte of this output on. Negative
     /// while earlier output is still in flight.
     taken: Option<i64>,
-    pub(super) coding: Coding,
+    pub(super) coding: TransferCoding,
     /// What follows the last bytes.
     behind_last: More,
     pub records: Records,
@@ -147,7 +143,7 @@ impl Default for Output {
             sent: 0,
             first: None,
             taken: None,
-            coding: Coding::None,
+            coding: TransferCoding::None,
             behind_last: More::Nothing,
             records: Records::default(),
             persistence: Persistence::KeepAlive,
@@ -297,7 +293,7 @@ impl Output {
     /// True where the end of the connection is the end of the body. Then an incomplete response must end with a reset
     /// (RFC 9112 §8).
     pub fn ends_with_connection(&self) -> bool {
-        self.coding == Coding::None && self.response.as_ref().is_some_and(Response::is_streamed)
+        self.coding == TransferCoding::None && self.response.as_ref().is_some_and(Response::is_streamed)
     }
 
     /// Adds what the body's stream has buffered to the head, so that both are sent in one write.
@@ -330,13 +326,13 @@ impl Output {
         self.out.clear();
         (self.at, self.free) = (0, 0);
         match (chunk, self.coding) {
-            (Some(chunk), Coding::None) => self.out = chunk,
-            (Some(chunk), Coding::Chunked) => Coding::Chunked.write(chunk, &mut self.out),
-            (None, Coding::Chunked) => {
+            (Some(chunk), TransferCoding::None) => self.out = chunk,
+            (Some(chunk), TransferCoding::Chunked) => TransferCoding::Chunked.write(chunk, &mut self.out),
+            (None, TransferCoding::Chunked) => {
                 trailers::write_last_chunk(&stream.take_trailers(), &mut self.out);
                 self.response = None;
             }
-            (None, Coding::None) => self.response = None,
+            (None, TransferCoding::None) => self.response = None,
         }
         Ok(())
     }
@@ -396,6 +392,12 @@ impl Output {
         self.sent
     }
 
+    /// When the first byte was sent. `None`: all of it was sent at once.
+    #[inline]
+    pub fn first(&self) -> Option<u64> {
+        self.first
+    }
+
     /// Notes how much the client has taken by now.
     pub fn mark_taken(&mut self, unacknowledged: u64) {
         self.taken = Some(self.sent as i64 - unacknowledged as i64);
@@ -421,13 +423,6 @@ impl Output {
         more.max(0) as u64
     }
 
-    /// Counts its bytes, and writes the log lines of its responses. `ended`: why not all of it was sent.
-    #[inline]
-    pub fn log(&self, services: &Services, ended: Option<EndReason>) {
-        services.counts.add(Count::Bytes, self.sent);
-        services.access.write(&services.counts, &self.records, self.sent, self.first, ended);
-    }
-
     /// Empties it. Returns its buffers, for the next batch, and the head of the last response.
     #[inline]
     pub fn take_buffers(&mut self) -> ((Vec<u8>, Records), Option<Rc<ResponseHead>>) {
@@ -435,7 +430,7 @@ impl Output {
         let head = self.response.take().map(|response| response.head);
         (self.at, self.free, self.sent) = (0, 0, 0);
         (self.first, self.taken) = (None, None);
-        (self.coding, self.behind_last) = (Coding::None, More::Nothing);
+        (self.coding, self.behind_last) = (TransferCoding::None, More::Nothing);
         self.persistence = Persistence::KeepAlive;
         (buffers, head)
     }

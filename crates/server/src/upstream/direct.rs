@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use taipan_http::chunked::LAST_CHUNK;
+use taipan_http::chunked::{LAST_CHUNK, write_chunk};
 use taipan_http::client::request::passes_of;
 use taipan_http::fields::is_name;
 use taipan_http::head::{Head, Method, Names, Persistence};
@@ -23,7 +23,7 @@ use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
 use super::response::content;
-use super::transport::{ReadError, SendBuffer, Transport, write_chunk};
+use super::transport::{ReadError, SendBuffer, Transport};
 use super::{Outcome, Unrendered, report};
 use crate::log;
 use crate::log::upstream::AttemptLog;

@@ -6,12 +6,13 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use taipan_http::chunked::write_chunk;
 use taipan_http::head::Persistence;
 use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
 
 use super::head::HeadParser;
-use super::transport::{Connection, ReadError, Retry, Transport, write_chunk};
+use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
 use crate::pool::message::Fault;
 use crate::services::Services;
@@ -20,13 +21,13 @@ pub struct Http {
     connection: Connection,
     head_parser: fn() -> HeadParser,
     body_ended: Cell<bool>,
-    coding: Coding,
+    coding: TransferCoding,
     trailers: RefCell<Trailers>,
 }
 
 /// How the end of the body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+enum TransferCoding {
     /// By `Content-Length`, or there is none.
     Length,
     Chunked,
@@ -42,7 +43,13 @@ impl Http {
     ) -> Http {
         let connection = Connection::new(services, connection, head.to_vec());
         let trailers = RefCell::default();
-        Http { connection, head_parser, body_ended: Cell::new(false), coding: Coding::Length, trailers }
+        Http {
+            connection,
+            head_parser,
+            body_ended: Cell::new(false),
+            coding: TransferCoding::Length,
+            trailers,
+        }
     }
 
     /// Of a request without a body that has been sent, apart from `unsent`. `received`: bytes of the response.
@@ -53,7 +60,7 @@ impl Http {
         received: Vec<u8>,
     ) -> Http {
         let connection = Connection::begun(services, connection, unsent, received);
-        let (body_ended, coding, trailers) = (Cell::new(true), Coding::Length, RefCell::default());
+        let (body_ended, coding, trailers) = (Cell::new(true), TransferCoding::Length, RefCell::default());
         Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
     }
 
@@ -70,7 +77,7 @@ impl Http {
             put(&mut head, &[b"Trailer: ", names.as_bytes(), b"\r\n"]);
         }
         put(&mut head, &[b"\r\n"]);
-        Http { coding: Coding::Chunked, ..Http::new(services, connection, &head, HeadParser::http) }
+        Http { coding: TransferCoding::Chunked, ..Http::new(services, connection, &head, HeadParser::http) }
     }
 }
 
@@ -81,15 +88,15 @@ impl Transport for Http {
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.coding {
-            Coding::Length => self.connection.poll_write(cx, bytes),
-            Coding::Chunked => {
+            TransferCoding::Length => self.connection.poll_write(cx, bytes),
+            TransferCoding::Chunked => {
                 self.connection.poll_append(cx, |out| write_chunk(bytes, out)).map_ok(|()| bytes.len())
             }
         }
     }
 
     fn poll_end_body(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.coding == Coding::Chunked && !self.body_ended.get() {
+        if self.coding == TransferCoding::Chunked && !self.body_ended.get() {
             let write = |out: &mut Vec<u8>| trailers::write_last_chunk(&self.trailers.take(), out);
             ready!(self.connection.poll_append(cx, write))?;
         }

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use script::fastcgi::client::Client;
-use taipan_http::chunked::{CRLF, write_size_line};
 use taipan_http::head::Persistence;
 use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
@@ -213,13 +212,6 @@ impl SendBuffer {
         self.sent = 0;
         Poll::Ready(Ok(()))
     }
-}
-
-/// Appends a chunk of a body (RFC 9112 §7.1). There is `data`: else it would be the last one.
-pub fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
-    write_size_line(data.len(), out);
-    out.extend_from_slice(data);
-    out.extend_from_slice(CRLF);
 }
 
 impl Connection {
