@@ -61,7 +61,7 @@ pub struct Connections {
     /// For connections without a valid PROXY header.
     pub failed_headers: LineLimit,
     /// For peers on addresses for proxies that are not trusted.
-    pub strangers: LineLimit,
+    pub untrusted_peers: LineLimit,
     /// The deadlines of HTTP/2 streams that have a task.
     pub stream_table: Rc<ConnectionTable>,
     /// Permits of HTTP/2 streams that wait.
@@ -111,7 +111,7 @@ impl Connections {
             failed_sessions: LineLimit::default(),
             failed_http2: LineLimit::default(),
             failed_headers: LineLimit::default(),
-            strangers: LineLimit::default(),
+            untrusted_peers: LineLimit::default(),
             table: ConnectionTable::new(),
             tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
@@ -166,7 +166,9 @@ impl Connections {
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
     #[inline]
     pub fn finish(&self, output: &mut Output, ended: Option<EndReason>) {
-        output.log(&self.services, ended);
+        let Services { counts, access, .. } = &*self.services;
+        counts.add(Count::Bytes, output.sent());
+        access.write(counts, &output.records, output.sent(), output.first(), ended);
         let (buffers, head) = output.take_buffers();
         let mut scratch = self.services.scratch.borrow_mut();
         scratch.take_back(buffers);
@@ -193,7 +195,7 @@ impl Connections {
             }
             Mode::HandingOff => {
                 let protocols = socket.protocols();
-                // Only the header has told it.
+                // Only the header has it.
                 let destination = client.destination().address().filter(|_| protocols.proxy);
                 let client = protocols.proxy.then(|| client.peer());
                 let fd = socket.into_fd();
@@ -228,12 +230,12 @@ impl Connections {
         self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
-    /// Where a connection was made to: to the address that a proxy has told, or to that of the socket. Errors: proxies
-    /// have told too many different ones.
-    pub fn destination(&self, fd: &OwnedFd, told: Option<SocketAddr>) -> Result<Destination, TooMany> {
+    /// Where a connection was made to: to the address that a proxy has named, or to that of the socket. Errors: proxies
+    /// have named too many different ones.
+    pub fn destination(&self, fd: &OwnedFd, named: Option<SocketAddr>) -> Result<Destination, TooMany> {
         let hosts = &self.services.site.hosts;
-        if let Some(address) = told {
-            return Destination::stored(hosts.group(told), address);
+        if let Some(address) = named {
+            return Destination::stored(hosts.group(named), address);
         }
         let is_stored = self.responder.needs.addresses;
         if !hosts.has_addresses() && !is_stored {

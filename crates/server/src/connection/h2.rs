@@ -241,8 +241,8 @@ impl Http2 {
         }
     }
 
-    /// What an idle client is told before the connection closes: which of its requests have been read (RFC 9113 §6.8).
-    pub fn goodbye(&mut self) -> Vec<u8> {
+    /// The GOAWAY that says which requests have been read (RFC 9113 §6.8), before an idle connection closes.
+    pub fn last_goaway(&mut self) -> Vec<u8> {
         self.shut_down();
         std::mem::take(&mut self.out)
     }

@@ -125,6 +125,14 @@ impl IdleConnection {
         }
     }
 
+    /// It has had so many requests, and is idle again.
+    #[inline]
+    fn note_responses(&mut self, requests: u32, now: Ticks) {
+        self.requests = requests;
+        self.since = now;
+        self.unsent = None;
+    }
+
     /// From now on it stays only until its client has taken all.
     fn drain(&mut self, now: Ticks) {
         self.socket.shut_down();
@@ -134,17 +142,17 @@ impl IdleConnection {
     }
 
     /// Tells the client that the connection ends, and one that speaks HTTP/2, which of its requests have been read.
-    fn say_goodbye(&mut self) {
+    fn send_close_notice(&mut self) {
         if let Some(http2) = &mut self.http2 {
-            let goodbye = http2.goodbye();
-            _ = self.socket.try_send(&goodbye, More::Nothing).and_then(|_| self.socket.try_flush());
+            let goaway = http2.last_goaway();
+            _ = self.socket.try_send(&goaway, More::Nothing).and_then(|_| self.socket.try_flush());
         }
         self.socket.close_session();
     }
 
-    /// As `say_goodbye`. What the client has not taken by now is dropped.
+    /// As `send_close_notice`. What the client has not taken by now is dropped.
     fn disconnect(&mut self) {
-        self.say_goodbye();
+        self.send_close_notice();
         if self.state == State::Draining {
             self.socket.reset_when_closed();
         }
@@ -410,9 +418,7 @@ fn send(
             Visit::needs_task(http, Start::Input, copied(connections, rest))
         }
         Persistence::KeepAlive | Persistence::KeepAliveHttp10 => {
-            connection.requests = http.requests;
-            connection.since = connections.services.clock.ticks();
-            connection.unsent = None;
+            connection.note_responses(http.requests, connections.services.clock.ticks());
             Visit::Stay
         }
     }

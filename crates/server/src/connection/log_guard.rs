@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::output::Output;
 use crate::log::EndReason;
 use crate::services::Services;
+use crate::stats::Count;
 
 /// Writes the log lines of `output` when it is dropped, which only a panic or the end of the server does.
 pub struct LogGuard<'a> {
@@ -39,6 +40,9 @@ impl DerefMut for LogGuard<'_> {
 
 impl Drop for LogGuard<'_> {
     fn drop(&mut self) {
-        self.output.log(self.services, Some(EndReason::dropped()));
+        let Services { counts, access, .. } = self.services;
+        let (sent, first) = (self.output.sent(), self.output.first());
+        counts.add(Count::Bytes, sent);
+        access.write(counts, &self.output.records, sent, first, Some(EndReason::dropped()));
     }
 }

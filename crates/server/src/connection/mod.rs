@@ -120,6 +120,13 @@ pub struct Deadlines {
     rate: u64,
 }
 
+/// Whether a task of a connection had to wait: the connection returns to the idle set when it need not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Yes,
+    No,
+}
+
 /// The task of a connection that has been idle this long ends.
 const PARK_AFTER: Ticks = 4;
 /// If a request that the fast path has sent has no response by then, the driver goes on with it.

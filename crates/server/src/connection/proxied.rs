@@ -25,7 +25,7 @@ use crate::sys::{self, calls};
 /// Why a connection ends before its first request.
 enum Failure {
     /// The peer is not a trusted proxy.
-    Stranger,
+    Untrusted,
     Header(ProxyHeaderError),
     /// The proxy has closed, as after a health check, or the connection failed.
     Closed,
@@ -51,11 +51,11 @@ pub enum Header {
 /// Takes the header off a connection, if it is complete.
 pub fn receive(connections: &Connections, accepted: Accepted) -> Header {
     let proxy = accepted.peer;
-    let told = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
+    let client = match connections.services.site.trusted_proxies.trust(proxy.ip()) {
         true => read(connections, &accepted.fd, proxy),
-        false => Err(Failure::Stranger),
+        false => Err(Failure::Untrusted),
     };
-    match told {
+    match client {
         Ok(Some((peer, destination))) => Header::Complete(Accepted { peer, destination, ..accepted }),
         Ok(None) => Header::Incomplete(accepted),
         Err(failure) => {
@@ -65,11 +65,11 @@ pub fn receive(connections: &Connections, accepted: Accepted) -> Header {
     }
 }
 
-/// The client, and the address that it connected to, if the proxy tells it.
-type Told = (Peer, Option<SocketAddr>);
+/// The client that a header names, and the address that it connected to, if the header has it.
+type NamedClient = (Peer, Option<SocketAddr>);
 
 /// Takes a complete header off the connection. `None`: it is incomplete.
-fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<Told>, Failure> {
+fn read(connections: &Connections, fd: &OwnedFd, proxy: Peer) -> Result<Option<NamedClient>, Failure> {
     let mut buffer = [0; MAX_HEADER];
     let received = match calls::recv(fd, &mut buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok(0) => return Err(Failure::Closed),
@@ -117,14 +117,14 @@ async fn wait_for_header(
 ) -> io::Result<Result<Accepted, Failure>> {
     let Accepted { fd, family, protocols, peer: proxy, .. } = accepted;
     let socket = sys::watch(fd, Interest::READABLE)?;
-    let told = poll_fn(|cx| {
+    let client = poll_fn(|cx| {
         if let Some(event) = state.take_event(cx.waker()) {
             return Poll::Ready(Err(Failure::Interrupted(event)));
         }
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx)).map_err(|_| Failure::Closed)?;
             match read(connections, socket.get_ref(), proxy)? {
-                Some(told) => return Poll::Ready(Ok(told)),
+                Some(client) => return Poll::Ready(Ok(client)),
                 // What is missing does not come any more.
                 None if ready.ready().is_read_closed() => return Poll::Ready(Err(Failure::Closed)),
                 None => ready.clear_ready(),
@@ -133,7 +133,7 @@ async fn wait_for_header(
     })
     .await;
     let fd = socket.into_inner();
-    Ok(told.map(|(peer, destination)| Accepted { fd, family, protocols, peer, destination }))
+    Ok(client.map(|(peer, destination)| Accepted { fd, family, protocols, peer, destination }))
 }
 
 fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
@@ -145,9 +145,9 @@ fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
         // It is counted.
         Failure::Interrupted(Event::Disconnect) => {}
         Failure::Interrupted(_) => counts.add(Count::TimeoutHead, 1),
-        Failure::Stranger => {
+        Failure::Untrusted => {
             counts.add(Count::ProxyFailed, 1);
-            if let Some(omitted) = connections.strangers.admit(now) {
+            if let Some(omitted) = connections.untrusted_peers.admit(now) {
                 log::warn(format_args!(
                     "{proxy} has connected to an address for proxies, and is not one of `trusted_proxies`; it was \
                      disconnected{omitted}"

@@ -25,7 +25,7 @@ use super::stream::Stream;
 use super::table::TableEntry;
 use super::transport::{Broken, Interruption, Transport};
 use super::tunnel::Tunneling;
-use super::{Event, Phase};
+use super::{Event, Phase, Waited};
 use crate::clock;
 use crate::connection::Connections;
 use crate::log::EndReason;
@@ -60,12 +60,6 @@ pub struct Task {
     waited: Waited,
     /// Held to the end by a connection that is being rejected.
     permit: Option<Permit>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waited {
-    Yes,
-    No,
 }
 
 /// How a connection leaves its task.

@@ -24,7 +24,7 @@ use crate::connection::output::{Output, SendError};
 use crate::connection::stream::{More, SendStream, Stream};
 use crate::connection::table::{ConnectionIdentity, TableEntry};
 use crate::connection::transport::HALF_CLOSED;
-use crate::connection::{Connections, Event, Phase};
+use crate::connection::{Connections, Event, Phase, Waited};
 use crate::log::EndReason;
 use crate::services::ScratchInput;
 use crate::stats::Count;
@@ -67,12 +67,6 @@ pub struct Http2Task {
     streams: JoinSet<()>,
     /// Whether something had to wait since the connection was last idle.
     waited: Waited,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waited {
-    Yes,
-    No,
 }
 
 /// How a connection leaves its task.
@@ -135,8 +129,8 @@ impl Http2Task {
             End::Disconnect => {
                 // Within a frame, nothing else can be sent.
                 if self.outputs.is_empty() {
-                    let goodbye = self.shared.http2.borrow_mut().goodbye();
-                    _ = self.stream.try_send(&goodbye, More::Nothing).and_then(|_| self.stream.try_flush());
+                    let goaway = self.shared.http2.borrow_mut().last_goaway();
+                    _ = self.stream.try_send(&goaway, More::Nothing).and_then(|_| self.stream.try_flush());
                     self.stream.close_session();
                 } else {
                     self.stream.reset_when_closed();

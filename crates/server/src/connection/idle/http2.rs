@@ -53,9 +53,7 @@ pub fn answer(
             Then::Continue if input.is_empty() && !http2.is_within_frame() && !connections.is_leaving() => {
                 // Other frames than those of requests do not keep a connection open.
                 if connection.requests != http2.requests() {
-                    connection.requests = http2.requests();
-                    connection.since = connections.services.clock.ticks();
-                    connection.unsent = None;
+                    connection.note_responses(http2.requests(), connections.services.clock.ticks());
                 }
                 connection.http2 = Some(http2);
                 return Visit::Stay;

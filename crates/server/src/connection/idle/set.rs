@@ -112,7 +112,7 @@ impl IdleSet {
                 if connection.unsent.is_some() {
                     connection.socket.reset_when_closed();
                 }
-                connection.say_goodbye();
+                connection.send_close_notice();
             }
             stays
         });
@@ -140,7 +140,7 @@ impl IdleSet {
             .filter(|(_, connection)| may_close(connection))
             .max_by_key(|(_, connection)| now.wrapping_sub(connection.since));
         oldest.map(|(key, _)| key).is_some_and(|key| {
-            entries.remove(key).say_goodbye();
+            entries.remove(key).send_close_notice();
             true
         })
     }
