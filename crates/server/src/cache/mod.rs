@@ -145,8 +145,7 @@ impl Cache {
         // What was stored before the process began is older than all that was invalidated since.
         let placement = Placement { hash: key.hash(), requested: since.0.max(1) };
         let entry = CachedResponse::new(stored, policy, settings.clone(), body, placement);
-        let label = Label { key: text.as_bytes(), tags: &tags(&entry) };
-        if purges::shared().forbid_storing(began, &label) {
+        if is_purged(text, began, &tags(&entry)) {
             return None;
         }
         let entry = Rc::new(entry);
@@ -157,7 +156,7 @@ impl Cache {
     /// Stores a new response, in files, too. If the memory is too small for it, `leader` stays until its file is written:
     /// those that wait find it there.
     pub fn store(&self, text: &str, entry: &Rc<CachedResponse>, leader: Option<Leader>) {
-        if self.is_purged(text, entry) {
+        if is_purged(text, Epoch(entry.requested()), &tags(entry)) {
             return;
         }
         self.insert(text, entry.clone());
@@ -182,11 +181,8 @@ impl Cache {
 
     /// Stores a part of a response, with those that are there. The whole response, if nothing is missing.
     pub fn store_part(&self, text: &str, part: PartialResponse) -> Option<Rc<CachedResponse>> {
-        let label = |tags: &[u8]| {
-            purges::shared()
-                .forbid_storing(Epoch(part.placement.requested), &Label { key: text.as_bytes(), tags })
-        };
-        if !part.is_valid() || label(&tags_of(&part.stored, &part.settings)) {
+        let tags = tags_of(&part.stored, &part.settings);
+        if !part.is_valid() || is_purged(text, Epoch(part.placement.requested), &tags) {
             return None;
         }
         let known = self.parts.borrow_mut().get(HOST.into(), text).cloned();
@@ -211,19 +207,13 @@ impl Cache {
 
     /// Stores a response of which only the fields are new.
     pub fn update(&self, text: &str, entry: &Rc<CachedResponse>) {
-        if self.is_purged(text, entry) {
+        if is_purged(text, Epoch(entry.requested()), &tags(entry)) {
             return;
         }
         self.insert(text, entry.clone());
         if let Some(disk) = &self.disk {
             disk.update(&Key::new(text.as_bytes()), entry);
         }
-    }
-
-    /// Whether it has been purged since it was requested.
-    fn is_purged(&self, text: &str, entry: &CachedResponse) -> bool {
-        let label = Label { key: text.as_bytes(), tags: &tags(entry) };
-        purges::shared().forbid_storing(Epoch(entry.requested()), &label)
     }
 
     /// Stores a response in memory. It replaces the one of the same variant.
@@ -331,6 +321,11 @@ fn tags(entry: &CachedResponse) -> Vec<u8> {
 
 fn tags_of(stored: &Stored, settings: &Settings) -> Vec<u8> {
     stored.tags(settings).collect::<Vec<_>>().join(&b' ')
+}
+
+/// Whether a response, or a part of one, has been purged since it was requested.
+fn is_purged(text: &str, since: Epoch, tags: &[u8]) -> bool {
+    purges::shared().forbid_storing(since, &Label { key: text.as_bytes(), tags })
 }
 
 /// Inserts the variants of a key, with what all of them cost.

@@ -44,6 +44,7 @@ use crate::response::{RequestOrigin, Response};
 use crate::semaphore::Permit;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
+use crate::upstream::request::SURROGATE_CAPABILITY;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome};
 
 /// What a stored response leads to.
@@ -64,8 +65,8 @@ struct Waiting {
     may_go_on: bool,
 }
 
-/// What a request does next that no stored response answers.
-enum Turn {
+/// What a request without a usable stored response does next.
+enum AfterMiss {
     /// It asks the upstream. The leader: others wait for the response.
     Fetch(Option<Leader>),
     /// The response may be stored by now.
@@ -267,8 +268,8 @@ impl<'a> Exchange<'a> {
             let collapses = self.head.method == Method::Get && why != Forwarded::Bypass && is_for_others;
             let leader = match collapses && waiting.may_go_on {
                 true => match self.join(forward, &resource, stale.as_ref(), &mut waiting).await {
-                    Turn::Fetch(leader) => leader,
-                    Turn::LookAgain => {
+                    AfterMiss::Fetch(leader) => leader,
+                    AfterMiss::LookAgain => {
                         // Memory may be too small for what another request has stored.
                         loaded = cache.load(&resource.text, fields, &settings).await;
                         continue;
@@ -296,26 +297,26 @@ impl<'a> Exchange<'a> {
         resource: &Resource<'a>,
         stale: Option<&Rc<CachedResponse>>,
         waiting: &mut Waiting,
-    ) -> Turn {
+    ) -> AfterMiss {
         let cache = &self.responder.cache;
         match cache.join(self.pending_key(resource), resource.settings.waiting) {
-            Role::Leader(leader) => Turn::Fetch(Some(leader)),
+            Role::Leader(leader) => AfterMiss::Fetch(Some(leader)),
             Role::Substitute(leader) => match cache.refreshes.take() {
                 // It waits for the response with the others.
                 Some(permit) => {
                     self.fetch_in_background(forward, resource, stale.cloned(), leader, permit);
-                    Turn::LookAgain
+                    AfterMiss::LookAgain
                 }
-                None => Turn::Fetch(Some(leader)),
+                None => AfterMiss::Fetch(Some(leader)),
             },
             Role::Follower(follower) => {
                 self.services.counts.add(Count::ResponsesAwaited, (!waiting.is_counted).into());
                 waiting.is_counted = true;
                 let left = Duration::from_micros(waiting.end.saturating_sub(clock::micros()));
                 waiting.may_go_on = follower.wait(left).await;
-                Turn::LookAgain
+                AfterMiss::LookAgain
             }
-            Role::Alone => Turn::Fetch(None),
+            Role::Alone => AfterMiss::Fetch(None),
         }
     }
 
@@ -552,10 +553,6 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Tells an upstream that there is a cache which reads `Surrogate-Control`, or a server which carries out Edge Side
-/// Includes.
-const CAPABILITY: &str = "Surrogate-Capability";
-
 fn capability(settings: &Settings) -> Option<String> {
     (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
 }
@@ -571,6 +568,6 @@ fn conditions<'f>(
         conditions.push(("Range", range.as_bytes()));
         conditions.extend(parts.etag().map(|etag| ("If-Range", etag)));
     }
-    conditions.extend(capability.map(|value| (CAPABILITY, value.as_bytes())));
+    conditions.extend(capability.map(|value| (SURROGATE_CAPABILITY, value.as_bytes())));
     conditions
 }

@@ -41,8 +41,9 @@ use crate::trace::ParentOf;
 pub use self::program::Program;
 pub use self::trailers::RequestTrailers;
 
-/// Edge Architecture Specification §2.1: what this server does with a response.
-const CAPABILITY: &str = "Surrogate-Capability";
+/// What this server does with a response (Edge Architecture Specification §2.1): it has a cache that reads
+/// `Surrogate-Control`, or carries out Edge Side Includes.
+pub const SURROGATE_CAPABILITY: &str = "Surrogate-Capability";
 
 /// The script or the application that answers a request.
 #[derive(Clone)]
@@ -442,7 +443,7 @@ impl UpstreamRequest {
 /// The fields of a request whose response may be a page: it is read here, and the upstream may write Edge Side
 /// Includes.
 fn fields_for_page<'f>(fields: &[Field<'f>], languages: Languages) -> Vec<Field<'f>> {
-    let capability = Field { name: CAPABILITY.as_bytes(), value: b"taipan=\"ESI/1.0\"" };
+    let capability = Field { name: SURROGATE_CAPABILITY.as_bytes(), value: b"taipan=\"ESI/1.0\"" };
     let kept = fields.iter().filter(|field| !is_name(field.name, "accept-encoding")).copied();
     kept.chain(languages.esi.then_some(capability)).collect()
 }
