@@ -137,15 +137,15 @@ const UHTTPD: Table = Table {
         Case {
             flags: &[],
             conf: "config uhttpd main\n\tlist listen_https 443\n\toption home HOME\n\toption redirect_https 1\n\
-                   \toption cert HOME/certificate.pem\n\toption key HOME/key.pem\n\tlist lua_prefix /lua\n\toption lua_handler /x.lua\n\
-                   \tlist ucode_prefix /uc=/x.uc\n\tlist json_script /x.json\n\toption ubus_prefix /ubus\n\
+                   \toption cert HOME/certificate.pem\n\toption key HOME/key.pem\n\tlist lua_prefix /lua\n\toption lua_handler HOME/key.pem\n\
+                   \tlist ucode_prefix /uc=HOME/key.pem\n\tlist json_script HOME/key.pem\n\toption ubus_prefix /ubus\n\
                    \toption ubus_socket /run/ubus.sock\n\toption no_ubusauth 1\n\toption ubus_cors 1\n",
             rows: &[
                 ("redirect_https", Line, "https_redirect = true"),
                 ("lua_prefix", Says, "uhttpd:7: /lua: Lua cannot be run"),
                 ("lua_handler", Says, "uhttpd:7: /lua: Lua cannot be run"),
                 ("ucode_prefix", Says, "uhttpd:9: /uc: ucode cannot be run"),
-                ("json_script", Says, "uhttpd:10: /x.json: JSON scripts cannot be run"),
+                ("json_script", Says, "key.pem: JSON scripts cannot be run"),
                 ("ubus_prefix", Says, "uhttpd:11: /ubus: there is no JSON-RPC for ubus"),
                 ("ubus_socket", Says, "uhttpd:12: note: the socket of ubus has no effect"),
                 ("no_ubusauth", Says, "uhttpd:13: note: passwords of ubus have no effect"),
