@@ -55,7 +55,7 @@ impl SiteSource {
     }
 }
 
-/// Does a running program serve this already?
+/// Whether a running program serves this already.
 pub fn is_served(source: &SiteSource) -> bool {
     address(source)
         .and_then(|address| UnixStream::connect_addr(&address))

@@ -149,7 +149,7 @@ impl Services {
         Status::SERVICE_UNAVAILABLE
     }
 
-    /// Would a request that may wait be shed?
+    /// Whether a request that may wait would be shed.
     pub fn is_overloaded(&self) -> bool {
         self.overload.shedding() >= Shedding::Cold
     }

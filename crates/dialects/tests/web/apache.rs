@@ -1536,7 +1536,7 @@ fn an_upstream_of_apache_gets_encoded_slashes() {
 }
 
 #[test]
-fn the_time_of_apache_is_for_files_alone_and_says_so() {
+fn warns_that_expires_applies_to_files_alone() {
     let text = |handler: &str| {
         format!(
             "Listen 80\nDocumentRoot /srv\n<Directory />\nRequire all granted\n</Directory>\nExpiresActive On\n\

@@ -217,7 +217,7 @@ fn a_folder_alone_is_not_what_is_below_it() {
 }
 
 #[test]
-fn settings_of_some_scripts_leave_them_scripts() {
+fn scripts_with_settings_of_their_own_stay_scripts() {
     let apache = |text: &str| {
         format!(
             "Listen 80\nDocumentRoot /srv\n<Directory />\nOptions ExecCGI\nRequire all granted\n</Directory>\n{text}\n\
@@ -497,7 +497,7 @@ fn scripts_of_apache_and_lighttpd_can_do_what_they_could() {
 }
 
 #[test]
-fn rules_except_no_more_than_other_servers_do() {
+fn converted_exceptions_are_no_wider_than_the_original() {
     // What is excepted has the case of its letters, what is denied may be more. A rule has only whole methods.
     let lighttpd = |condition: &str| {
         format!("server.document-root = \"/srv\"\n$HTTP[{condition} {{\nurl.access-deny = ( \"\" )\n}}\n")

@@ -397,7 +397,7 @@ fn one_program_of_apache_responds_for_its_path_and_those_below() {
 }
 
 #[test]
-fn what_protects_a_part_of_a_program_is_told() {
+fn reports_sections_that_do_not_protect_a_program() {
     let program = |sections: &str| {
         format!("Listen 127.0.0.1:0\nDocumentRoot HOME\nScriptAlias /one HOME/docs/one.html\n{sections}")
     };

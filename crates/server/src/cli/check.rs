@@ -52,7 +52,7 @@ pub fn check(source: &SiteSource) -> ExitCode {
     let (findings, beyond) = examine::in_order(findings, &places);
     findings.iter().for_each(|finding| show(finding, path, &places));
     if beyond > 0 {
-        terminal::err(format_args!("{}: {beyond} more such lines when these are mended", path.display()));
+        terminal::err(format_args!("{}: {beyond} more such lines when these are fixed", path.display()));
     }
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;

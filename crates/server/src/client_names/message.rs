@@ -9,7 +9,7 @@ use crate::process::ipc::{Decoder, Encoder, Message};
 /// Bytes of a name (RFC 1035 §2.3.4).
 const MAX_NAME: usize = 255;
 
-/// From a worker: whose name is it?
+/// From a worker, which wants the name of this address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameQuestion(pub IpAddr);
 

@@ -18,7 +18,7 @@ pub struct OpenSink {
     to: To,
     /// Lines that could not be written, and are not reported yet.
     lost: u64,
-    /// Does the output end within a line?
+    /// Whether the output ends within a line.
     torn: bool,
 }
 
@@ -165,15 +165,15 @@ impl OpenSink {
     }
 }
 
-/// Can a message be written without waiting?
+/// Whether a message can be written without waiting.
 fn takes_bytes(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Writes as much as possible and returns the rest. `torn`, before and after the call: does the output end within a
-/// line?
+/// Writes as much as possible and returns the rest. `torn`, before and after the call: whether the output ends within a
+/// line.
 fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] {
     if *torn && write_all(to, b"\n").is_err() {
         return lines;

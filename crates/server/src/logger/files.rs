@@ -210,7 +210,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Does the path still lead to the file that is written?
+    /// Whether the path still leads to the file that is written.
     fn is_at_its_path(&self) -> bool {
         let Some(file) = &self.file else { return false };
         let (Ok(own), Ok(found)) = (rustix::fs::fstat(file), rustix::fs::stat(&self.path)) else {

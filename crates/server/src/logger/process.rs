@@ -332,7 +332,7 @@ impl Logger {
     }
 }
 
-/// Does the logger stay for this writer?
+/// Whether the logger stays for this writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counting {
     Yes,

@@ -131,7 +131,7 @@ fn completed(lines: &[String], findings: Vec<Finding>, places: &Places) -> Vec<S
         None => finding.text.clone(),
     }));
     if beyond > 0 {
-        all.push(format!("{beyond} more such lines; taipan check says more when these are mended"));
+        all.push(format!("{beyond} more such lines; taipan check says more when these are fixed"));
     }
     all
 }

@@ -156,7 +156,7 @@ impl SpawnerProcess {
     }
 }
 
-/// Can the generation still send events?
+/// Whether the generation can still send events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelState {
     Open,

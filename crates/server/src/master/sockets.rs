@@ -282,12 +282,12 @@ impl Bound {
 }
 
 impl ListenError {
-    /// Does the problem depend on the user of the program?
+    /// Whether the problem depends on the user of the program.
     pub fn is_denied(&self) -> bool {
         self.why == Refusal::Errno(Errno::ACCESS)
     }
 
-    /// Does the machine have no IPv6, so that these addresses are served without `[::]`?
+    /// Whether the machine has no IPv6, so that these addresses are served without `[::]`.
     pub fn leaves_it_out(&self, wanted: &[Listener]) -> bool {
         let is_every_ipv6 = matches!(self.address, Address::Tcp(address) if address.is_ipv6() && address.ip().is_unspecified());
         let is_ipv6 = |address: &Address| matches!(address, Address::Tcp(address) if address.is_ipv6());

@@ -58,7 +58,7 @@ const UNKNOWN_TO_SYSTEMD: &str = "systemd would end the service, and the new pro
 /// The machine's own PID namespace, in every kernel (`PROC_PID_INIT_INO`).
 const MACHINE: &str = "pid:[4026531836]";
 
-/// Has a running program started this one to take over?
+/// Whether a running program has started this one to take over.
 pub fn is_successor() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }

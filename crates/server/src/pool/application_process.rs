@@ -142,7 +142,7 @@ impl ApplicationProcess {
         connect_unix(Path::new(&path))
     }
 
-    /// Is there a connection that the process has not accepted?
+    /// Whether there is a connection that the process has not accepted.
     pub fn has_unaccepted(&self) -> bool {
         let mut listener = [PollFd::new(&self.listener, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

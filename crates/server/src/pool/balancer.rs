@@ -103,7 +103,7 @@ pub struct Balancer {
     next_id: u64,
 }
 
-/// May the master still add workers?
+/// Whether the master may still add workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Master {
     Connected,

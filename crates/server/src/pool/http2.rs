@@ -54,7 +54,7 @@ pub struct Http2Connection {
     had_others: OnceCell<bool>,
     /// Since when it has no stream.
     unused: Cell<Instant>,
-    /// A stream has ended without a response: is the endpoint there?
+    /// A stream has ended without a response, so that the endpoint may not be there.
     doubt: Notify,
 }
 
@@ -126,7 +126,7 @@ impl Http2Connection {
         self.streams.get()
     }
 
-    /// Can it take another request?
+    /// Whether it can take another request.
     pub fn has_capacity(&self) -> bool {
         let limit = match &*self.sender.borrow() {
             Some(sender) => sender.current_max_send_streams().min(MAX_STREAMS),

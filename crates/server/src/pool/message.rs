@@ -113,7 +113,7 @@ impl Share {
     }
 }
 
-/// May an endpoint have requests?
+/// Whether an endpoint may have requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     Up,

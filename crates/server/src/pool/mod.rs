@@ -83,7 +83,7 @@ pub struct Pool {
     acquisitions: RefCell<Acquisitions<Grant>>,
     #[expect(clippy::vec_box, reason = "each request moves a connection into it, and out of its middle")]
     idle: RefCell<Vec<Box<PooledConnection>>>,
-    /// Does `run` wait for `SURPLUS_DELAY` to be over?
+    /// Whether `run` waits for `SURPLUS_DELAY` to be over.
     delays_cancel: Cell<bool>,
     /// The most requests at a time on one connection. 1 as soon as the application has rejected a second one.
     multiplex: Cell<u16>,

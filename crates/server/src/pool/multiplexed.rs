@@ -134,7 +134,7 @@ impl SharedConnection {
         self.endpoint
     }
 
-    /// Can it take another request?
+    /// Whether it can take another request.
     pub fn has_capacity(&self) -> bool {
         let Some(connection) = &*self.connection.borrow() else { return false };
         let Some(client) = &connection.fastcgi else { return false };
@@ -406,7 +406,7 @@ impl FastCgiStream {
         shared.wake_task();
     }
 
-    /// Has all of the head been sent?
+    /// Whether all of the head has been sent.
     pub fn is_connected(&self) -> bool {
         let unsent = self.connection.unsent.borrow();
         let sent = unsent.before + unsent.sent as u64;

@@ -465,7 +465,7 @@ fn link(folder: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, Errno> {
     }
 }
 
-/// Is this `/proc/self/fd`, or another folder in /proc, whose links are not defined by their text?
+/// Whether this is `/proc/self/fd`, or another folder in /proc, whose links are not defined by their text.
 fn is_descriptor(folder: &OwnedFd) -> Result<bool, Errno> {
     const PROC: u64 = 0x9fa0;
     Ok(fstatfs(folder)?.f_type as u64 == PROC)

@@ -164,7 +164,8 @@ impl AccountRules {
             && message::strings(request.environment).all(|variable| self.sets(variable))
     }
 
-    /// Are these the arguments of a program that makes listings: its own path, a folder, and the path of a request?
+    /// Whether these are the arguments of a program that makes listings: its own path, a folder, and the path of a
+    /// request.
     fn lists(&self, arguments: &[u8]) -> bool {
         let arguments: Vec<&CStr> = message::strings(arguments).collect();
         let [_, folder, title] = arguments[..] else { return false };
@@ -173,7 +174,7 @@ impl AccountRules {
             && (self.listed.contains(folder) || is_beneath(folder, |one| self.listed.contains(one)))
     }
 
-    /// Is it beneath one of the folders, by its name?
+    /// Whether it is beneath one of the folders, by its name.
     fn has(&self, path: &[u8]) -> bool {
         let below =
             |folder: &HostFolder| folder.below(Path::new(OsStr::from_bytes(path))).map(Path::as_os_str);

@@ -175,7 +175,7 @@ impl Cgroup {
         count(&self.events, "populated ") != Some(0)
     }
 
-    /// Have the processes of the group reached the memory limit since the last call?
+    /// Whether the processes of the group have reached the memory limit since the last call.
     pub fn was_full(&mut self) -> bool {
         let full = self.memory_events.as_ref().and_then(|events| count(events, "oom ")).unwrap_or(self.full);
         std::mem::replace(&mut self.full, full) != full

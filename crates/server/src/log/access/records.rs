@@ -113,7 +113,7 @@ impl Records {
         }
     }
 
-    /// Have they reached the limit of one connection?
+    /// Whether they have reached the limit of one connection.
     #[inline]
     pub fn are_full(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.pending.len() >= memory::LOG_RECORDS as usize)

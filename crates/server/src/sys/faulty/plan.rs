@@ -117,7 +117,7 @@ const TRUNCATED: &str = "truncated";
 const PANIC: &str = "panic";
 
 impl Call {
-    /// Can the call wait, and so be interrupted?
+    /// Whether the call can wait, and so be interrupted.
     fn can_wait(self) -> bool {
         !matches!(self, Call::Watch | Call::EpollAdd | Call::Duplicate | Call::NextEntry | Call::Spawn)
     }

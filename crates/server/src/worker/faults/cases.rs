@@ -44,7 +44,7 @@ const fn errno(errno: Errno) -> Fault {
     Fault::Errno(errno)
 }
 
-/// Run all cases, or a sample?
+/// Whether all cases run, or a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     All,
@@ -121,7 +121,7 @@ pub fn plausible(call: Call) -> Vec<Fault> {
     }
 }
 
-/// Must the fault have no effect that a client sees?
+/// Whether the fault must have no effect that a client sees.
 pub fn is_invisible(case: &Case) -> bool {
     match (case.call, case.fault) {
         // Clients do not see the log.

@@ -75,7 +75,7 @@ fn is_uncompressed_instead(response: &[u8], wanted: &[u8]) -> bool {
 const VARYING: [(&[u8], usize); 3] =
     [(b"\r\nDate: ", taipan_http::date::LEN), (b"boundary=taipan-", 16), (b"\r\n--taipan-", 16)];
 
-/// Are the common parts of both equal, except for varying parts?
+/// Whether the common parts of both are equal, except for varying parts.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let length = one.len().min(other.len());
     let mut at = 0;

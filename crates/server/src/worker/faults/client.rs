@@ -308,7 +308,7 @@ fn chunked_length(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Does the end of the connection delimit the response?
+/// Whether the end of the connection delimits the response.
 fn ends_with_connection(input: &[u8]) -> bool {
     head_length(input).is_some()
         && field(input, "Content-Length").is_none()
