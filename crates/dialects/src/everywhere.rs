@@ -5,14 +5,18 @@ use std::path::Path;
 
 use crate::disk::Disk;
 
-/// A machine without IPv6 has none of its addresses.
 pub fn everywhere(disk: &dyn Disk) -> Vec<IpAddr> {
-    let has_ipv6 = disk.is_file(Path::new("/proc/net/if_inet6"));
     let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-    all.into_iter().filter(|address| address.is_ipv4() || has_ipv6).collect()
+    all.into_iter().filter(|address| can_have(address, disk)).collect()
 }
 
-/// An address, or those of a name in /etc/hosts: the network may not be there yet when a device starts.
+/// A machine without IPv6 has none of its addresses.
+fn can_have(address: &IpAddr, disk: &dyn Disk) -> bool {
+    address.is_ipv4() || disk.is_file(Path::new("/proc/net/if_inet6"))
+}
+
+/// An address, or those of a name in /etc/hosts that the machine can have: the network may not be there yet when a device
+/// starts.
 pub fn addresses_of(host: &str, disk: &dyn Disk) -> Vec<IpAddr> {
     if let Ok(address) = host.parse() {
         return vec![address];
@@ -25,6 +29,7 @@ pub fn addresses_of(host: &str, disk: &dyn Disk) -> Vec<IpAddr> {
         let address = words.next().and_then(|word| word.parse().ok());
         if let Some(address) = address.filter(|_| words.any(|name| name.eq_ignore_ascii_case(host)))
             && !found.contains(&address)
+            && can_have(&address, disk)
         {
             found.push(address);
         }

@@ -34,6 +34,13 @@ pub fn is_crypt_hash(field: &str) -> bool {
     field.starts_with('$') && is_known(field)
 }
 
+/// The field of a password file for a password in plain text. One that looks like a hash, or like the mark of a locked
+/// account, has the mark of a plain one.
+pub fn plain_field(password: &str) -> String {
+    let mark = if password.starts_with(['$', '{', '!', '*']) { "{PLAIN}" } else { "" };
+    format!("{mark}{password}")
+}
+
 /// The settings of a route. Its files have been read.
 #[derive(Debug, Clone)]
 pub struct Authentication {

@@ -26,8 +26,8 @@ pub struct Protocols {
 }
 
 impl Listener {
-    /// Reads an address as `Address::parse` does, with the words `tls`, `http2`, `proxy` or `freebind` behind it. Errors say what
-    /// to write instead.
+    /// Reads an address as `Address::parse` does, with the words `tls`, `http2`, `proxy` or `freebind` behind it. Errors
+    /// say what to write instead.
     pub fn parse(text: &str, folder: &Path) -> Result<Listener, String> {
         let mut rest = text;
         let (mut protocols, mut freebind) = (Protocols::default(), false);

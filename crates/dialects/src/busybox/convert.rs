@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use site::address::without_brackets;
+use site::authentication::plain_field;
 use site::utf8::NotUtf8;
 
 use super::flags::Flags;
@@ -322,19 +323,15 @@ impl Reading<'_> {
 
     fn server(&mut self) {
         let text = self.flags.address.as_deref().unwrap_or("80");
-        let addresses = match (text.parse::<u16>(), text.rsplit_once(':')) {
-            (Ok(port), _) => everywhere(self.disk).into_iter().map(|address| (address, port)).collect(),
+        let named = |host: &str| addresses_of(without_brackets(host), self.disk);
+        let (hosts, port) = match (text.parse::<u16>(), text.rsplit_once(':')) {
+            (Ok(port), _) => (everywhere(self.disk), port),
             (_, Some((host, port))) => {
-                let hosts = port.parse().map(|port| (addresses_of(without_brackets(host), self.disk), port));
-                let all =
-                    |(hosts, port): (Vec<IpAddr>, u16)| hosts.into_iter().map(|host| (host, port)).collect();
-                hosts.map_or(Vec::new(), all)
+                port.parse().map_or_else(|_| (Vec::new(), 0), |port| (named(host), port))
             }
-            (_, None) => {
-                let hosts = addresses_of(without_brackets(text), self.disk);
-                hosts.into_iter().map(|host| (host, 80)).collect::<Vec<_>>()
-            }
+            (_, None) => (named(text), 80),
         };
+        let addresses: Vec<(IpAddr, u16)> = hosts.into_iter().map(|host| (host, port)).collect();
         if addresses.is_empty() {
             let what = format!(
                 "-p {} is neither a port, nor an IP address or a name in /etc/hosts with a port",
@@ -609,9 +606,8 @@ impl Reading<'_> {
                 self.findings.warn(*line, what, "write the names of the users");
             }
             has_plain |= !is_hash(password);
-            let is_marked = !is_hash(password) && password.starts_with(['$', '{', '!']);
-            let password = if is_marked { format!("{{PLAIN}}{password}") } else { password.clone() };
-            pairs.push((user.clone(), password.into()));
+            let field = if is_hash(password) { password.clone() } else { plain_field(password) };
+            pairs.push((user.clone(), field.into()));
         }
         if has_plain {
             keys.set(line, "plain_passwords", true);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use site::address::without_brackets;
-use site::authentication::is_crypt_hash;
+use site::authentication::{is_crypt_hash, plain_field};
 
 use super::flags::{Flags, Given};
 use super::options;
@@ -105,13 +105,6 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         Reading { given: &given, users: &users, home, disk, findings, document: Document::default() };
     reading.read();
     reading.document.conversion(file, "uhttpd", reading.findings)
-}
-
-/// A password, which uhttpd first compares as a text. One that looks like a hash or the mark of a locked account has
-/// the mark of a plain one.
-fn plain(password: &str) -> String {
-    let mark = if password.starts_with(['$', '{', '!', '*']) { "{PLAIN}" } else { "" };
-    format!("{mark}{password}")
 }
 
 /// What scripts get of the client.
@@ -260,13 +253,8 @@ impl<'r> Reading<'r> {
             }
             Some((address, port)) => {
                 let Ok(port) = port.parse() else { return Vec::new() };
-                let address = without_brackets(address);
-                let is_name = address.parse::<IpAddr>().is_err();
-                let addresses = addresses_of(address, self.disk);
-                // A name may have an address of IPv6 that the machine does not.
-                let has_ipv6 = everywhere(self.disk).iter().any(IpAddr::is_ipv6);
-                let is_usable = |ip: &IpAddr| !is_name || ip.is_ipv4() || has_ipv6;
-                addresses.into_iter().filter(is_usable).map(|ip| shown(ip, port)).collect()
+                let addresses = addresses_of(without_brackets(address), self.disk);
+                addresses.into_iter().map(|ip| shown(ip, port)).collect()
             }
         }
     }
@@ -488,7 +476,7 @@ impl<'r> Reading<'r> {
                 }
                 None => {
                     is_plain = true;
-                    pairs.push((user.name.clone(), Value::from(plain(&user.password))));
+                    pairs.push((user.name.clone(), Value::from(plain_field(&user.password))));
                 }
             }
         }
