@@ -198,6 +198,25 @@ fn curl_has_a_response_that_is_there_before_its_upload() {
     }
 }
 
+/// A client that stops sending at the response may wait for the end of its stream.
+#[test]
+fn an_upload_that_does_not_end_after_its_response_is_reset() {
+    let server =
+        site().script("early.cgi", "#!/bin/sh\nprintf 'Status: 422\\n\\nearly'\n").config(EVERY_CGI).start();
+    let mut client = server.connect_http2();
+    for path in ["/a.txt", "/early.cgi", "/a.txt"] {
+        let mut request = Http2Request::new("POST", path, &[("content-length", "1000")]);
+        request.body = vec![0];
+        let stream = client.open(&request).expect("it is open");
+        let mut frames = std::iter::from_fn(|| Some(next_frame(&mut client))).filter(|frame| {
+            frame.stream == stream && [frame::HEADERS, frame::DATA, frame::RST_STREAM].contains(&frame.kind)
+        });
+        assert!(frames.any(|frame| frame.flags & flag::END_STREAM != 0), "{path} has a complete response");
+        let end = frames.next().expect("it goes on");
+        assert_eq!((end.kind, code(&end, 0)), (frame::RST_STREAM, NO_ERROR), "{path}");
+    }
+}
+
 #[test]
 fn serves_h2load() {
     let server = site().config(PATIENT).start();

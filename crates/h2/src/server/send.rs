@@ -175,7 +175,7 @@ impl Connection {
 
     /// The response is complete. If the request is not, the client need not send the rest (RFC 9113 §8.1). A client may
     /// take a reset that it reads together with the response for a failure of the request. So it is reset when it sends
-    /// more than it could before it had the response.
+    /// more than it could before it had the response, or some time later.
     fn end(&mut self, at: usize, out: &mut Vec<u8>) {
         let stream = &self.streams[at];
         let id = stream.id;
@@ -193,6 +193,19 @@ impl Connection {
         }
         self.resets.earn(1, self.limits.resets);
         self.useless.earn(FRAMES_PER_RESPONSE, self.limits.frames);
+    }
+
+    /// Whether a response is complete before its request. Then the caller calls `reset_old_unread` from time to time.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Resets the streams of such requests that were there at the last call too. Their clients may have stopped sending,
+    /// and wait for this.
+    pub fn reset_old_unread(&mut self, out: &mut Vec<u8>) {
+        for stream in self.unread.take_old() {
+            self.reset_unread(stream, out);
+        }
     }
 
     /// The client need not send the rest of a request whose response is complete.

@@ -13,6 +13,8 @@ pub struct Unread {
     stream: u32,
     /// Bytes that the client could send before it had the response.
     left: u32,
+    /// Whether it was one of them at the last call of `take_old`.
+    is_old: bool,
 }
 
 /// What a client may do that goes on with its request.
@@ -26,7 +28,7 @@ pub enum Rest {
 impl Unread {
     /// `window`: of the stream, for received data.
     pub fn new(stream: u32, window: &ReceiveWindow) -> Unread {
-        Unread { stream, left: window.left() }
+        Unread { stream, left: window.left(), is_old: false }
     }
 
     /// The increment of the window of the stream, with which the client can show that it has the response.
@@ -48,6 +50,16 @@ impl UnreadRequests {
         let oldest = (self.0.len() == MAX).then(|| self.0.remove(0).stream);
         self.0.push(unread);
         oldest
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets those that have been here since the last call, and returns their streams.
+    pub fn take_old(&mut self) -> Vec<u32> {
+        let old = self.0.extract_if(.., |unread| std::mem::replace(&mut unread.is_old, true));
+        old.map(|unread| unread.stream).collect()
     }
 
     /// `None`: the stream is not one of them.
