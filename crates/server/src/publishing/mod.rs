@@ -11,6 +11,7 @@ pub mod changes;
 pub mod failure;
 pub mod new_file;
 pub mod permits;
+pub mod receiving;
 pub mod removal;
 pub mod store;
 pub mod tree;

@@ -1,8 +1,6 @@
 //! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload). The URL of an upload is in the folder of what is
 //! uploaded, so that the same rules of access count for both.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dav::method::Method as DavMethod;
@@ -17,13 +15,12 @@ use taipan_http::head::{Field, Method};
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, encoded_path};
-use tokio::sync::Notify;
 
 use super::put::Piece;
 use super::{Exchange, Problem, Target, Use};
-use crate::mutex::locked;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
+use crate::publishing::receiving::Receiving;
 use crate::publishing::store::{Expected, Found, Store, Terms, random_name};
 use crate::publishing::tree::Kind;
 use crate::publishing::uploads;
@@ -38,73 +35,6 @@ const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(25);
 /// How long a client that has missed the last response can ask whether its upload is complete.
 const COMPLETE_SECONDS: i64 = 3600;
-
-/// The requests of this process that receive a part of an upload, by its token. A later request ends an earlier one:
-/// its client has given it up. A later one that would begin at bytes which the earlier one has received does not.
-static RUNNING: Mutex<Option<HashMap<String, Arc<Receipt>>>> = Mutex::new(None);
-
-/// A request that receives a part of an upload.
-struct Running {
-    token: String,
-    receipt: Arc<Receipt>,
-}
-
-/// How far a request has received its part.
-struct Receipt {
-    progress: Mutex<Progress>,
-    ended: Notify,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    /// So many bytes are received of the whole, or are being written.
-    At(u64),
-    /// A later request goes on.
-    Ended,
-}
-
-impl Running {
-    fn begin(token: &str, at: u64) -> Running {
-        let receipt = Arc::new(Receipt { progress: Mutex::new(Progress::At(at)), ended: Notify::new() });
-        let mut all = locked(&RUNNING);
-        all.get_or_insert_default().insert(token.to_owned(), receipt.clone());
-        Running { token: token.to_owned(), receipt }
-    }
-
-    /// Ends the request that receives a part of the upload now, for one that begins at `from`. `None`: it only asks.
-    /// Errors: the other one is beyond that, with so many bytes, and goes on.
-    fn end(token: &str, from: Option<u64>) -> Result<(), u64> {
-        let all = locked(&RUNNING);
-        let Some(receipt) = all.as_ref().and_then(|all| all.get(token)) else { return Ok(()) };
-        let mut progress = locked(&receipt.progress);
-        match (*progress, from) {
-            (Progress::At(bytes), Some(from)) if from < bytes => return Err(bytes),
-            _ => *progress = Progress::Ended,
-        }
-        receipt.ended.notify_one();
-        Ok(())
-    }
-
-    /// The request goes on to write, so that the upload has `bytes`. `false`: a later one goes on.
-    fn go_on_to(&self, bytes: u64) -> bool {
-        let mut progress = locked(&self.receipt.progress);
-        if *progress == Progress::Ended {
-            return false;
-        }
-        *progress = Progress::At(bytes);
-        true
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let mut all = locked(&RUNNING);
-        let Some(all) = all.as_mut() else { return };
-        if all.get(&self.token).is_some_and(|own| Arc::ptr_eq(own, &self.receipt)) {
-            all.remove(&self.token);
-        }
-    }
-}
 
 pub(super) fn is_offered(route: &Route) -> bool {
     route.publishes() && !route.publishing.resumable.is_zero()
@@ -173,8 +103,8 @@ impl<'a> Exchange<'a> {
             let fields = [field("Location", location.as_bytes()), field("Upload-Limit", limit.as_bytes())];
             client.send_interim(Status::UPLOAD_RESUMPTION_SUPPORTED, &fields);
         }
-        let running = Running::begin(&token, new.length);
-        let new = self.append(target, &upload, new, reservation, &running).await?;
+        let receiving = Receiving::begin(&token, new.length);
+        let new = self.append(target, &upload, new, reservation, &receiving).await?;
         if part == Part::Last {
             return self.complete(target, terms, &token, upload, new).await;
         }
@@ -273,7 +203,7 @@ impl<'a> Exchange<'a> {
         from: Option<u64>,
     ) -> Result<(Upload, Hold), Problem> {
         for _ in 1..ATTEMPTS {
-            let ended = Running::end(token, from);
+            let ended = Receiving::end(token, from);
             let (token, now) = (token.to_owned(), self.now);
             let open = move |store: &Store| match ended {
                 Ok(()) => {
@@ -330,8 +260,8 @@ impl<'a> Exchange<'a> {
         let (text, name) = (upload.clone(), token.clone());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         let reservation = self.reserve(target, 0).await?;
-        let running = Running::begin(&token, new.length);
-        let new = match self.append(target, &upload, new, reservation, &running).await {
+        let receiving = Receiving::begin(&token, new.length);
+        let new = match self.append(target, &upload, new, reservation, &receiving).await {
             Err(Problem::Failure(Failure::Precondition)) => {
                 // It has more bytes than the client has said.
                 self.on_disk(&target.store, move |store| uploads::remove(store, &token)).await?;
@@ -428,12 +358,12 @@ impl<'a> Exchange<'a> {
         upload: &Upload,
         mut new: NewFile,
         mut reservation: Reservation,
-        running: &Running,
+        receiving: &Receiving,
     ) -> Result<NewFile, Problem> {
         loop {
             let Piece { bytes, is_last } = tokio::select! {
                 biased;
-                () = running.receipt.ended.notified() => return Err(Failure::Busy.into()),
+                () = receiving.ended() => return Err(Failure::Busy.into()),
                 piece = self.next_piece(target) => piece?,
             };
             let length = new.length + bytes.len() as u64;
@@ -446,7 +376,7 @@ impl<'a> Exchange<'a> {
             if !reservation.grow_to(bytes.len() as u64) {
                 return Err(Failure::NoSpace.into());
             }
-            if !running.go_on_to(length) {
+            if !receiving.go_on_to(length) {
                 return Err(Failure::Busy.into());
             }
             let written = bytes.len() as u64;
