@@ -346,3 +346,17 @@ fn a_key_of_the_account_that_is_torn_is_explained() {
         "{text}"
     );
 }
+
+#[test]
+fn a_state_that_cannot_be_stored_is_logged_and_its_certificate_is_served() {
+    let pebble = Pebble::start(&USUAL);
+    let site = pebble.site("");
+    let folder = site.home().join("certificates");
+    let state = folder.join("a.example.status");
+    fs::create_dir_all(&state).expect("the folder is writable");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    let server = site.start();
+    server.wait_for_line(&format!("cannot be stored: {}: Is a directory", state.display()), ORDER);
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}

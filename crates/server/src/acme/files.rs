@@ -1,6 +1,7 @@
 //! The master's side: which certificates a site needs, where they are, and what the process that gets them asks for.
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -110,11 +111,8 @@ impl AcmeFiles {
     /// folder.
     pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<(Reply, Effect)> {
         let Wanted { file, names, .. } = self.wanted.get(usize::try_from(certificate).ok()?)?;
-        let done = |result: Result<(), String>| match result {
-            Ok(()) => Reply::Done,
-            Err(why) => Reply::Failed(why),
-        };
         let lock = format!("{file}.lock");
+        let failed = |name: &str, error: io::Error| Reply::Failed(self.failure(name, &error));
         Some(match wish {
             Wish::Read => match self.chain(file) {
                 Ok(chain) => (Reply::Content(chain), Effect::Nothing),
@@ -123,7 +121,7 @@ impl AcmeFiles {
             Wish::Lock(until) => match self.storage.lock(&lock, now, *until) {
                 Ok(Lock::Taken) => (Reply::Done, Effect::Nothing),
                 Ok(Lock::Busy(until)) => (Reply::Busy(until), Effect::Nothing),
-                Err(error) => (Reply::Failed(error.to_string()), Effect::Nothing),
+                Err(error) => (failed(&lock, error), Effect::Nothing),
             },
             Wish::Unlock => {
                 self.storage.unlock(&lock);
@@ -132,27 +130,35 @@ impl AcmeFiles {
             Wish::Store(bytes) => {
                 // A process that speaks with the network is not trusted with what the next start reads.
                 let checked = stored::check(bytes, names);
-                let write = || self.storage.write(&pem(file), bytes).map_err(|e| e.to_string());
-                let written = checked.and_then(|()| write());
-                let effect = if written.is_ok() { Effect::Changed } else { Effect::Nothing };
-                (done(written), effect)
+                let name = pem(file);
+                let write = || self.storage.write(&name, bytes).map_err(|e| self.failure(&name, &e));
+                match checked.and_then(|()| write()) {
+                    Ok(()) => (Reply::Done, Effect::Changed),
+                    Err(why) => (Reply::Failed(why), Effect::Nothing),
+                }
             }
             Wish::Serve => (Reply::Done, Effect::Changed),
             Wish::ReadReport => match self.storage.read(&report_of(file)) {
                 Ok(text) => (Reply::Content(text.unwrap_or_default()), Effect::Nothing),
-                Err(error) => (Reply::Failed(error.to_string()), Effect::Nothing),
+                Err(error) => (failed(&report_of(file), error), Effect::Nothing),
             },
-            Wish::Report(text) => {
-                let written = self.storage.write(&report_of(file), text);
-                (done(written.map_err(|e| e.to_string())), Effect::Nothing)
-            }
+            Wish::Report(text) => match self.storage.write(&report_of(file), text) {
+                Ok(()) => (Reply::Done, Effect::Nothing),
+                Err(error) => (failed(&report_of(file), error), Effect::Nothing),
+            },
             Wish::Challenge { .. } | Wish::Withdraw { .. } => return None,
         })
     }
 
     fn chain(&self, file: &str) -> Result<Vec<u8>, String> {
-        let text = self.storage.read(&pem(file)).map_err(|e| e.to_string())?;
+        let name = pem(file);
+        let text = self.storage.read(&name).map_err(|e| self.failure(&name, &e))?;
         Ok(text.map(|text| chain_of(&text)).unwrap_or_default())
+    }
+
+    /// Why a file of the folder cannot be read or written.
+    fn failure(&self, name: &str, error: &io::Error) -> String {
+        format!("{}: {error}", self.storage.path().join(name).display())
     }
 }
 
