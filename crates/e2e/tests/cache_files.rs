@@ -336,7 +336,7 @@ fn a_full_disk_that_is_mounted_costs_only_hits() {
         }
     }
     assert_eq!(server.count("status_5xx"), 0);
-    server.wait_for_line("the cache cannot write to", TIMEOUT);
+    server.wait_for_line("; free space there, or set `bytes` of `[cache_files]` lower", TIMEOUT);
     let again = app.start_with("bytes = \"64MiB\"");
     for seed in 1000..1060 {
         assert!(get(&again, &format!("random/{seed}")).body == random(seed), "{seed}");

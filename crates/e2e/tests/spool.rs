@@ -115,7 +115,7 @@ fn rejects_bodies_while_a_mounted_disk_is_full() {
         rows.check("one that fits", is_counted(&post(&server, "/a.cgi", 32 * KIB), 32 * KIB), true);
     }
     rows.check("counted", server.count("scripts_rejected"), 3);
-    server.wait_for_line("No space left on device", TIMEOUT);
+    server.wait_for_line("No space left on device; free space there", TIMEOUT);
 }
 
 #[test]

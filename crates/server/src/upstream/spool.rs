@@ -130,8 +130,10 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     let written = services.disk.run(device, Work::File, write).await;
     written.map_err(|busy| report_busy(services, busy))?.map_err(|errno| {
         let folder = services.site.scripts.spool.display();
-        log::error(format_args!("cannot write the body of a request in {folder}: {errno}"));
-        if !matches!(errno, Errno::NOSPC | Errno::DQUOT) {
+        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let advice = if is_full { "; free space there, or set `spool` to a folder with more" } else { "" };
+        log::error(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
+        if !is_full {
             return Status::INTERNAL_SERVER_ERROR;
         }
         services.counts.add(Count::ScriptsRejected, 1);

@@ -353,7 +353,8 @@ impl Store {
         let free = self.folder.free_space().unwrap_or(u64::MAX);
         if free.saturating_sub(bytes) < self.limits.min_free {
             self.fail(format_args!(
-                "the cache stores no more: {} has {free} bytes free, and `min_free` keeps {}",
+                "the cache stores no more: {} has {free} bytes free, and `min_free` keeps {}; free space there, or set it \
+                 lower",
                 self.folder.path.display(),
                 self.limits.min_free
             ));
@@ -374,8 +375,10 @@ impl Store {
     }
 
     fn not_written(&self, errno: Errno) -> NotStored {
-        self.fail(format_args!("the cache cannot write to {}: {errno}", self.folder.path.display()));
-        if matches!(errno, Errno::NOSPC | Errno::DQUOT) {
+        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let advice = if is_full { "; free space there, or set `bytes` of `[cache_files]` lower" } else { "" };
+        self.fail(format_args!("the cache cannot write to {}: {errno}{advice}", self.folder.path.display()));
+        if is_full {
             (0..EVICTIONS_FOR_OTHERS).for_each(|_| _ = self.evict());
         }
         NotStored::Failed
