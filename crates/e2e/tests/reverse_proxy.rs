@@ -118,6 +118,19 @@ fn a_request_that_goes_in_a_circle_gets_508() {
     }
 }
 
+/// Each pass could wait for the response to the one before it.
+#[test]
+fn a_cached_request_that_goes_in_a_circle_gets_508_before_a_third_pass_has_waited() {
+    let port = free_port();
+    let server = Site::new()
+        .config(&format!(
+            "listen = [\"127.0.0.1:{port}\"]\n[[route]]\npath = \"/\"\nproxy = \"http://127.0.0.1:{port}\"\n\
+             response_cache = true\nresponse_cache_wait = \"4s\"\n"
+        ))
+        .start();
+    assert_eq!(server.get("/").status, 508);
+}
+
 #[test]
 fn forwards_to_a_url_and_replaces_the_path_of_the_route() {
     let address = upstream(|_| String::new());

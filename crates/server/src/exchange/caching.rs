@@ -44,6 +44,7 @@ use crate::response::{RequestOrigin, Response};
 use crate::semaphore::Permit;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
+use crate::upstream::http_head::may_go_in_a_circle;
 use crate::upstream::request::SURROGATE_CAPABILITY;
 use crate::upstream::{Form, Handler, HandlerKind, Outcome};
 
@@ -239,7 +240,8 @@ impl<'a> Exchange<'a> {
         let settings = resource.settings.clone();
         let directives = request::directives(self.head);
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
-        let mut waiting = Waiting { end, is_counted: false, may_go_on: true };
+        let may_go_on = !may_go_in_a_circle(self.head);
+        let mut waiting = Waiting { end, is_counted: false, may_go_on };
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
         let (cache, fields) = (&self.responder.cache, self.head.fields);
         let mut loaded = cache.load(&resource.text, fields, &settings).await;

@@ -49,6 +49,11 @@ pub fn goes_in_a_circle(head: &Head<'_>) -> bool {
     passes_of(head, NAME) >= MAX_PASSES
 }
 
+/// Whether a request may go in a circle, so that it does not wait for another one, which may be itself.
+pub fn may_go_in_a_circle(head: &Head<'_>) -> bool {
+    passes_of(head, NAME) > 1
+}
+
 /// What the client reads of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepts {
