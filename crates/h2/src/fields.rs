@@ -181,11 +181,12 @@ impl FieldList {
         self.pseudo(PROTOCOL)
     }
 
-    /// The value of the field `Priority`, or the default (RFC 9218 §5).
+    /// The value of the field `Priority` (RFC 9218 §5). Without it, responses take turns: the client has asked for no
+    /// order, and a download must not hold back the events of another stream.
     pub fn priority(&self) -> Priority {
         match self.names.contains(Names::PRIORITY) {
-            true => self.value("priority").map_or(Priority::default(), Priority::parse),
-            false => Priority::default(),
+            true => self.value("priority").map_or(Priority::UNKNOWN, Priority::parse),
+            false => Priority::UNKNOWN,
         }
     }
 

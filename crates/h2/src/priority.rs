@@ -17,6 +17,9 @@ impl Default for Priority {
 }
 
 impl Priority {
+    /// Of a request that does not say it.
+    pub const UNKNOWN: Priority = Priority { urgency: 3, incremental: true };
+
     /// Parses a dictionary of structured fields (RFC 8941 §3.2). Ignores other members, values of another type or
     /// range, and the parameters of values: a priority is a hint.
     pub fn parse(value: &[u8]) -> Priority {

@@ -499,26 +499,6 @@ fn a_response_before_the_end_of_its_request_is_read_before_the_reset() {
 }
 
 #[test]
-fn a_request_that_does_not_end_after_its_response_is_reset_at_the_second_call() {
-    let mut server = Server::new(&LIMITS);
-    server.receive(&[post(1), post(3)].concat());
-    server.respond(&[1, 3]);
-    server.sent();
-    let reset = |server: &mut Server| {
-        server.connection.reset_old_unread(&mut server.out);
-        (server.sent(), server.connection.has_unread())
-    };
-    assert_eq!(reset(&mut server), (String::new(), true));
-    server.receive(&[frame(DATA, END_STREAM, 3, b""), post(5)].concat());
-    server.respond(&[5]);
-    server.sent();
-    assert_eq!(reset(&mut server), ("(1 reset 0)".into(), true));
-    assert_eq!(reset(&mut server), ("(5 reset 0)".into(), false));
-    server.receive(&frame(DATA, 0, 1, b"x"));
-    assert_eq!(server.sent(), "", "the client does not know of the reset");
-}
-
-#[test]
 fn of_many_requests_that_have_a_response_before_their_end_the_oldest_are_reset() {
     let mut server = Server::new(&LIMITS);
     for stream in (1..=33).step_by(2) {

@@ -140,7 +140,7 @@ pub enum Then {
     Continue,
     /// There is more to send.
     SendMore,
-    /// Streams wait, or are to be reset later: it needs a task.
+    /// Streams wait: it needs a task.
     Wait,
     Close,
 }
@@ -264,16 +264,6 @@ impl Http2 {
         self.requests
     }
 
-    /// Whether a response is complete before its request.
-    pub fn has_unread(&self) -> bool {
-        self.frames.has_unread()
-    }
-
-    /// Resets the streams of such requests that were there at the last call too.
-    pub fn reset_old_unread(&mut self) {
-        self.frames.reset_old_unread(&mut self.out);
-    }
-
     /// Forgets a stream that ends before its end.
     fn end(&mut self, stream: StreamId, why: EndReason) {
         let Some(waiting) = self.streams.remove(&stream) else { return };
@@ -330,7 +320,6 @@ impl Http2 {
         match (self.state, self.streams.is_empty(), filled) {
             (State::Failed, ..) | (State::Ending, true, _) => Then::Close,
             _ if self.frames.is_finished() => Then::Close,
-            (_, true, _) if self.frames.has_unread() => Then::Wait,
             (_, true, _) => Then::Continue,
             (_, false, Filled::Full) => Then::SendMore,
             (_, false, Filled::All) => Then::Wait,

@@ -36,8 +36,6 @@ const OUTPUTS_PER_TURN: usize = 16;
 /// Between the two GOAWAY frames of an end: what the client sends before it has read the first is still answered (RFC
 /// 9113 §6.8).
 const GRACE: Duration = Duration::from_millis(500);
-/// How often the streams are reset whose response is complete before their request.
-const RESET_UNREAD: Duration = Duration::from_millis(400);
 
 /// Where the task of a connection begins.
 pub struct Begin {
@@ -60,8 +58,6 @@ pub struct Http2Task {
     input: Vec<u8>,
     /// `Some`: the client has closed its side. When nothing more is made for it.
     half_closed: Option<Pin<Box<Sleep>>>,
-    /// `Some`: a response is complete before its request. When such streams are reset next.
-    unread: Option<Pin<Box<Sleep>>>,
     /// Outputs that may still be sent in this turn.
     outputs_left: usize,
     /// All bytes sent.
@@ -113,7 +109,6 @@ impl Http2Task {
             then: Then::Continue,
             input,
             half_closed: None,
-            unread: None,
             outputs_left: OUTPUTS_PER_TURN,
             sent: 0,
             taken: 0,
@@ -183,7 +178,6 @@ impl Http2Task {
             match self.poll_receive(cx) {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 Poll::Ready(None) => {}
-                Poll::Pending if self.poll_unread(cx).is_ready() => {}
                 Poll::Pending => break,
             }
         }
@@ -198,20 +192,6 @@ impl Http2Task {
             self.enter(phase);
         }
         self.poll_half_closed(phase, cx).map(|()| End::Closed)
-    }
-
-    /// Ready when streams whose response is complete before their request may have been reset.
-    fn poll_unread(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut http2 = self.shared.http2.borrow_mut();
-        if !http2.has_unread() {
-            self.unread = None;
-            return Poll::Pending;
-        }
-        let timer = self.unread.get_or_insert_with(|| Box::pin(tokio::time::sleep(RESET_UNREAD)));
-        ready!(timer.as_mut().poll(cx));
-        self.unread = None;
-        http2.reset_old_unread();
-        Poll::Ready(())
     }
 
     /// Ready when the client has closed its side, and nothing of its responses was soon made. What it has not taken,
