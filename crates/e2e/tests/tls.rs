@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::http2::{Http2, Http2Request, frame};
+use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::records::{
     ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE, Incoming, MAX_CONTENT, Raw, Traffic, client_hello,
     fragmented, outgoing, record,
@@ -449,6 +449,22 @@ fn a_client_may_half_close_after_its_request() {
             rows.holds(path, "the end is a close_notify", client.is_finished());
         }
     }
+}
+
+#[test]
+fn http2_that_has_waited_ends_with_a_close_notify() {
+    let script = "#!/bin/sh\nsleep 0.3\nprintf 'X-A: b\\n\\nslow'\n";
+    let server = site().script("slow.cgi", script).config("[[route]]\npath = \"*.cgi\"\ncgi = true").start();
+    let client = Client::tls(secure(&server), &Tls::version(&TLS13).protocols(&["h2"]));
+    let mut http2 = Http2::over(client).expect("the connection is open");
+    http2.open(&Http2Request::get("/slow.cgi")).expect("the connection is open");
+    http2.client().half_close();
+    let mut is_complete = false;
+    while let Ok(frame) = http2.read_frame() {
+        is_complete |= frame.kind == frame::DATA && frame.flags & flag::END_STREAM != 0;
+    }
+    assert!(is_complete, "the response is complete");
+    assert!(http2.client().is_finished(), "no close_notify");
 }
 
 #[test]

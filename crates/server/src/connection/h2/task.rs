@@ -120,7 +120,12 @@ impl Http2Task {
     /// Serves until the connection ends or goes back to the idle set.
     pub async fn serve(mut self) {
         match self.run().await {
-            End::Closed => self.end(EndReason::ClientClosed),
+            End::Closed => {
+                if self.outputs.is_empty() {
+                    self.stream.close_session();
+                }
+                self.end(EndReason::ClientClosed);
+            }
             End::Reset(count, why) => {
                 self.shared.connections.services.counts.add(count, 1);
                 self.stream.reset_when_closed();
