@@ -58,6 +58,7 @@ pub enum Event<'a> {
     SettingsAck,
     /// The response has the same payload and `ACK`.
     Ping([u8; 8]),
+    PingAck([u8; 8]),
     GoAway {
         last_stream: u32,
         code: ErrorCode,
@@ -283,8 +284,7 @@ impl FrameDecoder {
                 self.state = State::Header;
                 return Ok(Some(Event::SettingsAck));
             }
-            (_, PING) if !header.has(ACK) => State::Payload(header),
-            (_, SETTINGS | RST_STREAM | GOAWAY | WINDOW_UPDATE | PRIORITY | PRIORITY_UPDATE) => {
+            (_, SETTINGS | PING | RST_STREAM | GOAWAY | WINDOW_UPDATE | PRIORITY | PRIORITY_UPDATE) => {
                 State::Payload(header)
             }
             _ => {
@@ -324,7 +324,10 @@ impl FrameDecoder {
         let (first, second) = (number(0).unwrap_or(0), number(4).unwrap_or(0));
         Ok(Some(match kind {
             SETTINGS => Event::Settings(Settings::parse(payload)?),
-            PING => Event::Ping(*payload.first_chunk().ok_or(FrameError::Length)?),
+            PING => {
+                let payload = *payload.first_chunk().ok_or(FrameError::Length)?;
+                if header.has(ACK) { Event::PingAck(payload) } else { Event::Ping(payload) }
+            }
             RST_STREAM => Event::Reset { stream, code: ErrorCode(first) },
             GOAWAY => Event::GoAway { last_stream: first & 0x7fff_ffff, code: ErrorCode(second) },
             PRIORITY if first & 0x7fff_ffff == stream => return Err(FrameError::Dependency),

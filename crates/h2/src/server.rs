@@ -24,7 +24,7 @@ use flow::{ReceiveWindow, SendWindow};
 use stream::{Closed, ClosedBy, EarlyPriorities, Streams};
 use unread::UnreadRequests;
 
-pub use stream::{EndStream, StreamId};
+pub use stream::{EndStream, Rest, StreamId};
 
 /// Seconds in which the client has to acknowledge SETTINGS. Then it opens no more streams.
 const SETTINGS_TIMEOUT: u32 = 30;
@@ -80,6 +80,8 @@ pub enum Event<'a> {
     Malformed { stream: StreamId, error: Malformed },
     /// Part of a body. It is empty only at the end.
     Data { stream: StreamId, data: &'a [u8], end: bool },
+    /// The client has ended a request short of its length. Its response has begun, and may go on.
+    Cut { stream: StreamId },
     /// The field list has the trailers, which end the request.
     Trailers { stream: StreamId },
     /// The stream has ended before its response was complete. Nothing can be sent on it.

@@ -33,6 +33,7 @@ fn events(bytes: &[u8], size: usize) -> Result<String, FrameError> {
                     format!("[{stream} priority {urgency} {incremental}]")
                 }
                 Event::Ping(payload) => format!("[ping {}]", payload[7]),
+                Event::PingAck(payload) => format!("[ping ack {}]", payload[7]),
                 Event::GoAway { last_stream, code } => format!("[goaway {last_stream} {}]", code.0),
                 Event::WindowUpdate { stream, increment } => format!("[{stream} window {increment}]"),
             };
@@ -57,6 +58,7 @@ fn decodes_each_type_of_frame() {
     );
     check(&[frame(DATA, 0, 1, b""), frame(DATA, END_STREAM, 1, b"")], Ok("[1 data 0][1 data 0][1 end]"));
     check(&[frame(DATA, PADDED, 1, &[2, b'c', 0, 0]), frame(PING, 0, 0, &[5; 8])], Ok("[1 data 4]c[ping 5]"));
+    check(&[frame(PING, ACK, 0, &[6; 8])], Ok("[ping ack 6]"));
     check(&[frame(DATA, PADDED | END_STREAM, 1, &[1, 0])], Ok("[1 data 2][1 end]"));
     check(&[frame(DATA, PADDED | END_STREAM, 1, &[0])], Ok("[1 data 1][1 end]"));
     check(&[frame(HEADERS, END_HEADERS, 3, b"x")], Ok("[3 headers \"x\" 1]"));
@@ -86,7 +88,6 @@ fn decodes_each_type_of_frame() {
 fn ignores_acknowledgements_priorities_and_unknown_types() {
     for ignored in [
         frame(SETTINGS, ACK, 0, &[]),
-        frame(PING, ACK, 0, &[1; 8]),
         frame(PRIORITY, 0, 1, &[0; 5]),
         frame(0xbe, 0xff, 9, b"new"),
         frame(0xbe, 0, 0, &vec![1; MAX_PAYLOAD]),

@@ -5,7 +5,7 @@ use taipan_http::head::{Body, HeadError};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::send;
 use super::stream::{ClosedBy, Local, Remote, Stream, StreamId};
-use super::unread::Rest;
+use super::unread::Then;
 use super::{Acknowledgement, Connection, Event, Peer, TableSize};
 use crate::decoder;
 use crate::error::{ConnectionError, ErrorCode, HpackError};
@@ -57,6 +57,10 @@ impl Connection {
                 write_frame(out, PING, ACK, 0, &payload);
                 self.spend_useless(1).map(|()| None)
             }
+            decoder::Event::PingAck(payload) => match self.on_ping_ack(payload, out) {
+                true => Ok(None),
+                false => self.spend_useless(1).map(|()| None),
+            },
             decoder::Event::PriorityUpdate { stream, priority } => self.on_priority(stream, priority),
             decoder::Event::GoAway { code, .. } => {
                 self.spend_useless(1)?;
@@ -92,10 +96,9 @@ impl Connection {
         }
         match open {
             Some(at) => self.on_trailers(at, decoded, end, out),
-            None if !self.opens(id)? => {
-                self.unread.remove(id);
-                Ok(None)
-            }
+            // They end it.
+            None if self.unread.remove(id) => Ok(None),
+            None if !self.opens(id)? => Ok(None),
             None => self.on_request(id, decoded, list, end, out),
         }
     }
@@ -185,6 +188,7 @@ impl Connection {
             send: SendWindow::new(self.initial_send),
             receive: ReceiveWindow::new(self.initial_receive),
             remaining: length,
+            rest: None,
         });
         let error = match decoded {
             Ok(()) => return Ok(Some(Event::Request { stream, end })),
@@ -205,6 +209,10 @@ impl Connection {
         let stream = &mut self.streams[at];
         if stream.remote == Remote::Ended {
             return self.stream_error(at, ErrorCode::STREAM_CLOSED, out);
+        }
+        if end && stream.remaining.is_some_and(|length| length > 0) && stream.rest.is_some() {
+            stream.remote = Remote::Ended;
+            return Ok(Some(Event::Cut { stream: StreamId(stream.id) }));
         }
         // The trailers of an oversized list are as useless as malformed ones.
         if !end || decoded.is_err() || stream.remaining.is_some_and(|length| length > 0) {
@@ -233,15 +241,22 @@ impl Connection {
             self.spend_useless(1)?;
         }
         let Some(at) = self.streams.find(id) else {
-            return self.on_closed_data(id, length, end, out);
+            return self.on_closed_data(id, length, padding, end, out);
         };
         let stream = &mut self.streams[at];
         let data = u64::from(length - padding);
+        let is_short = end && stream.remaining.is_some_and(|remaining| remaining > data);
+        if is_short && stream.rest.is_some() && stream.remote == Remote::Open {
+            // A client that has the beginning of a response, as of an error, may end its request there.
+            stream.remote = Remote::Ended;
+            self.consume(length, out);
+            return Ok(Some(Event::Cut { stream: StreamId(id) }));
+        }
         let error = if stream.remote == Remote::Ended {
             ErrorCode::STREAM_CLOSED
         } else if !stream.receive.receive(length) {
             ErrorCode::FLOW_CONTROL_ERROR
-        } else if stream.remaining.is_some_and(|remaining| remaining < data || end && remaining > data) {
+        } else if is_short || stream.remaining.is_some_and(|remaining| remaining < data) {
             ErrorCode::PROTOCOL_ERROR
         } else {
             stream.remaining = stream.remaining.map(|remaining| remaining - data);
@@ -260,14 +275,15 @@ impl Connection {
         &mut self,
         id: u32,
         length: u32,
+        padding: u32,
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         self.consume(length, out);
-        match self.unread.on_data(id, length, end) {
+        match self.unread.on_data(id, length - padding, end) {
             None => {}
-            Some(Rest::MayFollow) => return Ok(None),
-            Some(Rest::IsTooMuch) => {
+            Some(Then::Wait) => return Ok(None),
+            Some(Then::Reset) => {
                 self.reset_unread(id, out);
                 return Ok(None);
             }
@@ -282,7 +298,17 @@ impl Connection {
 
     /// Part of a DATA frame whose header was accepted, or is ignored: then the stream is not open.
     fn on_data<'a>(&mut self, id: u32, data: &'a [u8], end: bool) -> Option<Event<'a>> {
-        let at = self.streams.find(id)?;
+        let Some(at) = self.streams.find(id) else {
+            // The response was complete in the middle of the frame.
+            if end {
+                self.unread.remove(id);
+            }
+            return None;
+        };
+        // The rest of a frame that has ended the request short of its length.
+        if self.streams[at].remote == Remote::Ended {
+            return None;
+        }
         if end {
             self.streams[at].remote = Remote::Ended;
         }

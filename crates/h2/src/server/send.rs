@@ -1,11 +1,12 @@
 //! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
 
-use super::stream::{ClosedBy, EndStream, Local, Remote, StreamId};
+use super::stream::{ClosedBy, EndStream, Local, Remote, Rest, StreamId};
 use super::unread::Unread;
 use super::{Connection, TableSize};
 use crate::error::ErrorCode;
 use crate::frame::{
-    DATA, END_STREAM, HEADER_LEN, MAX_PAYLOAD, write_header, write_headers, write_reset, write_window_update,
+    DATA, END_STREAM, HEADER_LEN, MAX_PAYLOAD, PING, write_frame, write_header, write_headers, write_reset,
+    write_window_update,
 };
 use crate::hpack::write_table_size;
 
@@ -19,13 +20,36 @@ pub(super) const FRAMES_PER_RESPONSE: u32 = 4;
 /// that reads little at a time sends many WINDOW_UPDATE frames.
 const BYTES_PER_FRAME: usize = 2048;
 
+/// What the payload of a PING behind a response begins with. The number of the stream follows.
+const HAS_RESPONSE: [u8; 4] = *b"resp";
+
 impl Connection {
-    /// Appends an interim or a final response head, or trailers. `block` is the field block. Does nothing if the stream
+    /// Appends the head of a response that is not an interim one. `block` is the field block. Does nothing if the stream
     /// is not open.
-    pub fn headers(&mut self, stream: StreamId, block: &[u8], end: EndStream, out: &mut Vec<u8>) {
+    pub fn response(
+        &mut self,
+        stream: StreamId,
+        block: &[u8],
+        end: EndStream,
+        rest: Rest,
+        out: &mut Vec<u8>,
+    ) {
         let Some(at) = self.streams.find(stream.0) else { return };
+        self.streams[at].rest = Some(rest);
+        self.headers_at(at, block, end, out);
+    }
+
+    /// Appends the head of an interim response, or trailers. Does nothing if the stream is not open.
+    pub fn headers(&mut self, stream: StreamId, block: &[u8], end: EndStream, out: &mut Vec<u8>) {
+        if let Some(at) = self.streams.find(stream.0) {
+            self.headers_at(at, block, end, out);
+        }
+    }
+
+    #[inline]
+    fn headers_at(&mut self, at: usize, block: &[u8], end: EndStream, out: &mut Vec<u8>) {
         let table = std::mem::replace(&mut self.table, TableSize::Unchanged);
-        write_headers(out, stream.0, end.flags(), |out| {
+        write_headers(out, self.streams[at].id, end.flags(), |out| {
             if table == TableSize::Reduced {
                 write_table_size(out, 0);
             }
@@ -112,6 +136,11 @@ impl Connection {
         window.min(self.send.get())
     }
 
+    /// Bytes that the window of the connection allows the client to send.
+    pub fn receivable(&self) -> u32 {
+        self.receive.left()
+    }
+
     /// The caller has something to send on the stream, or not: whether `next_stream` may return it.
     pub fn set_ready(&mut self, stream: StreamId, is_ready: bool) {
         if let Some(at) = self.streams.find(stream.0) {
@@ -173,9 +202,9 @@ impl Connection {
         }
     }
 
-    /// The response is complete. If the request is not, the client need not send the rest (RFC 9113 §8.1). A client may
-    /// take a reset that it reads together with the response for a failure of the request. So it is reset when it sends
-    /// more than it could before it had the response, or some time later.
+    /// The response is complete. If the request is not, what the client still sends is dropped. A client may take a reset
+    /// that it reads together with the response for a failure of the request. So a PING follows the response, and the
+    /// reset its acknowledgement.
     fn end(&mut self, at: usize, out: &mut Vec<u8>) {
         let stream = &self.streams[at];
         let id = stream.id;
@@ -183,8 +212,16 @@ impl Connection {
             (Remote::Ended, _) => self.remove(at, ClosedBy::End, out),
             (Remote::Open, Local::Ended) => self.reset(StreamId(id), ErrorCode::NO_ERROR, out),
             (Remote::Open, Local::Open) => {
-                let unread = Unread::new(id, &stream.receive);
-                write_window_update(out, id, unread.more());
+                let unread = Unread::new(stream);
+                let increment = unread.increment(stream.receive.left());
+                if unread.awaits_acknowledgement() {
+                    let [a, b, c, d] = HAS_RESPONSE;
+                    let [e, f, g, h] = id.to_be_bytes();
+                    write_frame(out, PING, 0, 0, &[a, b, c, d, e, f, g, h]);
+                }
+                if let Some(increment) = increment {
+                    write_window_update(out, id, increment);
+                }
                 self.remove(at, ClosedBy::Server, out);
                 if let Some(oldest) = self.unread.push(unread) {
                     self.reset_unread(oldest, out);
@@ -195,17 +232,14 @@ impl Connection {
         self.useless.earn(FRAMES_PER_RESPONSE, self.limits.frames);
     }
 
-    /// Whether a response is complete before its request. Then the caller calls `reset_old_unread` from time to time.
-    pub fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
-    }
-
-    /// Resets the streams of such requests that were there at the last call too. Their clients may have stopped sending,
-    /// and wait for this.
-    pub fn reset_old_unread(&mut self, out: &mut Vec<u8>) {
-        for stream in self.unread.take_old() {
-            self.reset_unread(stream, out);
-        }
+    /// The client has acknowledged a PING. `false`: there was none.
+    pub(super) fn on_ping_ack(&mut self, payload: [u8; 8], out: &mut Vec<u8>) -> bool {
+        let id = payload
+            .strip_prefix(&HAS_RESPONSE)
+            .and_then(<[u8]>::first_chunk)
+            .map(|id| u32::from_be_bytes(*id));
+        let id = id.filter(|id| self.unread.on_acknowledgement(*id));
+        id.inspect(|id| self.reset_unread(*id, out)).is_some()
     }
 
     /// The client need not send the rest of a request whose response is complete.

@@ -40,6 +40,15 @@ impl EndStream {
     }
 }
 
+/// What becomes of the rest of a request whose response is complete first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// Its client need not send it: the stream is reset as soon as the client has the response (RFC 9113 §8.1).
+    Unneeded,
+    /// It is read and dropped. Clients such as curl 7.88 take a reset for a failure of a response without an error.
+    Read,
+}
+
 /// A stream whose response is not complete.
 #[derive(Debug)]
 pub struct Stream {
@@ -55,6 +64,8 @@ pub struct Stream {
     pub receive: ReceiveWindow,
     /// Bytes of the body that `content-length` announces and that have not been received; `None` without that field.
     pub remaining: Option<u64>,
+    /// `None`: the response has not begun.
+    pub rest: Option<Rest>,
 }
 
 /// What the client may send.

@@ -118,6 +118,7 @@ impl Server {
                     let data = String::from_utf8_lossy(data);
                     if end { format!("{data}.") } else { data.into_owned() }
                 }
+                Some(Event::Cut { stream }) => format!("[{} cut]", stream.0),
                 Some(Event::Trailers { stream }) => format!("[{} trailers]", stream.0),
                 Some(Event::Reset { stream, code, by }) => format!("[{} reset {} {by:?}]", stream.0, code.0),
                 Some(Event::WindowOpened) => "[opened]".into(),
@@ -140,6 +141,7 @@ impl Server {
             text += &match kind {
                 SETTINGS if flags & ACK != 0 => "(ack)".into(),
                 SETTINGS => "(settings)".into(),
+                PING if flags & ACK == 0 => format!("(ping {})", payload[7]),
                 PING => format!("(pong {})", payload[7]),
                 WINDOW_UPDATE => format!("({stream} window {})", number(0)),
                 RST_STREAM => format!("({stream} reset {})", number(0)),
@@ -474,28 +476,90 @@ fn what_follows_a_reset_by_the_server_is_ignored() {
     assert_eq!(server.sent(), "(0 window 114690)", "ignored data return to the connection's window");
 }
 
-/// A client whose window is full sends the last of it before it has the response, and what follows after it.
 #[test]
 fn a_response_before_the_end_of_its_request_is_read_before_the_reset() {
     let mut server = Server::new(&LIMITS);
     server.receive(&[post(1), post(3), post(5), post(7)].concat());
     server.respond(&[1]);
+    server.receive(&post(9));
     assert_eq!(server.data(3, b"abc", EndStream::Set), 3);
-    assert_eq!(server.sent(), "(1 headers 1.)(1 window 65535)(3 \"abc\".)(3 window 65535)");
-    server.respond(&[5, 7]);
-    assert_eq!(server.sent(), "(5 headers 1.)(5 window 65535)(7 headers 1.)(7 window 65535)");
+    assert_eq!(server.sent(), "(1 headers 1.)(ping 1)(3 \"abc\".)(ping 3)");
+    server.respond(&[5, 7, 9]);
+    assert_eq!(server.sent(), "(5 headers 1.)(ping 5)(7 headers 1.)(ping 7)(9 headers 1.)(ping 9)");
     assert_eq!(server.connection.open_streams(), 0);
-    // What the window allowed before the response, in four frames.
     let data = |stream, flags, bytes| frame(DATA, flags, stream, &vec![0; bytes]);
     assert_eq!(server.receive(&data(1, 0, 16_383).repeat(4)), "");
     assert_eq!(server.sent(), "", "it may not have read the response");
-    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
-    assert_eq!(server.receive(&[data(5, END_STREAM, 2), trailers, rst(7)].concat()), "");
+    let trailers = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[("a", "b")]));
+    assert_eq!(server.receive(&[data(5, END_STREAM, 2), trailers(3), rst(7)].concat()), "");
     assert_eq!(server.sent(), "", "they have ended");
-    assert_eq!(server.receive(&data(1, 0, 4)), "");
-    assert_eq!(server.sent(), "(1 reset 0)");
-    assert_eq!(server.receive(&data(1, 0, 4)), "");
-    assert_eq!(server.sent(), "", "the client does not know of the reset");
+    let acknowledgement = |stream: u32| frame(PING, ACK, 0, &[b"resp", &stream.to_be_bytes()[..]].concat());
+    let all: Vec<u8> = [3, 5, 7, 9, 9, 11].into_iter().flat_map(acknowledgement).collect();
+    assert_eq!(server.receive(&all), "");
+    assert_eq!(server.sent(), "(9 reset 0)");
+    assert_eq!(server.receive(&[acknowledgement(1), data(1, 0, 4), trailers(9)].concat()), "");
+    assert_eq!(server.sent(), "(1 reset 0)", "the client does not know of the reset");
+}
+
+#[test]
+fn the_trailers_of_a_request_that_has_its_response_end_it_whatever_streams_came_later() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    server.respond(&[1]);
+    for stream in (3..50).step_by(2) {
+        server.receive(&get(stream));
+        server.respond(&[stream]);
+    }
+    server.sent();
+    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
+    assert_eq!(server.receive(&[trailers, get(51)].concat()), "[51 request end]");
+}
+
+#[test]
+fn the_end_of_a_frame_in_which_the_response_was_complete_is_that_of_the_request() {
+    let mut server = Server::new(&LIMITS);
+    let data = frame(DATA, END_STREAM, 1, b"abcd");
+    server.receive(&[post(1), data[..HEADER_LEN + 2].to_vec()].concat());
+    server.respond(&[1]);
+    server.sent();
+    server.receive(&data[HEADER_LEN + 2..]);
+    server.receive(&frame(PING, ACK, 0, b"resp\0\0\0\x01"));
+    assert_eq!(server.sent(), "", "the stream is closed");
+}
+
+#[test]
+fn what_follows_a_response_without_an_error_is_read_up_to_the_length() {
+    let mut server = Server::new(&LIMITS);
+    let sized = |stream, length| request(stream, 0, &[("content-length", length)]);
+    let data = |stream, flags, bytes| frame(DATA, flags, stream, &vec![0; bytes]);
+    server.receive(&[sized(1, "100000"), data(1, 0, 16_000), data(1, 0, 16_000), sized(3, "10")].concat());
+    for stream in [1, 3] {
+        let out = &mut server.out;
+        server.connection.response(StreamId(stream), &[0x88], EndStream::Set, Rest::Read, out);
+    }
+    // All of the rest fits, beyond the 33535 bytes that the client may send already.
+    assert_eq!(server.sent(), "(1 headers 1.)(1 window 34465)(3 headers 1.)");
+    server.receive(&[data(1, 0, 16_000).repeat(4), data(1, END_STREAM, 4000), data(3, 0, 11)].concat());
+    assert_eq!(server.sent(), "(0 window 100000)(3 reset 0)", "more than it has announced");
+}
+
+#[test]
+fn a_request_that_is_cut_behind_the_beginning_of_its_response_ends_there() {
+    let sized = |stream| request(stream, 0, &[("content-length", "5")]);
+    let mut server = Server::new(&LIMITS);
+    server.receive(&[sized(1), sized(3), sized(5)].concat());
+    for stream in [1, 3] {
+        let out = &mut server.out;
+        server.connection.response(StreamId(stream), &[0x88], EndStream::Unset, Rest::Unneeded, out);
+    }
+    server.sent();
+    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
+    let cut = [frame(DATA, END_STREAM, 1, b"abc"), trailers, frame(DATA, END_STREAM, 5, b"abc")].concat();
+    assert_eq!(server.receive(&cut), "[1 cut][3 cut][5 reset 1 Server]");
+    assert_eq!(server.sent(), "(5 reset 1)");
+    assert_eq!(server.data(1, b"more", EndStream::Set), 4);
+    assert_eq!(server.sent(), "(1 \"more\".)");
+    assert_eq!(server.receive(&frame(DATA, 0, 3, b"x")), "[3 reset 5 Server]");
 }
 
 #[test]
@@ -505,7 +569,7 @@ fn of_many_requests_that_have_a_response_before_their_end_the_oldest_are_reset()
         server.receive(&post(stream));
         server.respond(&[stream]);
     }
-    assert!(server.sent().ends_with("(33 headers 1.)(33 window 65535)(1 reset 0)"));
+    assert!(server.sent().ends_with("(33 headers 1.)(ping 33)(1 reset 0)"));
     assert_eq!(server.receive(&frame(DATA, 0, 1, b"ab")), "");
     assert_eq!(server.sent(), "", "the client does not know of the reset");
 }
@@ -757,6 +821,17 @@ fn urgent_streams_send_first_and_incremental_ones_take_turns() {
     assert_eq!(turns(&[(1, "i"), (3, "i"), (5, "i")], &[], 6), [1, 3, 5, 1, 3, 5]);
     assert_eq!(turns(&[(1, ""), (3, "i"), (5, "i"), (7, "")], &[], 6), [1, 3, 5, 1, 3, 5]);
     assert_eq!(turns(&[(1, "u=7"), (3, "u=6, i"), (5, "u=6")], &[], 4), [3, 5, 3, 5]);
+}
+
+#[test]
+fn streams_of_a_client_without_priorities_take_turns() {
+    let mut server = Server::new(&LIMITS);
+    for stream in [1, 3] {
+        server.receive(&get(stream));
+        server.connection.set_ready(StreamId(stream), true);
+    }
+    let turns = [(); 4].map(|()| server.connection.next_stream().map_or(0, StreamId::get));
+    assert_eq!(turns, [1, 3, 1, 3]);
 }
 
 #[test]

@@ -1,39 +1,68 @@
 //! Requests whose response was complete before they were. Their streams have ended for the caller, and what the client
 //! still sends is dropped. Knows nothing of frames.
 
-use super::flow::ReceiveWindow;
-use crate::frame::{DEFAULT_WINDOW, MAX_WINDOW};
+use super::stream::{Rest, Stream};
+use crate::frame::MAX_WINDOW;
 
 /// How many are remembered.
 const MAX: usize = 16;
 
-/// The rest of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Bytes that are read of the rest of a request whose length is not known.
+const MOST_OF_UNKNOWN_LENGTH: u32 = 16 * 1024 * 1024;
+
+/// A request, as far as its client has yet to send it.
+#[derive(Debug, Clone, Copy)]
 pub struct Unread {
     stream: u32,
-    /// Bytes that the client could send before it had the response.
-    left: u32,
-    /// Whether it was one of them at the last call of `take_old`.
-    is_old: bool,
+    awaited: Awaited,
 }
 
-/// What a client may do that goes on with its request.
+#[derive(Debug, Clone, Copy)]
+enum Awaited {
+    /// The acknowledgement of a PING behind the response.
+    Acknowledgement,
+    /// The rest, of at most so many bytes.
+    Rest(u32),
+}
+
+/// What becomes of a stream of which something has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
-    MayFollow,
-    /// It has sent what it could not send before it had the response.
-    IsTooMuch,
+pub enum Then {
+    Wait,
+    Reset,
 }
 
 impl Unread {
-    /// `window`: of the stream, for received data.
-    pub fn new(stream: u32, window: &ReceiveWindow) -> Unread {
-        Unread { stream, left: window.left(), is_old: false }
+    pub fn new(stream: &Stream) -> Unread {
+        let awaited = match stream.rest {
+            Some(Rest::Read) => Awaited::Rest(match stream.remaining {
+                Some(bytes) => bytes.min(MAX_WINDOW.into()) as u32,
+                None => MOST_OF_UNKNOWN_LENGTH,
+            }),
+            Some(Rest::Unneeded) | None => Awaited::Acknowledgement,
+        };
+        Unread { stream: stream.id, awaited }
     }
 
-    /// The increment of the window of the stream, with which the client can show that it has the response.
-    pub fn more(&self) -> u32 {
-        DEFAULT_WINDOW.min(MAX_WINDOW - self.left)
+    pub fn awaits_acknowledgement(&self) -> bool {
+        matches!(self.awaited, Awaited::Acknowledgement)
+    }
+
+    /// The increment of a window of so many bytes, which lets the client send the rest.
+    pub fn increment(&self, window: u32) -> Option<u32> {
+        let Awaited::Rest(bytes) = self.awaited else { return None };
+        bytes.checked_sub(window).filter(|increment| *increment > 0)
+    }
+
+    fn receive(&mut self, bytes: u32) -> Then {
+        let Awaited::Rest(left) = &mut self.awaited else { return Then::Wait };
+        match left.checked_sub(bytes) {
+            Some(less) => {
+                *left = less;
+                Then::Wait
+            }
+            None => Then::Reset,
+        }
     }
 }
 
@@ -52,30 +81,27 @@ impl UnreadRequests {
         oldest
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Forgets those that have been here since the last call, and returns their streams.
-    pub fn take_old(&mut self) -> Vec<u32> {
-        let old = self.0.extract_if(.., |unread| std::mem::replace(&mut unread.is_old, true));
-        old.map(|unread| unread.stream).collect()
-    }
-
-    /// `None`: the stream is not one of them.
-    pub fn on_data(&mut self, stream: u32, bytes: u32, end: bool) -> Option<Rest> {
+    /// So many bytes have come. `None`: the stream is not one of them.
+    pub fn on_data(&mut self, stream: u32, bytes: u32, end: bool) -> Option<Then> {
         let at = self.0.iter().position(|unread| unread.stream == stream)?;
-        let left = self.0[at].left.checked_sub(bytes);
-        match left {
-            Some(left) if !end => self.0[at].left = left,
-            _ => _ = self.0.remove(at),
+        let then = if end { Then::Wait } else { self.0[at].receive(bytes) };
+        if end || then == Then::Reset {
+            self.0.remove(at);
         }
-        Some(if end || left.is_some() { Rest::MayFollow } else { Rest::IsTooMuch })
+        Some(then)
     }
 
-    /// The client has reset the stream, or ended its request.
-    pub fn remove(&mut self, stream: u32) {
+    /// The client has acknowledged the PING behind the response. `false`: none is awaited on this stream.
+    pub fn on_acknowledgement(&mut self, stream: u32) -> bool {
+        let is_it = |unread: &Unread| unread.stream == stream && unread.awaits_acknowledgement();
+        self.0.iter().any(is_it) && self.remove(stream)
+    }
+
+    /// The client has reset the stream, or ended its request. `false`: the stream is not one of them.
+    pub fn remove(&mut self, stream: u32) -> bool {
+        let before = self.0.len();
         self.0.retain(|unread| unread.stream != stream);
+        self.0.len() < before
     }
 
     /// Gives up the memory of those that have ended.

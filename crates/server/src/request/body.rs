@@ -29,6 +29,8 @@ pub enum BodyError {
     Rejected(Rejection),
     /// The client has disconnected, or is too slow.
     Broken,
+    /// The client, which has the beginning of the response, has ended it short of its length. The response goes on.
+    Cut,
 }
 
 pub trait ReadBody {
@@ -102,7 +104,7 @@ impl RequestBody {
         poll_fn(|cx| match ready!(self.poll_read(cx, limit)) {
             Ok(bytes) => Poll::Ready(Ok(bytes)),
             Err(BodyError::Rejected(rejection)) => Poll::Ready(Err(rejection)),
-            Err(BodyError::Broken) => Poll::Pending,
+            Err(BodyError::Broken | BodyError::Cut) => Poll::Pending,
         })
         .await
     }

@@ -357,10 +357,14 @@ impl UpstreamExchange {
             }
             return Poll::Ready(());
         };
-        if let Err(error) = ready!(running.poll(cx, self)) {
-            self.is_broken.set(true);
-            if let BodyError::Rejected(rejection) = error {
-                self.rejection.set(Some(rejection));
+        match ready!(running.poll(cx, self)) {
+            Ok(()) => {}
+            Err(BodyError::Cut) => self.transport.abandon_body(),
+            Err(error) => {
+                self.is_broken.set(true);
+                if let BodyError::Rejected(rejection) = error {
+                    self.rejection.set(Some(rejection));
+                }
             }
         }
         *pump = None;

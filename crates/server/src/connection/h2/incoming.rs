@@ -14,6 +14,8 @@ pub struct Incoming {
     /// What has come and is not consumed.
     pub bytes: Vec<u8>,
     pub is_ended: bool,
+    /// Whether it has ended short of its length.
+    pub is_cut: bool,
     /// The fields behind it.
     pub trailers: Trailers,
     /// Bytes consumed.
@@ -66,6 +68,7 @@ impl Incoming {
             length,
             bytes: Vec::new(),
             is_ended,
+            is_cut: false,
             trailers: Trailers::new(),
             consumed: 0,
             is_awaited: head.expects_continue,
@@ -82,6 +85,7 @@ impl Incoming {
             length: Length::None,
             bytes: Vec::new(),
             is_ended: true,
+            is_cut: false,
             trailers: Trailers::new(),
             consumed: 0,
             is_awaited: false,
@@ -116,6 +120,12 @@ impl Incoming {
     pub fn end(&mut self) {
         self.is_ended = true;
         self.wake();
+    }
+
+    /// It ends here, short of its length.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+        self.end();
     }
 
     /// Nothing reads it any more. Returns the bytes that are dropped.

@@ -85,6 +85,11 @@ impl Http2 {
             Event::Refused { .. } => self.services.counts.add(Count::StreamsRefused, 1),
             Event::WindowOpened => {}
             Event::Data { stream, data, end } => self.on_data(stream, data, end, gathered),
+            Event::Cut { stream } => {
+                if let Some(incoming) = self.incoming(stream) {
+                    incoming.cut();
+                }
+            }
             Event::Trailers { stream } => {
                 if let Some(incoming) = self.incoming(stream) {
                     let fields = fields.fields().map(|field| (field.name, field.value));

@@ -1,7 +1,8 @@
 //! The beginning of a response: it is sent at once and as a whole, or its stream waits.
 
-use taipan_h2::server::{EndStream, StreamId};
+use taipan_h2::server::{EndStream, Rest, StreamId};
 use taipan_http::head::Method;
+use taipan_http::status::Status;
 
 use super::gathered::Gathered;
 use super::incoming::Incoming;
@@ -36,7 +37,8 @@ impl Http2 {
         }
         let start = gathered.out.len();
         let block = response.head.block(block::encode);
-        self.frames.headers(stream, block, EndStream::when(content.is_empty()), &mut gathered.out);
+        let (end, rest) = (EndStream::when(content.is_empty()), rest_behind(response.head.status()));
+        self.frames.response(stream, block, end, rest, &mut gathered.out);
         if !content.is_empty() {
             self.frames.data(stream, content, EndStream::Set, &mut gathered.out);
         }
@@ -62,7 +64,10 @@ impl Http2 {
             return None;
         }
         let start = out.len();
-        self.frames.headers(stream, response.head.block(block::encode), EndStream::when(is_empty), out);
+        let is_tunnel = request.head.is_some_and(|head| head.method == Method::Connect);
+        let rest = if is_tunnel { Rest::Unneeded } else { rest_behind(response.head.status()) };
+        let block = response.head.block(block::encode);
+        self.frames.response(stream, block, EndStream::when(is_empty), rest, out);
         let added = out.len() - start;
         for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
             self.frames.set_priority(stream, value);
@@ -77,7 +82,7 @@ impl Http2 {
             return None;
         }
         if let Some(body) = &mut body {
-            match request.head.is_some_and(|head| head.method == Method::Connect) {
+            match is_tunnel {
                 true => outgoing.begin_tunnel(body.take_buffered()),
                 false => outgoing.begin_stream(body.take_buffered()),
             }
@@ -89,6 +94,11 @@ impl Http2 {
         self.frames.set_ready(stream, is_ready);
         body
     }
+}
+
+/// What becomes of the rest of a request behind a response with this status.
+const fn rest_behind(status: Status) -> Rest {
+    if status.is_error() { Rest::Unneeded } else { Rest::Read }
 }
 
 fn take_stream(body: &mut Body) -> Option<Box<dyn BodyStream>> {

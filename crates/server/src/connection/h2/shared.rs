@@ -142,7 +142,7 @@ impl ReadBody for StreamBody {
         }
         if incoming.is_ended {
             incoming.reader = Reader::Idle;
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(if incoming.is_cut { Err(BodyError::Cut) } else { Ok(None) });
         }
         incoming.reader = Reader::Waiting;
         incoming.waker = Some(cx.waker().clone());

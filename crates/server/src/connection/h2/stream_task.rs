@@ -365,12 +365,17 @@ impl StreamTask {
         why
     }
 
-    /// A stream that could send is slow only because of others, and the connection has a deadline of its own.
+    /// A stream that could send, or whose client may not, is slow only because of others, which have deadlines, as the
+    /// connection has one.
     fn is_fast_enough(&self) -> bool {
         let state = &self.entry.state;
-        let can_send =
-            state.phase() == Phase::Write && self.shared.http2.borrow().frames.sendable(self.stream) > 0;
-        can_send || self.shared.connections.deadlines.of(state.phase()).is_extended_by(state.window())
+        let frames = &self.shared.http2.borrow().frames;
+        let waits_for_others = match state.phase() {
+            Phase::Write => frames.sendable(self.stream) > 0,
+            Phase::Body => frames.receivable() == 0,
+            _ => false,
+        };
+        waits_for_others || self.shared.connections.deadlines.of(state.phase()).is_extended_by(state.window())
     }
 }
 
