@@ -283,12 +283,12 @@ impl Forwarding {
         changed.then(|| parts.join(";"))
     }
 
-    /// The path of a cookie may have no slash at its end. An application that knows its prefix has it already.
+    /// The path of a cookie may have no slash at its end.
     fn cookie_path(&self, path: &str) -> Option<String> {
         let Some(Replacement { pattern: Pattern::Prefix(prefix), by }) = &self.path else { return None };
         let own = encoded_path(prefix);
         let own_folder = own.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/");
-        if !path.starts_with('/') || own != "/" && (path == own_folder || path.starts_with(&own)) {
+        if !path.starts_with('/') || has_prefix(path, &own, by) {
             return None;
         }
         if path == "/" && by == "/" || path == by.trim_end_matches('/') {
@@ -329,7 +329,8 @@ impl Forwarding {
             Some(Replacement { pattern: Pattern::Prefix(prefix), by })
                 if let Some(rest) = path.strip_prefix(by) =>
             {
-                Cow::Owned(encoded_path(prefix) + rest)
+                let own = encoded_path(prefix);
+                if has_prefix(path, &own, by) { Cow::Borrowed(path) } else { Cow::Owned(own + rest) }
             }
             _ => Cow::Borrowed(path),
         }
@@ -378,6 +379,16 @@ fn addresses(upstream: &Upstream) -> impl Iterator<Item = &EndpointAddress> {
         Endpoints::External(external) => external.addresses.iter(),
         Endpoints::Managed(_) => [].iter(),
     }
+}
+
+/// Whether a path begins with the prefix by which a client requests it: an application that knows its prefix has written
+/// it. Where it begins with the path that replaces this prefix, too, the longer of both decides.
+fn has_prefix(path: &str, own: &str, by: &str) -> bool {
+    let is_below = |folder: &str| {
+        let rest = path.strip_prefix(folder.strip_suffix('/').unwrap_or(folder));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
+    };
+    own != "/" && is_below(own) && !(by.len() > own.len() && is_below(by))
 }
 
 /// Whether a browser reads this as `//host/x`. It leaves out tabs, and takes a backslash for a slash (WHATWG URL, 4.4).
@@ -561,6 +572,16 @@ mod tests {
             "/login?next=http://www.example/x",
             Some("/app/login?next=http://www.example/x"),
         );
+        // An application that knows its prefix.
+        for value in ["/app/login", "/app", "/app?x", "http://www.example/app/login", "//www.example/app/x"] {
+            check(&replacing("/app/", "/"), value, None);
+        }
+        check(&replacing("/app/", "/"), "http://127.0.0.1:3000/app/x", Some("/app/x"));
+        check(&replacing("/app/", "/"), "/apple", Some("/app/apple"));
+        check(&replacing("/app/", "/app/v1/"), "/app/v1/x", Some("/app/x"));
+        check(&replacing("/app/", "/app/v1/"), "/app/x", None);
+        check(&replacing("/app/v1/", "/app/"), "/app/v1/x", None);
+        refresh(&replacing("/app/", "/"), "0; url=/app/login", None);
         refresh(&mapped, "5; url=/api/x", Some("5; url=/app/x"));
         refresh(&mapped, "0;URL='http://127.0.0.1:3000/api/x'", Some("0;URL='/app/x'"));
         refresh(&mapped, "0, url=\"/api/x\"", Some("0, url=\"/app/x\""));
@@ -577,6 +598,7 @@ mod tests {
         cookie(&replacing("/app/", "/"), "a=b; Path=/", Some("a=b; Path=/app"));
         cookie(&replacing("/app/", "/"), "a=b; Path=/x", Some("a=b; Path=/app/x"));
         cookie(&replacing("/app/", "/"), "a=b; Path=/app/x", None);
+        cookie(&replacing("/app/", "/app/v1/"), "a=b; Path=/app/v1", Some("a=b; Path=/app"));
         cookie(&replacing("/", "/api/"), "a=b; Path=/api/x", Some("a=b; Path=/x"));
         cookie(&replacing("/", "/api/"), "a=b; Path=/api", Some("a=b; Path=/"));
         cookie(&replacing("/app/", "/"), "__Host-a=b; Path=/", None);
