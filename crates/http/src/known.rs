@@ -8,6 +8,7 @@ use crate::fields::is_name;
 pub enum KnownField {
     Connection,
     ContentLength,
+    ContentLocation,
     ContentType,
     Date,
     Expect,
@@ -79,6 +80,7 @@ impl KnownField {
             10 if is_name(name, "x-sendfile") => KnownField::XSendfile,
             12 if is_name(name, "content-type") => KnownField::ContentType,
             14 if is_name(name, "content-length") => KnownField::ContentLength,
+            16 if is_name(name, "content-location") => KnownField::ContentLocation,
             16 if is_name(name, "proxy-connection") => KnownField::ProxyConnection,
             16 if is_name(name, "x-accel-redirect") => KnownField::XAccelRedirect,
             17 if is_name(name, "transfer-encoding") => KnownField::TransferEncoding,
@@ -131,6 +133,7 @@ mod tests {
         for (name, field) in [
             ("Connection", KnownField::Connection),
             ("CONTENT-LENGTH", KnownField::ContentLength),
+            ("Content-Location", KnownField::ContentLocation),
             ("Content-Type", KnownField::ContentType),
             ("date", KnownField::Date),
             ("Expect", KnownField::Expect),

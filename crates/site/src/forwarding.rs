@@ -228,7 +228,9 @@ impl Forwarding {
         requested_host: &str,
     ) -> Option<String> {
         match field {
-            KnownField::Location => self.location(value, upstream, requested_host),
+            KnownField::Location | KnownField::ContentLocation => {
+                self.location(value, upstream, requested_host)
+            }
             KnownField::Refresh => self.refresh(value, upstream, requested_host),
             KnownField::SetCookie => self.cookie(value, upstream),
             _ => None,
@@ -567,6 +569,9 @@ mod tests {
         check(&mapped, "http://127.0.0.1:3000/api/x", Some("/app/x"));
         check(&mapped, "//www.example/api/x", Some("//www.example/app/x"));
         check(&replacing("/app/", "/"), "/login", Some("/app/login"));
+        let content = KnownField::ContentLocation;
+        let found = mapped.response_field(content, "/api/x", &upstream, "www.example");
+        assert_eq!(found.as_deref(), Some("/app/x"));
         check(
             &replacing("/app/", "/"),
             "/login?next=http://www.example/x",

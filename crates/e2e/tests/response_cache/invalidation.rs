@@ -92,6 +92,28 @@ fn a_change_invalidates_what_other_routes_have_stored() {
 }
 
 #[test]
+fn a_change_invalidates_what_it_names_by_the_path_of_the_upstream() {
+    let site = Site::new();
+    let path = site.home().join("peer");
+    serve(&path, |head, number| match head.split(' ').next() {
+        Some("POST") => {
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Location: /v1/item\r\n\r\n".to_owned()
+        }
+        _ => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    let server = site
+        .config(&format!(
+            "workers = 1\nresponse_cache = true\n[[route]]\npath = \"/api/\"\nproxy = \"http://unix:{}:/v1/\"\n",
+            path.display()
+        ))
+        .start();
+    assert_eq!([(); 2].map(|()| server.get("/api/item").text()), ["number 1", "number 1"]);
+    let post = server.request("POST /api/list HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((post.status, post.field("content-location")), (200, Some("/api/item")));
+    assert_eq!(server.get("/api/item").text(), "number 3");
+}
+
+#[test]
 fn clients_of_the_list_purge_what_is_stored_for_a_url() {
     let answer = |head: &str, number: usize| match head.starts_with("PURGE ") {
         true => "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_owned(),

@@ -18,8 +18,16 @@ const MOST: usize = 16;
 const MOST_BYTES: usize = 16 * 1024;
 
 /// Fields that the server writes itself, or that act on the final response alone.
-const OF_RESPONSES: [&str; 7] =
-    ["date", "location", "refresh", "server", "set-cookie", "x-accel-redirect", "x-sendfile"];
+const OF_RESPONSES: [&str; 8] = [
+    "content-location",
+    "date",
+    "location",
+    "refresh",
+    "server",
+    "set-cookie",
+    "x-accel-redirect",
+    "x-sendfile",
+];
 
 /// Passes the interim responses to one request.
 pub struct Interims<'a> {

@@ -343,8 +343,9 @@ fn read_ready(exchange: &UpstreamExchange, body: &mut Vec<u8>) -> Option<Result<
 
 /// Fields that may lead to the upstream itself.
 const REWRITTEN: KnownFields = LEADS_ELSEWHERE.with(KnownField::SetCookie);
-/// Fields with the URL of another page.
-const LEADS_ELSEWHERE: KnownFields = KnownFields::EMPTY.with(KnownField::Location).with(KnownField::Refresh);
+/// Fields with a URL.
+const LEADS_ELSEWHERE: KnownFields =
+    KnownFields::EMPTY.with(KnownField::Location).with(KnownField::ContentLocation).with(KnownField::Refresh);
 /// Fields with the file that is sent in place of the body.
 const SENDFILE: KnownFields = KnownFields::EMPTY.with(KnownField::XAccelRedirect).with(KnownField::XSendfile);
 /// Fields for this server. It writes `Date` and `Server` itself; the configuration may conceal the latter.
