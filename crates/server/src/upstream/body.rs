@@ -24,8 +24,10 @@ pub struct UpstreamBody {
     exchange: UpstreamExchange,
     /// Received with the head, in its framing.
     received: Vec<u8>,
-    /// Read ahead, behind `received`.
-    ahead: Option<Result<Option<Vec<u8>>, ReadError>>,
+    /// Content that has been read ahead.
+    content: Vec<u8>,
+    /// The end of the output that has been read ahead, behind `received`.
+    end: Option<Result<(), ReadError>>,
     framed: Framed,
     /// Whether the connection can have another request after this response.
     persistence: Persistence,
@@ -48,6 +50,8 @@ enum Rest {
     /// Also scripts may write chunks.
     Chunked(Box<Decoder>),
     Done,
+    /// The broken rule.
+    Broken(&'static str),
 }
 
 pub(super) const TOO_LONG: &str = "wrote more than its Content-Length; the excess is dropped";
@@ -65,23 +69,33 @@ impl BodyStream for UpstreamBody {
         }
     }
 
+    /// Bytes of the framing are none: the content behind them may be long in coming.
     fn has_more(&mut self) -> bool {
-        if !self.received.is_empty() || matches!(self.framed.rest, Rest::Done | Rest::Sized(0)) {
-            return true;
+        loop {
+            if !self.content.is_empty() || self.end.is_some() || self.framed.has_ended() {
+                return true;
+            }
+            let mut raw = std::mem::take(&mut self.received);
+            if raw.is_empty() {
+                match self.exchange.read_ready() {
+                    Some(Ok(Some(read))) => raw = read,
+                    Some(end) => self.end = Some(end.map(drop)),
+                    None => return false,
+                }
+            }
+            self.content = self.framed.take(raw);
         }
-        if self.ahead.is_none() {
-            self.ahead = self.exchange.read_ready();
-        }
-        self.ahead.is_some()
     }
 
     fn take_buffered(&mut self) -> Vec<u8> {
         match self.framed.rest {
             Rest::Sized(_) | Rest::Open => {
-                let raw = std::mem::take(&mut self.received);
-                self.framed.take(raw).unwrap_or_default()
+                if self.content.is_empty() {
+                    self.content = self.framed.take(std::mem::take(&mut self.received));
+                }
+                std::mem::take(&mut self.content)
             }
-            Rest::Chunked(_) | Rest::Done => Vec::new(),
+            Rest::Chunked(_) | Rest::Done | Rest::Broken(_) => Vec::new(),
         }
     }
 
@@ -105,19 +119,24 @@ impl BodyStream for UpstreamBody {
 impl UpstreamBody {
     pub fn new(exchange: UpstreamExchange, head: &UpstreamHead, received: Vec<u8>) -> UpstreamBody {
         let framed = Framed::new(head.framing);
-        UpstreamBody { exchange, received, ahead: None, framed, persistence: head.persistence }
+        let (content, persistence) = (Vec::new(), head.persistence);
+        UpstreamBody { exchange, received, content, end: None, framed, persistence }
     }
 
     /// With the end, if it has been read. A socket has an error only once: a later read finds its end.
     pub fn ending(self, end: Option<Result<(), ReadError>>) -> UpstreamBody {
-        UpstreamBody { ahead: end.map(|end| end.map(|()| None)), ..self }
+        UpstreamBody { end, ..self }
     }
 
     /// Errors: the body cannot be completed. The error log has the reason.
     async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
+            if !self.content.is_empty() {
+                return Ok(Some(std::mem::take(&mut self.content)));
+            }
             let raw = match (std::mem::take(&mut self.received), &self.framed.rest) {
                 (_, Rest::Done | Rest::Sized(0)) => return self.finish(),
+                (_, Rest::Broken(why)) => return Err(self.fail(Fault::Other, why)),
                 (received, _) if !received.is_empty() => received,
                 _ => match self.read().await {
                     Ok(Some(raw)) => raw,
@@ -128,16 +147,13 @@ impl UpstreamBody {
                     Err(error) => return Err(self.fail(error.fault(), &error.to_string())),
                 },
             };
-            let bytes = self.framed.take(raw).map_err(|why| self.fail(Fault::Other, why))?;
-            if !bytes.is_empty() {
-                return Ok(Some(bytes));
-            }
+            self.content = self.framed.take(raw);
         }
     }
 
     async fn read(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
-        match self.ahead.take() {
-            Some(read) => read,
+        match self.end.take() {
+            Some(end) => end.map(|()| None),
             None => self.exchange.read_body().await,
         }
     }
@@ -156,6 +172,7 @@ impl UpstreamBody {
             },
             Rest::Sized(_) => Err(self.fail(Fault::Other, "it wrote less than its Content-Length")),
             Rest::Chunked(_) => Err(self.fail(Fault::Other, "its last chunk is missing")),
+            Rest::Broken(why) => Err(self.fail(Fault::Other, why)),
             Rest::Done => self.finish(),
         }
     }
@@ -204,31 +221,39 @@ impl Framed {
         Framed { rest, has_excess: false, trailers: Vec::new() }
     }
 
-    /// The bytes of the body that `raw` has. Errors: the broken rule.
-    fn take(&mut self, mut raw: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+    /// Whether no content follows.
+    fn has_ended(&self) -> bool {
+        matches!(self.rest, Rest::Done | Rest::Sized(0) | Rest::Broken(_))
+    }
+
+    /// The bytes of the body that `raw` has, in front of those that break a rule.
+    fn take(&mut self, mut raw: Vec<u8>) -> Vec<u8> {
         match &mut self.rest {
-            Rest::Open => Ok(raw),
-            Rest::Done => Ok(Vec::new()),
+            Rest::Open => raw,
+            Rest::Done | Rest::Broken(_) => Vec::new(),
             Rest::Sized(left) => {
                 self.has_excess |= raw.len() as u64 > *left;
                 raw.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= raw.len() as u64;
-                Ok(raw)
+                raw
             }
             Rest::Chunked(decoder) => {
                 let (mut body, mut used) = (Vec::new(), 0);
                 // Every turn uses up bytes, or ends.
                 loop {
-                    let (n, event) = decoder.next(&raw[used..]).map_err(|_| "its chunks cannot be read")?;
+                    let Ok((n, event)) = decoder.next(&raw[used..]) else {
+                        self.rest = Rest::Broken("its chunks cannot be read");
+                        return body;
+                    };
                     used += n;
                     match event {
-                        Event::NeedMore => return Ok(body),
+                        Event::NeedMore => return body,
                         Event::Data(data) => body.extend_from_slice(data),
                         Event::End => {
                             self.has_excess = used < raw.len();
                             self.trailers = decoder.take_trailers();
                             self.rest = Rest::Done;
-                            return Ok(body);
+                            return body;
                         }
                     }
                 }
@@ -239,33 +264,146 @@ impl Framed {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use site::model::Site;
+    use taipan_http::status::Status;
+    use tokio::time::Instant;
+
+    use super::super::exchange::{BodySource, Opened, Timeouts};
+    use super::super::head::Excess;
+    use super::super::http_head::Accepts;
+    use super::super::request::{Message, Repeats, UpstreamRequest, Wanted};
+    use super::super::transport::Transport;
     use super::*;
 
-    /// The body in these parts of output. `.` follows where its end is found, and `+` where bytes follow that.
-    fn check(framing: Framing, parts: &[&str], expected: Result<&str, &str>) {
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// The body in these parts of output. `.` follows where its end is found, `+` where bytes follow that, and `!` where a
+    /// rule is broken.
+    fn check(framing: Framing, parts: &[&str], expected: &str) {
         let mut framed = Framed::new(framing);
-        let taken: Result<Vec<Vec<u8>>, _> =
-            parts.iter().map(|part| framed.take(part.as_bytes().to_vec())).collect();
-        let end = if matches!(framed.rest, Rest::Done | Rest::Sized(0)) { "." } else { "" };
+        let taken: Vec<Vec<u8>> = parts.iter().map(|part| framed.take(part.as_bytes().to_vec())).collect();
+        let end = match framed.rest {
+            Rest::Done | Rest::Sized(0) => ".",
+            Rest::Broken(_) => "!",
+            Rest::Sized(_) | Rest::Open | Rest::Chunked(_) => "",
+        };
         let excess = if framed.has_excess { "+" } else { "" };
-        let found = taken.map(|taken| String::from_utf8(taken.concat()).unwrap() + end + excess);
-        assert_eq!(found.as_deref().map_err(|why| *why), expected, "{framing:?} {parts:?}");
+        let found = String::from_utf8(taken.concat()).unwrap() + end + excess;
+        assert_eq!(found, expected, "{framing:?} {parts:?}");
     }
 
     #[test]
     fn a_body_ends_where_its_length_says() {
-        check(Framing::Sized(5), &["he", "llo"], Ok("hello."));
-        check(Framing::Sized(5), &["he", "llo, you"], Ok("hello.+"));
-        check(Framing::Sized(5), &["hell"], Ok("hell"));
-        check(Framing::Sized(0), &["x"], Ok(".+"));
-        check(Framing::None, &["a", "b"], Ok("ab"));
+        check(Framing::Sized(5), &["he", "llo"], "hello.");
+        check(Framing::Sized(5), &["he", "llo, you"], "hello.+");
+        check(Framing::Sized(5), &["hell"], "hell");
+        check(Framing::Sized(0), &["x"], ".+");
+        check(Framing::None, &["a", "b"], "ab");
     }
 
     #[test]
     fn a_chunked_body_ends_with_its_last_chunk() {
-        check(Framing::Chunked, &["2\r\nab\r", "\n1\r\nc\r\n0\r\n\r\n"], Ok("abc."));
-        check(Framing::Chunked, &["2\r\nab\r", "\n1\r\nc\r\n0\r\n\r\nmore"], Ok("abc.+"));
-        check(Framing::Chunked, &["2\r\nab"], Ok("ab"));
-        check(Framing::Chunked, &["2\r\nabc"], Err("its chunks cannot be read"));
+        check(Framing::Chunked, &["2\r\nab\r", "\n1\r\nc\r\n0\r\n\r\n"], "abc.");
+        check(Framing::Chunked, &["2\r\nab\r", "\n1\r\nc\r\n0\r\n\r\nmore"], "abc.+");
+        check(Framing::Chunked, &["2\r\nab"], "ab");
+        check(Framing::Chunked, &["2\r\nabc"], "ab!");
+        check(Framing::Chunked, &["2\r\nabc", "\r\n2\r\nde\r\n"], "ab!");
+    }
+
+    /// What can be read of the output, without its end.
+    #[derive(Clone, Default)]
+    struct Output(Rc<RefCell<VecDeque<Vec<u8>>>>);
+
+    impl Output {
+        fn write(&self, parts: &[&str]) {
+            self.0.borrow_mut().extend(parts.iter().map(|part| part.as_bytes().to_vec()));
+        }
+    }
+
+    impl Transport for Output {
+        fn poll_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_read(&self, _: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ReadError>> {
+            self.0.borrow_mut().pop_front().map_or(Poll::Pending, |part| Poll::Ready(Ok(Some(part))))
+        }
+
+        fn finish(&self, _: Persistence) {}
+    }
+
+    /// A chunked body, of which `received` has come with the head.
+    fn chunked(services: &Rc<Services>, output: &Output, received: &str) -> UpstreamBody {
+        let request = UpstreamRequest {
+            message: Message::Http(Vec::new()),
+            wanted: Wanted::All,
+            repeats: Repeats::No,
+            label: "".into(),
+            upgrade: None,
+            accepts: Accepts::Content,
+            trailers: Default::default(),
+            response_trailers: None,
+            is_open_ended: false,
+            authority: "".into(),
+            upstream_name: "".into(),
+        };
+        let transport = Box::new(output.clone());
+        let opened = Opened { transport, source: BodySource::Empty, began: Instant::now() };
+        let timeouts = Timeouts { connect: TIMEOUT, first_byte: TIMEOUT, idle: TIMEOUT, total: TIMEOUT };
+        let exchange = UpstreamExchange::with_application(services, &request, opened, timeouts);
+        let head = UpstreamHead {
+            status: Status::OK,
+            framing: Framing::Chunked,
+            persistence: Persistence::KeepAlive,
+            fields: Default::default(),
+            is_local_redirect: false,
+            excess: Excess::Malformed,
+            upgrade: None,
+            trailer: None,
+            repeats_type: false,
+        };
+        UpstreamBody::new(exchange, &head, received.as_bytes().to_vec())
+    }
+
+    /// Runs a test with the services of a worker.
+    fn with_services<F: Future<Output = ()>>(test: impl FnOnce(Rc<Services>) -> F) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        runtime.unwrap().block_on(async {
+            let (services, _closing) = Services::new(Site::folder(std::env::temp_dir(), Vec::new()), None);
+            test(services).await;
+        });
+    }
+
+    #[test]
+    fn more_is_content_or_an_end() {
+        with_services(async |services| {
+            let output = Output::default();
+            let mut body = chunked(&services, &output, "2\r\nab");
+            let next = async |body: &mut UpstreamBody| {
+                body.next_bytes().await.map(|bytes| bytes.map(|bytes| String::from_utf8(bytes).unwrap()))
+            };
+            assert_eq!(next(&mut body).await.unwrap().as_deref(), Some("ab"));
+            for framing in ["\r\n", "1", "\r"] {
+                output.write(&[framing]);
+                assert!(!body.has_more(), "{framing:?}");
+            }
+            output.write(&["\n", "c", "\r\n"]);
+            assert!(body.has_more());
+            assert_eq!(next(&mut body).await.unwrap().as_deref(), Some("c"));
+            assert!(!body.has_more());
+            output.write(&["0\r\n\r\n"]);
+            assert!(body.has_more());
+            assert_eq!(next(&mut body).await.unwrap(), None);
+        });
     }
 }
