@@ -16,6 +16,9 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// 16 hexadecimal digits make 64 bits.
 const MAX_SIZE_DIGITS: u8 = 16;
 
+/// Bytes of a trailer section that is kept. Of a larger one, nothing is.
+const MAX_KEPT: usize = 8 * 1024;
+
 /// Limits of the bytes that are not data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLimits {
@@ -74,25 +77,40 @@ pub struct Decoder {
     trailers: usize,
     /// The lines of the trailer section. `None`: they are discarded.
     kept: Option<Vec<u8>>,
+    /// Whether spaces may stand in front of the end of a size line, as some servers write them.
+    may_be_padded: bool,
 }
 
 impl Default for ChunkLimits {
     /// 4 KiB, 16 KiB and 8 KiB.
     fn default() -> ChunkLimits {
-        ChunkLimits { line: 4 * 1024, extensions: 16 * 1024, trailers: 8 * 1024 }
+        ChunkLimits { line: 4 * 1024, extensions: 16 * 1024, trailers: MAX_KEPT }
     }
+}
+
+impl ChunkLimits {
+    /// Of the body of a response, whose extensions are ignored, however many there are (§7.1.1).
+    const OF_RESPONSES: ChunkLimits =
+        ChunkLimits { line: 16 * 1024, extensions: usize::MAX, trailers: 64 * 1024 };
 }
 
 impl Decoder {
     /// A decoder at the start of a body. The trailer section is discarded.
     pub const fn new(limits: ChunkLimits) -> Decoder {
         let state = State::Size { digits: 0 };
-        Decoder { state, limits, size: 0, line: 0, extensions: 0, trailers: 0, kept: None }
+        let may_be_padded = false;
+        Decoder { state, limits, size: 0, line: 0, extensions: 0, trailers: 0, kept: None, may_be_padded }
     }
 
     /// As `new`, with the trailer section kept.
     pub fn keeping_trailers(limits: ChunkLimits) -> Decoder {
         Decoder { kept: Some(Vec::new()), ..Decoder::new(limits) }
+    }
+
+    /// Of a response, which has wider limits and may be padded: nothing but its own rest follows it. A trailer section of
+    /// at most 8 KiB is kept.
+    pub fn of_response() -> Decoder {
+        Decoder { may_be_padded: true, ..Decoder::keeping_trailers(ChunkLimits::OF_RESPONSES) }
     }
 
     /// The lines of the trailer section, once, at the end of the body.
@@ -146,7 +164,15 @@ impl Decoder {
     /// Takes a byte that is not data.
     fn step(&mut self, state: State, byte: u8) -> Result<State, ChunkError> {
         self.count(state, byte)?;
-        match state.next(byte)? {
+        let next = match (state, byte) {
+            (State::SizeSpace | State::ExtensionNameSpace | State::ValueSpace, b'\r')
+                if self.may_be_padded =>
+            {
+                State::SizeLf
+            }
+            _ => state.next(byte)?,
+        };
+        match next {
             State::Size { digits: 0 } => {
                 (self.size, self.line) = (0, 0);
                 Ok(State::Size { digits: 0 })
@@ -167,7 +193,8 @@ impl Decoder {
             Section::SizeLine if byte == b'\r' => Ok(()),
             Section::SizeLine => {
                 self.line += 1;
-                self.extensions += usize::from(!matches!(state, State::Size { .. }) || byte == b';');
+                let is_of_extension = !matches!(state, State::Size { .. }) || byte == b';';
+                self.extensions = self.extensions.saturating_add(usize::from(is_of_extension));
                 match (self.line > self.limits.line, self.extensions > self.limits.extensions) {
                     (true, _) => Err(ChunkError::LineTooLong),
                     (_, true) => Err(ChunkError::ExtensionsTooLarge),
@@ -178,6 +205,9 @@ impl Decoder {
                 self.trailers += 1;
                 if self.trailers > self.limits.trailers {
                     return Err(ChunkError::TrailersTooLarge);
+                }
+                if self.trailers > MAX_KEPT {
+                    self.kept = None;
                 }
                 self.kept.iter_mut().for_each(|kept| kept.push(byte));
                 Ok(())

@@ -292,3 +292,38 @@ fn keeps_the_trailer_section_where_it_is_wanted() {
     incomplete.next(b"0\r\nA: b\r\n").unwrap();
     assert!(incomplete.take_trailers().is_empty());
 }
+
+/// The data and the trailer section of a response. Errors: the broken rule, or none that is complete.
+fn response(body: &str) -> Result<(String, Vec<u8>), Option<ChunkError>> {
+    let (mut decoder, mut rest, mut data) = (Decoder::of_response(), body.as_bytes(), Vec::new());
+    loop {
+        let (used, event) = decoder.next(rest).map_err(Some)?;
+        rest = &rest[used..];
+        match event {
+            Event::NeedMore => return Err(None),
+            Event::Data(bytes) => data.extend_from_slice(bytes),
+            Event::End => return Ok((String::from_utf8(data).unwrap(), decoder.take_trailers())),
+        }
+    }
+}
+
+#[test]
+fn a_response_has_wider_limits() {
+    let whole = |data: &str, trailers: &str| Ok((data.to_owned(), trailers.as_bytes().to_vec()));
+    for padded in ["2  \r\nhi\r\n0\t\r\n\r\n", "2 ;a=b \r\nhi\r\n0;a \r\n\r\n"] {
+        assert_eq!(response(padded), whole("hi", "\r\n"));
+        assert!(decode([padded.as_bytes()], ChunkLimits::default()).1.is_err());
+    }
+    for bad in ["2 2\r\nhi\r\n0\r\n\r\n", " 2\r\nhi\r\n0\r\n\r\n"] {
+        assert_eq!(response(bad), Err(Some(ChunkError::Size)));
+    }
+    let signed = format!("2;a={}\r\nhi\r\n", "x".repeat(4000)).repeat(100) + "0\r\n\r\n";
+    assert_eq!(response(&signed), whole(&"hi".repeat(100), "\r\n"));
+    let too_long = format!("2;a={}\r\nhi\r\n0\r\n\r\n", "x".repeat(16 * 1024));
+    assert_eq!(response(&too_long), Err(Some(ChunkError::LineTooLong)));
+    let trailing = |bytes: usize| response(&format!("2\r\nhi\r\n0\r\nA: {}\r\n\r\n", "x".repeat(bytes)));
+    assert_eq!(trailing(8000), whole("hi", &format!("A: {}\r\n\r\n", "x".repeat(8000))));
+    assert_eq!(trailing(9000), whole("hi", ""));
+    assert_eq!(trailing(65_000), whole("hi", ""));
+    assert_eq!(trailing(66_000), Err(Some(ChunkError::TrailersTooLarge)));
+}

@@ -4,7 +4,7 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use taipan_http::chunked::{ChunkLimits, Decoder, Event};
+use taipan_http::chunked::{Decoder, Event};
 use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
 use taipan_http::trailers::{self, Trailers};
@@ -216,7 +216,7 @@ impl Framed {
         let rest = match framing {
             Framing::Sized(bytes) => Rest::Sized(bytes),
             Framing::None => Rest::Open,
-            Framing::Chunked => Rest::Chunked(Box::new(Decoder::keeping_trailers(ChunkLimits::default()))),
+            Framing::Chunked => Rest::Chunked(Box::new(Decoder::of_response())),
         };
         Framed { rest, has_excess: false, trailers: Vec::new() }
     }
@@ -313,6 +313,7 @@ mod tests {
         check(Framing::Chunked, &["2\r\nab"], "ab");
         check(Framing::Chunked, &["2\r\nabc"], "ab!");
         check(Framing::Chunked, &["2\r\nabc", "\r\n2\r\nde\r\n"], "ab!");
+        check(Framing::Chunked, &["2  \r\nab\r\n0\r\n\r\n"], "ab.");
     }
 
     /// What can be read of the output, without its end.
