@@ -170,6 +170,19 @@ fn the_same_key_leads_to_the_same_endpoint_in_every_worker() {
 }
 
 #[test]
+fn all_spellings_of_a_path_lead_to_the_same_endpoint() {
+    let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
+    let server = start(&[&a, &b, &c], 1, "balance = \"hash path\"");
+    let mut rows = Rows::new();
+    for number in 0..8 {
+        let plain = by(&server.get(&format!("/p{number}")));
+        for sent in [format!("//p{number}"), format!("/x/../p{number}"), format!("/%70{number}")] {
+            rows.check(&sent, by(&server.get(&sent)), plain.clone());
+        }
+    }
+}
+
+#[test]
 fn a_cookie_of_the_application_or_the_client_leads_to_the_same_endpoint() {
     let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
     let server = start(&[&a, &b, &c], 2, "balance = \"hash cookie session\"");

@@ -84,16 +84,22 @@ impl Balance {
 }
 
 impl HashKey {
-    /// The bytes of this part of a request. Without a field or a cookie of the name, the client decides.
-    pub fn bytes<'a>(&self, head: &Head<'a>, client: Option<IpAddr>) -> Cow<'a, [u8]> {
+    /// The bytes of this part of a request. `path`: that for the upstream. Without a field or a cookie of the name, the
+    /// client decides.
+    pub fn bytes<'a>(
+        &self,
+        head: &Head<'a>,
+        path: impl FnOnce() -> Option<String>,
+        client: Option<IpAddr>,
+    ) -> Cow<'a, [u8]> {
         let found = match self {
             HashKey::Client => None,
-            HashKey::Path => head.target.path().map(str::as_bytes),
-            HashKey::Field(name) => field(head, name),
-            HashKey::Cookie(name) => cookie(head, name),
+            HashKey::Path => path().map(|path| Cow::Owned(path.into_bytes())),
+            HashKey::Field(name) => field(head, name).map(Cow::Borrowed),
+            HashKey::Cookie(name) => cookie(head, name).map(Cow::Borrowed),
         };
         match (found, client) {
-            (Some(found), _) => found.into(),
+            (Some(found), _) => found,
             (None, Some(IpAddr::V4(ip))) => ip.octets().to_vec().into(),
             (None, Some(IpAddr::V6(ip))) => ip.octets().to_vec().into(),
             (None, None) => Vec::new().into(),
@@ -144,9 +150,9 @@ mod tests {
         let check = |text: &str, client: Option<&str>, expected: &[u8]| {
             let Ok(Balance::Hash(key)) = Balance::parse(text) else { panic!("{text}") };
             let client = client.map(|ip| ip.parse().unwrap());
-            assert_eq!(&*key.bytes(&head, client), expected, "{text}");
+            assert_eq!(&*key.bytes(&head, || Some("/p".to_owned()), client), expected, "{text}");
         };
-        check("hash path", None, b"/a");
+        check("hash path", None, b"/p");
         check("hash field x-user", None, b"ann");
         check("hash cookie sid", None, b"2");
         check("hash cookie sid2", None, b"1");

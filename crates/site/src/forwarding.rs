@@ -219,6 +219,16 @@ impl Forwarding {
         }
     }
 
+    /// As `path`, in one spelling for all paths that are the same to the upstream. One that goes there as it was sent has
+    /// its own.
+    pub fn canonical_path(&self, sent: &str, spelling: Spelling) -> String {
+        let path = self.path(sent, spelling);
+        match (spelling, SafePath::parse(&path)) {
+            (Spelling::Normalized, Ok(safe)) => safe.encoded(),
+            _ => path.into_owned(),
+        }
+    }
+
     /// What a field of the response becomes, where it leads to the upstream itself. `None`: it stays.
     pub fn response_field(
         &self,
@@ -523,6 +533,15 @@ mod tests {
         check("/app/", "/", "/app/a%2Fb", "/a%2Fb");
         check("/app/", "/v2/", "/%61pp/a%2fb//c/", "/v2/a%2fb//c/");
         check("/login", "/sso/in", "/login", "/sso/in");
+    }
+
+    #[test]
+    fn one_path_has_one_spelling_unless_it_is_passed_as_it_was_sent() {
+        let mapped = replacing("/app/", "/api/");
+        for sent in ["/app/p1", "//app/p1", "/app/x/../p1", "/app/%701", "/%61pp//p1"] {
+            assert_eq!(mapped.canonical_path(sent, Spelling::Normalized), "/api/p1", "{sent}");
+        }
+        assert_eq!(UNCHANGED.canonical_path("/a%2fb/%70", Spelling::Raw), "/a%2fb/%70");
     }
 
     #[test]

@@ -7,10 +7,16 @@ use taipan_http::target::Scheme;
 use crate::peer::Peer;
 use crate::pool::selection::Affinity;
 
-pub fn affinity(balance: &Balance, head: &Head<'_>, client: Peer) -> Affinity {
+/// `path`: that for the upstream.
+pub fn affinity(
+    balance: &Balance,
+    head: &Head<'_>,
+    path: impl FnOnce() -> Option<String>,
+    client: Peer,
+) -> Affinity {
     match balance {
         Balance::Least | Balance::RoundRobin | Balance::Random => Affinity::Nothing,
-        Balance::Hash(key) => Affinity::of_key(&key.bytes(head, client.ip())),
+        Balance::Hash(key) => Affinity::of_key(&key.bytes(head, path, client.ip())),
         Balance::Sticky(name) => cookie(head, name).map_or(Affinity::Nothing, Affinity::of_token),
     }
 }

@@ -208,7 +208,8 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
             {
                 body.converse();
             }
-            let affinity = affinity(&upstream.balance, head, connection.client);
+            let path = || handler.canonical_path(services, head);
+            let affinity = affinity(&upstream.balance, head, path, connection.client);
             let breaker = BreakerPermit::take(services, pool).map_err(Outcome::Suspended)?;
             let interims = Interims::new(services, handler, interim);
             let request = &request;

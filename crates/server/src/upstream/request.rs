@@ -408,6 +408,15 @@ impl Handler {
         Some(path)
     }
 
+    /// The path for the upstream, in one spelling for all that are the same to it. `None`: the request has none.
+    pub fn canonical_path(&self, services: &Services, head: &Head<'_>) -> Option<String> {
+        let replaced = self.replaced_path();
+        let sent = replaced.as_deref().or(head.target.path())?;
+        let script = self.script(services).filter(|_| !self.is_authorizer());
+        let forwarding = script.map_or(&UNCHANGED, |script| &script.forwarding);
+        Some(forwarding.canonical_path(sent, self.spelling))
+    }
+
     /// What a field becomes in the response to a client that has requested `host`. `None`: it stays.
     pub fn response_field(
         &self,
