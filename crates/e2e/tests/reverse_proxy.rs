@@ -293,6 +293,31 @@ fn rewrites_redirects_to_the_upstream_itself() {
 }
 
 #[test]
+fn a_426_names_the_protocols_that_may_pass() {
+    let url = e2e::upstream::upstream(|mut stream, _| {
+        let named = "Connection: Upgrade\r\nUpgrade: h2c, WebSocket\r\n";
+        stream.write_all(format!("HTTP/1.1 426 No\r\n{named}Content-Length: 0\r\n\r\n").as_bytes())
+    });
+    let config = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"{url}\"\n\
+         [[route]]\npath = \"/cached/\"\nproxy = \"{url}\"\nresponse_cache = true\n\
+         [[route]]\npath = \"/none/\"\nproxy = \"{url}\"\nproxy_upgrade = []\n"
+    );
+    let server = Site::new().config(&format!("listen = [\"127.0.0.1:0 http2\"]\n{config}")).start();
+    let mut rows = Rows::new();
+    for (path, expected) in [("/", Some("WebSocket")), ("/cached/", Some("WebSocket")), ("/none/", None)] {
+        for _ in 0..2 {
+            let response = server.get(path);
+            rows.check(path, (response.status, response.field("upgrade")), (426, expected));
+            let is_named = response.values("connection").contains(&"Upgrade");
+            rows.check(path, is_named, expected.is_some());
+        }
+        let by_http2 = Http2::over(server.connect()).expect("it speaks HTTP/2").get(path);
+        rows.check(path, (by_http2.status, by_http2.field("upgrade")), (426, None));
+    }
+}
+
+#[test]
 fn check_rejects_what_cannot_be_forwarded_to() {
     let mut rows = Rows::new();
     for (settings, expected) in [

@@ -25,7 +25,7 @@ pub struct Head {
     /// Whether the connection stays open after this response (RFC 9112 §9.3).
     pub persistence: Persistence,
     pub fields: FieldSection,
-    /// The protocol that a 101 switches to.
+    /// The protocol that a 101 switches to, or those that a 426 names, in a list.
     pub upgrade: Option<String>,
     /// The names of the fields that may follow the content, as `Trailer` announces them.
     pub trailer: Option<String>,
@@ -171,11 +171,15 @@ impl Parser {
             true => trailers::announced(fields.values_of(KnownField::Trailer), |_| false),
             false => None,
         };
+        let upgrade = match status {
+            Status::UPGRADE_REQUIRED => list(fields.values_of(KnownField::Upgrade)),
+            _ => None,
+        };
         let persistence = match (version, fields.remove_hop_by_hop()) {
             (Version::Http10, _) | (_, Persistence::Close) => Persistence::Close,
             _ => self.persistence,
         };
-        Ok(Head { status, framing, persistence, fields, upgrade: None, trailer, repeats_type })
+        Ok(Head { status, framing, persistence, fields, upgrade, trailer, repeats_type })
     }
 
     /// The head of a 101, which has no content and names one protocol (RFC 9110 §7.8).
@@ -195,6 +199,12 @@ impl Parser {
         let (status, framing, persistence) = (Status::SWITCHING_PROTOCOLS, Framing::None, Persistence::Close);
         Ok(Head { status, framing, persistence, fields, upgrade, trailer: None, repeats_type: false })
     }
+}
+
+/// The values of the lines of a field as one list. `None`: there is no line, or one is not text.
+fn list<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<String> {
+    let values: Option<Vec<&str>> = values.map(|value| std::str::from_utf8(value).ok()).collect();
+    values.filter(|values| !values.is_empty()).map(|values| values.join(", "))
 }
 
 impl fmt::Display for ResponseError {

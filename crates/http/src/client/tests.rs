@@ -82,6 +82,22 @@ fn reads_the_final_response() {
 }
 
 #[test]
+fn a_426_keeps_the_protocols_that_it_names() {
+    for (head, expected) in [
+        ("426 No\r\nUpgrade: a/1, b\r\nupgrade: c\r\nConnection: Upgrade", Some("a/1, b, c")),
+        ("426 No", None),
+        ("200 OK\r\nUpgrade: h2c", None),
+    ] {
+        let input = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n");
+        let Step::Head(head, _) = Parser::new(Limits::default()).receive(input.as_bytes()) else {
+            panic!("{input:?} is rejected");
+        };
+        assert_eq!(head.upgrade.as_deref(), expected, "{input:?}");
+        assert!(head.fields.is_empty(), "{input:?}");
+    }
+}
+
+#[test]
 fn the_last_content_type_counts() {
     for (fields, expected, repeats) in [
         ("Content-Type: a\r\n", &["a"], false),

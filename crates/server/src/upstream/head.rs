@@ -18,7 +18,7 @@ pub struct UpstreamHead {
     pub is_local_redirect: bool,
     /// The content of a response that must have none, as after HEAD.
     pub excess: Excess,
-    /// The protocol that a 101 switches to.
+    /// The protocol that a 101 switches to, or those that a 426 names, in a list.
     pub upgrade: Option<String>,
     /// The names of the fields that may follow the content.
     pub trailer: Option<String>,

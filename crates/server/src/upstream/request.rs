@@ -408,6 +408,15 @@ impl Handler {
         Some(path)
     }
 
+    /// The protocols that a 426 names (RFC 9110 §15.5.22) and that the route allows, as a list. `None`: there is none.
+    pub fn named_upgrades(&self, services: &Services, status: Status, named: Option<&str>) -> Option<String> {
+        let named = named.filter(|_| status == Status::UPGRADE_REQUIRED && !self.is_authorizer())?;
+        let allowed = &self.script(services)?.forwarding.upgrades;
+        let is_allowed = |name: &&str| allowed.iter().any(|own| own.eq_ignore_ascii_case(name));
+        let names: Vec<&str> = named.split(',').map(str::trim).filter(is_allowed).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
     /// The path for the upstream, in one spelling for all that are the same to it. `None`: the request has none.
     pub fn canonical_path(&self, services: &Services, head: &Head<'_>) -> Option<String> {
         let replaced = self.replaced_path();

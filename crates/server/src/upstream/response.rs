@@ -128,6 +128,8 @@ async fn of_client(
         Ok(content) => content,
         Err(outcome) => return outcome,
     };
+    let upgrade = handler.named_upgrades(&services, head.status, head.upgrade.as_deref());
+    let upgrade = upgrade.as_deref().map(|names| [("Connection", "Upgrade"), ("Upgrade", names)]);
     let rewritten = |known: Option<KnownField>, value: &[u8]| {
         let known = known.filter(|known| REWRITTEN.has(*known) && !handler.is_authorizer())?;
         handler.response_field(&services, known, value, &authority)
@@ -146,16 +148,22 @@ async fn of_client(
             }
             Content::Stream(_, Some(_)) | Content::Whole(_) | Content::None(_) => None,
         };
-        let fields = date
-            .into_iter()
-            .chain(trailer.map(|field| (None, field)))
-            .chain(lines(&head).map(|line| (line.known(), line.field())))
-            .map(field)
-            .collect();
+        let fields =
+            date.into_iter()
+                .chain(trailer.map(|field| (None, field)))
+                .chain(
+                    upgrade.into_iter().flatten().map(|(name, value)| {
+                        (None, Field { name: name.as_bytes(), value: value.as_bytes() })
+                    }),
+                )
+                .chain(lines(&head).map(|line| (line.known(), line.field())))
+                .map(field)
+                .collect();
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let mut writer = write_fields(HeadWriter::new(&services, Some(route), head.status), &head, rewritten);
+    writer = upgrade.into_iter().flatten().fold(writer, |writer, (name, value)| writer.field(name, value));
     // Content with a length has no place for them by HTTP/1.1.
     if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
         writer = writer.field("Trailer", names);
@@ -354,7 +362,7 @@ const OWN: KnownFields = SENDFILE.with(KnownField::Date).with(KnownField::Server
 /// Whether the response means more than its fields and its body.
 pub fn leads_elsewhere(head: &UpstreamHead) -> bool {
     let known = head.fields.known_fields();
-    known.has_any_of(LEADS_ELSEWHERE) || known.has_any_of(SENDFILE)
+    known.has_any_of(LEADS_ELSEWHERE) || known.has_any_of(SENDFILE) || head.upgrade.is_some()
 }
 
 /// The lines of the fields for the client.
