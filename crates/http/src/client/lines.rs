@@ -113,9 +113,9 @@ pub struct Position {
 }
 
 impl Default for Limits {
-    /// A head of 64 KiB, lines of 16 KiB, and 100 fields.
+    /// A head of 64 KiB, lines of 16 KiB, and 256 fields.
     fn default() -> Limits {
-        Limits { head: 64 * 1024, line: 16 * 1024, fields: 100 }
+        Limits { head: 64 * 1024, line: 16 * 1024, fields: 256 }
     }
 }
 

@@ -98,6 +98,18 @@ fn a_426_keeps_the_protocols_that_it_names() {
 }
 
 #[test]
+fn a_head_has_at_most_256_fields() {
+    let head = |fields: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(fields));
+    let parse = |fields| match Parser::new(Limits::default()).receive(head(fields).as_bytes()) {
+        Step::Head(head, _) => Ok(head.fields.len()),
+        Step::Rejected(error) => Err(error.cause),
+        step => panic!("{step:?}"),
+    };
+    assert_eq!(parse(256), Ok(256));
+    assert_eq!(parse(257), Err(LineError::TooManyFields));
+}
+
+#[test]
 fn the_last_content_type_counts() {
     for (fields, expected, repeats) in [
         ("Content-Type: a\r\n", &["a"], false),
