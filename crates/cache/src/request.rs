@@ -35,6 +35,13 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
+    pub const ALL: [ClientIdentity; 4] = [
+        ClientIdentity { credentials: false, cookies: false },
+        ClientIdentity { credentials: false, cookies: true },
+        ClientIdentity { credentials: true, cookies: false },
+        ClientIdentity { credentials: true, cookies: true },
+    ];
+
     /// By `Authorization` and `Cookie`.
     #[inline]
     pub fn of(head: &Head<'_>) -> ClientIdentity {

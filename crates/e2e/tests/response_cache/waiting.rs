@@ -226,6 +226,19 @@ fn sends_a_stale_response_while_a_newer_one_is_requested() {
 }
 
 #[test]
+fn a_stale_response_is_renewed_also_where_an_earlier_one_was_not_stored() {
+    let app = start(|_, number| match number {
+        1 => "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        2 => ok("Cache-Control: max-age=60, stale-while-revalidate=1000\r\nAge: 100\r\n", number),
+        _ => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    assert_eq!(app.get("", "").status, 500);
+    assert_eq!([app.get("", "").text(), app.get("", "").text()], ["number 2", "number 2"]);
+    assert!(wait_until(TIMEOUT, || app.get("", "").text() == "number 3"));
+    assert_eq!(app.requests(), 3);
+}
+
+#[test]
 fn a_response_for_one_client_alone_keeps_no_stale_one_from_being_renewed() {
     for own in ["Cache-Control: no-store\r\n", "Connection: x-other\r\nX-Other: a\r\n"] {
         let app = start(|_, number| {

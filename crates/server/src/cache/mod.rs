@@ -159,10 +159,12 @@ impl Cache {
         if is_purged(text, Epoch(entry.requested()), &tags(entry)) {
             return;
         }
+        let key = Key::new(text.as_bytes());
         self.insert(text, entry.clone());
+        self.pending.collapse(key.hash(), |identity| entry.policy.is_for(identity));
         if let Some(disk) = &self.disk {
             let leader = leader.filter(|_| !self.has(text, entry));
-            disk.put(&Key::new(text.as_bytes()), entry, leader);
+            disk.put(&key, entry, leader);
         }
     }
 
@@ -306,6 +308,12 @@ impl Cache {
     pub fn join(&self, key: PendingKey, most: usize) -> Role {
         let hash = key.hash();
         self.pending.join(key, most, self.services.clock.now(), |began| stamps::is_valid(hash, began))
+    }
+
+    /// For a request in the background. `None`: another request asks for the same response.
+    pub fn lead(&self, key: PendingKey) -> Option<Leader> {
+        let hash = key.hash();
+        self.pending.lead(key, |began| stamps::is_valid(hash, began))
     }
 
     /// Remembers that requests with this key do not wait for one another, because their responses are not stored.

@@ -114,7 +114,7 @@ impl PendingRequests {
         match by_key.get(&key).filter(|pending| is_valid(pending.began)) {
             Some(pending) if pending.pace.is_stalled() => {
                 drop(by_key);
-                Role::Substitute(self.lead(key))
+                Role::Substitute(self.begin(key))
             }
             Some(pending) if pending.is_settled.receiver_count() < most => Role::Follower(Follower {
                 is_settled: pending.is_settled.subscribe(),
@@ -123,12 +123,24 @@ impl PendingRequests {
             Some(_) => Role::Alone,
             None => {
                 drop(by_key);
-                Role::Leader(self.lead(key))
+                Role::Leader(self.begin(key))
             }
         }
     }
 
-    fn lead(self: &Rc<PendingRequests>, key: PendingKey) -> Leader {
+    /// For a request in the background, also where no request waits for its response. `None`: another one leads.
+    /// `is_valid` as for `join`.
+    pub fn lead(
+        self: &Rc<PendingRequests>,
+        key: PendingKey,
+        is_valid: impl FnOnce(u64) -> bool,
+    ) -> Option<Leader> {
+        let leads = |pending: &Rc<Pending>| is_valid(pending.began) && !pending.pace.is_stalled();
+        let is_led = self.by_key.borrow().get(&key).is_some_and(leads);
+        (!is_led).then(|| self.begin(key))
+    }
+
+    fn begin(self: &Rc<PendingRequests>, key: PendingKey) -> Leader {
         let (is_settled, pace) = (watch::Sender::new(false), Pace::default());
         let pending = Rc::new(Pending { is_settled, began: clock::micros(), pace });
         self.by_key.borrow_mut().insert(key.clone(), pending.clone());
@@ -141,6 +153,17 @@ impl PendingRequests {
             uncollapsed.clear();
         }
         uncollapsed.insert(key.without_text(), now + UNCOLLAPSED_SECONDS);
+    }
+
+    /// A response is stored for the key with this hash, and those for which `is_for` holds may have it: they wait again.
+    pub fn collapse(&self, hash: u128, is_for: impl Fn(ClientIdentity) -> bool) {
+        let mut uncollapsed = self.uncollapsed.borrow_mut();
+        if uncollapsed.is_empty() {
+            return;
+        }
+        for identity in ClientIdentity::ALL.into_iter().filter(|identity| is_for(*identity)) {
+            uncollapsed.remove(&(hash, identity));
+        }
     }
 }
 
@@ -255,10 +278,27 @@ mod tests {
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS - 1), Role::Alone));
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
         assert!(matches!(join(&all, 4), Role::Leader(_)), "the clock was set back");
+        all.do_not_collapse(&PendingKey::new("a", COOKIES), 5);
+        all.collapse(key("a").hash(), |identity| identity == ClientIdentity::default());
+        assert!(matches!(join(&all, 5), Role::Leader(_)), "one was stored");
+        assert!(matches!(all.join(PendingKey::new("a", COOKIES), 1, 5, |_| true), Role::Alone));
         for number in 0..3 * MOST_UNCOLLAPSED {
             all.do_not_collapse(&key(&number.to_string()), 5);
         }
         assert!(all.uncollapsed.borrow().len() <= MOST_UNCOLLAPSED);
+    }
+
+    #[test]
+    fn one_request_in_the_background_leads_also_where_none_waits() {
+        let all = Rc::<PendingRequests>::default();
+        all.do_not_collapse(&key("a"), 5);
+        let leader = all.lead(key("a"), |_| true);
+        assert!(leader.is_some() && all.lead(key("a"), |_| true).is_none());
+        assert!(all.lead(key("a"), |_| false).is_some(), "what was invalidated leads none");
+        drop(leader);
+        let leader = all.lead(key("a"), |_| true).expect("none leads");
+        leader.pace().on_client();
+        assert!(all.lead(key("a"), |_| true).is_none(), "it has just begun to wait");
     }
 
     #[tokio::test]

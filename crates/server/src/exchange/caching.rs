@@ -519,10 +519,7 @@ impl<'a> Exchange<'a> {
         }
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
-        let (Role::Leader(leader) | Role::Substitute(leader)) = cache.join(self.pending_key(resource), 0)
-        else {
-            return;
-        };
+        let Some(leader) = cache.lead(self.pending_key(resource)) else { return };
         self.fetch_in_background(forward, resource, Some(entry.clone()), leader, permit);
     }
 
