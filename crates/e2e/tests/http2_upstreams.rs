@@ -215,6 +215,8 @@ fn requests_share_a_connection_and_failures_tell_why() {
     let server = start(address, "http", "first_byte = \"300ms\"\nkeep = \"10s\"");
     let mut rows = Rows::new();
     rows.check("a refused request is sent again", get(&server, "/refuse-first").contains("body=0"), true);
+    let unnamed = answer_of(&server, "GET /x HTTP/1.0\r\n\r\n");
+    rows.check(&unnamed, unnamed.starts_with(&format!("GET http://{address}/x ")), true);
     let plain = get(&server, "/a%20b/%7B{}?q=\"x\"&y");
     rows.check(&plain, plain.starts_with("GET http://a/a%20b/%7B%7B%7D?q=%22x%22&y "), true);
     rows.check(&plain, plain.contains("x-forwarded-for=") && plain.contains("via=\"1.1 taipan\""), true);

@@ -220,6 +220,40 @@ fn forwards_to_unix_sockets_and_to_several_endpoints() {
     rows.holds(&line, "it names the reason", line.contains("nothing listens"));
 }
 
+/// By HTTP/1.0, a request needs no host, but the upstream gets it by HTTP/1.1.
+#[test]
+fn a_request_without_a_host_has_that_of_the_upstream() {
+    let site = Site::new();
+    let socket = site.home().join("app.sock");
+    let listener = UnixListener::bind(&socket).expect("it is our folder");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it listens");
+            thread::spawn(move || _ = echo(&mut stream, ""));
+        }
+    });
+    let address = upstream(|_| String::new());
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n\
+         [[route]]\npath = \"/unix/\"\nproxy = \"http://unix:app.sock\"\n\
+         [[route]]\npath = \"/set/\"\nproxy = \"http://{address}\"\nproxy_host = \"b\"\n"
+    );
+    let server = site.config(&config).start();
+    let mut rows = Rows::new();
+    // The second request is sent at once, by an idle connection.
+    for (path, expected) in
+        [("/", &*address.to_string()), ("/", &address.to_string()), ("/unix/", "localhost"), ("/set/", "b")]
+    {
+        let head = server.request(format!("GET {path} HTTP/1.0\r\n\r\n")).text();
+        rows.check(path, values(&head, "host"), vec![expected.to_owned()]);
+        rows.check(path, values(&head, "x-forwarded-host"), vec![]);
+        let forwarded = values(&head, "forwarded").concat();
+        rows.holds(path, &forwarded, !forwarded.contains("host=") && forwarded.ends_with(";proto=http"));
+        let named = server.request(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n")).text();
+        rows.check(path, values(&named, "x-forwarded-host"), vec!["a".to_owned()]);
+    }
+}
+
 #[test]
 fn sets_and_removes_fields_of_requests() {
     let address = upstream(|_| "X-Secret: 1\r\nVia: 1.1 inner\r\n".to_owned());

@@ -100,12 +100,13 @@ pub struct Origin<'a> {
     /// `None`: it has no IP address.
     pub client: Option<IpAddr>,
     pub scheme: Scheme,
-    /// A valid authority.
+    /// A valid authority. Empty: the request names none.
     pub host: &'a [u8],
 }
 
 /// Appends the fields `X-Forwarded-For`, `-Proto` and `-Host`, `X-Real-IP` and `Forwarded`; but those that are
-/// `replaced`, a predicate of names in lower case. Without `X-Forwarded-For` there is no `X-Real-IP`.
+/// `replaced`, a predicate of names in lower case. Without `X-Forwarded-For` there is no `X-Real-IP`. No field has an
+/// empty host.
 pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     let &Origin { client, scheme, host } = origin;
     let is_ipv6 = client.is_some_and(|client| client.to_canonical().is_ipv6());
@@ -122,7 +123,7 @@ pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Ve
             Scheme::Https => out.extend_from_slice(b"X-Forwarded-Proto: https\r\n"),
         }
     }
-    if !replaced(b"x-forwarded-host") {
+    if !host.is_empty() && !replaced(b"x-forwarded-host") {
         out.extend_from_slice(b"X-Forwarded-Host: ");
         out.extend_from_slice(host);
         out.extend_from_slice(b"\r\n");
@@ -139,11 +140,12 @@ pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Ve
             }
             Some(client) => out.extend_from_slice(client.as_bytes()),
         }
-        out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(host);
+        if !host.is_empty() {
+            put(out, &[b";host=\"", host, b"\""]);
+        }
         match scheme {
-            Scheme::Http => out.extend_from_slice(b"\";proto=http\r\n"),
-            Scheme::Https => out.extend_from_slice(b"\";proto=https\r\n"),
+            Scheme::Http => out.extend_from_slice(b";proto=http\r\n"),
+            Scheme::Https => out.extend_from_slice(b";proto=https\r\n"),
         }
     }
 }

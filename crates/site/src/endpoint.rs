@@ -12,6 +12,9 @@ use crate::address::Address;
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
+/// The host of an endpoint that has no name.
+pub const UNNAMED: &str = "localhost";
+
 /// Where the endpoints of an upstream are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndpointAddress {
@@ -127,6 +130,24 @@ impl EndpointAddress {
                 let labels = name.trim_end_matches('.').split('.');
                 Some(labels.skip_while(|label| label.starts_with('_')).collect::<Vec<_>>().join("."))
             }
+        }
+    }
+
+    /// Host and port, as a URL has them. A Unix socket has no name.
+    pub fn authority(&self) -> String {
+        let port = match self {
+            EndpointAddress::Socket(address) => address.port(),
+            EndpointAddress::Host { port, .. } => Some(*port),
+            EndpointAddress::Service(_) => None,
+        };
+        let host = match self.certified_name() {
+            Some(ip) if ip.contains(':') => format!("[{ip}]"),
+            Some(name) => name,
+            None => UNNAMED.to_owned(),
+        };
+        match port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
         }
     }
 
@@ -262,6 +283,20 @@ mod tests {
         ] {
             let address = EndpointAddress::parse(text, Path::new("/"), None).unwrap();
             assert_eq!(address.certified_name().as_deref(), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_address_has_an_authority() {
+        for (text, authority) in [
+            ("app.internal.:3000", "app.internal:3000"),
+            ("10.0.0.1:3000", "10.0.0.1:3000"),
+            ("[::1]:3000", "[::1]:3000"),
+            ("_http._tcp.app.internal", "app.internal"),
+            ("unix:/run/app", "localhost"),
+        ] {
+            let address = EndpointAddress::parse(text, Path::new("/"), None).unwrap();
+            assert_eq!(address.authority(), authority, "{text}");
         }
     }
 }

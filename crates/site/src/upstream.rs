@@ -9,7 +9,7 @@ use script::environment::Additions;
 
 use crate::address::Address;
 use crate::balance::{Balance, Hedging};
-use crate::endpoint::EndpointAddress;
+use crate::endpoint::{EndpointAddress, UNNAMED};
 use crate::health::{Breaker, Health};
 use crate::model::{Account, NewPrivileges};
 
@@ -191,6 +191,11 @@ impl Upstream {
                 format!("{protocol:?} {name:?} {command:?} {environment:?} {account:?} {folder:?}")
             }
         }
+    }
+
+    /// Host and port of a request that names none: those of its first address.
+    pub fn authority(&self) -> String {
+        self.addresses().first().map_or_else(|| UNNAMED.to_owned(), EndpointAddress::authority)
     }
 
     /// Of the URLs of its endpoints.

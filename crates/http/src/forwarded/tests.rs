@@ -256,3 +256,13 @@ fn tells_the_next_server_what_it_would_read() {
     let all = ["forwarded", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
     assert_eq!(written(Some("192.0.2.7"), &all), "X-Forwarded-For: 192.0.2.7\r\n");
 }
+
+#[test]
+fn tells_nothing_of_a_host_that_the_request_does_not_name() {
+    let mut out = Vec::new();
+    write(&Origin { client: None, scheme: Scheme::Http, host: b"" }, &|_| false, &mut out);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "X-Forwarded-Proto: http\r\nForwarded: for=unknown;proto=http\r\n"
+    );
+}

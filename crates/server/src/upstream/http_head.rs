@@ -1,9 +1,12 @@
 //! The heads of requests by HTTP/1.1: to an upstream, to another server, and to an authorizer.
 
+use std::borrow::Cow;
+
 use site::authorizer::Subrequest;
 use site::forwarding::{Forwarding, Forwards, Spelling};
 use site::model::HeaderRule;
 use site::proxies::Via;
+use site::upstream::Upstream;
 use taipan_http::client::request::{passes_of, write_fields, write_line, write_via};
 use taipan_http::conditional::is_condition;
 use taipan_http::digits::write_number;
@@ -69,6 +72,7 @@ pub struct ForwardedHead<'a> {
     pub via: Via,
     /// The bytes of the body. `None`: there is none, or its length is unknown.
     pub length: Option<u64>,
+    pub upstream: &'a Upstream,
     pub forwarding: &'a Forwarding,
     pub spelling: Spelling,
     /// Fields that only authorizers set.
@@ -79,12 +83,14 @@ pub struct ForwardedHead<'a> {
 impl ForwardedHead<'_> {
     /// Appends the head.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let &ForwardedHead { head, client, via, length, forwarding, spelling, asserted, connection } = self;
+        let &ForwardedHead { head, client, via, length, upstream, forwarding, .. } = self;
+        let &ForwardedHead { spelling, asserted, connection, .. } = self;
         let fields = head.fields.iter().map(|field| field.name.len() + field.value.len() + b": \r\n".len());
         out.reserve(OWN_BYTES + head.raw_target.len() + 3 * head.authority.len() + fields.sum::<usize>());
         let path = head.target.path().map_or("*".into(), |path| forwarding.path(path, spelling));
-        let host = forwarding.host.as_ref().map_or(head.authority, |host| host.as_bytes());
-        write_line(head.token, &path, head.target.query(), host, out);
+        let host =
+            forwarding.host.as_ref().map_or_else(|| host(head, upstream), |host| host.as_bytes().into());
+        write_line(head.token, &path, head.target.query(), &host, out);
         let forwards = Forwards::of(head);
         let counts_forwards = forwards != Forwards::Unlimited;
         let has_key = matches!(connection, ConnectionOption::Upgrade(_, Some(_)));
@@ -154,11 +160,12 @@ pub fn direct_head(head: &Head<'_>, name: &str, length: Length, persistence: Per
 }
 
 /// The head of the request that asks an authorizer about that of `head`, without its body. The authorizer gets the path
-/// in its shortest spelling: its rules need not know the others.
+/// in its shortest spelling: its rules need not know the others. `upstream`: the authorizer.
 pub fn subrequest_head(
     head: &Head<'_>,
     client: Peer,
     subrequest: &Subrequest,
+    upstream: &Upstream,
     persistence: Persistence,
 ) -> Vec<u8> {
     let path = head.target.path().and_then(|path| SafePath::parse(path).ok());
@@ -166,7 +173,7 @@ pub fn subrequest_head(
     let token = subrequest.token(head);
     let target = subrequest.target.as_ref().unwrap_or(&uri);
     let mut out = Vec::with_capacity(1024);
-    write_line(token, target, None, head.authority, &mut out);
+    write_line(token, target, None, &host(head, upstream), &mut out);
     let passes = |name: &[u8]| {
         let is_of_content =
             |name: &[u8]| name.split_at_checked(8).is_some_and(|(start, _)| is_name(start, "content-"));
@@ -184,7 +191,9 @@ pub fn subrequest_head(
     for name in ["X-Forwarded-Uri", "X-Original-URI"] {
         put(&mut out, &[name.as_bytes(), b": ", uri.as_bytes(), b"\r\n"]);
     }
-    put(&mut out, &[b"X-Original-URL: ", scheme, b"://", head.authority, uri.as_bytes(), b"\r\n"]);
+    if !head.authority.is_empty() {
+        put(&mut out, &[b"X-Original-URL: ", scheme, b"://", head.authority, uri.as_bytes(), b"\r\n"]);
+    }
     if !matches!(token, "GET" | "HEAD") {
         put(&mut out, &[b"Content-Length: 0\r\n"]);
     }
@@ -202,6 +211,14 @@ impl Accepts {
         let mut codings = head.values("te").flat_map(|value| value.split(|byte| *byte == b','));
         let is_asked = codings.any(|coding| trim_ows(coding).eq_ignore_ascii_case(b"trailers"));
         if is_asked && forwarding.trailers.pass_in_responses() { Accepts::Trailers } else { Accepts::Content }
+    }
+}
+
+/// The value of `Host`: the requested host, or that of the upstream, if the request names none, which HTTP/1.0 allows.
+fn host<'h>(head: &Head<'h>, upstream: &Upstream) -> Cow<'h, [u8]> {
+    match head.authority {
+        b"" => upstream.authority().into_bytes().into(),
+        authority => authority.into(),
     }
 }
 

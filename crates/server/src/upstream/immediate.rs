@@ -405,7 +405,7 @@ fn write(
     if upstream.protocol == Protocol::FastCgi {
         return fastcgi::write(services, script, outgoing, length, connection, out).map(Wire::FastCgi);
     }
-    http::write(script, outgoing, length, out);
+    http::write(upstream, script, outgoing, length, out);
     Some(Wire::Http)
 }
 

@@ -372,7 +372,7 @@ impl Handler {
         };
         let persistence = if upstream.keep.is_zero() { Persistence::Close } else { Persistence::KeepAlive };
         if let Some(subrequest) = self.subrequest() {
-            return subrequest_head(head, connection.client, subrequest, persistence);
+            return subrequest_head(head, connection.client, subrequest, upstream, persistence);
         }
         let asserted: Vec<(&str, &[u8])> = asserted
             .iter()
@@ -385,6 +385,7 @@ impl Handler {
             client: connection.client,
             via: connection.via,
             length,
+            upstream,
             forwarding,
             spelling: self.spelling,
             asserted: &asserted,
