@@ -41,6 +41,19 @@ fn answers_conditions_ranges_and_head_from_the_whole() {
     }
 }
 
+/// `Age` counts from `Date`, which belongs to the stored response.
+#[test]
+fn a_304_has_the_date_of_the_stored_response() {
+    const DATE: &str = "Thu, 01 Jan 2015 00:00:00 GMT";
+    let app = start(|_, number| {
+        ok(&format!("Cache-Control: max-age=1000000000\r\nETag: \"a\"\r\nDate: {DATE}\r\n"), number)
+    });
+    for fields in ["If-None-Match: \"a\"\r\n", "", "If-None-Match: \"a\"\r\n", "Range: bytes=0-1\r\n"] {
+        assert_eq!(app.get("", fields).values("Date"), [DATE], "{fields}");
+    }
+    assert_eq!(app.requests(), 1);
+}
+
 #[test]
 fn validates_what_is_stale_and_takes_the_fields_of_the_answer() {
     let app = start(|head, number| match head.contains("If-None-Match: \"a\"\r\n") {

@@ -21,6 +21,7 @@ use site::model::Route;
 use taipan_http::conditional::Validators;
 use taipan_http::date;
 use taipan_http::response::ResponseHead;
+use taipan_http::status::Status;
 
 use super::body::StoredBody;
 use super::copies::Copies;
@@ -199,16 +200,26 @@ impl CachedResponse {
 
 /// The head of a stored response, with the fields of the route, if it has one, without those that depend on the time.
 pub fn writer<'r>(services: &Services, route: Option<&'r Route>, stored: &Stored) -> HeadWriter<'r> {
-    let received = stored.times.received;
-    let made =
-        only(&stored.fields, "date").and_then(|value| date::parse(value, received)).unwrap_or(received);
-    let mut writer = HeadWriter::dated(&services.site, &date::format(made), route, stored.status);
+    let mut writer = dated(services, route, stored, stored.status);
     for Field { name, value } in &stored.fields {
         if !is_of_time(name) {
             writer = writer.field(name, value);
         }
     }
     writer
+}
+
+/// The head of a response that is made of a stored one, with its `Date`: `Age` counts from then.
+pub fn dated<'r>(
+    services: &Services,
+    route: Option<&'r Route>,
+    stored: &Stored,
+    status: Status,
+) -> HeadWriter<'r> {
+    let received = stored.times.received;
+    let made =
+        only(&stored.fields, "date").and_then(|value| date::parse(value, received)).unwrap_or(received);
+    HeadWriter::dated(&services.site, &date::format(made), route, status)
 }
 
 fn is_of_time(name: &str) -> bool {

@@ -11,7 +11,7 @@ use taipan_http::range::{self, ByteRange, Selection};
 use taipan_http::status::Status;
 
 use super::body::StoredBody;
-use super::cached_response::{CachedResponse, writer};
+use super::cached_response::{CachedResponse, dated, writer};
 use crate::content::fixed;
 use crate::response::{Body, FilePart, Part, Response};
 use crate::response_head::HeadWriter;
@@ -79,7 +79,7 @@ impl CachedResponse {
 
     /// 304, with the fields that the 200 response has (RFC 9110 §15.4.5).
     pub fn not_modified(&self, services: &Services, route: Option<&Route>, status: CacheStatus) -> Response {
-        let mut head = HeadWriter::new(services, route, Status::NOT_MODIFIED);
+        let mut head = dated(services, route, &self.stored, Status::NOT_MODIFIED);
         for field in self.stored.fields.iter().filter(|field| is_of_not_modified(&field.name)) {
             head = head.field(&field.name, &field.value);
         }
