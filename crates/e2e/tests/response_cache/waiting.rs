@@ -282,6 +282,14 @@ fn only_if_cached_asks_for_what_is_stored_alone() {
     assert_eq!(app.get("", "Cache-Control: only-if-cached\r\n").status, 504);
     assert_eq!(app.get("", "").text(), "number 1");
     assert_eq!(app.get("", "Cache-Control: only-if-cached\r\n").text(), "number 1");
+    for more in [
+        "If-Match: \"a\"\r\n",
+        "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT\r\n",
+        "Connection: Upgrade\r\nUpgrade: x\r\n",
+    ] {
+        let response = app.get("", &format!("Cache-Control: only-if-cached\r\n{more}"));
+        assert_eq!((response.status, did(&response)), (504, "taipan; detail=only-if-cached"), "{more}");
+    }
     assert_eq!(app.requests(), 1);
     let reloaded = start_with("response_cache_reload = true", "", |_, number| {
         ok("Cache-Control: max-age=60\r\n", number)

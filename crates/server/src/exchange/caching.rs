@@ -257,11 +257,7 @@ impl<'a> Exchange<'a> {
                     self.refresh(forward, &resource, &entry);
                     return self.of_entry(&resource, &entry, CacheStatus::Stale);
                 }
-                CacheLookup::GatewayTimeout => {
-                    self.services.counts.add(Count::ResponseMisses, 1);
-                    let response = self.status_of(&resource, Status::GATEWAY_TIMEOUT).await;
-                    return reported(&settings, CacheStatus::OnlyIfCached, response);
-                }
+                CacheLookup::GatewayTimeout => return self.gateway_timeout(&resource).await,
                 CacheLookup::Forward(stale, why) => (stale, why),
             };
             // What answers a request for a part is of no use to others, nor is what is for one client.
@@ -289,6 +285,13 @@ impl<'a> Exchange<'a> {
                 None => reported(&settings, CacheStatus::Forwarded(why), response),
             };
         }
+    }
+
+    /// The response to a request that may have only what is stored (RFC 9111 §5.2.1.7).
+    async fn gateway_timeout(&mut self, resource: &Resource<'_>) -> Response {
+        self.services.counts.add(Count::ResponseMisses, 1);
+        let response = self.status_of(resource, Status::GATEWAY_TIMEOUT).await;
+        reported(&resource.settings, CacheStatus::OnlyIfCached, response)
     }
 
     /// Joins the requests for the same response, of which one asks the upstream. If that one is abandoned, one of those
@@ -380,13 +383,17 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Forwards a request that no stored response answers, and invalidates what it has changed.
+    /// Forwards a request that no stored response answers, if it may be, and invalidates what it has changed.
     async fn forward_past_cache(
         &mut self,
         forward: Forward<'_>,
         resource: &Resource<'_>,
         origin: Origin<'_>,
     ) -> Response {
+        let is_read = matches!(self.head.method, Method::Get | Method::Head);
+        if is_read && request::directives(self.head).only_if_cached {
+            return self.gateway_timeout(resource).await;
+        }
         let response = self.pass_on(forward).await;
         if invalidation::invalidates(self.head, response.status()) {
             self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
