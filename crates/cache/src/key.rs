@@ -4,13 +4,14 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use taipan_http::digits::percent_decoded;
 use taipan_http::target::Scheme;
 use twox_hash::XxHash3_128;
 
 use crate::settings::{Query, Settings};
 
-/// The canonical text, and its hash. Two keys are the same if their texts are: clients choose most of the text, so its
-/// hash alone decides nothing.
+/// The canonical text, and hashes of it. Two keys are the same if their texts are: clients choose most of the text, so
+/// a hash alone decides nothing.
 ///
 /// The text is `SCHEME://AUTHORITY/PATH?QUERY MAPPING UPSTREAM`, with a fourth part if the path was sent in another
 /// spelling. None of the parts before `UPSTREAM` has a space.
@@ -18,6 +19,7 @@ use crate::settings::{Query, Settings};
 pub struct Key {
     text: Box<[u8]>,
     hash: u128,
+    resource: u128,
 }
 
 /// The parts of a key.
@@ -87,7 +89,11 @@ impl Parts<'_> {
 impl Key {
     /// `text` is what [`Parts::write`] writes.
     pub fn new(text: &[u8]) -> Key {
-        Key { text: text.into(), hash: XxHash3_128::oneshot(text) }
+        let mut spaces = text.iter().enumerate().filter(|(_, byte)| **byte == b' ');
+        let end = spaces.nth(1).map_or(text.len(), |(at, _)| at);
+        let resource: Vec<u8> = percent_decoded(&text[..end]).collect();
+        let [hash, resource] = [text, &resource].map(XxHash3_128::oneshot);
+        Key { text: text.into(), hash, resource }
     }
 
     /// The canonical text.
@@ -95,9 +101,15 @@ impl Key {
         &self.text
     }
 
-    /// 128 bits, which stand for the text in the names of files and in the index.
+    /// 128 bits, which stand for the text.
     pub fn hash(&self) -> u128 {
         self.hash
+    }
+
+    /// 128 bits, which stand for the URL and its mapping, in the names of files, too. A change of the resource is one
+    /// of all spellings of the URL (RFC 9110 §4.2.3), and of whatever has answered.
+    pub fn resource(&self) -> u128 {
+        self.resource
     }
 }
 
@@ -176,6 +188,28 @@ mod tests {
         let key = Key::new(text(&raw).as_bytes());
         assert_eq!(url(key.text()), b"https://example.org/a/b?x=1");
         assert_eq!(key, Key::new(key.text()));
+    }
+
+    #[test]
+    fn the_spellings_of_a_url_are_one_resource() {
+        let key = |parts: &Parts<'_>| Key::new(text(parts).as_bytes());
+        let plain = key(&PARTS);
+        for (raw_path, path) in [("/%61/b", "/%61/b"), ("/a/./b", "/a/b"), ("/%61//b", "/%61/b")] {
+            let spelled = key(&Parts { raw_path, path, ..PARTS });
+            assert_ne!((&plain, plain.hash()), (&spelled, spelled.hash()));
+            assert_eq!(plain.resource(), spelled.resource(), "{raw_path}");
+        }
+        assert_eq!(plain.resource(), key(&Parts { upstream: "cgi:/a b", ..PARTS }).resource());
+        for other in [
+            Parts { path: "/a", raw_path: "/a", ..PARTS },
+            Parts { query: Some(""), ..PARTS },
+            Parts { mapping: Mapping(1), ..PARTS },
+        ] {
+            assert_ne!(plain.resource(), key(&other).resource(), "{other:?}");
+        }
+        for short in ["", " ", "a", "a ", "a b", "  ", "%", "%4"] {
+            Key::new(short.as_bytes()).resource();
+        }
     }
 
     #[test]

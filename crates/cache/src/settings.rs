@@ -1,6 +1,6 @@
 //! What the configuration of a route says about the cache.
 
-use taipan_http::digits::hex_byte;
+use taipan_http::digits::percent_decoded;
 
 /// Seconds.
 type Seconds = u64;
@@ -146,17 +146,7 @@ fn is_taken_for(pattern: &str, name: &str) -> bool {
 /// The bytes of a name as programs read it: decoded, up to a bracket, in lower case, and one byte for all that are
 /// neither letters nor digits.
 fn folded(name: &str) -> impl Iterator<Item = u8> {
-    let mut rest = name.as_bytes();
-    let decoded = std::iter::from_fn(move || {
-        let (&first, behind) = rest.split_first()?;
-        let (byte, behind) = match hex_byte(behind).filter(|_| first == b'%') {
-            Some(byte) => (byte, &behind[2..]),
-            None => (first, behind),
-        };
-        rest = behind;
-        Some(byte)
-    });
-    decoded
+    percent_decoded(name.as_bytes())
         .skip_while(|byte| matches!(byte, b' ' | b'+'))
         .take_while(|byte| !matches!(byte, b'[' | 0))
         .map(|byte| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'_' })

@@ -451,6 +451,22 @@ fn purges_by_path_prefix_tag_and_host() {
 }
 
 #[test]
+fn a_change_removes_the_files_of_all_spellings() {
+    let app = Fixture::new();
+    let server = app.start();
+    app.store(&server, &["a", "%61", "b"]);
+    assert_eq!(app.files().len(), 3);
+    let head = "POST /app/a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(server.request(head).status, 200);
+    assert!(wait_until(TIMEOUT, || app.files().len() == 1), "{:?}", app.files());
+    let before = app.requests();
+    drop(server);
+    let server = app.start();
+    ["a", "%61", "b"].iter().for_each(|path| _ = body(&server, path));
+    assert_eq!(app.requests(), before + 2);
+}
+
+#[test]
 fn keeps_within_its_bounds() {
     let app = Fixture::new();
     let server = app.start_with("bytes = \"1MiB\"\nentries = 20\nlargest = \"350KiB\"");

@@ -45,6 +45,19 @@ pub fn hex_byte(text: &[u8]) -> Option<u8> {
     Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
+/// The bytes that a text stands for whose percent-encoded bytes count as themselves (RFC 3986 §2.1).
+pub fn percent_decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let (&first, behind) = text.split_first()?;
+        let (byte, behind) = match hex_byte(behind).filter(|_| first == b'%') {
+            Some(byte) => (byte, &behind[2..]),
+            None => (first, behind),
+        };
+        text = behind;
+        Some(byte)
+    })
+}
+
 /// The longest text of an address has 39 characters (RFC 5952).
 pub type IpText = ArrayString<39>;
 

@@ -1,6 +1,7 @@
 //! The names of the files: where one is follows from its key, so that an index can be made of names alone.
 
-/// One stored response: the hash of its key, and that of what sets it apart from others with the same key.
+/// One stored response: [`Key::resource`](crate::key::Key::resource), and the hash of what sets it apart from others of
+/// the same resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     pub key: u128,

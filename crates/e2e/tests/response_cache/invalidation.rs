@@ -91,6 +91,38 @@ fn a_change_invalidates_what_other_routes_have_stored() {
     assert_eq!(["/a/x", "/b/x"].map(|path| server.get(path).text()), ["number 4", "number 5"]);
 }
 
+/// RFC 9110 §4.2.3.
+#[test]
+fn a_change_and_a_purge_are_for_all_spellings_of_a_url() {
+    let app = start_with("response_cache_purge = [\"127.0.0.1\"]", "", |head, number| {
+        match head.starts_with("POST ") {
+            true => "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nLocation: /app/%7Eu\r\n\r\n".to_owned(),
+            false => ok("Cache-Control: max-age=60\r\n", number),
+        }
+    });
+    let both = |paths: [&str; 2]| paths.map(|path| app.get(path, "").text());
+    let ask = |method: &str, path: &str| {
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        app.server.request(format!("{method} /app/{path} HTTP/1.1\r\nHost: a\r\n{length}\r\n")).status
+    };
+    let mut rows = Rows::new();
+    for (method, path, paths) in [
+        ("PURGE", "~u/x", ["~u/x", "%7Eu/x"]),
+        ("PURGE", "%7Eu/x", ["~u/x", "%7Eu/x"]),
+        ("PURGE", "%C3%A9", ["%C3%A9", "%c3%a9"]),
+        ("POST", "%6C", ["l", "%6C"]),
+        ("POST", "l", ["l", "%6C"]),
+        ("POST", "other", ["~u", "%7eu"]),
+    ] {
+        let before = both(paths);
+        rows.check("it is stored", both(paths), before.clone());
+        rows.check(path, ask(method, path), if method == "POST" { 201 } else { 200 });
+        let after = both(paths);
+        let is_new = before.iter().all(|old| !after.contains(old));
+        rows.holds(format!("{method} {path}"), &format!("{before:?} {after:?}"), is_new);
+    }
+}
+
 #[test]
 fn a_change_invalidates_what_it_names_by_the_path_of_the_upstream() {
     let site = Site::new();

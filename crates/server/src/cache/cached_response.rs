@@ -38,8 +38,8 @@ pub struct CachedResponse {
     pub policy: Policy,
     pub settings: Arc<Settings>,
     pub body: StoredBody,
-    /// The hash of its key.
-    hash: u128,
+    /// `Key::resource`.
+    resource: u128,
     /// When it was requested or validated last, in microseconds of the monotonic clock.
     requested: u64,
     modified: Option<i64>,
@@ -61,19 +61,19 @@ const INLINE: usize = memory::RESPONSE as usize;
 /// Where a response is stored, and since when.
 #[derive(Debug, Clone, Copy)]
 pub struct Placement {
-    /// Of the key.
-    pub hash: u128,
+    /// `Key::resource`.
+    pub resource: u128,
     /// When it was requested, in microseconds of the monotonic clock.
     pub requested: u64,
 }
 
 impl Placement {
     /// Of a response that is not in the cache.
-    pub const NOWHERE: Placement = Placement { hash: 0, requested: u64::MAX };
+    pub const NOWHERE: Placement = Placement { resource: 0, requested: u64::MAX };
 
     /// What is requested now.
     pub fn now(text: &str) -> Placement {
-        Placement { hash: Key::new(text.as_bytes()).hash(), requested: clock::micros() }
+        Placement { resource: Key::new(text.as_bytes()).resource(), requested: clock::micros() }
     }
 }
 
@@ -87,9 +87,9 @@ impl CachedResponse {
     ) -> CachedResponse {
         let modified =
             only(&stored.fields, "last-modified").and_then(|value| date::parse(value, stored.times.received));
-        let Placement { hash, requested } = placement;
+        let Placement { resource, requested } = placement;
         let (copies, head) = Default::default();
-        CachedResponse { stored, policy, settings, body, hash, requested, modified, copies, head }
+        CachedResponse { stored, policy, settings, body, resource, requested, modified, copies, head }
     }
 
     /// When it was requested or validated last, in microseconds of the monotonic clock.
@@ -100,7 +100,7 @@ impl CachedResponse {
     /// Whether it has not been invalidated, and its file is unchanged.
     #[inline]
     pub fn is_valid(&self) -> bool {
-        stamps::is_valid(self.hash, self.requested) && self.body.is_unchanged()
+        stamps::is_valid(self.resource, self.requested) && self.body.is_unchanged()
     }
 
     /// Bytes of memory that it takes, and descriptors.

@@ -143,7 +143,7 @@ impl Cache {
         let FoundResponse { stored, body, since } = found?;
         let policy = Policy::of(&stored, settings);
         // What was stored before the process began is older than all that was invalidated since.
-        let placement = Placement { hash: key.hash(), requested: since.0.max(1) };
+        let placement = Placement { resource: key.resource(), requested: since.0.max(1) };
         let entry = CachedResponse::new(stored, policy, settings.clone(), body, placement);
         if is_purged(text, began, &tags(&entry)) {
             return None;
@@ -258,9 +258,9 @@ impl Cache {
         }
     }
 
-    /// Removes what a request has made wrong: in all workers.
+    /// Removes what a request has made wrong: all that is stored of the resource, in all workers.
     pub fn invalidate(&self, key: &Key) {
-        stamps::invalidate(key.hash(), clock::micros());
+        stamps::invalidate(key.resource(), clock::micros());
         if let Ok(text) = std::str::from_utf8(key.text()) {
             self.remove_parts(text);
             self.table.borrow_mut().remove(HOST.into(), text);
@@ -306,14 +306,14 @@ impl Cache {
     /// Whether the request has to wait for the response that another one has asked for. `most`: requests that wait for
     /// one.
     pub fn join(&self, key: PendingKey, most: usize) -> Role {
-        let hash = key.hash();
-        self.pending.join(key, most, self.services.clock.now(), |began| stamps::is_valid(hash, began))
+        let resource = key.resource();
+        self.pending.join(key, most, self.services.clock.now(), |began| stamps::is_valid(resource, began))
     }
 
     /// For a request in the background. `None`: another request asks for the same response.
     pub fn lead(&self, key: PendingKey) -> Option<Leader> {
-        let hash = key.hash();
-        self.pending.lead(key, |began| stamps::is_valid(hash, began))
+        let resource = key.resource();
+        self.pending.lead(key, |began| stamps::is_valid(resource, began))
     }
 
     /// Remembers that requests with this key do not wait for one another, because their responses are not stored.

@@ -49,7 +49,7 @@ impl PartialResponse {
 
     /// Whether nothing has invalidated it.
     pub fn is_valid(&self) -> bool {
-        stamps::is_valid(self.placement.hash, self.placement.requested)
+        stamps::is_valid(self.placement.resource, self.placement.requested)
     }
 
     /// Bytes of memory that it takes.

@@ -23,12 +23,10 @@ pub struct PendingRequests {
     uncollapsed: RefCell<HashMap<Uncollapsed, i64>>,
 }
 
-/// The text of a key, and whose requests wait for one another.
+/// The key, and whose requests wait for one another.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PendingKey {
-    text: Box<str>,
-    /// Of the text.
-    hash: u128,
+    key: Key,
     identity: ClientIdentity,
 }
 
@@ -82,16 +80,16 @@ const STALLED: Duration = Duration::from_millis(250);
 impl PendingKey {
     /// `text`: of the key of the cache.
     pub fn new(text: &str, identity: ClientIdentity) -> PendingKey {
-        PendingKey { text: text.into(), hash: Key::new(text.as_bytes()).hash(), identity }
+        PendingKey { key: Key::new(text.as_bytes()), identity }
     }
 
-    /// Of the text.
-    pub fn hash(&self) -> u128 {
-        self.hash
+    /// `Key::resource`.
+    pub fn resource(&self) -> u128 {
+        self.key.resource()
     }
 
     fn without_text(&self) -> Uncollapsed {
-        (self.hash, self.identity)
+        (self.key.hash(), self.identity)
     }
 }
 
@@ -155,7 +153,8 @@ impl PendingRequests {
         uncollapsed.insert(key.without_text(), now + UNCOLLAPSED_SECONDS);
     }
 
-    /// A response is stored for the key with this hash, and those for which `is_for` holds may have it: they wait again.
+    /// A response is stored for the key whose text has this hash. Those for which `is_for` holds may have it, and wait
+    /// again.
     pub fn collapse(&self, hash: u128, is_for: impl Fn(ClientIdentity) -> bool) {
         let mut uncollapsed = self.uncollapsed.borrow_mut();
         if uncollapsed.is_empty() {
@@ -279,7 +278,7 @@ mod tests {
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
         assert!(matches!(join(&all, 4), Role::Leader(_)), "the clock was set back");
         all.do_not_collapse(&PendingKey::new("a", COOKIES), 5);
-        all.collapse(key("a").hash(), |identity| identity == ClientIdentity::default());
+        all.collapse(Key::new(b"a").hash(), |identity| identity == ClientIdentity::default());
         assert!(matches!(join(&all, 5), Role::Leader(_)), "one was stored");
         assert!(matches!(all.join(PendingKey::new("a", COOKIES), 1, 5, |_| true), Role::Alone));
         for number in 0..3 * MOST_UNCOLLAPSED {

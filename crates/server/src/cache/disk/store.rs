@@ -131,9 +131,9 @@ impl Store {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there may be files of the key. Never waits.
-    pub fn may_have(&self, key: u128) -> bool {
-        self.index.try_lock().map_or(true, |index| index.has(key))
+    /// Whether there may be files of the resource. Never waits.
+    pub fn may_have(&self, resource: u128) -> bool {
+        self.index.try_lock().map_or(true, |index| index.has(resource))
     }
 
     pub fn stats(&self) -> StoredFiles {
@@ -156,7 +156,7 @@ impl Store {
 
     /// The verified files of a key.
     pub fn find(&self, key: &Key) -> Vec<FoundFile> {
-        let names = self.index().variants(key.hash());
+        let names = self.index().variants(key.resource());
         names.into_iter().filter_map(|name| self.open(name, key.text())).collect()
     }
 
@@ -222,10 +222,10 @@ impl Store {
         writing.finish()
     }
 
-    /// Removes all files of a key.
-    pub fn remove(&self, key: u128) -> Purged {
+    /// Removes all files of a resource.
+    pub fn remove(&self, resource: u128) -> Purged {
         let mut purged = Purged::default();
-        let names = self.index().variants(key);
+        let names = self.index().variants(resource);
         names.into_iter().for_each(|name| purged.add(self.discard(name)));
         purged
     }
@@ -239,7 +239,7 @@ impl Store {
     /// Removes what matches a purge that has begun.
     pub fn purge(&self, purge: &Purge, begun: Epoch) -> Purged {
         let purged = match &purge.what {
-            What::Key(key) => self.remove(Key::new(key.as_bytes()).hash()),
+            What::Key(key) => self.remove(Key::new(key.as_bytes()).resource()),
             What::All | What::Path(_) | What::Prefix(_) | What::Tag(_) => {
                 let mut purged = Purged::default();
                 (0..name::SHARDS).for_each(|shard| self.purge_shard(shard as u8, purge, begun, &mut purged));

@@ -56,7 +56,7 @@ impl DiskTier {
 
     /// Whether there may be files of the key. Never waits.
     pub fn may_have(&self, key: &Key) -> bool {
-        self.store.may_have(key.hash())
+        self.store.may_have(key.resource())
     }
 
     /// The responses with this key, newest first.
@@ -126,29 +126,29 @@ impl DiskTier {
         let Some(permit) = self.writes.take() else { return };
         let mut metadata = Vec::new();
         entry.stored.encode(&mut metadata);
-        let name = Name { key: key.hash(), variant: variant(&entry.stored.variant) };
+        let name = Name { key: key.resource(), variant: variant(key, &entry.stored.variant) };
         let (key, tags, since) = (key.clone(), tags(entry), Epoch(entry.requested()));
         self.run((permit, held), move |store| {
             // The store counts and logs what fails.
             let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata, since);
             // It was invalidated while it was written.
-            if written.is_ok() && !stamps::is_valid(key.hash(), since.0) {
-                store.remove(key.hash());
+            if written.is_ok() && !stamps::is_valid(key.resource(), since.0) {
+                store.remove(key.resource());
             }
         });
     }
 
-    /// Removes all variants of a key.
+    /// Removes all variants of a resource.
     pub fn remove(&self, key: &Key) {
-        let hash = key.hash();
+        let resource = key.resource();
         if self.may_have(key) {
-            self.run((), move |store| _ = store.remove(hash));
+            self.run((), move |store| _ = store.remove(resource));
         }
     }
 
     /// Removes one variant of a key.
     pub fn remove_variant(&self, key: &Key, of: &Variant) {
-        let name = Name { key: key.hash(), variant: variant(of) };
+        let name = Name { key: key.resource(), variant: variant(key, of) };
         if self.may_have(key) {
             self.run((), move |store| store.remove_variant(name));
         }
@@ -166,9 +166,9 @@ impl DiskTier {
     }
 }
 
-/// What sets a response apart from others with the same key, as a number.
-fn variant(variant: &Variant) -> u64 {
-    let mut text = Vec::new();
+/// What sets a response apart from others of the same resource, as a number.
+fn variant(key: &Key, variant: &Variant) -> u64 {
+    let mut text = key.hash().to_be_bytes().to_vec();
     for (name, value) in &variant.0 {
         // Neither a name nor a value has a NUL, or a line feed.
         text.extend_from_slice(name.as_bytes());

@@ -75,7 +75,7 @@ fn key(url: &str) -> Key {
 }
 
 fn name(key: &Key) -> Name {
-    Name { key: key.hash(), variant: 7 }
+    Name { key: key.resource(), variant: 7 }
 }
 
 fn put(store: &Arc<Store>, url: &str, body: &[u8]) -> Result<(), NotStored> {
@@ -128,8 +128,8 @@ fn finds_what_was_written_and_finds_it_again_after_a_restart() {
         assert_eq!(stats.bytes, blocks.iter().sum::<u64>() * 4096);
     }
     let unwalked = folder.open();
-    assert!(!unwalked.may_have(key("http://a/1").hash()), "a miss until the index is there");
-    assert!(store.may_have(key("http://a/1").hash()));
+    assert!(!unwalked.may_have(key("http://a/1").resource()), "a miss until the index is there");
+    assert!(store.may_have(key("http://a/1").resource()));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn replaces_a_response_while_the_old_file_is_being_sent() {
     put(&store, "http://a/", &body(2, 10)).unwrap();
     assert_eq!(get(&store, "http://a/"), Some(body(2, 10)));
     folder.file();
-    assert_eq!(store.remove(key("http://a/").hash()), Purged { removed: 1, failed: 0 });
+    assert_eq!(store.remove(key("http://a/").resource()), Purged { removed: 1, failed: 0 });
     assert_eq!((get(&store, "http://a/"), folder.files().len()), (None, 0));
     let mut old = vec![0; 50_000];
     assert_eq!(rustix::io::pread(&sent.fd, &mut old, sent.at), Ok(50_000));
@@ -155,13 +155,13 @@ fn a_key_has_variants_and_a_hash_is_not_a_key() {
     let key = key("http://a/");
     for variant in 0..3 {
         let label = Label { key: key.text(), tags: b"" };
-        let name = Name { key: key.hash(), variant };
+        let name = Name { key: key.resource(), variant };
         let writing = store.write(name, label, vec![variant as u8], Some(0), Epoch::default()).unwrap();
         writing.finish().unwrap();
     }
     // As if two keys had the same hash.
     let label = Label { key: b"http://b/ http://up", tags: b"" };
-    let name = Name { key: key.hash(), variant: 3 };
+    let name = Name { key: key.resource(), variant: 3 };
     store.write(name, label, vec![3], None, Epoch::default()).unwrap().finish().unwrap();
     let mut found: Vec<Vec<u8>> = store.find(&key).into_iter().map(|found| found.metadata).collect();
     found.sort();
@@ -219,7 +219,7 @@ fn several_processes_use_one_folder() {
                                 }
                             }
                             _ if round % 40 == 3 => store.walk(),
-                            _ => _ = store.remove(key(&urls[n]).hash()),
+                            _ => _ = store.remove(key(&urls[n]).resource()),
                         }
                     }
                 });

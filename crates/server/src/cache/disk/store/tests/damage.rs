@@ -124,7 +124,7 @@ fn planted_links_lead_nowhere() {
         assert_eq!(get(store, URL), None);
         assert_eq!(put(store, URL, b"new"), Err(NotStored::Failed));
         assert_eq!(store.purge(&Purge::all(), store.purges.begin(Purge::all())), unlisted);
-        store.remove(key(URL).hash());
+        store.remove(key(URL).resource());
         assert_eq!(store.stats().entries, 0);
     }
     assert!(copy.exists() && fs::read_dir(&outside.0).unwrap().count() == 1);
