@@ -73,6 +73,22 @@ impl Variant {
     }
 }
 
+/// Which of several responses, newest first, a request with these fields gets. One that varies is preferred: an upstream
+/// may omit `Vary` in the response that is the default (RFC 9111 §4.1).
+pub fn selected<T>(
+    responses: impl IntoIterator<Item = T>,
+    variant: impl Fn(&T) -> &Variant,
+    fields: &[RequestField<'_>],
+) -> Option<T> {
+    let mut matching = responses.into_iter().filter(|response| variant(response).matches(fields));
+    let varies = |response: &T| !variant(response).0.is_empty();
+    let newest = matching.next()?;
+    match varies(&newest) {
+        true => Some(newest),
+        false => Some(matching.find(varies).unwrap_or(newest)),
+    }
+}
+
 /// Whether a field has one line, with just this value. Most requests need no more than this comparison.
 fn is_same<'a>(mut lines: impl Iterator<Item = &'a [u8]>, value: Option<&[u8]>) -> bool {
     let first = lines.next();
@@ -232,6 +248,23 @@ mod tests {
         check("B", "A", "A, B");
         check("A, B", "B", "A, B");
         check("A, B", "", "A, B");
+    }
+
+    #[test]
+    fn a_request_gets_the_newest_response_that_varies_or_else_the_newest() {
+        let check = |stored: &[(&str, &[(&str, &str)])], expected: Option<usize>| {
+            let variants = stored.iter().map(|(vary, request)| variant(vary, request).unwrap());
+            let variants: Vec<_> = variants.enumerate().collect();
+            let found = selected(&variants, |(_, variant)| variant, &of(&[("A", "1")]));
+            assert_eq!(found.map(|(at, _)| *at), expected, "{stored:?}");
+        };
+        let (default, own, other) = (("", &[][..]), ("A", &[("A", "1")][..]), ("A", &[("A", "2")][..]));
+        check(&[], None);
+        check(&[other], None);
+        check(&[other, default], Some(1));
+        check(&[default, other, own], Some(2));
+        check(&[own, default, own], Some(0));
+        check(&[default, own, own, default], Some(1));
     }
 
     #[test]

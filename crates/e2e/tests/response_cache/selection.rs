@@ -25,6 +25,29 @@ fn selects_by_the_fields_that_vary_names() {
     assert!(did(&other).starts_with("taipan; fwd=vary-miss"), "{}", did(&other));
 }
 
+/// RFC 9111 §4.1.
+#[test]
+fn a_response_without_vary_is_for_those_that_no_other_one_is_for() {
+    let app = start(|head, number| {
+        let vary = if head.contains("Accept-Language: ") { "Vary: Accept-Language\r\n" } else { "" };
+        ok(&format!("Cache-Control: max-age=60\r\n{vary}"), number)
+    });
+    let get = |fields: &str| app.get("", fields).text();
+    assert_eq!(get("Accept-Language: de\r\n"), "number 1");
+    for _ in 0..2 {
+        assert_eq!(get(""), "number 2");
+        assert_eq!(get("Accept-Language: de\r\n"), "number 1");
+    }
+    assert_eq!(app.requests(), 2);
+    // One that does not vary any more replaces the one that did.
+    let app = start(|_, number| match number {
+        1 => ok("Cache-Control: max-age=60\r\nAge: 100\r\nETag: \"a\"\r\nVary: Accept-Language\r\n", number),
+        _ => ok("Cache-Control: max-age=60\r\n", number),
+    });
+    let got = [0; 4].map(|_| app.get("", "Accept-Language: de\r\n").text());
+    assert_eq!(got, ["number 1", "number 2", "number 2", "number 2"]);
+}
+
 /// An upstream may read anything in a malformed field, and its response is not for clients that send a right one.
 #[test]
 fn a_malformed_field_selects_no_response_for_those_that_send_a_right_one() {

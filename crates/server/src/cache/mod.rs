@@ -24,6 +24,7 @@ use cache::settings::Settings;
 use cache::store::head::Label;
 use cache::store::purge::{Epoch, Purge};
 use cache::stored::Stored;
+use cache::vary;
 use site::memory;
 use taipan_http::head::Field;
 
@@ -108,7 +109,7 @@ impl Cache {
     pub fn find(&self, text: &str, fields: &[Field<'_>]) -> Found {
         let mut table = self.table.borrow_mut();
         let Some(entries) = table.get(HOST.into(), text) else { return Found::Nothing };
-        match entries.iter().find(|entry| entry.stored.variant.matches(fields)) {
+        match vary::selected(&*entries, |entry| &entry.stored.variant, fields) {
             Some(entry) if entry.is_valid() => Found::Entry(entry.clone()),
             Some(_) => Found::Nothing,
             None => Found::OtherVariant,
@@ -139,7 +140,7 @@ impl Cache {
         }
         // A purge that begins now may not find what is not in memory yet.
         let began = purges::now();
-        let found = disk.find(&key).await.into_iter().find(|found| found.stored.variant.matches(fields));
+        let found = vary::selected(disk.find(&key).await, |found| &found.stored.variant, fields);
         let FoundResponse { stored, body, since } = found?;
         let policy = Policy::of(&stored, settings);
         // What was stored before the process began is older than all that was invalidated since.

@@ -282,9 +282,13 @@ impl Fetch {
         self.leader.iter().for_each(Leader::settle);
     }
 
-    /// Stores a whole response.
+    /// Stores a whole response, in place of the one that was validated.
     fn store(self, stored: Stored, policy: Policy, body: Vec<u8>) -> Rc<CachedResponse> {
         self.settle();
+        // It would be preferred to one that does not vary any more.
+        if let Some(stale) = self.stale.as_ref().filter(|stale| stale.stored.variant != stored.variant) {
+            self.cache.remove(&self.text, stale);
+        }
         let services = self.cache.services();
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
