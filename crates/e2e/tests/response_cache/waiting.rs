@@ -65,6 +65,29 @@ fn requests_that_have_waited_get_the_file_where_the_memory_is_too_small() {
     get_the_first_response(&app, &gate, 5);
 }
 
+#[test]
+fn requests_that_validate_different_variants_do_not_wait_for_one_another() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |head, number| {
+        let is_validation = head.contains("If-None-Match");
+        if is_validation && head.contains("Accept-Language: de") {
+            of_upstream.wait();
+        }
+        let age = if is_validation { "" } else { "Age: 100\r\n" };
+        ok(&format!("Cache-Control: max-age=60\r\nVary: Accept-Language\r\nETag: \"a\"\r\n{age}"), number)
+    });
+    let languages = ["Accept-Language: de\r\n", "Accept-Language: en\r\n"];
+    assert_eq!(languages.map(|language| app.get("", language).text()), ["number 1", "number 2"]);
+    let mut first = app.server.connect();
+    first.send(format!("GET /app/ HTTP/1.1\r\nHost: a\r\n{}\r\n", languages[0]));
+    assert!(wait_until(TIMEOUT, || app.requests() == 3));
+    assert_eq!(app.get("", languages[1]).text(), "number 4");
+    assert_eq!(app.server.count("responses_awaited"), 0);
+    gate.open();
+    assert_eq!(first.read_response().text(), "number 3");
+}
+
 /// Any client can send credentials, and the response to them is often not stored.
 #[test]
 fn requests_whose_responses_are_for_one_client_keep_no_others_from_waiting() {

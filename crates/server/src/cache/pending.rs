@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use cache::key::Key;
 use cache::request::ClientIdentity;
+use cache::vary::Variant;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -28,6 +29,8 @@ pub struct PendingRequests {
 pub struct PendingKey {
     key: Key,
     identity: ClientIdentity,
+    /// Of the response that is validated. Empty: there is none.
+    variant: Variant,
 }
 
 /// A key without its text: clients choose how long that is.
@@ -79,8 +82,8 @@ const STALLED: Duration = Duration::from_millis(250);
 
 impl PendingKey {
     /// `text`: of the key of the cache.
-    pub fn new(text: &str, identity: ClientIdentity) -> PendingKey {
-        PendingKey { key: Key::new(text.as_bytes()), identity }
+    pub fn new(text: &str, identity: ClientIdentity, variant: Variant) -> PendingKey {
+        PendingKey { key: Key::new(text.as_bytes()), identity, variant }
     }
 
     /// `Key::resource`.
@@ -234,7 +237,7 @@ mod tests {
     const COOKIES: ClientIdentity = ClientIdentity { credentials: false, cookies: true };
 
     fn key(text: &str) -> PendingKey {
-        PendingKey::new(text, ClientIdentity::default())
+        PendingKey::new(text, ClientIdentity::default(), Variant::default())
     }
 
     fn join(all: &Rc<PendingRequests>, now: i64) -> Role {
@@ -248,8 +251,10 @@ mod tests {
         let Role::Follower(follower) = join(&all, 0) else { panic!("one may wait") };
         assert!(matches!(join(&all, 0), Role::Alone));
         assert!(matches!(all.join(key("b"), 1, 0, |_| true), Role::Leader(_)));
-        let of_user = PendingKey::new("a", COOKIES);
+        let of_user = PendingKey::new("a", COOKIES, Variant::default());
         assert!(matches!(all.join(of_user, 1, 0, |_| true), Role::Leader(_)));
+        let of_variant = PendingKey { variant: Variant(vec![("a".into(), None)]), ..key("a") };
+        assert!(matches!(all.join(of_variant, 1, 0, |_| true), Role::Leader(_)));
         drop(follower);
         assert!(matches!(join(&all, 0), Role::Follower(_)));
         drop(leader);
@@ -277,10 +282,13 @@ mod tests {
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS - 1), Role::Alone));
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
         assert!(matches!(join(&all, 4), Role::Leader(_)), "the clock was set back");
-        all.do_not_collapse(&PendingKey::new("a", COOKIES), 5);
+        all.do_not_collapse(&PendingKey::new("a", COOKIES, Variant::default()), 5);
         all.collapse(Key::new(b"a").hash(), |identity| identity == ClientIdentity::default());
         assert!(matches!(join(&all, 5), Role::Leader(_)), "one was stored");
-        assert!(matches!(all.join(PendingKey::new("a", COOKIES), 1, 5, |_| true), Role::Alone));
+        assert!(matches!(
+            all.join(PendingKey::new("a", COOKIES, Variant::default()), 1, 5, |_| true),
+            Role::Alone
+        ));
         for number in 0..3 * MOST_UNCOLLAPSED {
             all.do_not_collapse(&key(&number.to_string()), 5);
         }

@@ -304,7 +304,7 @@ impl<'a> Exchange<'a> {
         waiting: &mut Waiting,
     ) -> AfterMiss {
         let cache = &self.responder.cache;
-        match cache.join(self.pending_key(resource), resource.settings.waiting) {
+        match cache.join(self.pending_key(resource, stale), resource.settings.waiting) {
             Role::Leader(leader) => AfterMiss::Fetch(Some(leader)),
             Role::Substitute(leader) => match cache.refreshes.take() {
                 // It waits for the response with the others.
@@ -341,10 +341,11 @@ impl<'a> Exchange<'a> {
     }
 
     /// What requests have in common that wait for one another.
-    fn pending_key(&self, resource: &Resource<'_>) -> PendingKey {
+    fn pending_key(&self, resource: &Resource<'_>, stale: Option<&Rc<CachedResponse>>) -> PendingKey {
         let identity = self.identity();
         let cookies = identity.cookies && resource.settings.cookies != Cookies::Ignored;
-        PendingKey::new(&resource.text, ClientIdentity { cookies, ..identity })
+        let variant = stale.map(|entry| entry.stored.variant.clone()).unwrap_or_default();
+        PendingKey::new(&resource.text, ClientIdentity { cookies, ..identity }, variant)
     }
 
     /// Whether something other than the fields of the request says who the client is.
@@ -526,7 +527,7 @@ impl<'a> Exchange<'a> {
         }
         let cache = &self.responder.cache;
         let Some(permit) = cache.refreshes.take() else { return };
-        let Some(leader) = cache.lead(self.pending_key(resource)) else { return };
+        let Some(leader) = cache.lead(self.pending_key(resource, Some(entry))) else { return };
         self.fetch_in_background(forward, resource, Some(entry.clone()), leader, permit);
     }
 
