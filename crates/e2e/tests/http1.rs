@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use e2e::{ReadError, Response, Rows, Server, Site, TIMEOUT, chunked};
+use e2e::{ReadError, Response, Rows, Server, Site, TIMEOUT, chunked, wait_until};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT
 const MODIFIED: u64 = 784_111_777;
@@ -578,6 +578,20 @@ fn the_validators_of_a_file_change_with_it() {
     if let Some(date) = response.field("last-modified") {
         assert_ne!(date, "Tue, 02 Oct 2096 07:06:40 GMT");
     }
+}
+
+#[test]
+fn a_modification_time_that_was_in_the_future_is_sent_when_it_has_passed() {
+    let server = site().file("b.txt", "other\n").start();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
+    let seconds = now.as_secs() + 3;
+    server.files().set_modified("www/a.txt", seconds);
+    let modified = |path: &str| server.get(path).field("last-modified").map(str::to_owned);
+    let first = modified("/a.txt");
+    assert!(wait_until(TIMEOUT, || modified("/a.txt") != first), "it stays {first:?}");
+    // It is in the past now.
+    server.files().set_modified("www/b.txt", seconds);
+    assert_eq!(modified("/a.txt"), modified("/b.txt"));
 }
 
 #[test]

@@ -98,7 +98,8 @@ impl DiskLookup {
         let guard = LookupGuard { files, key, pending: pending.clone() };
         let task = spawn_local(async move {
             let LookupGuard { files, key: (host, path), pending } = &guard;
-            let stamps = cached.as_ref().map_or(Vec::new(), |entry| entry.stamps.clone());
+            let now = files.services.clock.now();
+            let stamps = cached.as_ref().map_or(Vec::new(), |entry| entry.stamps_at(now).to_vec());
             let has_begun = pending.has_begun.clone();
             let lookup = move || {
                 has_begun.store(true, Ordering::SeqCst);

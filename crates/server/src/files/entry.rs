@@ -41,6 +41,9 @@ pub struct Entry {
     /// One for each representation of `resource`.
     pub prepared: Vec<PreparedRepresentation>,
     pub(super) stamps: Vec<Stamp>,
+    /// How many of these were in the future when the heads were made, which have the time of that moment instead (RFC 9110
+    /// §8.8.2.1).
+    pub(super) ahead: usize,
     /// The last comparison with the disk.
     pub(super) checked: Cell<Checked>,
     /// The codings that are being made.
@@ -154,12 +157,13 @@ impl Entry {
         lookup: Lookup,
         checked: Checked,
     ) -> Entry {
-        match lookup {
+        let entry = match lookup {
             Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), checked),
             Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), checked),
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], checked),
             Lookup::Files(found) => Entry::of_files(services, host, path, found, checked),
-        }
+        };
+        Entry { ahead: ahead(&entry.stamps, services.clock.now()), ..entry }
     }
 
     fn of_files(
@@ -232,8 +236,20 @@ impl Entry {
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
         let (checked, making) = (Cell::new(checked), Rc::default());
-        let (page, alternates) = (None, None);
-        Entry { resource, prepared, stamps, checked, making, deltas, page, origin, selected, alternates }
+        let (page, alternates, ahead) = (None, None, 0);
+        Entry {
+            resource,
+            prepared,
+            stamps,
+            ahead,
+            checked,
+            making,
+            deltas,
+            page,
+            origin,
+            selected,
+            alternates,
+        }
     }
 
     /// The alternate that the client prefers, or else the file itself.
@@ -249,8 +265,20 @@ impl Entry {
         let (prepared, checked) = (Vec::new(), Cell::new(checked));
         let (making, origin) = (Rc::default(), SelectedFiles::default());
         let (deltas, page, alternates) = (None, None, None);
-        let selected = Vec::new();
-        Entry { resource, prepared, stamps, checked, making, deltas, page, origin, selected, alternates }
+        let (selected, ahead) = (Vec::new(), 0);
+        Entry {
+            resource,
+            prepared,
+            stamps,
+            ahead,
+            checked,
+            making,
+            deltas,
+            page,
+            origin,
+            selected,
+            alternates,
+        }
     }
 
     /// The fields that say which alternate it is, where they are not prepared.
@@ -304,6 +332,12 @@ impl Entry {
         self.checked.update(|checked| Checked { second: i64::MAX, ..checked });
     }
 
+    /// The stamps to compare with the disk. None if a time that was in the future has passed, or the clock was set: then
+    /// the heads have to be made again.
+    pub(super) fn stamps_at(&self, now: i64) -> &[Stamp] {
+        if ahead(&self.stamps, now) == self.ahead { &self.stamps } else { &[] }
+    }
+
     /// The stamp of the file without a coding.
     pub fn stamp(&self) -> Option<&Stamp> {
         self.stamps.first()
@@ -333,6 +367,11 @@ impl Entry {
             descriptors + deltas.1 + page.1 + others.1,
         )
     }
+}
+
+/// How many of the files are from the future.
+fn ahead(stamps: &[Stamp], now: i64) -> usize {
+    stamps.iter().filter(|stamp| stamp.last_modified().is_some_and(|time| time > now)).count()
 }
 
 impl Alternates {

@@ -157,7 +157,7 @@ impl Files {
             let (files, query, unsure_root) = (self.clone(), query.into_owned(), Some(root));
             return Probe::WouldWait(Box::new(DiskLookup { files, key: key(), query, cached, unsure_root }));
         }
-        let stamps = cached.as_ref().map_or(&[][..], |entry| &entry.stamps);
+        let stamps = cached.as_ref().map_or(&[][..], |entry| entry.stamps_at(now));
         let checked = Checked { second: now, changes: self.changes.get() };
         let result = query.lookup_if_changed(stamps, Wait::Never);
         let (result, permit) = match result {
