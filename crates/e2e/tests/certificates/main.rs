@@ -557,6 +557,34 @@ fn a_local_authority_is_made_once_and_trusted_by_its_file() {
     assert_eq!(fs::read(&authority).unwrap(), made, "it is the same authority");
 }
 
+/// Such as one that was made when the clock began at 1970.
+#[test]
+fn a_local_authority_that_has_expired_is_replaced() {
+    let home = Folder::new();
+    home.file("www/hello", "hello");
+    drop(local(&home));
+    let folder = home.path().join("taipan");
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "taipan on test");
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(1970, 1, 1), rcgen::date_time_ymd(1979, 12, 30));
+    let key = rcgen::KeyPair::generate().expect("there is randomness");
+    let old = params.self_signed(&key).expect("it is a certificate").pem();
+    fs::write(folder.join("authority.key"), [old.as_str(), &key.serialize_pem()].concat()).unwrap();
+    fs::write(folder.join("authority.pem"), &old).unwrap();
+    let server = local(&home);
+    let line = server.wait_for_line("the authority ", TIMEOUT);
+    for part in ["taipan/authority.pem", "1970-01-01 to 1979-12-30"] {
+        assert!(line.contains(part), "{line}");
+    }
+    let authority = folder.join("authority.pem");
+    assert_ne!(fs::read_to_string(&authority).unwrap(), old);
+    let mut curl = tool("curl");
+    curl.args(["-sS", "--noproxy", "*", "--cacert"]).arg(&authority);
+    curl.arg("--connect-to").arg(format!("localhost:443:{}", server.addr()));
+    assert_eq!(output_of(curl.arg("https://localhost/hello")).stdout, b"hello");
+}
+
 #[test]
 fn the_names_of_one_command_line_are_local_or_public() {
     let home = Folder::new();

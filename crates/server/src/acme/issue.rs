@@ -143,9 +143,6 @@ impl Authority {
         if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
             return Err("its key belongs to another certificate".to_owned());
         }
-        if parsed.validity().not_after.timestamp() < (OffsetDateTime::now_utc() + LOCAL).unix_timestamp() {
-            return Err("it expires".to_owned());
-        }
         let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let params = authority(name.ok_or("it has no name")?);
         Ok(Authority { certificate, key, params })
@@ -163,6 +160,14 @@ impl Authority {
         let certificate = params.signed_by(&key, &issuer).map_err(text)?;
         Ok(Pair { chain: vec![certificate.der().clone()], key: key.into() })
     }
+}
+
+/// The days from and to which an authority is valid, if it expires before a certificate that it would issue now.
+pub fn validity_that_ends(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let (from, to) = (&parsed.validity().not_before, &parsed.validity().not_after);
+    let is_ending = to.timestamp() < (OffsetDateTime::now_utc() + LOCAL).unix_timestamp();
+    is_ending.then(|| format!("{} to {}", from.to_datetime().date(), to.to_datetime().date()))
 }
 
 fn authority(name: &str) -> CertificateParams {

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::issue::{self, Authority};
 use super::storage::Storage;
+use crate::log;
 
 /// The certificate and the key.
 const AUTHORITY: &str = "authority.key";
@@ -33,6 +34,16 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
     let at = |name: &str| storage.path().join(name);
     let fail = |name: &str, e: &dyn std::fmt::Display| format!("cannot use {}: {e}", at(name).display());
     let mut text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+    let parsed = text.as_deref().and_then(|text| parse(text).ok());
+    if let Some(days) = parsed.and_then(|(certificate, _)| issue::validity_that_ends(&certificate)) {
+        log::warn(format_args!(
+            "the authority {} is valid from {days} only; another one takes its place, which clients have to be told \
+             to trust",
+            at(CERTIFICATE).display()
+        ));
+        storage.remove(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+        text = None;
+    }
     if text.is_none() {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let made = Authority::generate(&format!("taipan on {host}")).map_err(|e| fail(AUTHORITY, &e))?;

@@ -138,6 +138,11 @@ impl Storage {
         Ok(created)
     }
 
+    /// Removes a file that exists.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
     fn write_temporary(&self, name: &str, bytes: &[u8]) -> io::Result<String> {
         let temporary = format!(".{name}.{}", self.owner);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
