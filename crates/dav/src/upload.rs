@@ -12,6 +12,13 @@ pub const PROBLEM: &str = "application/problem+json";
 /// The largest number of a structured field (RFC 9651 §3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
+/// The longest time for which an upload can be resumed, in seconds.
+pub const LONGEST: u64 = 30 * 24 * 3600;
+/// For how long one can be resumed that was begun by a wrong clock, in seconds.
+const AFTER_WRONG_CLOCK: i64 = 24 * 3600;
+/// 1980. A clock before that has not been set yet.
+const CLOCK_IS_SET: i64 = 315_532_800;
+
 /// What is known of an upload beside the bytes that were received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
@@ -46,6 +53,15 @@ impl Upload {
         let state = number(complete)?.map_or(State::Incomplete, State::Complete);
         let guard = (!guard.is_empty()).then_some(guard);
         Some(Upload { target, user, length: number(length)?, state, expires: expires.parse().ok()?, guard })
+    }
+
+    /// When it is forgotten. By a clock that has been set since, or set back, its time begins now.
+    pub fn expires_at(&self, now: i64) -> i64 {
+        let by_right_clock = CLOCK_IS_SET..=now.saturating_add_unsigned(LONGEST);
+        match now < CLOCK_IS_SET || by_right_clock.contains(&self.expires) {
+            true => self.expires,
+            false => now.saturating_add(AFTER_WRONG_CLOCK),
+        }
     }
 
     pub fn text(&self) -> String {
@@ -132,6 +148,35 @@ mod tests {
             assert_eq!(integer(value.as_bytes()), expected, "{value}");
         }
         assert_eq!(limits(u64::MAX, 5), "max-size=999999999999999, max-age=5");
+    }
+
+    #[test]
+    fn the_time_of_an_upload_by_a_wrong_clock_begins_anew() {
+        let now = 1_800_000_000;
+        let day = AFTER_WRONG_CLOCK;
+        for (expires, now, expected) in [
+            (now + 1, now, now + 1),
+            (now - 1, now, now - 1),
+            (now + LONGEST as i64, now, now + LONGEST as i64),
+            // Begun in 1970, then the clock was set.
+            (day + 5, now, now + day),
+            // The clock was far ahead.
+            (now + LONGEST as i64 + 1, now, now + day),
+            (i64::MAX, now, now + day),
+            // The clock is not set yet.
+            (now + 1, 5, now + 1),
+            (day + 5, day + 6, day + 5),
+        ] {
+            let upload = Upload {
+                target: String::new(),
+                user: String::new(),
+                length: None,
+                state: State::Incomplete,
+                expires,
+                guard: None,
+            };
+            assert_eq!(upload.expires_at(now), expected, "{expires} {now}");
+        }
     }
 
     #[test]

@@ -146,6 +146,74 @@ fn uploads_can_be_resumed() {
     assert!(own_files(&server, "uploads").is_empty());
 }
 
+/// Has every upload end at this time, in seconds since 1970.
+fn set_end_of_uploads(server: &Server, seconds: u64) {
+    let folder = server.root().join(".taipan-publish/uploads");
+    for name in own_files(server, "uploads").iter().filter(|name| name.ends_with(".text")) {
+        let path = folder.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut values: Vec<&str> = text.split('\t').collect();
+        let seconds = seconds.to_string();
+        values[4] = &seconds;
+        fs::write(&path, values.join("\t")).unwrap();
+    }
+}
+
+/// Has the server forget the uploads that have expired.
+fn begin_another(server: &Server) {
+    let mut client = server.connect();
+    client.send(request("PUT", "/other", "Upload-Complete: ?1\r\n", "other"));
+    assert_eq!(client.read_response().status, 104);
+    assert!(client.read_response().status < 300);
+}
+
+#[test]
+fn an_upload_survives_that_the_clock_is_set() {
+    let server = server();
+    let mut client = server.connect();
+    client.send(request("PUT", "/up", "Upload-Complete: ?0\r\n", "first "));
+    assert_eq!(client.read_response().status, 104);
+    let url = client.read_response().field("location").expect("the upload").to_owned();
+    let head = || server.request(format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    // It was begun in 1970, or by a clock that was far ahead.
+    for seconds in [86_405, 4_000_000_000] {
+        set_end_of_uploads(&server, seconds);
+        begin_another(&server);
+        let found = head();
+        assert_eq!((found.status, found.field("upload-offset")), (204, Some("6")), "{seconds}");
+        let limit = found.field("upload-limit").unwrap_or_default();
+        let age = limit.split("max-age=").nth(1).and_then(|age| age.parse::<u64>().ok());
+        assert!(age.is_some_and(|age| (86_000..=86_400).contains(&age)), "{limit}");
+    }
+    // It has expired.
+    set_end_of_uploads(&server, 1_700_000_000);
+    assert_eq!(head().status, 404);
+    begin_another(&server);
+    assert_eq!(own_files(&server, "uploads").len(), 1, "{:?}", own_files(&server, "uploads"));
+}
+
+#[test]
+fn an_upload_that_a_request_receives_does_not_expire() {
+    let server = server();
+    let whole = "0123456789".repeat(20_000);
+    let mut client = server.connect();
+    client.send(format!(
+        "PUT /up HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\nUpload-Complete: ?1\r\n\r\n{}",
+        whole.len(),
+        &whole[..100_000]
+    ));
+    let interim = client.read_response();
+    let url = interim.field("location").expect("the upload").to_owned();
+    assert!(wait_until(TIMEOUT, || own_files(&server, "uploads").len() == 2), "it has begun");
+    set_end_of_uploads(&server, 1_700_000_000);
+    begin_another(&server);
+    client.send(&whole[100_000..]);
+    assert_eq!(client.read_response().status, 201);
+    assert_eq!(content(&server, "/up"), whole);
+    let found = server.request(format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    assert_eq!((found.status, found.field("upload-complete")), (204, Some("?1")));
+}
+
 /// A client that continues at one time by two requests has success with one of them.
 #[test]
 fn one_of_two_requests_for_the_same_part_goes_on() {

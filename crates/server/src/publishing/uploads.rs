@@ -32,21 +32,30 @@ pub fn begin(store: &Store, token: &str, upload: &Upload, now: i64) -> Result<Ne
     NewFile::create_upload(store, token)
 }
 
-/// Opens an upload. Errors: `Missing`; `Busy` if another request changes it.
+/// Opens an upload. Errors: `Missing`, also for one that has expired; `Busy` if another request changes it, which keeps
+/// it from expiring.
 pub fn open(store: &Store, token: &str, now: i64) -> Result<(Upload, Option<NewFile>), Failure> {
-    let upload = find(store, token, now)?;
+    let mut upload = find(store, token)?;
     let file = match upload.state {
         State::Complete(_) => None,
         State::Incomplete => Some(NewFile::open_upload(store, token)?),
     };
+    let expires = upload.expires_at(now);
+    if expires <= now {
+        return Err(Failure::Missing);
+    }
+    if upload.expires != expires {
+        upload.expires = expires;
+        save(store, token, &upload)?;
+    }
     Ok((upload, file))
 }
 
-/// What is known of an upload, which another request may change. Errors: `Missing`.
-pub fn find(store: &Store, token: &str, now: i64) -> Result<Upload, Failure> {
+/// What is known of an upload that another request changes. Errors: `Missing`.
+pub fn find(store: &Store, token: &str) -> Result<Upload, Failure> {
     let folder = store.state_folder(UPLOADS)?;
-    let text = read_text(&folder, &[token, TEXT].concat())?.ok_or(Failure::Missing)?;
-    Upload::parse(&text).filter(|upload| upload.expires > now).ok_or(Failure::Missing)
+    let text = read_text(&folder, &[token, TEXT].concat())?;
+    text.and_then(|text| Upload::parse(&text)).ok_or(Failure::Missing)
 }
 
 pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> {
@@ -72,11 +81,18 @@ pub fn sweep(store: &Store, now: i64) -> Result<usize, Failure> {
     let (mut incomplete, mut complete) = (0, Vec::new());
     for name in names(&folder)? {
         let Some(token) = name.strip_suffix(TEXT) else { continue };
-        let upload = read_text(&folder, &name)?.and_then(|text| Upload::parse(&text));
-        match upload.filter(|upload| upload.expires > now) {
-            Some(Upload { state: State::Incomplete, .. }) => incomplete += 1,
-            Some(upload) => complete.push((upload.expires, token.to_owned())),
-            None => remove(store, token)?,
+        let found = match find(store, token) {
+            // It has expired, or was begun by another clock.
+            Ok(upload) if upload.expires <= now || upload.expires_at(now) != upload.expires => {
+                open(store, token, now).map(|(upload, _)| upload)
+            }
+            found => found,
+        };
+        match found {
+            Ok(Upload { state: State::Incomplete, .. }) | Err(Failure::Busy) => incomplete += 1,
+            Ok(upload) => complete.push((upload.expires, token.to_owned())),
+            Err(Failure::Missing) => remove(store, token)?,
+            Err(failure) => return Err(failure),
         }
     }
     sort::by(&mut complete, Ord::cmp);

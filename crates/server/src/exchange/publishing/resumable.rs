@@ -209,7 +209,7 @@ impl<'a> Exchange<'a> {
                 Ok(()) => {
                     uploads::open(store, &token, now).map(|(upload, file)| (Hold::of(&upload, file), upload))
                 }
-                Err(bytes) => uploads::find(store, &token, now).map(|upload| (Hold::Other(bytes), upload)),
+                Err(bytes) => uploads::find(store, &token).map(|upload| (Hold::Other(bytes), upload)),
             };
             match self.on_disk(&place.store, open).await {
                 Err(Problem::Failure(Failure::Busy)) => tokio::time::sleep(PAUSE).await,
@@ -316,7 +316,8 @@ impl<'a> Exchange<'a> {
         }
         upload.state = State::Complete(length);
         upload.length = Some(length);
-        upload.expires = upload.expires.min(self.now.saturating_add(COMPLETE_SECONDS));
+        // The clock may have been set since the request began.
+        upload.expires = self.services.clock.now().saturating_add(COMPLETE_SECONDS);
         let (text, name) = (upload, token.to_owned());
         self.on_disk(&target.store, move |store| uploads::save(store, &name, &text)).await?;
         Ok(self.stored(target, &stored).with_fields(&[("Upload-Complete", boolean_text(true))]))
@@ -408,8 +409,9 @@ impl<'a> Exchange<'a> {
     }
 
     fn limit(&self, target: &Target<'_>, upload: &Upload) -> String {
-        let left = upload.expires.saturating_sub(self.now);
-        limits(target.route, u64::try_from(left).unwrap_or_default())
+        let left = upload.expires_at(self.now).saturating_sub(self.now);
+        let most = target.route.publishing.resumable.as_secs();
+        limits(target.route, u64::try_from(left).unwrap_or_default().min(most))
     }
 
     /// The path of an upload: in the folder of its target.

@@ -1,6 +1,6 @@
 //! The keys of files that clients may change.
 
-use super::{Chapter, DAY, Key, Kind, Scope, Value, Words, size, time};
+use super::{Chapter, Key, Kind, Scope, Value, Words, size, time};
 
 pub const CHAPTER: Chapter = Chapter {
     title: "Publishing",
@@ -73,7 +73,7 @@ pub const CHAPTER: Chapter = Chapter {
         },
         Key {
             name: "publish_resumable",
-            kind: time(0, 30 * DAY),
+            kind: time(0, dav::upload::LONGEST),
             default: Value("\"1d\""),
             example: "\"0s\"",
             text: "How long an upload that was interrupted can be resumed, if its client speaks \
