@@ -159,3 +159,26 @@ fn rclone_and_cadaver_work() {
     assert_eq!(content(&server, "/made/two.txt"), "1", "{out}");
     assert!(!out.contains("failed"), "{out}");
 }
+
+/// RFC 4918 §15.7.
+#[test]
+fn the_modification_time_of_a_file_is_that_of_get() {
+    let server = server();
+    for seconds in [0, 1, 315_532_800, 1_000_000_000] {
+        server.files().set_modified("www/a.txt", seconds);
+        let body = "<propfind xmlns=\"DAV:\"><prop><getlastmodified/></prop></propfind>";
+        let by_get = || server.get("/a.txt").field("last-modified").expect("it has one").to_owned();
+        let by_propfind = || {
+            let found = send(&server, "PROPFIND", "/a.txt", "Depth: 0\r\n", body).text();
+            let value = found.split("getlastmodified>").nth(1).unwrap_or(&found);
+            value.trim_end_matches("</D:").to_owned()
+        };
+        // The cached file is compared with the disk once a second.
+        assert!(
+            wait_until(TIMEOUT, || by_get() == by_propfind()),
+            "{seconds}: {} {}",
+            by_get(),
+            by_propfind()
+        );
+    }
+}

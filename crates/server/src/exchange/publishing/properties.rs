@@ -304,7 +304,7 @@ impl Resource<'_> {
                 text(&String::from_utf8_lossy(&stat_etag(&self.stamp, "")))
             }
             "getlastmodified" => {
-                let time = self.stamp.modified_seconds().min(self.about.now);
+                let time = self.stamp.last_modified()?.min(self.about.now);
                 text(&String::from_utf8_lossy(&date::format(time)))
             }
             "creationdate" => text(&timestamp(self.stamp.modified_seconds().min(self.about.now))),
