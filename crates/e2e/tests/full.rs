@@ -422,6 +422,10 @@ fn starts_only_with_the_descriptors_that_a_request_and_a_reload_need() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains("24 descriptors are allowed"), "{stderr}");
+        let checked =
+            output_of(command_with_descriptors(24).arg("check").arg("-c").arg(too_few.write_config()));
+        let warnings = String::from_utf8_lossy(&checked.stderr);
+        assert!(warnings.contains("warning: 24 descriptors are allowed"), "{warnings}");
         let least = stderr.split("needs ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
         let server = site().start_by(command_with_descriptors(least.expect("it says how many")));
         for _ in 0..4 {

@@ -98,6 +98,10 @@ fn examine(source: &SiteSource, site: &Site) -> Examination {
             "there is no address to listen on; the program needs inherited sockets, as from a socket unit";
         all.push(Finding::warning(&["listen"], "", text));
     }
+    // Only a warning: a unit may allow more than this shell.
+    let (workers, allowed) = (start::workers(site).get(), start::raise_descriptor_limit());
+    let too_few = examine::too_few_descriptors(site, workers, allowed);
+    all.extend(too_few.map(|why| Finding::warning(&["workers"], "", why)));
     all.extend(first_lines(site));
     all.extend(lacks(site));
     all.extend(published_texts(site));

@@ -9,7 +9,6 @@ use nix::unistd::Pid;
 use site::memory;
 use site::model::{Limits, Site};
 
-use super::announce;
 use super::files::{self, WatchedFiles};
 use super::generations::{NewGeneration, Started};
 use super::lifecycle::{Event, State};
@@ -17,6 +16,7 @@ use super::process::{ChannelState, Generation, Retirement};
 use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
 use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT, UPGRADING};
+use super::{announce, examine};
 use crate::control::{self, Client, SiteSource};
 use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
@@ -168,10 +168,8 @@ impl Master {
 
     /// Lowers the limits of a site to the descriptors that are allowed. Errors: it needs more in any case.
     fn fit_descriptors(&self, site: &mut Site, workers: usize) -> Result<(), String> {
-        let (allowed, least) = (self.descriptors, memory::least_descriptors(site, workers));
-        if allowed < least {
-            return Err(too_few_descriptors(allowed, least, workers));
-        }
+        let allowed = self.descriptors;
+        examine::too_few_descriptors(site, workers, allowed).map_or(Ok(()), Err)?;
         let wanted = site.limits.connections;
         memory::fit(site, workers, allowed);
         // The default is for machines that allow it.
@@ -465,13 +463,6 @@ impl Master {
             reject_clients(clients, why);
         }
     }
-}
-
-fn too_few_descriptors(allowed: u64, least: u64, workers: usize) -> String {
-    format!(
-        "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), but this configuration needs {least} with \
-         workers = {workers}; raise the limit, or lower `workers`"
-    )
 }
 
 pub(super) fn reject_clients(clients: impl IntoIterator<Item = Client>, why: &str) {

@@ -42,6 +42,17 @@ pub struct Examination {
     pub material: Option<Material>,
 }
 
+/// Why the descriptors that are allowed do not suffice.
+pub fn too_few_descriptors(site: &Site, workers: usize, allowed: u64) -> Option<String> {
+    let least = memory::least_descriptors(site, workers);
+    (allowed < least).then(|| {
+        format!(
+            "{allowed} descriptors are allowed (`ulimit -Hn`, LimitNOFILE), but this configuration needs {least} with \
+             workers = {workers}; raise the limit, or lower `workers`"
+        )
+    })
+}
+
 /// Examines a site. `address` says what it means that the program cannot listen on an address. To be called while there
 /// is only one thread: child processes examine what the account that serves can reach.
 pub fn examine(site: &Site, address: impl Fn(&Listener, ListenError) -> Option<Finding>) -> Examination {
