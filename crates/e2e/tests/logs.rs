@@ -483,6 +483,24 @@ fn reports_a_full_disk_and_keeps_serving() {
 }
 
 #[test]
+fn lines_that_a_logger_cannot_write_are_counted_and_the_reason_is_logged() {
+    let server = site("access = \"/dev/full\"\nrotate = { size = \"1MiB\" }").start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/a.txt").status, 200);
+    }
+    server.wait_for_line(
+        "log lines were dropped: /dev/full cannot be written: No space left on device",
+        TIMEOUT,
+    );
+    let is_counted = |lines: u64| wait_until(TIMEOUT, || server.stats()["log_lines_dropped"] == lines);
+    assert!(is_counted(50), "{}", server.stats());
+    server.reload();
+    assert_eq!(server.get("/a.txt").status, 200);
+    assert!(is_counted(51), "{}", server.stats());
+}
+
+#[test]
 fn losses_are_counted_also_while_the_error_log_is_on_the_same_full_disk() {
     let server = site("access = \"/dev/full\"\nerror = \"/dev/full\"").start();
     let mut client = server.connect();

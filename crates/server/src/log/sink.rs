@@ -18,6 +18,9 @@ pub struct OpenSink {
     to: To,
     /// Lines that could not be written, and are not reported yet.
     lost: u64,
+    /// Why the last ones of them could not be written. `None`: there is nothing to write to, or the daemon did not take
+    /// them.
+    failure: Option<io::Error>,
     /// Whether the output ends within a line.
     torn: bool,
 }
@@ -62,12 +65,12 @@ impl OpenSink {
             }
             Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => To::Given(None),
         };
-        Ok(OpenSink { sink: sink.clone(), to, lost: 0, torn: false })
+        Ok(OpenSink { sink: sink.clone(), to, lost: 0, failure: None, torn: false })
     }
 
     /// Lines are lost until `replace` gives it a file, or a pipe to the logger.
     pub fn unopened(sink: &Sink) -> OpenSink {
-        OpenSink { sink: sink.clone(), to: To::Given(None), lost: 0, torn: false }
+        OpenSink { sink: sink.clone(), to: To::Given(None), lost: 0, failure: None, torn: false }
     }
 
     pub fn sink(&self) -> &Sink {
@@ -145,18 +148,29 @@ impl OpenSink {
     }
 
     pub fn write(&mut self, lines: &[u8]) {
-        let left = match &mut self.to {
+        let written = match &mut self.to {
             To::Stdout => whole(&mut io::stdout().lock(), lines, &mut self.torn),
             To::Stderr => whole(&mut io::stderr().lock(), lines, &mut self.torn),
             To::File(file) | To::Given(Some(file)) => whole(file, lines, &mut self.torn),
-            To::Given(None) => lines,
-            To::Daemon(daemon) => daemon.send_lines(lines, SendFlags::empty()),
+            To::Given(None) => Err((lines, None)),
+            To::Daemon(daemon) => match daemon.send_lines(lines, SendFlags::empty()) {
+                [] => Ok(()),
+                left => Err((left, None)),
+            },
         };
-        self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
+        if let Err((left, why)) = written {
+            self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
+            self.failure = why;
+        }
     }
 
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Why the last lines were lost, if a write has failed.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.failure.as_ref()
     }
 
     /// Called when this many have been reported.
@@ -172,28 +186,31 @@ fn takes_bytes(fd: impl AsFd) -> bool {
     poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Writes as much as possible and returns the rest. `torn`, before and after the call: whether the output ends within a
-/// line.
-fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> &'a [u8] {
-    if *torn && write_all(to, b"\n").is_err() {
-        return lines;
+/// Lines that were not written, and why.
+type Unwritten<'a> = (&'a [u8], Option<io::Error>);
+
+/// Writes as much as possible. `torn`, before and after the call: whether the output ends within a line. Errors: the
+/// rest.
+fn whole<'a>(to: &mut impl Write, lines: &'a [u8], torn: &mut bool) -> Result<(), Unwritten<'a>> {
+    if *torn {
+        write_all(to, b"\n").map_err(|(_, why)| (lines, why))?;
     }
     *torn = false;
-    let Err(left) = write_all(to, lines) else { return &[] };
-    *torn = lines[..lines.len() - left].last().is_some_and(|&b| b != b'\n');
-    &lines[lines.len() - left..]
+    write_all(to, lines).inspect_err(|(left, _)| {
+        *torn = lines[..lines.len() - left.len()].last().is_some_and(|&b| b != b'\n');
+    })
 }
 
-/// Errors: the number of unwritten bytes.
-fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), usize> {
+/// Errors: the bytes that were not written.
+fn write_all<'a>(to: &mut impl Write, bytes: &'a [u8]) -> Result<(), Unwritten<'a>> {
     let mut left = bytes;
     while !left.is_empty() {
         match calls::write(to, left) {
-            Ok(0) => return Err(left.len()),
+            Ok(0) => return Err((left, None)),
             Ok(n) => left = &left[n..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(left.len()),
+            Err(error) => return Err((left, Some(error))),
         }
     }
-    to.flush().map_err(|_| bytes.len())
+    to.flush().map_err(|error| (bytes, Some(error)))
 }

@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -38,6 +39,10 @@ pub struct RotatedFile {
     /// After a failure, no rotation is tried before.
     not_before: Option<Instant>,
     reported: Option<Instant>,
+    /// Counts the lines that could not be written, of all loggers.
+    dropped: &'static AtomicU64,
+    /// How many of those that are not reported yet it has.
+    counted: u64,
     finishing: Sender<PathBuf>,
     names: Names,
 }
@@ -50,6 +55,7 @@ impl RotatedFile {
         now: i64,
         finishing: Sender<PathBuf>,
         names: Names,
+        dropped: &'static AtomicU64,
     ) -> RotatedFile {
         // Replaced at once.
         let sink = OpenSink::unopened(&Sink::File(path.clone()));
@@ -63,6 +69,8 @@ impl RotatedFile {
             due: None,
             not_before: None,
             reported: None,
+            dropped,
+            counted: 0,
             finishing,
             names,
         };
@@ -221,11 +229,18 @@ impl RotatedFile {
 
     fn report_lost(&mut self) {
         let lost = self.sink.lost();
+        self.dropped.fetch_add(lost.saturating_sub(self.counted), Ordering::Relaxed);
+        self.counted = lost;
         if lost == 0 || self.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY) {
             return;
         }
         self.reported = Some(Instant::now());
         self.sink.subtract_lost(lost);
-        log::error(format_args!("{lost} log lines were dropped: {} cannot be written", self.path.display()));
+        self.counted = 0;
+        let why = self.sink.failure().map_or_else(String::new, |why| format!(": {why}"));
+        log::error(format_args!(
+            "{lost} log lines were dropped: {} cannot be written{why}",
+            self.path.display()
+        ));
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -86,6 +87,8 @@ pub struct LoggerSetup {
     pub master: Channel,
     /// Its own messages, if one of its targets is the error log.
     pub own: Option<(u32, OwnedFd)>,
+    /// Counts the log lines that it drops.
+    pub dropped: &'static AtomicU64,
 }
 
 /// Runs until its work is done, and returns the exit code. The process must have one thread.
@@ -100,7 +103,7 @@ pub fn run(setup: LoggerSetup) -> u8 {
 }
 
 fn serve(setup: LoggerSetup) -> Result<(), String> {
-    let LoggerSetup { targets, queue, resolution, identity, new_privileges, master, own } = setup;
+    let LoggerSetup { targets, queue, resolution, identity, new_privileges, master, own, dropped } = setup;
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // The account that serves may not be able to read the files.
     let encryptions: Vec<Encryption> = targets.sinks().iter().map(encryption_of).collect();
@@ -112,12 +115,13 @@ fn serve(setup: LoggerSetup) -> Result<(), String> {
     let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
     let (all, finished) = match targets {
         Targets::Files(sinks, rotation) => {
-            let (files, finished) = open_files(sinks, &rotation)?;
+            let (files, finished) = open_files(sinks, &rotation, dropped)?;
             (files, Some(finished))
         }
         Targets::Readers(sinks) => {
             let readers = sinks.into_iter().zip(encryptions);
-            (readers.map(|(sink, encryption)| Target::reader(sink, encryption, queue)).collect(), None)
+            let reader = |(sink, encryption)| Target::reader(sink, encryption, queue, dropped);
+            (readers.map(reader).collect(), None)
         }
     };
     let logger = Rc::new(Logger { targets: all, writers: Cell::new(0), left: Notify::new() });
@@ -140,7 +144,11 @@ fn encryption_of(sink: &Sink) -> Encryption {
 }
 
 /// Also returns what is disconnected when all files are finished.
-fn open_files(sinks: Vec<Sink>, rotation: &Rotation) -> Result<(Vec<Target>, mpsc::Receiver<()>), String> {
+fn open_files(
+    sinks: Vec<Sink>,
+    rotation: &Rotation,
+    dropped: &'static AtomicU64,
+) -> Result<(Vec<Target>, mpsc::Receiver<()>), String> {
     let (sender, paths) = mpsc::channel();
     let (done, finished) = mpsc::channel();
     let names = Names::default();
@@ -156,7 +164,7 @@ fn open_files(sinks: Vec<Sink>, rotation: &Rotation) -> Result<(Vec<Target>, mps
     let paths =
         sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
     let open = |path: PathBuf| {
-        let file = RotatedFile::open(path, rotation.clone(), now(), sender.clone(), names.clone());
+        let file = RotatedFile::open(path, rotation.clone(), now(), sender.clone(), names.clone(), dropped);
         Target::File(Box::new(RefCell::new(file)))
     };
     Ok((paths.map(open).collect(), finished))
@@ -186,10 +194,12 @@ struct Reader {
     /// `is_ending` was set.
     ended: Notify,
     reported: Cell<Option<Instant>>,
+    /// Counts the log lines that it drops.
+    dropped: &'static AtomicU64,
 }
 
 impl Target {
-    fn reader(sink: Sink, encryption: Encryption, queue: usize) -> Target {
+    fn reader(sink: Sink, encryption: Encryption, queue: usize, dropped: &'static AtomicU64) -> Target {
         Target::Reader(Rc::new(Reader {
             sink,
             encryption,
@@ -198,6 +208,7 @@ impl Target {
             is_ending: Cell::new(false),
             ended: Notify::new(),
             reported: Cell::new(None),
+            dropped,
         }))
     }
 
@@ -480,7 +491,11 @@ impl Reader {
         let lost = self.queue.borrow_mut().take_lost();
         if lost > 0 {
             self.reported.set(Some(Instant::now()));
-            let what = if matches!(self.sink, Sink::Collector(_)) { "spans" } else { "log lines" };
+            let is_of_spans = matches!(self.sink, Sink::Collector(_));
+            if !is_of_spans {
+                self.dropped.fetch_add(lost, Ordering::Relaxed);
+            }
+            let what = if is_of_spans { "spans" } else { "log lines" };
             log::error(format_args!("{lost} {what} were dropped: log {}: {why}", self.sink));
         }
     }

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use nix::unistd::Pid;
 
@@ -21,7 +22,9 @@ pub(super) struct Counters {
     past_zones: ZoneSums,
     /// The names of the zones of the latest generation.
     zones: Vec<String>,
-    /// Of earlier programs, and of this one's generations.
+    /// The log lines that the loggers have dropped, in one of the living memories. `None`: there is no logger yet.
+    dropped_by_loggers: Option<&'static AtomicU64>,
+    /// Of earlier programs, of this one's generations, and of its loggers.
     living: Vec<(Option<Pid>, CounterMemory)>,
     /// `None`: there is no generation yet, or no memory.
     history: Option<Arc<History>>,
@@ -39,7 +42,21 @@ impl Counters {
             memory.add_zones(&mut past_zones);
         }
         let living = inherited.into_iter().skip(ended).map(|memory| (None, memory)).collect();
-        Counters { since, past, past_zones, zones: Vec::new(), living, history: history.map(Arc::new) }
+        let history = history.map(Arc::new);
+        Counters { since, past, past_zones, zones: Vec::new(), dropped_by_loggers: None, living, history }
+    }
+
+    /// Where the loggers count the log lines that they drop. All of them have one number, which outlives them.
+    pub(super) fn dropped_by_loggers(&mut self) -> io::Result<&'static AtomicU64> {
+        if let Some(number) = self.dropped_by_loggers {
+            return Ok(number);
+        }
+        let memory = CounterMemory::create(1, self.since, &[])?;
+        let blocks = CounterMemory::adopt(memory.fd().try_clone()?)?.into_blocks();
+        let number = blocks.first().ok_or(io::ErrorKind::InvalidData)?.dropped_lines();
+        self.living.push((None, memory));
+        self.dropped_by_loggers = Some(number);
+        Ok(number)
     }
 
     /// Memory for a generation that is going to be started, for so many workers and for the zones with these names.

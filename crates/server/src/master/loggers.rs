@@ -122,6 +122,7 @@ impl Master {
         preparation: Option<&mut Preparation>,
     ) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
+        let dropped = self.counters.dropped_by_loggers()?;
         let mut own = None;
         let errors = match plan.index(&plan.errors) {
             Some(index) => {
@@ -151,8 +152,17 @@ impl Master {
                 if let Ok(errors) = errors.or_else(|_| OpenSink::open(&Sink::Stderr)) {
                     log::write_to(errors, level);
                 }
-                let setup =
-                    LoggerSetup { targets, queue, resolution, identity, new_privileges, master: theirs, own };
+                let master = theirs;
+                let setup = LoggerSetup {
+                    targets,
+                    queue,
+                    resolution,
+                    identity,
+                    new_privileges,
+                    master,
+                    own,
+                    dropped,
+                };
                 std::process::exit(run(setup).into())
             }
         }
