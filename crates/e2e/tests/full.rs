@@ -487,6 +487,25 @@ fn requests_for_an_application_wait_while_its_pool_has_no_descriptor() {
 }
 
 #[test]
+fn a_worker_without_descriptors_says_which_limit_to_raise() {
+    let server = Site::new().file("a.txt", "a").file("b.txt", "b").config("workers = 1").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/a.txt").status, 200);
+    let worker = server.serving_pid();
+    limit(worker, "3:4096");
+    assert_eq!(client.get("/b.txt").status, 503);
+    let advice = "; raise `ulimit -Hn` (LimitNOFILE in a unit)";
+    let line = server.wait_for_line("cannot open /b.txt: Too many open files", TIMEOUT);
+    assert!(line.ends_with(advice), "{line}");
+    let mut other = server.connect();
+    other.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let line = server.wait_for_line("cannot accept a connection: Too many open files", TIMEOUT);
+    assert!(line.ends_with(advice), "{line}");
+    limit(worker, "4096:4096");
+    assert_eq!(other.read_response().status, 200, "{}", server.stderr());
+}
+
+#[test]
 fn a_master_without_descriptors_waits_for_some_and_says_so() {
     let server = Site::new().file("a.txt", "a").start();
     let master = server.pid();

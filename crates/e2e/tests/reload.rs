@@ -674,6 +674,18 @@ fn a_killed_serving_process_is_reported_without_the_processes_that_end_with_it()
 }
 
 #[test]
+fn a_serving_process_that_aborts_is_reported_with_the_probable_reason() {
+    let server = site("").start();
+    signal_process(server.processes("worker")[0], Signal::ABORT);
+    let line = server.wait_for_line("the serving process has ended: killed by SIGABRT", TIMEOUT);
+    assert!(
+        line.contains("probably had no memory left") && line.ends_with("it is replaced at once"),
+        "{line}"
+    );
+    server.wait_for_line("a new serving process has taken over", TIMEOUT);
+}
+
+#[test]
 fn a_killed_spawner_is_replaced_without_loss_to_other_requests() {
     let (site, content) = with_long_file("[[route]]\npath = \"*.cgi\"\ncgi = true");
     let server = site.script("a.cgi", "#!/bin/sh\nprintf 'X-A: b\\n\\nscript'\n").start();

@@ -28,6 +28,7 @@ use crate::connection::stream::Socket;
 use crate::connection::{ConnectionState, Leaving, handshake_rate, idle, proxied};
 use crate::listen::{Accepted, Listener};
 use crate::log::{self, LineLimit};
+use crate::process::supervisor::advice_on_descriptors;
 use crate::semaphore::{Permit, Semaphore};
 use crate::stats::Count;
 
@@ -208,8 +209,9 @@ impl Acceptor {
 
     fn log_failure(&self, error: &io::Error, now: i64) {
         if let Some(omitted) = self.lines.admit(now) {
+            let advice = error.raw_os_error().map_or("", advice_on_descriptors);
             log::error(format_args!(
-                "cannot accept a connection: {error}; those idle for longest are closed{omitted}"
+                "cannot accept a connection: {error}; those idle for longest are closed{advice}{omitted}"
             ));
         }
     }

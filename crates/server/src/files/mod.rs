@@ -37,6 +37,7 @@ use taipan_http::target::SafePath;
 
 use crate::disk::Busy;
 use crate::log::{self, LineLimit};
+use crate::process::supervisor::advice_on_descriptors;
 use crate::response_head::DatedHead;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
@@ -259,7 +260,8 @@ impl Files {
     pub fn report_errno(&self, path: &str, errno: Errno) -> Status {
         // A disk that fails has an error for each request.
         if let Some(omitted) = self.errors.admit(self.services.clock.now()) {
-            log::error(format_args!("cannot open /{}: {errno}{omitted}", path_text::escaped(path)));
+            let advice = advice_on_descriptors(errno.raw_os_error());
+            log::error(format_args!("cannot open /{}: {errno}{advice}{omitted}", path_text::escaped(path)));
         }
         if is_shortage(errno) { Status::SERVICE_UNAVAILABLE } else { Status::INTERNAL_SERVER_ERROR }
     }

@@ -13,7 +13,7 @@ use super::loggers::LoggerProcess;
 use super::process::{Generation, PoolProcess, blocked};
 use super::sockets::Sockets;
 use super::upgrade::{ended_before_serving, report_failed_upgrade};
-use super::{GRACE, Master, Phase, could_not_start};
+use super::{GRACE, Master, Phase, could_not_start, oom};
 use crate::log;
 use crate::logger::process::LONGEST_END;
 use crate::process::ipc::MasterCommand;
@@ -261,6 +261,7 @@ impl Master {
             Ended::Crashed if failure.is_empty() => {
                 let memory = match status {
                     WaitStatus::Signaled(_, Signal::SIGKILL, _) => self.oom.explanation(),
+                    WaitStatus::Signaled(_, Signal::SIGABRT, _) => oom::ABORTED,
                     _ => "",
                 };
                 self.on_crash(&format!("{end}{memory}"));

@@ -2,6 +2,10 @@
 
 use std::fs;
 
+/// Of a process that was killed by SIGABRT.
+pub(super) const ABORTED: &str = " (unless a panic is logged before this, it has probably had no memory left: allow it \
+                                  more, as by `ulimit -Hv` or LimitAS, or lower what `taipan check` prints under memory)";
+
 /// How many it had killed at the last look, on the whole machine. `None`: this kernel does not count them.
 pub(super) struct OomKills(Option<u64>);
 

@@ -11,9 +11,22 @@ pub const TOO_MANY: &str = "; its user, its service or its container has too man
                             memory: raise `ulimit -Hu` (LimitNPROC), TasksMax, the container's limit of pids, or the \
                             limits of memory (`ulimit -Hv`, `ulimit -Hd`)";
 
+/// What the kernel's reason for not giving a descriptor leaves out.
+pub fn advice_on_descriptors(errno: i32) -> &'static str {
+    match errno {
+        libc::EMFILE => "; raise `ulimit -Hn` (LimitNOFILE in a unit)",
+        libc::ENFILE => "; raise fs.file-max of the kernel (sysctl)",
+        _ => "",
+    }
+}
+
 /// What the kernel's reason for not starting a process or a thread leaves out.
 pub fn what_to_do(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::EAGAIN) { TOO_MANY } else { "" }
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => TOO_MANY,
+        Some(errno) => advice_on_descriptors(errno),
+        None => "",
+    }
 }
 
 /// The pause before the next start: none after the first end, `first` after the second one, and twice as long after

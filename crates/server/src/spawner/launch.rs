@@ -23,7 +23,7 @@ use site::model::Resources;
 use super::cgroup::Cgroup;
 use super::{SpawnRequest, Streams, message};
 use crate::process::privilege::Credentials;
-use crate::process::supervisor::TOO_MANY;
+use crate::process::supervisor::{TOO_MANY, advice_on_descriptors};
 use crate::sys::{self, Strings};
 
 /// Units of 16 bytes, for a function that makes a dozen system calls.
@@ -170,6 +170,6 @@ pub fn how_to_start(errno: i32) -> &'static str {
              way to them"
         }
         libc::EAGAIN => TOO_MANY,
-        _ => "",
+        errno => advice_on_descriptors(errno),
     }
 }

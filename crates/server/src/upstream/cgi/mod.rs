@@ -29,6 +29,7 @@ use super::request::{Program, UpstreamRequest};
 use super::spool::{SpoolSpace, SpooledBody};
 use super::transport::{ReadError, Transport};
 use crate::log::stderr::Errors;
+use crate::process::supervisor::advice_on_descriptors;
 use crate::services::Services;
 use crate::spawner::{Child, Exit, Spawner};
 use crate::stats::Count;
@@ -104,7 +105,7 @@ pub async fn start(
         services.counts.add(Count::ScriptsFailed, 1);
         let why = match error.kind() {
             io::ErrorKind::BrokenPipe => SPAWNER_ENDED.to_owned(),
-            _ => error.to_string(),
+            _ => format!("{error}{}", error.raw_os_error().map_or("", advice_on_descriptors)),
         };
         log::error(format_args!("{}: cannot start the script: {why}", request.label));
         match error.kind() {
