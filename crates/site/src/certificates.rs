@@ -3,6 +3,8 @@
 //!
 //! Knows no protocol: which hosts have certificates by ACME is in `model`.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,6 +48,18 @@ pub struct Certificates {
     pub max_retry: Duration,
     /// Of the account's key, by which HTTP-01 challenges are answered. The master knows it: it is in no configuration.
     pub thumbprint: Option<String>,
+    /// What is served in place of files that could not be stored. The master makes it.
+    pub stand_ins: BTreeMap<PathBuf, StandIn>,
+}
+
+/// The text of a self-made certificate and its key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StandIn(pub Vec<u8>);
+
+impl fmt::Debug for StandIn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("StandIn")
+    }
 }
 
 /// A way to prove that a name leads to this server.
@@ -165,6 +179,7 @@ impl Default for Certificates {
             retry: Duration::from_secs(300),
             max_retry: Duration::from_secs(24 * 3600),
             thumbprint: None,
+            stand_ins: BTreeMap::new(),
         }
     }
 }

@@ -517,6 +517,35 @@ fn a_dead_authority_costs_no_request() {
     assert!(wait_until(TIMEOUT, is_listed), "{}", listed(&server));
 }
 
+#[test]
+fn a_full_disk_that_is_mounted_is_waited_for_while_a_self_made_certificate_is_served() {
+    let pebble = Pebble::start(&USUAL);
+    let site = pebble.site("challenges = [\"http-01\"]");
+    let folder = site.home().join("certificates");
+    fs::create_dir(&folder).unwrap();
+    let Some(_disk) = SmallDisk::mount(&folder, "size=64k,mode=700") else { return };
+    let fill = folder.join("fill");
+    assert!(fs::write(&fill, vec![0; 1 << 20]).is_err(), "it is full");
+    let file = site.write_config();
+    let checked = output_of(command().arg("check").arg("-c").arg(file));
+    let warnings = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && warnings.contains("warning: the disk of the folder"), "{warnings}");
+    let server = site.start();
+    let line = server.wait_for_line("no certificates are ordered: ", TIMEOUT);
+    for part in ["account.key", "No space left on device", "make room on its disk; it is tried again in 1 s"]
+    {
+        assert!(line.contains(part), "{line}");
+    }
+    let mut curl = tool("curl");
+    curl.args(["-sSk", "--connect-to"]).arg(format!("a.example:443:127.0.0.1:{}", pebble.tls));
+    assert_eq!(output_of(curl.arg("https://a.example/hello")).stdout, b"hello");
+    // The account is known to the challenges, too.
+    fs::remove_file(&fill).unwrap();
+    let is_trusted = || pebble.get("a.example", pebble.tls).stdout == b"hello";
+    assert!(wait_until(ORDER, is_trusted), "{}", server.stderr());
+    pebble.check_trusted(pebble.tls);
+}
+
 /// `taipan --tls localhost`, with its data in `home`.
 fn local(home: &Folder) -> Server {
     let mut serve = command();

@@ -1,16 +1,18 @@
 //! The master's side: which certificates a site needs, where they are, and what the process that gets them asks for.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use site::address::without_brackets;
-use site::certificates::Certificates;
+use site::certificates::{Certificates, StandIn};
 use site::model::Site;
 use site::tls::CertificateFiles;
 
@@ -65,21 +67,29 @@ pub enum Effect {
 
 impl AcmeFiles {
     /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site
-    /// the thumbprint of the account. `None`: no host needs it. Errors: with what to do.
+    /// the thumbprint of the account. Where the disk takes neither, the site has a stand-in for the file, and no
+    /// thumbprint. `None`: no host needs it. Errors: with what to do.
     pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
         if !site.hosts.iter().any(|host| host.tls.acme) {
             return Ok(None);
         }
         let storage = Storage::open(&folder_of(&site.certificates)?)?;
-        site.certificates.thumbprint = Some(account_key(&storage)?.thumbprint());
-        let mut wanted = Vec::new();
+        site.certificates.thumbprint = match account_key(&storage) {
+            Ok(key) => Some(key.thumbprint()),
+            // The master tries it again, and says why.
+            Err(Failure { cause: Cause::Disk, .. }) => None,
+            Err(Failure { cause: Cause::Other, text }) => return Err(text),
+        };
+        let (mut wanted, mut stand_ins) = (Vec::new(), BTreeMap::new());
         for host in site.hosts.iter().filter(|host| host.tls.acme) {
             let names: Vec<_> = host.names.iter().map(|name| without_brackets(name).to_owned()).collect();
             let file = file_name(&names);
-            let served = chain_or_self_signed(&storage, &file, &names)?;
+            let (served, stand_in) = chain_or_self_signed(&storage, &file, &names)?;
+            stand_ins.extend(stand_in.map(|text| (storage.path().join(pem(&file)), text)));
             let report = report(&storage, &file);
             wanted.push(Wanted { file, names, served: sha256(&served), report });
         }
+        site.certificates.stand_ins = stand_ins;
         let files: Vec<_> = wanted.iter().map(|wanted| storage.path().join(pem(&wanted.file))).collect();
         for (tls, certificate) in site.hosts.tls_mut().filter(|tls| tls.acme).zip(files) {
             tls.certificates = vec![CertificateFiles { certificate, key: None }];
@@ -100,9 +110,14 @@ impl AcmeFiles {
         self.storage.path() == other.storage.path() && names(self) == names(other)
     }
 
+    /// Makes the key of the account, if there is none. Errors: with what to do.
+    pub fn make_account_key(&self) -> Result<(), String> {
+        account_key(&self.storage).map(drop).map_err(|failure| failure.text)
+    }
+
     /// What the process needs. Errors: with what to do.
     pub fn secrets(&self, settings: &Certificates) -> Result<Secrets, String> {
-        let key = account_key(&self.storage)?;
+        let key = account_key(&self.storage).map_err(|failure| failure.text)?;
         let (binding, roots) = (read_binding(settings)?, read_roots(&ca_file(settings)?)?);
         Ok(Secrets { key, binding, roots })
     }
@@ -162,6 +177,37 @@ impl AcmeFiles {
     }
 }
 
+/// Why the folder does not have what a start needs.
+struct Failure {
+    /// With what to do.
+    text: String,
+    cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// It is full or read-only, which passes without a change of the configuration.
+    Disk,
+    Other,
+}
+
+impl Failure {
+    fn of_writing(text: String, error: &io::Error) -> Failure {
+        let (advice, cause) = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => ("; make room on its disk", Cause::Disk),
+            Some(Errno::ROFS) => {
+                ("; make its disk writable, or name the folder in ReadWritePaths= of the unit", Cause::Disk)
+            }
+            _ => ("", Cause::Other),
+        };
+        Failure { text: format!("{text}{advice}"), cause }
+    }
+
+    fn other(text: String) -> Failure {
+        Failure { text, cause: Cause::Other }
+    }
+}
+
 fn report(storage: &Storage, file: &str) -> Report {
     let text = storage.read(&report_of(file)).ok().flatten().unwrap_or_default();
     Report::parse(&String::from_utf8_lossy(&text))
@@ -174,8 +220,13 @@ fn chain_of(text: &[u8]) -> Vec<u8> {
     chain.map(|certificate| issue::certificate_pem(&certificate)).collect::<String>().into_bytes()
 }
 
-/// The chain in the file. If it does not contain a certificate with a key, it gets a self-signed one.
-fn chain_or_self_signed(storage: &Storage, file: &str, names: &[String]) -> Result<Vec<u8>, String> {
+/// The chain in the file. If it does not contain a certificate with a key, it gets a self-signed one, which is also
+/// returned if the disk does not take it.
+fn chain_or_self_signed(
+    storage: &Storage,
+    file: &str,
+    names: &[String],
+) -> Result<(Vec<u8>, Option<StandIn>), String> {
     let name = pem(file);
     let fail = |what: &str, e: &dyn std::fmt::Display| {
         format!("cannot {what} {}: {e}", storage.path().join(&name).display())
@@ -184,19 +235,27 @@ fn chain_or_self_signed(storage: &Storage, file: &str, names: &[String]) -> Resu
         match stored::certified(&text) {
             Ok(_) => {
                 warn_if_expired(&text, names);
-                return Ok(chain_of(&text));
+                return Ok((chain_of(&text), None));
             }
             Err(why) => log::error(format_args!("{}; it is replaced", fail("use", &why))),
         }
     }
     let pair = issue::self_signed(names).map_err(|e| fail("make", &e))?;
     let text = pair.pem();
-    storage.write(&name, text.as_bytes()).map_err(|e| fail("write", &e))?;
+    let mut stand_in = None;
+    if let Err(error) = storage.write(&name, text.as_bytes()) {
+        let failure = Failure::of_writing(fail("write", &error), &error);
+        if failure.cause != Cause::Disk {
+            return Err(failure.text);
+        }
+        log::error(format_args!("{}", failure.text));
+        stand_in = Some(StandIn(text.as_bytes().to_vec()));
+    }
     log::warn(format_args!(
         "there is no certificate for {} yet; until an authority has issued one, clients get one that they do not trust",
         names.join(", ")
     ));
-    Ok(chain_of(text.as_bytes()))
+    Ok((chain_of(text.as_bytes()), stand_in))
 }
 
 fn warn_if_expired(text: &[u8], names: &[String]) {
@@ -211,19 +270,21 @@ fn warn_if_expired(text: &[u8], names: &[String]) {
     }
 }
 
-fn account_key(storage: &Storage) -> Result<AccountKey, String> {
+fn account_key(storage: &Storage) -> Result<AccountKey, Failure> {
     let fail = |e: &dyn std::fmt::Display| {
         format!("cannot use the key of the account, {}: {e}", storage.path().join(ACCOUNT_KEY).display())
     };
+    let other = |e: &dyn std::fmt::Display| Failure::other(fail(e));
     let reject = |e: &dyn std::fmt::Display| {
-        format!("{}; restore the file, or remove it to open another account", fail(e))
+        Failure::other(format!("{}; restore the file, or remove it to open another account", fail(e)))
     };
-    let mut text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
+    let mut text = storage.read(ACCOUNT_KEY).map_err(|e| other(&e))?;
     if text.is_none() {
-        let key = PrivateKeyDer::from(issue::account_key().map_err(|e| fail(&e))?);
+        let key = PrivateKeyDer::from(issue::account_key().map_err(|e| other(&e))?);
         // Another server may have created it at the same time.
-        storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes()).map_err(|e| fail(&e))?;
-        text = storage.read(ACCOUNT_KEY).map_err(|e| fail(&e))?;
+        let created = storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes());
+        created.map_err(|e| Failure::of_writing(fail(&e), &e))?;
+        text = storage.read(ACCOUNT_KEY).map_err(|e| other(&e))?;
     }
     let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| reject(&e))?;
     match key {
@@ -252,7 +313,7 @@ pub fn problems(site: &Site) -> Vec<Finding> {
     if !site.hosts.iter().any(|host| host.tls.acme) {
         return Vec::new();
     }
-    let mut found = Vec::new();
+    let (mut found, mut unwritable) = (Vec::new(), None);
     let mut add = |keys, value: &Path, text: String| found.push(Finding::error(keys, value, text));
     match folder_of(settings) {
         Ok(folder) if folder.exists() => {
@@ -260,6 +321,7 @@ pub fn problems(site: &Site) -> Vec<Finding> {
                 let text = format!("cannot open the folder of certificates, {}: {why}", folder.display());
                 add(&["folder"], &folder, text);
             }
+            unwritable = unwritable_disk(&folder);
         }
         Ok(_) => {}
         Err(why) => add(&["folder"], Path::new(""), why),
@@ -281,7 +343,24 @@ pub fn problems(site: &Site) -> Vec<Finding> {
         let text = format!("the dns_command {program} cannot be executed ({error}); install it");
         add(&["dns_command"], Path::new(program), text);
     }
+    found.extend(unwritable);
     found
+}
+
+/// A warning if the disk of the folder takes nothing.
+fn unwritable_disk(folder: &Path) -> Option<Finding> {
+    let disk = statvfs(folder).ok()?;
+    let what = match disk.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        true => "read-only",
+        false if disk.f_bavail == 0 => "full",
+        false => return None,
+    };
+    let text = format!(
+        "the disk of the folder of certificates, {}, is {what}, so that no certificate is ordered; until it takes \
+         files, a certificate that the server has made itself is served where there is no other",
+        folder.display()
+    );
+    Some(Finding::warning(&["folder"], folder, text))
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, String> {

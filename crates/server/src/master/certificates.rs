@@ -155,6 +155,11 @@ impl Master {
         let (Phase::Serving, Some(site), Some(files)) = (self.phase, &self.site, &self.tls.acme) else {
             return self.certificates.end_running(now);
         };
+        if site.certificates.thumbprint.is_none() {
+            let (files, retry) = (files.clone(), site.certificates.retry);
+            self.certificates.end_running(now);
+            return self.make_account_key(&files, retry, now);
+        }
         let is_right = |process: &AcmeProcess| {
             let Circumstances { settings, sandbox, .. } = &process.circumstances;
             process.files.is_same(files) && *settings == site.certificates && *sandbox == site.sandbox
@@ -175,6 +180,25 @@ impl Master {
                 "cannot start the process that gets certificates: {why}{}",
                 what_to_do(&why)
             ));
+        }
+    }
+
+    /// The disk has not taken the key of the account. A generation that knows the account takes over when it does.
+    fn make_account_key(&mut self, files: &AcmeFiles, retry: Duration, now: Instant) {
+        let is_waiting = self.certificates.restart.is_some_and(|at| now < at);
+        if is_waiting || self.change.is_some() || self.certificates.renewed.is_some() {
+            return;
+        }
+        self.certificates.restart = None;
+        match files.make_account_key() {
+            Ok(()) => self.certificates.renewed = Some(now),
+            Err(why) => {
+                self.certificates.restart = Some(now + retry);
+                log::error(format_args!(
+                    "no certificates are ordered: {why}; it is tried again {}",
+                    text(retry)
+                ));
+            }
         }
     }
 

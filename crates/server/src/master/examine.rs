@@ -329,8 +329,11 @@ fn written_files(site: &Site) -> Vec<Finding> {
 
 /// What would prevent orders of certificates. The server may be started by another user, with more rights.
 fn orders(site: &Site) -> Vec<Finding> {
-    let severity = if geteuid().is_root() { Severity::Error } else { Severity::Warning };
-    acme::problems(site).into_iter().map(|problem| Finding { severity, ..problem }).collect()
+    let mut problems = acme::problems(site);
+    if !geteuid().is_root() {
+        problems.iter_mut().for_each(|problem| problem.severity = Severity::Warning);
+    }
+    problems
 }
 
 fn chroot(site: &Site) -> Option<Finding> {

@@ -145,7 +145,7 @@ impl Material {
 
     /// As `read`. With `Unusable::LeftOut`, there is material without the files that cannot be used.
     pub fn read_with(site: &Site, keys: Keys, now: i64, unusable: Unusable) -> Reading {
-        let mut reader = Reader::new(keys, now, unusable);
+        let mut reader = Reader::new(keys, now, unusable, site.certificates.stand_ins.clone());
         let (mut hosts, mut host_clients, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for host in site.hosts.iter() {
             reader.host = host.names.first().cloned();

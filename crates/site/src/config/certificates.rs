@@ -1,5 +1,6 @@
 //! Reads `[certificates]`, and checks that the names of hosts can have certificates by it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::keys::Scope;
@@ -42,6 +43,7 @@ pub fn certificates(top: &Section) -> Certificates {
         retry: time("retry", defaults.retry),
         max_retry: time("max_retry", defaults.max_retry),
         thumbprint: None,
+        stand_ins: BTreeMap::new(),
     }
 }
 
