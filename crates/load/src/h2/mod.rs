@@ -245,6 +245,7 @@ impl Client {
             }
             // What is not taken of a block that is too large is an error.
             decoder::Event::SettingsAck
+            | decoder::Event::PingAck(_)
             | decoder::Event::PriorityUpdate { .. }
             | decoder::Event::BlockPart
             | decoder::Event::Ignored => return Ok(None),
