@@ -215,9 +215,7 @@ impl Connection {
                 let unread = Unread::new(stream);
                 let increment = unread.increment(stream.receive.left());
                 if unread.awaits_acknowledgement() {
-                    let [a, b, c, d] = HAS_RESPONSE;
-                    let [e, f, g, h] = id.to_be_bytes();
-                    write_frame(out, PING, 0, 0, &[a, b, c, d, e, f, g, h]);
+                    write_frame(out, PING, 0, 0, [HAS_RESPONSE, id.to_be_bytes()].as_flattened());
                 }
                 if let Some(increment) = increment {
                     write_window_update(out, id, increment);
