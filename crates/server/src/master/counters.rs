@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use nix::unistd::Pid;
 
 use crate::clock;
-use crate::stats::{CounterMemory, History, Ledger, Values, ZoneSums};
+use crate::stats::{Block, CounterMemory, History, Ledger, Values, ZoneSums};
 
 /// Memories of earlier programs, whose generations may still count. The oldest of more of them counts no more.
 const MAX_INHERITED: usize = 16;
@@ -47,15 +47,21 @@ impl Counters {
     }
 
     /// Where the loggers count the log lines that they drop. All of them have one number, which outlives them.
-    pub(super) fn dropped_by_loggers(&mut self) -> io::Result<&'static AtomicU64> {
+    pub(super) fn dropped_by_loggers(&mut self) -> &'static AtomicU64 {
         if let Some(number) = self.dropped_by_loggers {
-            return Ok(number);
+            return number;
         }
+        // Without memory that can be shared, or by a kernel that cannot keep it from being cut, nothing has the count.
+        let number = self.share_count().unwrap_or_else(|_| Block::private().dropped_lines());
+        self.dropped_by_loggers = Some(number);
+        number
+    }
+
+    fn share_count(&mut self) -> io::Result<&'static AtomicU64> {
         let memory = CounterMemory::create(1, self.since, &[])?;
         let blocks = CounterMemory::adopt(memory.fd().try_clone()?)?.into_blocks();
         let number = blocks.first().ok_or(io::ErrorKind::InvalidData)?.dropped_lines();
         self.living.push((None, memory));
-        self.dropped_by_loggers = Some(number);
         Ok(number)
     }
 
