@@ -210,12 +210,13 @@ impl Connection {
         if stream.remote == Remote::Ended {
             return self.stream_error(at, ErrorCode::STREAM_CLOSED, out);
         }
-        if end && stream.remaining.is_some_and(|length| length > 0) && stream.rest.is_some() {
+        let is_short = stream.remaining.is_some_and(|length| length > 0);
+        if end && is_short && stream.rest.is_some() {
             stream.remote = Remote::Ended;
             return Ok(Some(Event::Cut { stream: StreamId(stream.id) }));
         }
         // The trailers of an oversized list are as useless as malformed ones.
-        if !end || decoded.is_err() || stream.remaining.is_some_and(|length| length > 0) {
+        if !end || decoded.is_err() || is_short {
             return self.stream_error(at, ErrorCode::PROTOCOL_ERROR, out);
         }
         stream.remote = Remote::Ended;

@@ -28,6 +28,7 @@ use super::storage::{Lock, Storage};
 use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::log;
+use crate::process::privilege::advice_on_writing;
 use crate::tls::inspect::CertificateFacts;
 
 const ACCOUNT_KEY: &str = "account.key";
@@ -192,15 +193,14 @@ enum Cause {
 }
 
 impl Failure {
-    fn of_writing(text: String, error: &io::Error) -> Failure {
-        let (advice, cause) = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOSPC | Errno::DQUOT) => ("; make room on its disk", Cause::Disk),
-            Some(Errno::ROFS) => {
-                ("; make its disk writable, or name the folder in ReadWritePaths= of the unit", Cause::Disk)
-            }
-            _ => ("", Cause::Other),
+    /// `text`: what could not be written to the folder.
+    fn of_writing(text: String, error: &io::Error, folder: &Path) -> Failure {
+        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => "make room on its disk".to_owned(),
+            Some(Errno::ROFS) => advice_on_writing(Errno::ROFS, folder),
+            _ => return Failure::other(text),
         };
-        Failure { text: format!("{text}{advice}"), cause }
+        Failure { text: format!("{text}; {advice}"), cause: Cause::Disk }
     }
 
     fn other(text: String) -> Failure {
@@ -244,7 +244,7 @@ fn chain_or_self_signed(
     let text = pair.pem();
     let mut stand_in = None;
     if let Err(error) = storage.write(&name, text.as_bytes()) {
-        let failure = Failure::of_writing(fail("write", &error), &error);
+        let failure = Failure::of_writing(fail("write", &error), &error, storage.path());
         if failure.cause != Cause::Disk {
             return Err(failure.text);
         }
@@ -283,7 +283,7 @@ fn account_key(storage: &Storage) -> Result<AccountKey, Failure> {
         let key = PrivateKeyDer::from(issue::account_key().map_err(|e| other(&e))?);
         // Another server may have created it at the same time.
         let created = storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes());
-        created.map_err(|e| Failure::of_writing(fail(&e), &e))?;
+        created.map_err(|e| Failure::of_writing(fail(&e), &e, storage.path()))?;
         text = storage.read(ACCOUNT_KEY).map_err(|e| other(&e))?;
     }
     let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| reject(&e))?;
