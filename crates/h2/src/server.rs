@@ -100,7 +100,8 @@ pub enum Peer {
     Server,
 }
 
-/// A connection. It allocates nothing while it is idle and has been trimmed, apart from the dynamic table of HPACK.
+/// A connection. It allocates nothing while it is idle and has been trimmed, apart from the dynamic table of HPACK and
+/// the numbers of streams that the server has reset.
 #[derive(Debug)]
 pub struct Connection {
     limits: Limits,
@@ -189,7 +190,7 @@ impl Connection {
             hpack: BlockDecoder::new(TABLE_SIZE, limits.list as usize),
             discarded: None,
             streams: Streams::new(),
-            closed: Closed::new(),
+            closed: Closed::new(limits.streams),
             unread: UnreadRequests::new(),
             early_priorities: EarlyPriorities::new(),
             highest: 0,
@@ -292,6 +293,7 @@ impl Connection {
         self.frames.trim();
         self.hpack.trim();
         self.streams.trim();
+        self.closed.trim();
         self.unread.trim();
         self.early_priorities.trim();
     }

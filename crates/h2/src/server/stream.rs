@@ -1,5 +1,6 @@
 //! The streams of a connection that are open, and a little about those that were. Knows nothing of frames.
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use super::flow::{ReceiveWindow, SendWindow};
@@ -160,31 +161,50 @@ pub enum ClosedBy {
 /// The streams that were closed last.
 #[derive(Debug)]
 pub struct Closed {
-    /// The number of a stream, and `BY_SERVER`. 0 is no stream.
-    streams: [u32; 16],
+    /// Those of `ClosedBy::Server`, in the order of their resets.
+    reset: VecDeque<u32>,
+    most_reset: usize,
+    /// Those of `ClosedBy::End`. 0 is no stream.
+    ended: [u32; 16],
     next: u8,
 }
 
-const BY_SERVER: u32 = 1 << 31;
+/// Streams that clients open before they know the limit (RFC 9113 §6.5.2).
+const BEFORE_SETTINGS: u32 = 100;
 
 impl Closed {
-    pub const fn new() -> Closed {
-        Closed { streams: [0; 16], next: 0 }
+    /// `streams`: how many the client may have open. It may still send on as many that the server has reset.
+    pub fn new(streams: u32) -> Closed {
+        let most_reset = streams.max(BEFORE_SETTINGS) as usize;
+        Closed { reset: VecDeque::new(), most_reset, ended: [0; 16], next: 0 }
     }
 
     pub fn push(&mut self, id: u32, by: ClosedBy) {
-        let mark = if by == ClosedBy::Server { BY_SERVER } else { 0 };
-        let at = usize::from(self.next) % self.streams.len();
-        self.streams[at] = id | mark;
-        self.next = self.next.wrapping_add(1);
+        match by {
+            ClosedBy::Server => {
+                self.reset.retain(|reset| *reset != id);
+                if self.reset.len() == self.most_reset {
+                    self.reset.pop_front();
+                }
+                self.reset.push_back(id);
+            }
+            ClosedBy::End => {
+                let at = usize::from(self.next) % self.ended.len();
+                self.ended[at] = id;
+                self.next = self.next.wrapping_add(1);
+            }
+        }
     }
 
     pub fn find(&self, id: u32) -> Option<ClosedBy> {
-        match self.streams {
-            streams if streams.contains(&(id | BY_SERVER)) => Some(ClosedBy::Server),
-            streams if streams.contains(&id) => Some(ClosedBy::End),
-            _ => None,
+        if self.reset.contains(&id) {
+            return Some(ClosedBy::Server);
         }
+        self.ended.contains(&id).then_some(ClosedBy::End)
+    }
+
+    pub fn trim(&mut self) {
+        self.reset.shrink_to_fit();
     }
 }
 

@@ -477,6 +477,30 @@ fn what_follows_a_reset_by_the_server_is_ignored() {
 }
 
 #[test]
+fn what_follows_a_reset_of_many_streams_is_ignored_on_all() {
+    let mut server = Server::new(&Limits { streams: 100, ..LIMITS });
+    let streams: Vec<u32> = (1..200).step_by(2).collect();
+    for stream in &streams {
+        server.receive(&post(*stream));
+        server.respond(&[*stream]);
+    }
+    for stream in (201..300).step_by(2) {
+        server.receive(&get(stream));
+        server.respond(&[stream]);
+    }
+    server.sent();
+    let trailers = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[("a", "b")]));
+    for stream in streams {
+        assert_eq!(
+            server.receive(&[frame(DATA, 0, stream, b"abc").repeat(4), trailers(stream)].concat()),
+            ""
+        );
+    }
+    assert_eq!(server.sent(), "");
+    assert_eq!(server.receive(&get(301)), "[301 request end]");
+}
+
+#[test]
 fn a_response_before_the_end_of_its_request_is_read_before_the_reset() {
     let mut server = Server::new(&LIMITS);
     server.receive(&[post(1), post(3), post(5), post(7)].concat());
