@@ -75,6 +75,29 @@ fn the_last_content_type_of_an_upstream_counts_and_is_logged() {
     rows.check("two lengths", server.get("/b.cgi").status, 502);
 }
 
+/// RFC 9110 §6.6.1.
+#[test]
+fn the_date_of_an_upstream_is_passed_on() {
+    const DATE: &str = "Thu, 01 Jan 2015 00:00:00 GMT";
+    let dated = upstream(|_| format!("Date: {DATE}\r\n"));
+    let malformed = upstream(|_| "Date: x\r\n".to_owned());
+    let config = format!(
+        "[[route]]\npath = \"/dated\"\nproxy = \"http://{dated}\"\n\
+         [[route]]\npath = \"/cached\"\nproxy = \"http://{dated}\"\nresponse_cache = true\n\
+         [[route]]\npath = \"/malformed\"\nproxy = \"http://{malformed}\"\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n"
+    );
+    let script = format!("#!/bin/sh\nprintf 'Date: {DATE}\\nContent-Type: text/plain\\n\\nhi'\n");
+    let server = Site::new().script("a.cgi", script).config(&config).start();
+    let mut rows = Rows::new();
+    for (path, is_passed) in [("dated", true), ("cached", true), ("malformed", false), ("a.cgi", true)] {
+        for attempt in 1..=2 {
+            let dates = server.get(&format!("/{path}")).values("Date").join(",");
+            rows.check(format!("{path} {attempt}"), (dates.len(), dates == DATE), (DATE.len(), is_passed));
+        }
+    }
+}
+
 #[test]
 fn the_log_has_a_line_a_second_of_an_upstream_that_is_not_there() {
     for line in ["cannot connect to 127.0.0.1:", "nothing listens at its address"] {

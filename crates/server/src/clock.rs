@@ -51,6 +51,13 @@ impl Clock {
         self.date.get()
     }
 
+    /// That of a received response, if it is one; else as `date` (RFC 9110 §6.6.1).
+    pub fn date_of(&self, received: Option<&[u8]>) -> [u8; taipan_http::date::LEN] {
+        let received = received.filter(|value| **value != self.date());
+        let made = received.and_then(|value| taipan_http::date::parse(value, self.now()));
+        made.map_or(self.date(), taipan_http::date::format)
+    }
+
     #[inline]
     pub fn ticks(&self) -> Ticks {
         self.ticks.get()

@@ -51,15 +51,15 @@ impl<'a> HeadWriter<'a> {
         HeadWriter::begin(site, Builder::new(status, date), route)
     }
 
-    /// As `new`, in the memory of an empty buffer.
+    /// As `dated`, in the memory of an empty buffer.
     pub fn over(
         buffer: Vec<u8>,
-        services: &Services,
+        site: &Site,
+        date: &[u8; LEN],
         route: Option<&'a Route>,
         status: Status,
     ) -> HeadWriter<'a> {
-        let builder = Builder::over(buffer, status, &services.clock.date());
-        HeadWriter::begin(&services.site, builder, route)
+        HeadWriter::begin(site, Builder::over(buffer, status, date), route)
     }
 
     fn begin(site: &Site, builder: Builder, route: Option<&'a Route>) -> HeadWriter<'a> {

@@ -22,7 +22,7 @@ use super::http_head::{Accepts, direct_head};
 use super::idle_connections::{IdleConnections, OriginServer};
 use super::interim::Interims;
 use super::request::{Form, Message, Repeats, RequestTrailers, UpstreamRequest, Wanted, label};
-use super::response::content;
+use super::response::{content, date};
 use super::transport::{ReadError, SendBuffer, Transport};
 use super::{Outcome, Unrendered, report};
 use crate::log;
@@ -166,9 +166,9 @@ async fn respond(
         let fields = received.chain([field("Via", via.as_bytes())]).collect();
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
-    let mut writer = HeadWriter::new(services, None, head.status);
+    let mut writer = HeadWriter::dated(&services.site, &date(services, &head), None, head.status);
     for field in head.fields.iter() {
-        // The server writes these itself.
+        // They are there already.
         let is_own = ["date", "server"].iter().any(|own| is_name(field.name, own));
         if let (false, Ok(name)) = (is_own, std::str::from_utf8(field.name)) {
             writer = writer.field(name, field.value);

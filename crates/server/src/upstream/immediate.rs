@@ -33,7 +33,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::Upstreams;
 use super::head::UpstreamHead;
-use super::response::{leads_elsewhere, write_fields};
+use super::response::{date, leads_elsewhere, write_fields};
 use crate::clock;
 use crate::destination::DestinationId;
 use crate::log::access::LoggedRequest;
@@ -334,7 +334,8 @@ impl Outstanding {
         let forwarding = &route.script.as_ref()?.forwarding;
         let mut buffer = spare.take_buffer();
         buffer.reserve(received.len() + OWN_BYTES);
-        let writer = HeadWriter::over(buffer, services, Some(route), head.status);
+        let writer =
+            HeadWriter::over(buffer, &services.site, &date(services, &head), Some(route), head.status);
         let mut writer = write_fields(writer, &head, |known, value| {
             let known = known.filter(|_| matches!(self.wire, Wire::Http))?;
             forwarding.response_field(known, std::str::from_utf8(value).ok()?, upstream, "")

@@ -9,6 +9,7 @@ use script::response::variables;
 use site::authorizer::{Subrequest, Verdict, may_be_remembered, verdict};
 use site::model::LocalRedirects;
 use taipan_http::client::section::ReceivedLine;
+use taipan_http::date::LEN;
 use taipan_http::fields::is_name;
 use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Persistence};
@@ -28,6 +29,7 @@ use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::response::{Body, BodyStream, Response};
 use crate::response_head::HeadWriter;
+use crate::services::Services;
 use crate::spawner::Exit;
 use crate::tasks::spawn_local;
 
@@ -162,7 +164,8 @@ async fn of_client(
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
-    let mut writer = write_fields(HeadWriter::new(&services, Some(route), head.status), &head, rewritten);
+    let writer = HeadWriter::dated(&services.site, &date(&services, &head), Some(route), head.status);
+    let mut writer = write_fields(writer, &head, rewritten);
     writer = upgrade.into_iter().flatten().fold(writer, |writer, (name, value)| writer.field(name, value));
     // Content with a length has no place for them by HTTP/1.1.
     if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
@@ -356,8 +359,13 @@ const LEADS_ELSEWHERE: KnownFields =
     KnownFields::EMPTY.with(KnownField::Location).with(KnownField::ContentLocation).with(KnownField::Refresh);
 /// Fields with the file that is sent in place of the body.
 const SENDFILE: KnownFields = KnownFields::EMPTY.with(KnownField::XAccelRedirect).with(KnownField::XSendfile);
-/// Fields for this server. It writes `Date` and `Server` itself; the configuration may conceal the latter.
+/// Fields for this server, and those with which every head begins; the configuration may conceal `Server`.
 const OWN: KnownFields = SENDFILE.with(KnownField::Date).with(KnownField::Server);
+
+/// That of the upstream, if it has one.
+pub fn date(services: &Services, head: &UpstreamHead) -> [u8; LEN] {
+    services.clock.date_of(head.fields.values_of(KnownField::Date).next())
+}
 
 /// Whether the response means more than its fields and its body.
 pub fn leads_elsewhere(head: &UpstreamHead) -> bool {

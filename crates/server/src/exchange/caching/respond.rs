@@ -236,6 +236,7 @@ impl Exchange<'_> {
     /// A response that is not stored. The upstream has not seen the condition of the client.
     fn of_passed(&self, resource: &Resource<'_>, response: Unrendered, why: Forwarded) -> Response {
         let Unrendered { status, mut fields, content } = response;
+        let date = self.services.clock.date_of(only(&fields, "date"));
         let of_fields = || fields.iter().map(|field| (&*field.name, &*field.value));
         let is_page = resource.route.is_some_and(|route| is_page(route, status, of_fields));
         let (status, content) = match !is_page && self.is_unmodified(status, &fields) {
@@ -246,7 +247,7 @@ impl Exchange<'_> {
             }
             false => (status, content),
         };
-        let mut writer = HeadWriter::new(self.services, resource.route, status);
+        let mut writer = HeadWriter::dated(&self.services.site, &date, resource.route, status);
         for StoredField { name, value } in
             fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("date"))
         {
