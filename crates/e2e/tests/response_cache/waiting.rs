@@ -88,6 +88,32 @@ fn requests_that_validate_different_variants_do_not_wait_for_one_another() {
     assert_eq!(first.read_response().text(), "number 3");
 }
 
+#[test]
+fn requests_for_different_variants_do_not_wait_for_one_another_once_one_is_stored() {
+    let gate = Gate::default();
+    let of_upstream = gate.clone();
+    let app = start(move |head, number| {
+        if head.contains("Accept-Language: de") {
+            of_upstream.wait();
+        }
+        ok("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", number)
+    });
+    assert_eq!(app.get("", "Accept-Language: fr\r\n").text(), "number 1");
+    let mut german: Vec<_> = (0..2).map(|_| app.server.connect()).collect();
+    for (client, awaited) in german.iter_mut().zip(0..) {
+        client.send("GET /app/ HTTP/1.1\r\nHost: a\r\nAccept-Language: de\r\n\r\n");
+        assert!(
+            wait_until(TIMEOUT, || app.requests() == 2 && app.server.count("responses_awaited") == awaited)
+        );
+    }
+    assert_eq!(app.get("", "Accept-Language: en\r\n").text(), "number 3");
+    assert_eq!(app.server.count("responses_awaited"), 1);
+    gate.open();
+    for client in &mut german {
+        assert_eq!(client.read_response().text(), "number 2");
+    }
+}
+
 /// Any client can send credentials, and the response to them is often not stored.
 #[test]
 fn requests_whose_responses_are_for_one_client_keep_no_others_from_waiting() {

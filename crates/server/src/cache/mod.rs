@@ -24,7 +24,7 @@ use cache::settings::Settings;
 use cache::store::head::Label;
 use cache::store::purge::{Epoch, Purge};
 use cache::stored::Stored;
-use cache::vary;
+use cache::vary::{self, Variant};
 use site::memory;
 use taipan_http::head::Field;
 
@@ -114,6 +114,13 @@ impl Cache {
             Some(_) => Found::Nothing,
             None => Found::OtherVariant,
         }
+    }
+
+    /// The variant that a request with these fields probably selects: by the fields that select the newest response.
+    pub fn probable_variant(&self, text: &str, fields: &[Field<'_>]) -> Variant {
+        let mut table = self.table.borrow_mut();
+        let newest = table.get(HOST.into(), text).and_then(|entries| entries.first());
+        newest.map(|entry| entry.stored.variant.extended(Vec::new(), fields)).unwrap_or_default()
     }
 
     /// As `find`, for the key that `write` appends to a buffer.

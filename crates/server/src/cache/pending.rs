@@ -29,7 +29,7 @@ pub struct PendingRequests {
 pub struct PendingKey {
     key: Key,
     identity: ClientIdentity,
-    /// Of the response that is validated. Empty: there is none.
+    /// Of the response that is validated, or that is awaited by what is known of others. Empty: nothing is known.
     variant: Variant,
 }
 

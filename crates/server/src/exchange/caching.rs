@@ -344,7 +344,10 @@ impl<'a> Exchange<'a> {
     fn pending_key(&self, resource: &Resource<'_>, stale: Option<&Rc<CachedResponse>>) -> PendingKey {
         let identity = self.identity();
         let cookies = identity.cookies && resource.settings.cookies != Cookies::Ignored;
-        let variant = stale.map(|entry| entry.stored.variant.clone()).unwrap_or_default();
+        let variant = match stale {
+            Some(entry) => entry.stored.variant.clone(),
+            None => self.responder.cache.probable_variant(&resource.text, self.head.fields),
+        };
         PendingKey::new(&resource.text, ClientIdentity { cookies, ..identity }, variant)
     }
 
