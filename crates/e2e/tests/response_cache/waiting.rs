@@ -1,6 +1,7 @@
 //! Requests that wait for the response to another, and stale responses that save a wait.
 
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use e2e::http2::frame;
 
@@ -111,6 +112,42 @@ fn requests_for_different_variants_do_not_wait_for_one_another_once_one_is_store
     gate.open();
     for client in &mut german {
         assert_eq!(client.read_response().text(), "number 2");
+    }
+}
+
+/// The upstream is the test itself: it sends the body so late that the response is stale.
+#[test]
+fn requests_that_have_waited_get_what_was_fresh_when_it_came() {
+    let site = Site::new();
+    let path = site.home().join("peer");
+    let listener = UnixListener::bind(&path).expect("it is our folder");
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\napplication = \"app\"\nresponse_cache = true\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"unix:{}\"\n",
+        path.display()
+    );
+    let server = site.config(&config).start();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    let (mut upstream, awaited) = (None, || server.count("responses_awaited"));
+    for (client, number) in clients.iter_mut().zip(0..) {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        upstream.get_or_insert_with(|| {
+            let (mut stream, _) = listener.accept().expect("it listens");
+            read_request(&mut stream).expect("it is a request");
+            stream
+        });
+        assert!(wait_until(TIMEOUT, || awaited() == number));
+    }
+    let mut upstream = upstream.expect("it is connected");
+    let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=2\r\nContent-Length: 1\r\n\r\n";
+    upstream.write_all(head.as_bytes()).expect("it is connected");
+    assert_eq!(clients[0].read_response_to_head().status, 200);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let began = now();
+    assert!(wait_until(TIMEOUT, || now() > began + 2));
+    upstream.write_all(b"a").expect("it is connected");
+    for client in &mut clients[1..] {
+        assert_eq!(client.read_response().text(), "a");
     }
 }
 

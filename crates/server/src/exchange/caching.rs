@@ -64,6 +64,8 @@ struct Waiting {
     end: u64,
     is_counted: bool,
     may_go_on: bool,
+    /// When the last wait began, in seconds since 1970.
+    since: Option<i64>,
 }
 
 /// What a request without a usable stored response does next.
@@ -241,7 +243,7 @@ impl<'a> Exchange<'a> {
         let directives = request::directives(self.head);
         let end = clock::micros().saturating_add(settings.wait.saturating_mul(1000));
         let may_go_on = !may_go_in_a_circle(self.head);
-        let mut waiting = Waiting { end, is_counted: false, may_go_on };
+        let mut waiting = Waiting { end, is_counted: false, may_go_on, since: None };
         let lookup = self.upstream.as_ref().and_then(|log| log.begin_step(|| StepKind::Lookup));
         let (cache, fields) = (&self.responder.cache, self.head.fields);
         let mut loaded = cache.load(&resource.text, fields, &settings).await;
@@ -251,7 +253,7 @@ impl<'a> Exchange<'a> {
         loop {
             // The request may have waited for a disk, or for another request.
             self.services.clock.read();
-            let (stale, why) = match self.look_up(&resource, &directives, loaded.take()) {
+            let (stale, why) = match self.look_up(&resource, &directives, loaded.take(), waiting.since) {
                 CacheLookup::Respond(entry, status) => return self.of_entry(&resource, &entry, status),
                 CacheLookup::Refresh(entry) => {
                     self.refresh(forward, &resource, &entry);
@@ -317,6 +319,7 @@ impl<'a> Exchange<'a> {
             Role::Follower(follower) => {
                 self.services.counts.add(Count::ResponsesAwaited, (!waiting.is_counted).into());
                 waiting.is_counted = true;
+                waiting.since = Some(self.services.clock.now());
                 let left = Duration::from_micros(waiting.end.saturating_sub(clock::micros()));
                 waiting.may_go_on = follower.wait(left).await;
                 AfterMiss::LookAgain
@@ -357,12 +360,13 @@ impl<'a> Exchange<'a> {
         self.grants.variables.iter().next().is_some() || !self.grants.passed.is_empty() || has_certificate
     }
 
-    /// `loaded`: what the files have.
+    /// `loaded`: what the files have. `waits_since`: when the request began to wait for others.
     fn look_up(
         &self,
         resource: &Resource<'_>,
         directives: &RequestDirectives,
         loaded: Option<Rc<CachedResponse>>,
+        waits_since: Option<i64>,
     ) -> CacheLookup {
         let found = self.responder.cache.find(&resource.text, self.head.fields);
         let forward = |entry, why| match directives.only_if_cached {
@@ -375,8 +379,13 @@ impl<'a> Exchange<'a> {
             Found::OtherVariant => return forward(None, Forwarded::VaryMiss),
             Found::Nothing => return forward(None, Forwarded::UriMiss),
         };
-        match entry.policy.decide(directives, self.identity(), &resource.settings, self.services.clock.now())
-        {
+        // What has come while the request waited for it answers it, if it was fresh then (RFC 9111 §4).
+        let received = entry.stored.times.received;
+        let now = match waits_since.is_some_and(|since| received >= since) {
+            true => received,
+            false => self.services.clock.now(),
+        };
+        match entry.policy.decide(directives, self.identity(), &resource.settings, now) {
             Use::Fresh => CacheLookup::Respond(entry, CacheStatus::Hit),
             Use::Stale => CacheLookup::Respond(entry, CacheStatus::Stale),
             Use::WhileRevalidating => CacheLookup::Refresh(entry),

@@ -20,6 +20,7 @@ use super::super::Responder;
 use super::Resource;
 use super::next_hop::OwnedNextHop;
 use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
+use crate::clock;
 use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::BodyStream;
@@ -42,8 +43,6 @@ pub struct Fetch {
     stale: Option<Rc<CachedResponse>>,
     /// Others wait for the response.
     leader: Option<Leader>,
-    /// When the request began, in seconds since 1970.
-    began: i64,
     placement: Placement,
 }
 
@@ -105,9 +104,16 @@ impl Fetch {
             identity,
             stale,
             leader,
-            began: cache.services().clock.now(),
             placement: Placement::now(&resource.text),
         }
+    }
+
+    /// The times of a response that comes now. The delay counts in whole seconds, so that one that came at once is not a
+    /// second old.
+    fn times(&self, services: &Services) -> Times {
+        let received = services.clock.read();
+        let delay = clock::micros().saturating_sub(self.placement.requested) / 1_000_000;
+        Times { requested: received.saturating_sub_unsigned(delay), received }
     }
 
     /// `head` is that of the client.
@@ -146,7 +152,7 @@ impl Fetch {
 
     fn take_whole(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
         let Unrendered { status, fields, content } = response;
-        let times = Times { requested: self.began, received: services.clock.read() };
+        let times = self.times(services);
         let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
         let fits = match &content {
             Content::None(_) => !status.allows_body(),
@@ -216,7 +222,7 @@ impl Fetch {
         fields: &[StoredField],
         length: u64,
     ) -> Option<StoredPart> {
-        let times = Times { requested: self.began, received: services.clock.read() };
+        let times = self.times(services);
         let part = policy::store_part(head, self.identity, fields, length, times, &self.settings);
         part.filter(|part| part.range.len <= self.settings.largest && !self.varies_by_own_field(fields))
     }
@@ -325,7 +331,7 @@ impl Fetch {
         old: &Rc<CachedResponse>,
         fields: &[StoredField],
     ) -> Rc<CachedResponse> {
-        let times = Times { requested: self.began, received: services.clock.read() };
+        let times = self.times(services);
         let mut stored = update::freshened(&old.stored, fields, times, &self.settings);
         let selecting = vary::selecting(&stored.fields, head.fields);
         let selecting = selecting.filter(|_| !self.varies_by_own_field(&stored.fields));
