@@ -259,13 +259,17 @@ pub fn fragmented(bytes: Vec<u8>, size: usize) -> Vec<u8> {
 pub fn client_hello(version: [u8; 2], suites: &[u16], compressions: &[u8]) -> Vec<u8> {
     let extension = |kind: u16, content: &[u8]| [&kind.to_be_bytes()[..], &sized16(content)].concat();
     let host = [&[0][..], &sized16(b"localhost")].concat();
+    // Signatures: ECDSA with P-256, and RSA-PSS. Clients of older versions do not send them (RFC 5246 §7.4.1.4.1).
+    let signatures = match version >= [3, 3] {
+        true => extension(13, &sized16(&[4, 3, 8, 4, 4, 1])),
+        false => Vec::new(),
+    };
     let extensions = [
         extension(0, &sized16(&host)),
         // Groups: X25519 and P-256. Points: uncompressed.
         extension(10, &sized16(&[0, 29, 0, 23])),
         extension(11, &[1, 0]),
-        // Signatures: ECDSA with P-256, and RSA-PSS.
-        extension(13, &sized16(&[4, 3, 8, 4, 4, 1])),
+        signatures,
         // RFC 5746: no renegotiation so far.
         extension(0xff01, &[0]),
     ];

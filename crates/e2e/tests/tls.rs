@@ -73,6 +73,8 @@ fn speaks_tls_1_2_and_1_3_and_nothing_older() {
         raw.send(&client_hello(version, SECURE, &[0]));
         rows.check(name, raw.outcome().as_str(), expected);
     }
+    let why = "failed: the client offers TLS 1.1 at most, which this server does not speak";
+    rows.holds("the log", &server.stderr(), wait_until(TIMEOUT, || server.stderr().contains(why)));
     still_serves(&server);
 }
 

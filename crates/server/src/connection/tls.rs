@@ -19,7 +19,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
-use rustls::{Error, HandshakeKind, InvalidMessage};
+use rustls::{Error, HandshakeKind, InvalidMessage, PeerIncompatible};
 use site::tls::PrivateKeys;
 
 use crate::background::Background;
@@ -49,6 +49,12 @@ const ALERT: u8 = 21;
 const ENCRYPTED: u8 = 23;
 /// The alert `decode_error` in a record (RFC 8446 §5.1 and §6).
 const DECODE_ERROR: &[u8] = &[ALERT, 3, 3, 0, 2, 2, 50];
+/// `protocol_version`, as `DECODE_ERROR`.
+const PROTOCOL_VERSION: &[u8] = &[ALERT, 3, 3, 0, 2, 2, 70];
+/// Where the version of a client is in its first record (RFC 8446 §4.1.2).
+const CLIENT_VERSION: usize = 9;
+/// The version of TLS 1.2 in messages.
+const TLS_1_2: [u8; 2] = [3, 3];
 
 /// Begins sessions.
 pub struct Acceptor(Rc<Shared>);
@@ -289,6 +295,7 @@ impl Session {
             }
         }
         // The library may change the records.
+        let version = records.get(CLIENT_VERSION..).and_then(<[u8]>::first_chunk).copied();
         let hello = self.state.connection_mut().and_then(|connection| connection.beginning.as_ref());
         let hello = hello.map(|_| records.to_vec());
         let unsent = self.unsent.len();
@@ -346,6 +353,7 @@ impl Session {
                     return self.sign(&hello.unwrap_or_default()).map(|()| filled);
                 }
                 Err(error) => {
+                    let error = with_version(error, version);
                     encode_alert(&error, rustls, &mut records[at + discard..], &mut self.unsent);
                     self.note_handshake();
                     return Err(Failure::Protocol(error));
@@ -478,6 +486,18 @@ fn encode(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>)
     }
 }
 
+/// The library looks for an extension first that clients of older versions do not send (RFC 5246 §7.4.1.4.1).
+fn with_version(error: Error, version: Option<[u8; 2]>) -> Error {
+    match error {
+        Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired)
+            if version.is_some_and(|version| version < TLS_1_2) =>
+        {
+            PeerIncompatible::Tls12NotOffered.into()
+        }
+        other => other,
+    }
+}
+
 /// After an error, what is left to send is the alert that tells it. `records` is the rest of those that led to it. Then
 /// the library is not called again: it would process what follows the error, and panics if it has to send a second
 /// alert.
@@ -492,6 +512,9 @@ fn encode_alert(
         && rustls.protocol_version().is_none()
     {
         return out.extend_from_slice(DECODE_ERROR);
+    }
+    if matches!(error, Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered)) {
+        return out.extend_from_slice(PROTOCOL_VERSION);
     }
     while let UnbufferedStatus { state: Ok(state), .. } = rustls.process_tls_records(records) {
         let ConnectionState::EncodeTlsData(mut data) = state else { return };

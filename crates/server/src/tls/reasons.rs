@@ -27,6 +27,12 @@ pub fn of_client(error: &Error) -> Cow<'static, str> {
             format!("the client has ended the TLS session with the alert {alert:?}").into()
         }
         Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => NO_CERTIFICATE.into(),
+        Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered) => {
+            "the client offers TLS 1.1 at most, which this server does not speak".into()
+        }
+        Error::PeerIncompatible(
+            PeerIncompatible::Tls12NotOfferedOrEnabled | PeerIncompatible::SupportedVersionsExtensionRequired,
+        ) => "the client offers no version of TLS that this server speaks; see versions in [tls]".into(),
         // The words of rustls, which has no variant for it.
         Error::General(why) if why == "no server certificate chain resolved" => NO_CERTIFICATE.into(),
         other => other.to_string().into(),
