@@ -742,6 +742,8 @@ fn negotiates_a_protocol_that_it_speaks() {
         let found = found.map_err(|e| assert!(e.to_string().contains("NoApplicationProtocol"), "{e}"));
         rows.check(offered.join(","), found, expected.map(|name| name.map(str::to_owned)));
     }
+    let why = "failed: the client offers no protocol that this server speaks (ALPN), but \"spdy/3\"";
+    rows.holds("the log", &server.stderr(), wait_until(TIMEOUT, || server.stderr().contains(why)));
 }
 
 #[test]

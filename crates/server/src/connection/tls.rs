@@ -29,7 +29,7 @@ use crate::services::Services;
 use crate::signer;
 use crate::stats::Count;
 use crate::tls::lifetime::with_end;
-use crate::tls::{Choice, HTTP2, ServerTls, facts, take_asked_name};
+use crate::tls::{Choice, HTTP2, ServerTls, facts, offered_protocols, take_asked_name};
 pub use failure::Failure;
 use in_kernel::{KernelSession, Peer};
 use signing::{Beginning, Signing};
@@ -354,9 +354,15 @@ impl Session {
                 }
                 Err(error) => {
                     let error = with_version(error, version);
+                    let failure = match error {
+                        Error::NoApplicationProtocol => {
+                            Failure::NoProtocol(offered_protocols(&records[at..]))
+                        }
+                        _ => Failure::Protocol(error.clone()),
+                    };
                     encode_alert(&error, rustls, &mut records[at + discard..], &mut self.unsent);
                     self.note_handshake();
-                    return Err(Failure::Protocol(error));
+                    return Err(failure);
                 }
             }
             at += discard;

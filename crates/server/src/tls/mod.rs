@@ -35,7 +35,7 @@ pub use crypto::{SigningKeys, provider};
 pub use facts::facts;
 pub use material::Material;
 pub use resolver::{Challenges, take_asked_name};
-pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup, kernel_ciphers};
+pub use settings::{Choice, HTTP2, KeySource, ServerTls, TlsSetup, kernel_ciphers, offered_protocols};
 pub use tickets::TicketSecrets;
 
 #[cfg(all(test, feature = "aws-lc"))]

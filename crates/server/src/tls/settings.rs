@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
-use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage};
+use rustls::server::{Accepted, Acceptor, ClientHello, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
@@ -88,6 +88,17 @@ pub enum Choice {
     Rejected(&'static [u8]),
 }
 
+/// The beginning of a handshake.
+enum Hello {
+    Incomplete,
+    Whole(Accepted),
+    /// Or too long.
+    Invalid,
+}
+
+/// The most protocols of a client that a line of the log has.
+const LOGGED_PROTOCOLS: usize = 8;
+
 /// The alert `unrecognized_name` in a record (RFC 8446 §5.1 and §6).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
@@ -97,6 +108,26 @@ pub fn kernel_ciphers(site: &Site) -> Result<KernelCiphers, String> {
         Encryption::Program => Ok(KernelCiphers::default()),
         Encryption::Kernel => KernelCiphers::probe(),
     }
+}
+
+/// By the first bytes that a client has sent.
+fn hello(received: &[u8]) -> Hello {
+    let mut acceptor = Acceptor::default();
+    let mut rest = received;
+    while !rest.is_empty() && acceptor.read_tls(&mut rest).is_ok_and(|count| count > 0) {}
+    match acceptor.accept() {
+        Ok(None) if rest.is_empty() => Hello::Incomplete,
+        Ok(Some(accepted)) => Hello::Whole(accepted),
+        Ok(None) | Err(_) => Hello::Invalid,
+    }
+}
+
+/// For the log: the protocols that a client offers which has sent this first.
+pub fn offered_protocols(received: &[u8]) -> String {
+    let Hello::Whole(accepted) = hello(received) else { return String::new() };
+    let names = accepted.client_hello().alpn().into_iter().flatten();
+    let names = names.take(LOGGED_PROTOCOLS).map(|name| format!("{:?}", String::from_utf8_lossy(name)));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn validity(certificate: &Certificate) -> Validity {
@@ -303,14 +334,11 @@ impl ServerTls {
         if self.selection == Selection::One {
             return Choice::Settings { config: self.config().clone(), host: 0 };
         }
-        let mut acceptor = Acceptor::default();
-        let mut rest = received;
-        while !rest.is_empty() && acceptor.read_tls(&mut rest).is_ok_and(|count| count > 0) {}
-        match acceptor.accept() {
-            Ok(None) if rest.is_empty() => Choice::Incomplete,
-            Ok(Some(accepted)) => self.by_hello(&accepted.client_hello()),
-            // It is invalid, or too long. The same error ends the connection, with its alert if there is one.
-            Ok(None) | Err(_) => Choice::Settings { config: self.config().clone(), host: 0 },
+        match hello(received) {
+            Hello::Incomplete => Choice::Incomplete,
+            Hello::Whole(accepted) => self.by_hello(&accepted.client_hello()),
+            // The same error ends the connection, with its alert if there is one.
+            Hello::Invalid => Choice::Settings { config: self.config().clone(), host: 0 },
         }
     }
 

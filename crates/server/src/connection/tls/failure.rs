@@ -17,6 +17,8 @@ pub enum Failure {
     /// The client has sent content on a connection that is there for a challenge.
     NoChallenge,
     Protocol(Error),
+    /// The client offers these, of which the server speaks none.
+    NoProtocol(String),
     /// The server has ended it within a response.
     Cut,
     /// Of a session in the kernel.
@@ -26,7 +28,7 @@ pub enum Failure {
 impl Failure {
     /// Whether the client has been sent an alert, as a rule.
     pub fn has_alert(&self) -> bool {
-        matches!(self, Failure::UnknownName | Failure::Protocol(_))
+        matches!(self, Failure::UnknownName | Failure::Protocol(_) | Failure::NoProtocol(_))
     }
 }
 
@@ -38,6 +40,9 @@ impl fmt::Display for Failure {
             Failure::TimedOut => out.write_str("the handshake is not complete in time"),
             Failure::NoChallenge => out.write_str("the client sends content behind a challenge of ACME"),
             Failure::Protocol(error) => out.write_str(&reasons::of_client(error)),
+            Failure::NoProtocol(offered) => {
+                write!(out, "the client offers no protocol that this server speaks (ALPN), but {offered}")
+            }
             Failure::Cut => out.write_str("a response is incomplete"),
             Failure::Kernel(why) => out.write_str(why),
         }
