@@ -428,3 +428,29 @@ fn check_names_what_a_file_in_der_is_and_a_command_that_makes_pem_of_it() {
         rows.holds(format!("{made_by}: {said}"), "can be used then", is_read && !said.contains("DER"));
     }
 }
+
+#[test]
+fn check_names_the_kinds_of_keys_that_are_supported() {
+    let server = Site::new().start();
+    server.configure(
+        "listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\n\
+         certificate = \"a.pem\"\ncertificate_key = \"a.key\"\n",
+    );
+    let check = |curve: &str| {
+        let words = format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:{curve} -nodes -keyout a.key -out a.pem \
+             -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        );
+        let made = output_of(tool("openssl").args(words.split(' ')).current_dir(server.home()));
+        assert!(made.status.success(), "{made:?}");
+        let output = server.run_command(&["check"]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (takes_p521, said) = check("secp521r1");
+    let (takes_other, other) = check("secp256k1");
+    assert!(
+        !takes_other && other.contains("a.key has a key that is not supported; use ECDSA with P-256"),
+        "{other}"
+    );
+    assert_eq!(other.contains("P-521"), takes_p521, "{said}{other}");
+}

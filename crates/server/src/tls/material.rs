@@ -22,8 +22,11 @@ use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 
 /// The middle of a sentence whose subject is the file of a key.
-pub const UNSUPPORTED_KEY: &str = "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 \
-                                   bits, or Ed25519";
+pub const UNSUPPORTED_KEY: &str = if cfg!(feature = "aws-lc") {
+    "has a key that is not supported; use ECDSA with P-256, P-384 or P-521, RSA with 2048 to 8192 bits, or Ed25519"
+} else {
+    "has a key that is not supported; use ECDSA with P-256 or P-384, RSA with 2048 to 8192 bits, or Ed25519"
+};
 
 /// What TLS needs of a site. Private keys are overwritten in memory when it is dropped.
 #[derive(Debug, Clone)]
