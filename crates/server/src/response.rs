@@ -154,6 +154,21 @@ pub trait BodyStream {
     }
 }
 
+/// A body that exists already.
+pub struct Whole(Option<Vec<u8>>);
+
+impl Whole {
+    pub fn new(bytes: Vec<u8>) -> Whole {
+        Whole(Some(bytes))
+    }
+}
+
+impl BodyStream for Whole {
+    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
+        Box::pin(std::future::ready(Ok(self.0.take())))
+    }
+}
+
 /// The upstream's end of a connection whose protocol was switched.
 pub trait Tunnel {
     /// The bytes that were received behind the head of the 101, once.

@@ -1,7 +1,5 @@
 //! Responses made of a stored one: the whole, 304, parts, and 416.
 
-use std::collections::VecDeque;
-
 use cache::fields::only;
 use cache::status::CacheStatus;
 use site::model::Route;
@@ -12,7 +10,7 @@ use taipan_http::status::Status;
 
 use super::body::StoredBody;
 use super::cached_response::{CachedResponse, dated, writer};
-use crate::content::fixed;
+use crate::content::{file, fixed};
 use crate::response::{Body, FilePart, Part, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -138,7 +136,6 @@ impl CachedResponse {
         }
     }
 
-    /// As `multipart/byteranges` (RFC 9110 §15.3.7.2).
     fn parts_response(
         &self,
         services: &Services,
@@ -146,25 +143,14 @@ impl CachedResponse {
         ranges: &[ByteRange],
         status: CacheStatus,
     ) -> Response {
-        let size = self.body.length();
-        let boundary = services.boundary();
-        let of_part =
+        let content_type =
             only(&self.stored.fields, "content-type").and_then(|value| std::str::from_utf8(value).ok());
-        let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
-        for &range in ranges {
-            parts.push_back(Part::Bytes(range::part_head(&boundary, of_part, range, size).into_bytes()));
-            parts.push_back(self.part(range));
-        }
-        parts.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
-        let length = parts.iter().map(Part::length).sum();
         let mut partial = self.stored.clone();
         partial.status = Status::PARTIAL_CONTENT;
         partial.fields.retain(|field| !field.name.eq_ignore_ascii_case("content-type"));
-        let head = self
-            .with_last_fields(services, writer(services, route, &partial), status)
-            .field("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
-            .length(length);
-        Response { body: Body::Parts(parts), ..Response::from_head(head.finish()) }
+        let head = self.with_last_fields(services, writer(services, route, &partial), status);
+        let size = self.body.length();
+        file::byteranges(services, head, content_type, size, ranges, |range| self.part(range))
     }
 
     fn part(&self, ByteRange { from, len }: ByteRange) -> Part {

@@ -20,7 +20,7 @@ use crate::encoder::{self, Effort, Encode};
 use crate::files::beneath::Wait;
 use crate::files::open;
 use crate::log::EndReason;
-use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
+use crate::response::{Body, BodyStream, FilePart, NextChunk, Response, Whole};
 use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::Count;
@@ -163,7 +163,7 @@ pub fn encoded(services: &Services, method: Method, response: Response, coding: 
     let body = match response.body {
         // The response to HEAD.
         Body::Nothing if plain == 0 => Body::Nothing,
-        Body::Nothing => Body::Stream(stream(Box::new(Once(Some(response.head.body().to_vec()))), permit)),
+        Body::Nothing => Body::Stream(stream(Box::new(Whole::new(response.head.body().to_vec())), permit)),
         Body::Stream(inner) | Body::Sized(inner, _) => Body::Stream(stream(inner, permit)),
         Body::File(part) => match services.disk.admit_stream(part.file.stamp.device) {
             Some(stream) => {
@@ -322,15 +322,6 @@ impl BodyStream for CompressedStream {
 
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_request_body(cx)
-    }
-}
-
-/// A body that exists already.
-struct Once(Option<Vec<u8>>);
-
-impl BodyStream for Once {
-    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
-        Box::pin(std::future::ready(Ok(self.0.take())))
     }
 }
 

@@ -57,7 +57,7 @@ pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, ra
     with_content(head, prepared, range)
 }
 
-/// 206 with several ranges, as `multipart/byteranges` (RFC 9110 §15.3.7.2).
+/// 206 with several ranges.
 pub fn parts(
     services: &Services,
     route: &Route,
@@ -66,23 +66,35 @@ pub fn parts(
     ranges: &[ByteRange],
 ) -> Response {
     let prepared = &entry.prepared[chosen];
-    let size = entry.size(chosen);
-    let boundary = services.boundary();
     let full = prepared.response.head();
     let content_type = full.value("content-type").and_then(|value| std::str::from_utf8(value).ok());
-    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
-    for &range in ranges {
-        parts.push_back(Part::Bytes(range::part_head(&boundary, content_type, range, size).into_bytes()));
-        parts.push_back(prepared.part(range));
-    }
-    parts.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
-    let length = parts.iter().map(Part::length).sum();
     let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
     let head = copy_fields(head, prepared, |name| {
         describes_file(name) && !name.eq_ignore_ascii_case("content-type")
-    })
-    .field("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
-    .length(length);
+    });
+    byteranges(services, head, content_type, entry.size(chosen), ranges, |range| prepared.part(range))
+}
+
+/// A response with several ranges of a content, as `multipart/byteranges` (RFC 9110 §15.3.7.2). `head` has its other
+/// fields. `content_type` and `size` are those of the whole.
+pub fn byteranges(
+    services: &Services,
+    head: HeadWriter<'_>,
+    content_type: Option<&str>,
+    size: u64,
+    ranges: &[ByteRange],
+    part: impl Fn(ByteRange) -> Part,
+) -> Response {
+    let boundary = services.boundary();
+    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
+    for &range in ranges {
+        parts.push_back(Part::Bytes(range::part_head(&boundary, content_type, range, size).into_bytes()));
+        parts.push_back(part(range));
+    }
+    parts.push_back(Part::Bytes(range::closing(&boundary).into_bytes()));
+    let length = parts.iter().map(Part::length).sum();
+    let head =
+        head.field("Content-Type", format!("multipart/byteranges; boundary={boundary}")).length(length);
     Response { body: Body::Parts(parts), ..Response::from_head(head.finish()) }
 }
 

@@ -31,7 +31,7 @@ use crate::files::page::PageContent;
 use crate::log;
 use crate::request::Request;
 use crate::request::owned::{fields_without, with_fields};
-use crate::response::{Body, BodyStream, FilePart, NextChunk, Response};
+use crate::response::{Body, BodyStream, FilePart, Response, Whole};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 use crate::tasks::spawn_local;
@@ -217,7 +217,7 @@ impl Exchange<'_> {
                 };
                 return Response { cache: response.cache, ..Response::from_head(head.finish()) };
             }
-            Body::Nothing => Box::new(Whole(Some(content))),
+            Body::Nothing => Box::new(Whole::new(content)),
             Body::Stream(inner) | Body::Sized(inner, _) => inner,
             Body::File(part) => Box::new(FileStream::new(part)),
             Body::Parts(_) | Body::Tunnel(_) => return response,
@@ -322,13 +322,4 @@ fn rewritten(head: &ResponseHead) -> Builder {
         builder = builder.field("Cache-Control", private(&cache_control.join(", ")));
     }
     builder
-}
-
-/// Content that is there already.
-struct Whole(Option<Vec<u8>>);
-
-impl BodyStream for Whole {
-    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
-        Box::pin(std::future::ready(Ok(self.0.take())))
-    }
 }
