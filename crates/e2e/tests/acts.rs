@@ -96,6 +96,7 @@ fn refuses_acts_that_mean_nothing() {
             "there is no host \"c.example\", but a.example, www.a.example, b.example",
         ),
         (&["maintenance"], 2, "maintenance takes a host"),
+        (&["maintenance", "a.example", "off"], 2, "; --off ends it"),
         (
             &["maintenance", "a.example", "--off", "--retry-after", "5s"],
             2,

@@ -218,7 +218,10 @@ impl Given {
     }
 
     fn maintenance(self) -> Result<Command, UsageError> {
-        self.exactly(1, "maintenance takes a host: taipan maintenance www.example.org -c FILE")?;
+        self.exactly(
+            1,
+            "maintenance takes a host: taipan maintenance www.example.org -c FILE; --off ends it",
+        )?;
         let host = text(self.arguments.into_iter().next().unwrap_or_default())?;
         if self.off && self.retry_after.is_some() {
             return Err(UsageError("give --off or --retry-after, not both".to_owned()));
