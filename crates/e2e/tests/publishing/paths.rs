@@ -1,5 +1,7 @@
 //! Paths that lead to nothing that a client may change.
 
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 #[test]
@@ -199,4 +201,36 @@ fn files_of_the_configuration_are_not_written_by_a_linked_root() {
         check(&server, &[(method, "/team/users", fields, "", 403)]);
     }
     assert_eq!(fs::read_to_string(server.root().join("d/users")).unwrap(), users);
+}
+
+/// A release is switched by exchanging the link that the root is. What is published at once lies in the new folder, or,
+/// where the sandbox does not allow it, gets 403 and is explained.
+#[test]
+fn what_is_published_after_a_root_was_switched_is_in_the_new_folder() {
+    let site = Site::new()
+        .config_without_root(&format!("root = \"current\"\nworkers = 2\n{OPEN}[cache]\ncheck = \"1h\"\n"))
+        .file_beside_root("old/a.txt", "old")
+        .file_beside_root("new/a.txt", "new");
+    let current = site.home().join("current");
+    symlink("old", &current).unwrap();
+    let server = site.start();
+    let put = |path: &str| send(&server, "PUT", path, "", "published").status;
+    for number in 0..8 {
+        assert_eq!(put(&format!("/before-{number}")), 201);
+    }
+    symlink("new", current.with_extension("next")).unwrap();
+    fs::rename(current.with_extension("next"), &current).unwrap();
+    let home = server.home();
+    for number in 0..8 {
+        let status = put(&format!("/after-{number}"));
+        assert!(!home.join(format!("old/after-{number}")).exists(), "it is in the old folder");
+        assert_eq!(home.join(format!("new/after-{number}")).exists(), status == 201);
+        if status != 201 {
+            assert_eq!(status, 403);
+            server.wait_for_line("where the sandbox lets clients change nothing; reload", TIMEOUT);
+        }
+    }
+    server.reload();
+    assert_eq!(put("/reloaded"), 201);
+    assert!(home.join("new/reloaded").exists());
 }

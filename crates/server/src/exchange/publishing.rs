@@ -163,7 +163,7 @@ impl<'a> Exchange<'a> {
         if let Err(status) = route.publishing.permits(method) {
             return self.status(route, status).await;
         }
-        let target = match self.target(path) {
+        let target = match self.target(path).await {
             Ok(target) => target,
             Err(status) => return self.status(route, status).await,
         };
@@ -203,7 +203,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The resource of a path. Errors: the status of the response where clients cannot publish.
-    fn target(&self, path: &SafePath<'_>) -> Result<Target<'a>, Status> {
+    async fn target(&self, path: &SafePath<'_>) -> Result<Target<'a>, Status> {
         let plan = self.plan(path.clone().into_owned());
         let route = plan.route;
         if route.publishing.mode == Mode::Off {
@@ -217,7 +217,7 @@ impl<'a> Exchange<'a> {
             PlannedAction::Status(_, Cause::Dotfile | Cause::Private) => return Err(Status::FORBIDDEN),
             _ => return Err(Status::METHOD_NOT_ALLOWED),
         };
-        let root = self.responder.files.root(self.key, &planned, self.now)?;
+        let root = self.responder.files.root_for_change(self.key, &planned, self.now).await?;
         self.target_of(route, &planned, root)
     }
 
@@ -316,11 +316,16 @@ impl<'a> Exchange<'a> {
             true => self.present(target).await?,
             false => Present::default(),
         };
-        self.terms(request, target, &present)
+        self.terms(request, target, &present).await
     }
 
     /// What the fields of the request demand of its resource. Errors: they do not hold, or are malformed.
-    fn terms(&self, request: Request<'_>, target: &Target<'a>, present: &Present) -> Result<Terms, Problem> {
+    async fn terms(
+        &self,
+        request: Request<'_>,
+        target: &Target<'a>,
+        present: &Present,
+    ) -> Result<Terms, Problem> {
         let mut terms = Terms {
             holder: self.holder(),
             tag: present.tag.clone().filter(|_| !target.has_stat_tags()),
@@ -333,7 +338,7 @@ impl<'a> Exchange<'a> {
                 // What the client may not have is as if it did not exist.
                 if let Ok(path) = self.local_path(request, url.as_bytes())
                     && self.may_know(&path)
-                    && let Ok(other) = self.target(&path)
+                    && let Ok(other) = self.target(&path).await
                     && other.store.root.is_same(&target.store.root)
                 {
                     terms.resources.insert(url.to_owned(), other.below);

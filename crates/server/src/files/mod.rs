@@ -196,6 +196,25 @@ impl Files {
         is_unsure.then(|| path.to_owned())
     }
 
+    /// The root of planned files, for a change: the folder that its path leads to now. Errors: the status of the response.
+    pub async fn root_for_change(
+        self: &Rc<Files>,
+        host: HostKey,
+        planned: &FilesPlan<'_, '_>,
+        now: i64,
+    ) -> Result<Root, Status> {
+        if let PlannedRoot::Path(path) = planned.root {
+            let renewed = Roots::renew_for_change(self, path).await;
+            renewed.map_err(|busy| self.report_busy(planned.path.as_str(), busy))?;
+        }
+        self.root(host, planned, now)
+    }
+
+    /// Whether a folder is a root since the start. The sandbox lets clients change files in no other one.
+    pub fn has_since_start(&self, root: &Root) -> bool {
+        self.roots.has_since_start(root)
+    }
+
     /// The root of planned files. Errors: the status of the response.
     pub fn root(
         self: &Rc<Files>,

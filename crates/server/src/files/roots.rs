@@ -205,8 +205,7 @@ fn no_access(folder: &Path, alternative: &str) -> String {
 pub struct Roots {
     /// By the bytes of their paths: a `Path` is hashed and compared by its components, which takes longer.
     all: RefCell<HashMap<OsString, RootState, RandomState>>,
-    preopened: Option<Root>,
-    hidden: HiddenFiles,
+    at_start: OpenRoots,
     /// Seconds after which a root is opened again.
     check_seconds: i64,
 }
@@ -235,12 +234,12 @@ impl Roots {
             let opened = opened.clone();
             (path.clone().into(), RootState { opened, opened_at: now, reopening, reopened, busy: None })
         });
-        let (all, preopened) = (RefCell::new(all.collect()), roots.preopened.clone());
-        Roots { all, preopened, hidden: roots.hidden.clone(), check_seconds: check_seconds.max(1) }
+        let all = RefCell::new(all.collect());
+        Roots { all, at_start: roots.clone(), check_seconds: check_seconds.max(1) }
     }
 
     fn is_preopened(&self, path: &Path) -> bool {
-        self.preopened.as_ref().is_some_and(|root| *root.path == *path)
+        self.at_start.preopened.as_ref().is_some_and(|root| *root.path == *path)
     }
 
     /// The device of a root. All roots that are not open share the device (0, 0).
@@ -275,10 +274,20 @@ impl Roots {
     /// have to wait to tell. Where there was no root, the next request learns of one.
     pub fn may_be_other(files: &Rc<Files>, path: &Path, now: i64) -> bool {
         let roots = &files.roots;
-        roots.all.borrow().get(path.as_os_str()).is_some_and(|state| match &state.opened {
-            Opened::Root(root) if roots.is_due(state, now) => !roots.is_preopened(path) && !root.is_at(path),
+        let is_due = roots.all.borrow().get(path.as_os_str()).is_some_and(|state| roots.is_due(state, now));
+        is_due && roots.is_other(path)
+    }
+
+    fn is_other(&self, path: &Path) -> bool {
+        self.all.borrow().get(path.as_os_str()).is_some_and(|state| match &state.opened {
+            Opened::Root(root) => !self.is_preopened(path) && !root.is_at(path),
             _ => false,
         })
+    }
+
+    /// Whether a folder is a root since the start.
+    pub fn has_since_start(&self, root: &Root) -> bool {
+        self.at_start.all.values().any(|opened| matches!(opened, Opened::Root(other) if other.is_same(root)))
     }
 
     /// Opens a root again if its path may lead to another folder by now. Errors: the disk does not respond.
@@ -287,6 +296,12 @@ impl Roots {
             true => Roots::renew(files, path).await,
             false => Ok(()),
         }
+    }
+
+    /// As `renew_if_other`, also within the time for which a root counts as it was opened: what a client changes would be
+    /// lost in a folder that no longer has the name.
+    pub async fn renew_for_change(files: &Rc<Files>, path: &Path) -> Result<(), Busy> {
+        if files.roots.is_other(path) { Roots::renew(files, path).await } else { Ok(()) }
     }
 
     /// Opens a root again for a request, which may wait for a disk. Errors: the disk does not respond.
@@ -319,7 +334,7 @@ impl RootState {
 async fn reopen(files: Rc<Files>, path: PathBuf) {
     let device = files.roots.device(&path);
     let result = {
-        let (path, hidden) = (path.clone(), files.roots.hidden.clone());
+        let (path, hidden) = (path.clone(), files.roots.at_start.hidden.clone());
         let before = match files.roots.all.borrow().get(path.as_os_str()).map(|state| &state.opened) {
             Some(Opened::Root(root)) => Some(root.clone()),
             _ => None,

@@ -34,7 +34,7 @@ impl<'a> Exchange<'a> {
             return Err(Status::METHOD_NOT_ALLOWED.into());
         }
         let present = self.present(target).await?;
-        let terms = self.terms(request, target, &present)?;
+        let terms = self.terms(request, target, &present).await?;
         let reservation = self.reserve(target, cost(0)).await?;
         let below = target.below.clone();
         let make = move |store: &Store, guard: &Guard| {
@@ -77,7 +77,7 @@ impl<'a> Exchange<'a> {
             let status = if depth == Depth::Infinity { Status::FORBIDDEN } else { Status::BAD_REQUEST };
             return Err(status.into());
         }
-        let terms = self.terms(request, target, &present)?;
+        let terms = self.terms(request, target, &present).await?;
         if is_folder {
             self.check_members(target, Use::Remove).await?;
         }

@@ -103,7 +103,7 @@ impl<'a> Exchange<'a> {
         let expires = self.now.saturating_add_unsigned(timeout(self.head.value("timeout"), most));
         let body = self.small_body().await?;
         let present = self.present(target).await?;
-        let terms = self.terms(request, target, &present)?;
+        let terms = self.terms(request, target, &present).await?;
         if body.is_empty() {
             let lock = self.renew_lock(target, terms.holder, expires).await?;
             return Ok(self.locked(target, &lock, Status::OK, present.found));

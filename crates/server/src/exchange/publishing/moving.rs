@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         if method == Method::Move {
             self.may_do(request, &from.path, Use::Remove, kind).await?;
         }
-        let terms = self.terms(request, from, &present)?;
+        let terms = self.terms(request, from, &present).await?;
         let there = self.present(&to).await?.found;
         if there.is_some() && overwrite == Overwrite::Forbidden {
             return Err(Status::PRECONDITION_FAILED.into());
@@ -133,7 +133,7 @@ impl<'a> Exchange<'a> {
         if self.responder.needs.authorizers {
             self.authorize_destination(request, path).await?;
         }
-        let to = self.target(path).map_err(|_| Status::FORBIDDEN)?;
+        let to = self.target(path).await.map_err(|_| Status::FORBIDDEN)?;
         to.route.publishing.permits(Method::Copy).map_err(|_| Status::FORBIDDEN)?;
         Ok(to)
     }

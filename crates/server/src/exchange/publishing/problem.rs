@@ -1,12 +1,15 @@
 //! Why a request to change files gets no success, and the response that says so.
 
 use dav::multistatus;
+use rustix::fs::{Access, AtFlags, accessat};
+use rustix::io::Errno;
 use taipan_http::path_text;
 use taipan_http::status::Status;
 
 use super::Target;
 use crate::disk::Busy;
 use crate::exchange::Exchange;
+use crate::files::beneath::Root;
 use crate::log;
 use crate::process::privilege::advice_on_writing;
 use crate::publishing::failure::Failure;
@@ -85,7 +88,7 @@ impl<'a> Exchange<'a> {
         match failure {
             Failure::Permission(errno) => {
                 if let Some(omitted) = self.responder.failed_changes.admit(self.now) {
-                    let advice = advice_on_writing(*errno, &target.store.root.path);
+                    let advice = self.advice(*errno, &target.store.root);
                     log::error(format_args!("/{path} cannot be changed: {errno}; {advice}{omitted}"));
                 }
             }
@@ -120,6 +123,20 @@ impl<'a> Exchange<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What lets clients change files in a root where that has failed with `errno`.
+    fn advice(&self, errno: Errno, root: &Root) -> String {
+        let is_since_start = self.responder.files.has_since_start(root);
+        // The sandbox is not asked by this, only the modes of files.
+        let may_write = || accessat(&root.fd, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+        match errno == Errno::ACCESS && !is_since_start && may_write() {
+            true => format!(
+                "the root is {} since the start, where the sandbox lets clients change nothing; reload, so that it does",
+                root.path.display()
+            ),
+            false => advice_on_writing(errno, &root.path),
         }
     }
 }

@@ -119,7 +119,7 @@ impl<'a> Exchange<'a> {
             return Err(Status::NOT_FOUND.into());
         }
         self.may_do(request, &target.path, Use::Write, Kind::File).await?;
-        let terms = self.terms(request, target, &present)?;
+        let terms = self.terms(request, target, &present).await?;
         let names = |of: &dyn Fn(&Name) -> bool| {
             let mut elements = String::new();
             for change in changes.iter().filter(|change| of(change.name())) {

@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
         let folder = path.first_segments(path.segments().count() - 1).map(|folder| folder.as_folder());
         let folder =
             folder.unwrap_or_else(|| SafePath::from_decoded("/").unwrap_or_else(|_| path.as_folder()));
-        let place = self.target(&folder)?;
+        let place = self.target(&folder).await?;
         let is_own = matches!(self.head.method, Method::Head | Method::Patch | Method::Delete);
         if !is_own {
             let head = HeadWriter::new(self.services, Some(route), Status::METHOD_NOT_ALLOWED);
@@ -178,7 +178,7 @@ impl<'a> Exchange<'a> {
         if let Err(response) = self.authorize(request, &own, self.route(&own)).await {
             return Ok(response);
         }
-        let target = self.target(&own)?;
+        let target = self.target(&own).await?;
         let done = match method {
             DavMethod::Delete => self.cancel(&target, token, hold).await,
             DavMethod::Patch => self.patch(request, &target, token, upload, hold).await,
@@ -276,7 +276,7 @@ impl<'a> Exchange<'a> {
             return Ok(self.about(target, About { status, upload: &upload, offset, problem: None }));
         }
         let present = self.present(target).await?;
-        let mut terms = self.terms(request, target, &present)?;
+        let mut terms = self.terms(request, target, &present).await?;
         if upload.guard.is_some() {
             let now = match present.found {
                 None => Expected::Nothing,
