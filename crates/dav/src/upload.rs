@@ -1,6 +1,7 @@
 //! Resumable uploads (draft-ietf-httpbis-resumable-upload): their fields, problems, and the text in which the state of
 //! an upload is stored.
 
+use taipan_http::date::CLOCK_IS_SET;
 use taipan_http::fields::trim_ows;
 
 use crate::lines;
@@ -16,8 +17,6 @@ const MAX_INTEGER: u64 = 999_999_999_999_999;
 pub const LONGEST: u64 = 30 * 24 * 3600;
 /// For how long one can be resumed that was begun by a wrong clock, in seconds.
 const AFTER_WRONG_CLOCK: i64 = 24 * 3600;
-/// 1980. A clock before that has not been set yet.
-const CLOCK_IS_SET: i64 = 315_532_800;
 
 /// What is known of an upload beside the bytes that were received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,13 +157,15 @@ mod tests {
             (now + 1, now, now + 1),
             (now - 1, now, now - 1),
             (now + LONGEST as i64, now, now + LONGEST as i64),
-            // Begun in 1970, then the clock was set.
+            // Begun in 1970 or 2000, then the clock was set.
             (day + 5, now, now + day),
+            (946_684_800 + day, now, now + day),
             // The clock was far ahead.
             (now + LONGEST as i64 + 1, now, now + day),
             (i64::MAX, now, now + day),
             // The clock is not set yet.
             (now + 1, 5, now + 1),
+            (now + 1, 946_684_800, now + 1),
             (day + 5, day + 6, day + 5),
         ] {
             let upload = Upload {

@@ -195,6 +195,9 @@ const fn seconds(year: i64, month: i64, day: i64, second: i64) -> i64 {
     days_before(year, month, day) * DAY + second
 }
 
+/// 2020. A clock before that has not been set yet: without a battery it starts in 1970, 1980 or 2000.
+pub const CLOCK_IS_SET: i64 = 1_577_836_800;
+
 /// Days since 1970-01-01, for the years 0 to 9999. Counts years from March, so that a leap day is the last day of its
 /// year. From March on, every five months have 153 days.
 const fn days_before(year: i64, month: i64, day: i64) -> i64 {

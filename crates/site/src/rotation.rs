@@ -3,7 +3,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use taipan_http::date::civil;
+use taipan_http::date::{CLOCK_IS_SET, civil};
 use taipan_http::negotiate::Coding;
 
 const HOUR: i64 = 3600;
@@ -115,11 +115,16 @@ impl Rotation {
     /// The rotated files that are not kept. `files`: the names in the folder, with their sizes.
     ///
     /// A date that is still to come is one of a wrong clock, now or then: such a file goes first, because it would take
-    /// the place of all that are rotated until that date.
+    /// the place of all that are rotated until that date. But a clock that is not set removes no file of one that was:
+    /// only those of clocks like it are counted.
     pub fn removed(&self, base: &str, now: i64, files: &[(String, u64)]) -> Vec<String> {
-        let tomorrow = Age::Date(Reverse((stamp(now.saturating_add(DAY)), 0)));
+        let date = |time| Age::Date(Reverse((stamp(time), 0)));
+        let (tomorrow, set) = (date(now.saturating_add(DAY)), date(CLOCK_IS_SET));
         let rotated = |(name, size): &(String, u64)| {
             let age = self.age(base, name)?;
+            if now < CLOCK_IS_SET && matches!(age, Age::Date(_)) && age <= set {
+                return None;
+            }
             let is_to_come = matches!(age, Age::Date(_)) && age < tomorrow;
             Some((is_to_come, age, name.clone(), *size))
         };
@@ -239,10 +244,11 @@ mod tests {
         let of_future = "a.log-20301101.gz a.log-20301102 a.log-20301103 a.log-20261122 a.log-20261121";
         assert_eq!(removed(of_future, TODAY), ["a.log-20301102", "a.log-20301101.gz"]);
         // The clock is wrong now.
-        assert_eq!(
-            removed("a.log-20261122 a.log-20261121 a.log-20261120 a.log-19700101", 5),
-            ["a.log-20261120"]
-        );
+        assert!(removed("a.log-20261122 a.log-20261121 a.log-20261120 a.log-19700101", 5).is_empty());
+        let unset =
+            "a.log-20261122 a.log-20000104 a.log-20000103 a.log-20000102 a.log-20000101 a.log-20261121";
+        assert_eq!(removed(unset, 946_684_800 + 4 * DAY), ["a.log-20000101"]);
+        assert_eq!(removed(unset, TODAY), ["a.log-20000103", "a.log-20000102", "a.log-20000101"]);
         // Clocks that are only corrected.
         let of_today = "a.log-20261122-153100 a.log-20261122-1 a.log-20261121 a.log-20261120 a.log-20261119";
         assert_eq!(removed(of_today, TODAY), ["a.log-20261119"]);
