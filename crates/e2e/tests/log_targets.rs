@@ -401,6 +401,27 @@ fn a_full_disk_that_is_mounted_has_no_rotated_file_removed_for_an_empty_one() {
 }
 
 #[test]
+fn what_a_full_disk_has_left_plain_is_compressed_when_there_is_room() {
+    if !is_root() {
+        eprintln!("only root can mount a small disk");
+        return;
+    }
+    let site = site("access = \"logs/access.log\"\nrotate = { size = \"1MiB\", compress = \"gzip\" }");
+    let logs = site.home().join("logs");
+    fs::create_dir(&logs).expect("it is our folder");
+    let Some(_disk) = SmallDisk::mount(&logs, "size=64k,mode=700") else { return };
+    let plain = logs.join("access.log-20261122-153059");
+    fs::write(&plain, "a line\n").expect("it fits");
+    assert!(fs::write(logs.join("ballast"), vec![0; 128 * 1024]).is_err(), "it is full");
+    let server = site.start();
+    let line = server.wait_for_line("cannot compress access.log-20261122-153059", TIMEOUT);
+    assert!(line.contains("No space left on device") && line.contains("tried again in 5 s"), "{line}");
+    fs::remove_file(logs.join("ballast")).expect("it is ours");
+    assert!(wait_until(TIMEOUT, || !plain.exists()), "{:?}", rotated(&server).keys());
+    assert_eq!(rotated(&server)["access.log-20261122-153059.gz"], "a line\n");
+}
+
+#[test]
 fn a_rotation_that_is_never_due_is_refused() {
     let mut rows = Rows::new();
     for (rotate, reason) in [

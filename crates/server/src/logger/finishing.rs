@@ -1,12 +1,12 @@
 //! A thread with the lowest priority that compresses rotated files, and removes those that are not kept.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -22,8 +22,11 @@ use crate::process::privileged_file::Location;
 
 /// Of the nice values, the lowest priority.
 const NICE: i32 = 19;
-/// A rotated file that another process still writes is tried again after so long.
+/// A rotated file that another process still writes is tried again after so long, and one that could not be compressed
+/// at first.
 const RETRY: Duration = Duration::from_secs(5);
+/// The longest pause after several failures, as on a full disk.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const READ: usize = 64 * 1024;
 
 /// What became of a rotated file.
@@ -33,24 +36,49 @@ enum Finished {
     IsWritten,
 }
 
+/// When the rotated files of a log are tried again.
+struct Attempt {
+    due: Instant,
+    /// After the next failure.
+    pause: Duration,
+}
+
 /// Works on the logs whose paths are sent, until the sender is dropped.
 pub fn run(rotation: &Rotation, paths: &Receiver<PathBuf>, names: &Names) {
     // Without it, the thread only competes with the others.
     _ = rustix::process::setpriority_process(None, NICE);
-    let mut left: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut left: BTreeMap<PathBuf, Attempt> = BTreeMap::new();
     loop {
-        match if left.is_empty() { paths.recv().map_err(Into::into) } else { paths.recv_timeout(RETRY) } {
-            Ok(path) => _ = left.insert(path),
+        let due = left.values().map(|attempt| attempt.due).min();
+        let received = match due {
+            None => paths.recv().map_err(Into::into),
+            Some(due) => paths.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
+        match received {
+            Ok(path) => _ = left.insert(path, Attempt { due: Instant::now(), pause: RETRY }),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        left.retain(|path| match finish(path.clone(), rotation, names) {
-            Ok(Finished::Done) => false,
-            Ok(Finished::IsWritten) => true,
-            Err(why) => {
-                log::error(format_args!("rotated files of {}: {why}", path.display()));
-                false
+        left.retain(|path, attempt| {
+            if attempt.due > Instant::now() {
+                return true;
             }
+            let pause = match finish(path.clone(), rotation, names) {
+                Ok(Finished::Done) => return false,
+                Ok(Finished::IsWritten) => RETRY,
+                Err(why) => {
+                    let pause = attempt.pause;
+                    attempt.pause = (pause * 2).min(LONGEST_PAUSE);
+                    log::error(format_args!(
+                        "rotated files of {}: {why}; it is tried again in {} s",
+                        path.display(),
+                        pause.as_secs()
+                    ));
+                    pause
+                }
+            };
+            attempt.due = Instant::now() + pause;
+            true
         });
     }
 }
@@ -59,21 +87,26 @@ fn finish(path: PathBuf, rotation: &Rotation, names: &Names) -> Result<Finished,
     let location = Location::of(&path).map_err(|why| why.to_string())?;
     let base = location.name().to_string_lossy().into_owned();
     let files = |location: &Location| location.entries().map_err(|errno| errno.to_string());
-    let mut finished = Finished::Done;
+    let mut finished = Ok(Finished::Done);
     if let Some(coding) = rotation.compress {
         let all = files(&location)?;
         for (name, _) in all.iter().filter(|(name, _)| rotation.is_to_be_compressed(&base, name)) {
-            let outcome = compress(&location, &base, name, coding, rotation.extension(), names);
-            if let Finished::IsWritten = outcome.map_err(|why| format!("cannot compress {name}: {why}"))? {
-                finished = Finished::IsWritten;
+            match compress(&location, &base, name, coding, rotation.extension(), names) {
+                Ok(Finished::Done) => {}
+                Ok(Finished::IsWritten) => finished = finished.map(|_| Finished::IsWritten),
+                Err(why) => {
+                    finished = Err(format!("cannot compress {name}: {why}"));
+                    break;
+                }
             }
         }
     }
+    // Also on a full disk, where it makes room.
     let _held = locked(names);
     for name in rotation.removed(&base, clock::wall(), &files(&location)?) {
         location.remove_entry(OsStr::new(&name)).map_err(|errno| format!("cannot remove {name}: {errno}"))?;
     }
-    Ok(finished)
+    finished
 }
 
 fn compress(
