@@ -318,6 +318,29 @@ fn logs_one_line_per_request() {
     }
 }
 
+/// A full disk or a power failure cuts a line.
+#[test]
+fn the_first_line_does_not_go_on_behind_a_half_one() {
+    let mut rows = Rows::new();
+    for (rotate, before, expected) in [
+        ("", "cut", "cut\nGET /a.txt\n"),
+        ("", "whole\n", "whole\nGET /a.txt\n"),
+        ("", "", "GET /a.txt\n"),
+        ("rotate = { size = \"1MiB\" }\n", "cut", "cut\nGET /a.txt\n"),
+    ] {
+        let log = "fields = '$request_method $request_uri'\n";
+        let server = Site::new()
+            .file("a.txt", "a")
+            .file_beside_root("logs/access.log", before)
+            .config(&format!("[log]\naccess = \"logs/access.log\"\n{log}{rotate}"))
+            .start();
+        server.get("/a.txt");
+        let text = || fs::read_to_string(server.home().join("logs/access.log")).unwrap();
+        wait_until(TIMEOUT, || text().contains("GET"));
+        rows.check(format!("{rotate}{before}"), text(), expected.to_owned());
+    }
+}
+
 #[test]
 fn a_client_cannot_forge_a_log_line() {
     let hostile: [&[u8]; 7] = [

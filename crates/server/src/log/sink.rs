@@ -80,7 +80,11 @@ impl OpenSink {
     /// Writes to this file, pipe or socket of the daemon from now on.
     pub fn replace(&mut self, to: OwnedFd) {
         match &mut self.to {
-            To::File(old) => *old = to.into(),
+            To::File(old) | To::Given(Some(old)) => {
+                let file = |fd: &dyn AsFd| fstat(fd.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
+                self.torn &= file(old) == file(&to);
+                *old = to.into();
+            }
             To::Given(old) => *old = Some(to.into()),
             To::Daemon(daemon) => daemon.replace(to),
             To::Stdout | To::Stderr => {}
@@ -213,4 +217,37 @@ fn write_all<'a>(to: &mut impl Write, bytes: &'a [u8]) -> Result<(), Unwritten<'
         }
     }
     to.flush().map_err(|error| (bytes, Some(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[test]
+    fn a_cut_line_is_ended_where_it_is_and_in_no_other_file() {
+        let full = || {
+            // It takes 64 KiB, and is not waited for.
+            let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+            let mut sink = OpenSink::unopened(&Sink::Stdout);
+            sink.replace(writer.try_clone().unwrap());
+            sink.write(&[&[b'x'; 100_000][..], b"\n"].concat());
+            assert_eq!(sink.lost(), 1);
+            let mut rest = Vec::new();
+            _ = File::from(reader.try_clone().unwrap()).read_to_end(&mut rest);
+            (sink, reader, writer)
+        };
+        for (is_same, expected) in [(true, "\na\n"), (false, "a\n")] {
+            let (mut sink, old, old_writer) = full();
+            let (new, new_writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+            sink.replace(if is_same { old_writer } else { new_writer });
+            sink.write(b"a\n");
+            let mut bytes = [0; 10];
+            let count = File::from(if is_same { old } else { new }).read(&mut bytes).unwrap();
+            assert_eq!(String::from_utf8_lossy(&bytes[..count]), expected, "the same file: {is_same}");
+        }
+    }
 }

@@ -19,10 +19,10 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{self, Gid, Uid};
 use rustix::fs::{
-    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fchmod, fchown, fstat, fstatfs, open,
-    openat, readlinkat, renameat, statat, unlinkat,
+    Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, accessat, fchmod, fchown, flock,
+    fstat, fstatfs, open, openat, readlinkat, renameat, statat, unlinkat,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, pread, retry_on_intr, write};
 use rustix::process::{geteuid, getgroups};
 use rustix::thread::set_thread_groups;
 
@@ -104,7 +104,11 @@ pub fn pid_file_problem(path: &Path) -> Option<String> {
 
 /// Opens a log to append to it, and creates it if it is missing. Errors: the reason, with what to do.
 pub fn open_log(path: &Path) -> Result<File, String> {
-    let opened = Location::of(path).and_then(|location| location.open(OFlags::APPEND, LOG_MODE));
+    let opened = Location::of(path).and_then(|location| {
+        let file = location.open(OFlags::APPEND, LOG_MODE)?;
+        location.end_cut_line(&file);
+        Ok(file)
+    });
     opened.map(File::from).map_err(|why| cannot_open_log(path, &why))
 }
 
@@ -174,6 +178,23 @@ impl Location {
             return Ok(file);
         }
         Err(Errno::EXIST.into())
+    }
+
+    /// Ends a line of a log that a full disk or a power failure has cut, so that the next one does not go on behind it. Not
+    /// while another process writes to it: that one may be within a line.
+    fn end_cut_line(&self, log: &OwnedFd) {
+        let Ok(found) = fstat(log) else { return };
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        if !is_file || found.st_size == 0 || flock(log, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let mut last = [b'\n'];
+        let read = self.open_entry(&self.name).map(|file| pread(&file, &mut last, found.st_size as u64 - 1));
+        if matches!(read, Ok(Ok(1))) && last != *b"\n" {
+            // The next start tries it again.
+            _ = write(log, b"\n");
+        }
+        _ = flock(log, FlockOperation::Unlock);
     }
 
     /// Gives a file that root has created its mode, whatever the umask is, and the folder's group.
