@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Rows, Server, Signal, Site, TIMEOUT, has_open, signal_process, tool, wait_until, without_privilege,
+    Random, Rows, Server, Signal, Site, TIMEOUT, has_open, signal_process, tool, wait_until,
+    without_privilege,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -267,6 +268,21 @@ const ROWS: &[Row] = &[
         |s| {
             let mut client = s.begin_download("/huge");
             File::create(s.root().join("huge")).unwrap();
+            assert!(client.try_read_response().is_err());
+        },
+        &[(200, None, Some("file changed while it was sent"))],
+    ),
+    (
+        "changed while it is compressed",
+        |s| {
+            let noise = s.root().join("noise.txt");
+            fs::write(&noise, Random::new(1).bytes(HUGE)).unwrap();
+            let mut client = s.connect();
+            client.set_receive_buffer(16 * 1024);
+            client.send("GET /noise.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+            let begun = client.read_exactly(1024).unwrap();
+            assert!(String::from_utf8_lossy(&begun).contains("Content-Encoding: gzip"));
+            File::create(noise).unwrap();
             assert!(client.try_read_response().is_err());
         },
         &[(200, None, Some("file changed while it was sent"))],

@@ -121,6 +121,11 @@ impl FilePart {
     }
 }
 
+/// Why a body that is made of a file while it is sent is incomplete.
+pub fn abort_reason(of: &OpenFile) -> EndReason {
+    if of.is_unchanged() { EndReason::NotMade } else { EndReason::FileChanged }
+}
+
 pub type NextChunk<'a> = Pin<Box<dyn Future<Output = io::Result<Option<Vec<u8>>>> + 'a>>;
 
 /// A body that is made while it is sent.

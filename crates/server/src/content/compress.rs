@@ -20,7 +20,7 @@ use crate::encoder::{self, Effort, Encode};
 use crate::files::beneath::Wait;
 use crate::files::open;
 use crate::log::EndReason;
-use crate::response::{Body, BodyStream, FilePart, NextChunk, Response, Whole};
+use crate::response::{self, Body, BodyStream, FilePart, NextChunk, Response, Whole};
 use crate::semaphore::Permit;
 use crate::services::Services;
 use crate::stats::Count;
@@ -388,5 +388,9 @@ fn encode_slice(
 impl BodyStream for CompressedFile {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(self.next_chunk(services))
+    }
+
+    fn abort_reason(&self) -> EndReason {
+        response::abort_reason(&self.part.file)
     }
 }

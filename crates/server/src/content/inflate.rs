@@ -10,7 +10,8 @@ use flate2::read::MultiGzDecoder;
 
 use crate::disk::{DevicePermit, Work};
 use crate::files::open::OpenFile;
-use crate::response::{BodyStream, NextChunk};
+use crate::log::EndReason;
+use crate::response::{self, BodyStream, NextChunk};
 use crate::services::Services;
 use crate::sys::calls;
 
@@ -32,6 +33,10 @@ enum State {
 impl BodyStream for Inflate {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(self.next_chunk(services))
+    }
+
+    fn abort_reason(&self) -> EndReason {
+        response::abort_reason(&self.file)
     }
 }
 
