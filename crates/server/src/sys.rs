@@ -64,6 +64,11 @@ impl FileStatus {
     }
 }
 
+/// Whether a write has failed because the disk is full, or the quota of the user is.
+pub fn is_disk_full(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT)
+}
+
 /// Fills `bytes` with random ones, and does not wait: shortly after the start of a machine that has few sources of
 /// randomness, the kernel may have only weak ones. Errors: there are none.
 pub fn random(bytes: &mut [u8]) -> io::Result<()> {

@@ -29,6 +29,7 @@ use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::log;
 use crate::process::privilege::advice_on_writing;
+use crate::sys::is_disk_full;
 use crate::tls::inspect::CertificateFacts;
 
 const ACCOUNT_KEY: &str = "account.key";
@@ -196,7 +197,7 @@ impl Failure {
     /// `text`: what could not be written to the folder.
     fn of_writing(text: String, error: &io::Error, folder: &Path) -> Failure {
         let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOSPC | Errno::DQUOT) => "make room on its disk".to_owned(),
+            Some(errno) if is_disk_full(errno) => "make room on its disk".to_owned(),
             Some(Errno::ROFS) => advice_on_writing(Errno::ROFS, folder),
             _ => return Failure::other(text),
         };

@@ -11,6 +11,7 @@ use super::tree::MAX_SNAPSHOT;
 use super::uploads::MAX_UPLOADS;
 use crate::files::beneath::OpenError;
 use crate::files::is_shortage;
+use crate::sys::is_disk_full;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -123,7 +124,8 @@ impl From<Errno> for Failure {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Failure::Permission(errno),
             Errno::LOOP | Errno::XDEV => Failure::Denied,
             Errno::NAMETOOLONG => Failure::TooLong,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Failure::NoSpace,
+            Errno::FBIG => Failure::NoSpace,
+            errno if is_disk_full(errno) => Failure::NoSpace,
             errno => Failure::Local(errno),
         }
     }

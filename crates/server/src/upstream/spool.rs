@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
-use rustix::io::Errno;
 use taipan_http::status::Status;
 use tokio::time::timeout;
 
@@ -24,6 +23,7 @@ use crate::request::body::{BodyError, Length, ReadBody, RequestBody};
 use crate::services::Services;
 use crate::spawner::Spawner;
 use crate::stats::Count;
+use crate::sys::is_disk_full;
 
 /// Bytes that are written at once. One more read brings a buffer to the size that a response may have at most, for
 /// which there is no need yet.
@@ -130,7 +130,7 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     let written = services.disk.run(device, Work::File, write).await;
     written.map_err(|busy| report_busy(services, busy))?.map_err(|errno| {
         let folder = services.site.scripts.spool.display();
-        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let is_full = is_disk_full(errno);
         let advice = if is_full { "; free space there, or set `spool` to a folder with more" } else { "" };
         log::error(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
         if !is_full {

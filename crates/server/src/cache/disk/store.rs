@@ -27,7 +27,7 @@ use crate::files::open::Stamp;
 use crate::log::{self, LineLimit};
 use crate::mutex::locked;
 use crate::stats::StoredFiles;
-use crate::sys::calls;
+use crate::sys::{calls, is_disk_full};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 256 * 1024;
@@ -375,7 +375,7 @@ impl Store {
     }
 
     fn not_written(&self, errno: Errno) -> NotStored {
-        let is_full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let is_full = is_disk_full(errno);
         let advice = if is_full { "; free space there, or set `bytes` of `[cache_files]` lower" } else { "" };
         self.fail(format_args!("the cache cannot write to {}: {errno}{advice}", self.folder.path.display()));
         if is_full {
