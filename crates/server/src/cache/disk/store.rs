@@ -374,12 +374,19 @@ impl Store {
         Err(NotStored::Full)
     }
 
-    fn not_written(&self, errno: Errno) -> NotStored {
+    /// `missing`: the bytes that were still to be written.
+    fn not_written(&self, errno: Errno, missing: u64) -> NotStored {
         let is_full = is_disk_full(errno);
         let advice = if is_full { "; free space there, or set `bytes` of `[cache_files]` lower" } else { "" };
         self.fail(format_args!("the cache cannot write to {}: {errno}{advice}", self.folder.path.display()));
         if is_full {
-            (0..EVICTIONS_FOR_OTHERS).for_each(|_| _ = self.evict());
+            // For the next response. Where files or a quota are at an end, one eviction suffices.
+            let enough = self.index().bytes().saturating_sub(missing.max(1));
+            for _ in 0..EVICTIONS_FOR_OTHERS {
+                if self.index().bytes() <= enough || !self.evict() {
+                    break;
+                }
+            }
         }
         NotStored::Failed
     }

@@ -8,7 +8,7 @@ use cache::store::head::{self, BodyHasher, Label, Seal};
 use cache::store::index::space;
 use cache::store::name::Name;
 use cache::store::purge::Epoch;
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{CHUNK, Known, NotStored, Store, add};
 use crate::cache::disk::folder::{NewFile, write_all};
@@ -57,10 +57,10 @@ impl Store {
             reserved: 0,
         };
         writing.reserve(length.unwrap_or(0))?;
-        let file = self.folder.create(name).map_err(|errno| self.not_written(errno))?;
+        let file = self.folder.create(name).map_err(|errno| writing.failed(errno))?;
         let written = write_all(&file.fd, &head, 0);
         writing.file = Some(file);
-        written.map_err(|errno| self.not_written(errno))?;
+        written.map_err(|errno| writing.failed(errno))?;
         Ok(writing)
     }
 }
@@ -74,7 +74,7 @@ impl Writing {
         }
         let at = self.head + self.hasher.length();
         let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, part, at).map_err(|errno| store.not_written(errno))?;
+        write_all(&file.fd, part, at).map_err(|errno| self.failed(errno))?;
         self.hasher.write(part);
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Writing {
                 }
                 // It has become shorter.
                 Ok(_) => return Err(NotStored::Failed),
-                Err(errno) => return Err(self.store.not_written(errno)),
+                Err(errno) => return Err(self.failed(errno)),
             }
         }
         Ok(())
@@ -104,7 +104,7 @@ impl Writing {
         let label = Label { key: &self.key, tags: &self.tags };
         let head = head::write(label, &self.metadata, seal).ok_or(NotStored::TooLong)?;
         let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, &head, 0).map_err(|errno| store.not_written(errno))?;
+        write_all(&file.fd, &head, 0).map_err(|errno| self.failed(errno))?;
         if store.retired.load(Ordering::Relaxed) {
             return Err(NotStored::Retired);
         }
@@ -112,7 +112,7 @@ impl Writing {
             return Err(NotStored::Purged);
         }
         let Some(file) = self.file.take() else { return Err(NotStored::Failed) };
-        let stamp = file.keep(self.name).map_err(|errno| store.not_written(errno))?;
+        let stamp = file.keep(self.name).map_err(|errno| self.failed(errno))?;
         // A purge that has begun since may have looked before the file had its name.
         if store.purges.forbid_storing(self.since, &label) {
             _ = store.discard(self.name);
@@ -123,6 +123,10 @@ impl Writing {
         surplus.into_iter().for_each(|name| _ = store.discard(name));
         add(&store.counts.stored);
         Ok(())
+    }
+
+    fn failed(&self, errno: Errno) -> NotStored {
+        self.store.not_written(errno, self.reserved.saturating_sub(self.head + self.hasher.length()))
     }
 
     /// Takes space for `more` bytes of the body.

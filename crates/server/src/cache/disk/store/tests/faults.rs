@@ -98,6 +98,11 @@ fn a_file_that_cannot_be_removed_is_counted_and_not_used() {
     in_child("a_file_that_cannot_be_removed_is_counted_and_not_used", unremovable_files);
 }
 
+#[test]
+fn a_full_disk_costs_no_more_files_than_the_response_needs() {
+    in_child("a_full_disk_costs_no_more_files_than_the_response_needs", full_disk);
+}
+
 /// Runs the test of this name as `work`, in a process of its own.
 fn in_child(name: &str, work: fn()) {
     if std::env::var_os(IN_CHILD).is_some() {
@@ -127,6 +132,23 @@ fn all_cases() {
         }
     }
     assert!(struck > 300, "{struck}");
+}
+
+fn full_disk() {
+    let folder = TestFolder::new();
+    let store = folder.open();
+    let urls: Vec<String> = (0..20).map(|number| format!("http://a/{number}")).collect();
+    urls.iter().for_each(|url| put(&store, url, b"one block").unwrap());
+    let mut evicted = 0;
+    for (length, blocks) in [(9, 1), (10_000, 3), (1_000_000, 16)] {
+        let fault = Fault::Errno(Errno::NOSPC);
+        plan::arm(Some(Case { call: Some(Call::Pwrite), which: Which::Nth(1), fault }));
+        assert_eq!(put(&store, "http://a/new", &body(1, length)), Err(NotStored::Failed));
+        plan::disarm();
+        evicted += blocks;
+        assert_eq!(store.stats().evicted, evicted, "after {length} bytes");
+    }
+    assert_eq!(get_bytes(&store, &urls[19]), None);
 }
 
 fn unremovable_files() {
