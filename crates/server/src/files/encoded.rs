@@ -75,23 +75,7 @@ impl Entry {
 
     /// The same file, with other representations.
     fn with(&self, resource: Resource, prepared: Vec<PreparedRepresentation>) -> Entry {
-        let (stamps, ahead, checked) = (self.stamps.clone(), self.ahead, self.checked.clone());
-        let (making, deltas, origin) = (self.making.clone(), self.deltas.clone(), self.origin.clone());
-        let (page, alternates) = (self.page.clone(), self.alternates.clone());
-        let selected = self.selected.clone();
-        Entry {
-            resource,
-            prepared,
-            stamps,
-            ahead,
-            checked,
-            making,
-            deltas,
-            page,
-            origin,
-            selected,
-            alternates,
-        }
+        Entry { resource, prepared, ..self.clone() }
     }
 
     /// `None`: it is being made.

@@ -36,6 +36,7 @@ use crate::response_head::DatedHead;
 use crate::services::Services;
 
 /// What is at a path, ready to be sent.
+#[derive(Clone)]
 pub struct Entry {
     pub resource: Resource,
     /// One for each representation of `resource`.
@@ -235,21 +236,8 @@ impl Entry {
             log::error(format_args!("{path}: {mistake}"));
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
-        let (checked, making) = (Cell::new(checked), Rc::default());
-        let (page, alternates, ahead) = (None, None, 0);
-        Entry {
-            resource,
-            prepared,
-            stamps,
-            ahead,
-            checked,
-            making,
-            deltas,
-            page,
-            origin,
-            selected,
-            alternates,
-        }
+        let entry = Entry::without_content(resource, stamps, checked);
+        Entry { prepared, deltas, origin, selected, ..entry }
     }
 
     /// The alternate that the client prefers, or else the file itself.
@@ -262,22 +250,18 @@ impl Entry {
     }
 
     fn without_content(resource: Resource, stamps: Vec<Stamp>, checked: Checked) -> Entry {
-        let (prepared, checked) = (Vec::new(), Cell::new(checked));
-        let (making, origin) = (Rc::default(), SelectedFiles::default());
-        let (deltas, page, alternates) = (None, None, None);
-        let (selected, ahead) = (Vec::new(), 0);
         Entry {
             resource,
-            prepared,
+            prepared: Vec::new(),
             stamps,
-            ahead,
-            checked,
-            making,
-            deltas,
-            page,
-            origin,
-            selected,
-            alternates,
+            ahead: 0,
+            checked: Cell::new(checked),
+            making: Rc::default(),
+            deltas: None,
+            page: None,
+            origin: SelectedFiles::default(),
+            selected: Vec::new(),
+            alternates: None,
         }
     }
 
