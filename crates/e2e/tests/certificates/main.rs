@@ -498,6 +498,21 @@ fn a_check_names_what_would_prevent_an_order() {
 }
 
 #[test]
+fn a_check_names_what_lies_in_the_place_of_a_certificate() {
+    let site = Site::new().file_beside_root("ca.pem", authority().pem()).config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates\"\nca = \"ca.pem\"",
+    );
+    let folder = site.home().join("certificates");
+    fs::create_dir_all(folder.join("a.example.pem")).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let output = output_of(command().arg("check").arg("-c").arg(site.write_config()));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("certificates/a.example.pem: Is a directory"), "{text}");
+    assert_eq!(output.status.success(), !is_root(), "without root it is a warning: {text}");
+}
+
+#[test]
 fn a_dead_authority_costs_no_request() {
     let (dead, plain) = (free_port(), free_port());
     let ca = authority().pem();

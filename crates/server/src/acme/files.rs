@@ -318,9 +318,14 @@ pub fn problems(site: &Site) -> Vec<Finding> {
     let mut add = |keys, value: &Path, text: String| found.push(Finding::error(keys, value, text));
     match folder_of(settings) {
         Ok(folder) if folder.exists() => {
-            if let Err(why) = Storage::existing(&folder) {
-                let text = format!("cannot open the folder of certificates, {}: {why}", folder.display());
-                add(&["folder"], &folder, text);
+            match Storage::existing(&folder) {
+                Ok(storage) => {
+                    unreadable_files(site, &storage).for_each(|why| add(&["folder"], &folder, why))
+                }
+                Err(why) => {
+                    let text = format!("cannot open the folder of certificates, {}: {why}", folder.display());
+                    add(&["folder"], &folder, text);
+                }
             }
             unwritable = unwritable_disk(&folder);
         }
@@ -346,6 +351,16 @@ pub fn problems(site: &Site) -> Vec<Finding> {
     }
     found.extend(unwritable);
     found
+}
+
+/// Why files that a start reads cannot be read, with what to do.
+fn unreadable_files(site: &Site, storage: &Storage) -> impl Iterator<Item = String> {
+    let hosts = site.hosts.iter().filter(|host| host.tls.acme);
+    let files = hosts.map(|host| pem(&file_name(&host.names)));
+    files.chain([ACCOUNT_KEY.to_owned()]).filter_map(|name| {
+        let why = storage.read(&name).err()?;
+        Some(format!("cannot read {}: {why}; move it away", storage.path().join(name).display()))
+    })
 }
 
 /// A warning if the disk of the folder takes nothing.
