@@ -7,6 +7,11 @@ pub trait Disk {
     /// A path from the folder that the program was started in.
     fn absolute(&self, path: &Path) -> PathBuf;
 
+    /// The folder that a file is in, in which the relative paths of most configurations begin.
+    fn folder_of(&self, file: &Path) -> PathBuf {
+        self.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+
     /// Errors: it cannot be read, or has more than 1 MiB.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 

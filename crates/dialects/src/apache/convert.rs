@@ -24,7 +24,7 @@ type Formats = Vec<(String, &'static str)>;
 /// Reads the file. `.htaccess` is one of the folder that it is in.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut draft = Draft::default();
-    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = disk.folder_of(file);
     match disk.read(file) {
         Ok(bytes) => {
             let mut reader = Reader::new(disk, &folder);

@@ -18,7 +18,7 @@ pub(super) const INDEXES: [&str; 2] = ["index.html", "index.txt"];
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut draft = Draft::default();
-    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = disk.folder_of(file);
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(&bytes, &mut draft);

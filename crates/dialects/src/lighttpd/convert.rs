@@ -15,7 +15,7 @@ use super::read::{Reader, Statement};
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     let mut draft = Draft::default();
-    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = disk.folder_of(file);
     match disk.read(file) {
         Ok(bytes) => {
             let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);

@@ -62,7 +62,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
 
 /// Where relative paths begin: the folder of nginx.conf, also for a file of `sites-available` beneath it.
 fn folder(file: &Path, disk: &dyn Disk) -> PathBuf {
-    let folder = disk.absolute(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = disk.folder_of(file);
     let has_main = |folder: &Path| disk.is_file(&folder.join("nginx.conf"));
     match folder.parent() {
         Some(parent) if !has_main(&folder) && has_main(parent) => parent.to_owned(),

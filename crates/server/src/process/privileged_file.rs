@@ -122,6 +122,11 @@ fn cannot_open_log(path: &Path, why: &Refusal) -> String {
     format!("cannot open the log {}: {why}", path.display())
 }
 
+/// The folder that a file is in. `.` for a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn cannot_write_pid_file(path: &Path, why: &Refusal) -> String {
     format!("cannot write the pid file {}: {why}", path.display())
 }
@@ -147,8 +152,7 @@ impl Location {
 
     fn by_kernel(path: &Path) -> Result<Location, Refusal> {
         let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = retry_on_intr(|| open(parent.unwrap_or(Path::new(".")), FOLDER, Mode::empty()))?;
+        let folder = retry_on_intr(|| open(folder_of(path), FOLDER, Mode::empty()))?;
         let trust = Trust { rights: Rights::Own, entries: Entries::OfOwner };
         Ok(Location { folder, name, path: path.to_owned(), trust, links: OFlags::empty() })
     }

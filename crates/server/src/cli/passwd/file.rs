@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use auth::mistake::MAX_FILE;
 
 use super::Failure;
+use crate::process::privileged_file::folder_of;
 
 /// The mode of a new file: its group, which is that of the folder, may read it.
 const NEW_MODE: u32 = 0o640;
@@ -22,10 +23,7 @@ pub struct Locked<'p> {
 
 impl<'p> Locked<'p> {
     pub fn open(path: &'p Path) -> Result<Self, Failure> {
-        let folder_path = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let folder_path = folder_of(path).to_owned();
         let folder = File::open(&folder_path).map_err(|error| of(&folder_path, &error))?;
         folder.lock().map_err(|error| of(&folder_path, &error))?;
         Ok(Self { path, folder_path, folder })
