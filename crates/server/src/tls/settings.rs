@@ -91,7 +91,7 @@ pub enum Choice {
 /// The beginning of a handshake.
 enum Hello {
     Incomplete,
-    Whole(Accepted),
+    Whole(Box<Accepted>),
     /// Or too long.
     Invalid,
 }
@@ -117,7 +117,7 @@ fn hello(received: &[u8]) -> Hello {
     while !rest.is_empty() && acceptor.read_tls(&mut rest).is_ok_and(|count| count > 0) {}
     match acceptor.accept() {
         Ok(None) if rest.is_empty() => Hello::Incomplete,
-        Ok(Some(accepted)) => Hello::Whole(accepted),
+        Ok(Some(accepted)) => Hello::Whole(Box::new(accepted)),
         Ok(None) | Err(_) => Hello::Invalid,
     }
 }
