@@ -133,7 +133,7 @@ impl Connection {
         }
         if id <= self.highest {
             return match self.closed.find(id) {
-                Some(ClosedBy::Server) => Ok(false),
+                Some(ClosedBy::Server) => self.spend_useless(1).map(|()| false),
                 Some(ClosedBy::End) => Err(ConnectionError::Closed),
                 None => Err(ConnectionError::StreamNumber),
             };

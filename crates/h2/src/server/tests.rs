@@ -477,8 +477,18 @@ fn what_follows_a_reset_by_the_server_is_ignored() {
 }
 
 #[test]
+fn trailers_behind_a_reset_have_a_budget() {
+    let mut server = Server::new(&LIMITS);
+    server.receive(&post(1));
+    server.connection.reset(StreamId(1), ErrorCode::CANCEL, &mut server.out);
+    let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
+    assert_eq!(server.receive(&trailers), "");
+    assert_eq!(server.receive(&trailers.repeat(LIMITS.frames as usize)), "[Flood]");
+}
+
+#[test]
 fn what_follows_a_reset_of_many_streams_is_ignored_on_all() {
-    let mut server = Server::new(&Limits { streams: 100, ..LIMITS });
+    let mut server = Server::new(&Limits { streams: 100, frames: 100, ..LIMITS });
     let streams: Vec<u32> = (1..200).step_by(2).collect();
     for stream in &streams {
         server.receive(&post(*stream));
