@@ -133,7 +133,8 @@ impl<'a> Exchange<'a> {
         let may_write = || accessat(&root.fd, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok();
         match errno == Errno::ACCESS && !is_since_start && may_write() {
             true => format!(
-                "the root is {} since the start, where the sandbox lets clients change nothing; reload, so that it does",
+                "the root is another folder than at the start, {}, where the sandbox lets clients change nothing; \
+                 reload, so that the sandbox allows it",
                 root.path.display()
             ),
             false => advice_on_writing(errno, &root.path),
