@@ -1,6 +1,7 @@
 //! What the processes of the program share: messages, when a child is restarted or killed, what each gives up, and the
 //! files that root writes.
 
+pub mod child;
 pub mod ipc;
 pub mod privilege;
 pub mod privileged_file;

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 
 use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
+use crate::process::child::settle_in;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
-use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::{log, sys, terminal};
 

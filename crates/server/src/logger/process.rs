@@ -29,11 +29,11 @@ use super::message::LoggerCommand;
 use super::queue::Queue;
 use crate::log;
 use crate::names::{Resolver, SystemNames};
+use crate::process::child::settle_in;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::{self, RestartLimit, what_to_do};
-use crate::spawner::process::settle_in;
 use crate::tasks::spawn_local;
 use crate::{sys, terminal};
 

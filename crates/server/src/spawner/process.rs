@@ -5,27 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use nix::sys::signal::SigSet;
-use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use site::model::{Account, NewPrivileges, Site};
 
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
+use crate::process::child::settle_in;
 use crate::process::ipc::Channel;
-use crate::process::privilege::{self, Accounts, Identity};
-use crate::process::sandbox;
+use crate::process::privilege::{Accounts, Identity};
 use crate::process::supervisor::what_to_do;
-use crate::{sys, terminal};
+use crate::terminal;
 
-/// Signals have numbers up to this.
-const LAST_SIGNAL: i32 = 64;
 /// Bytes of the stack of a thread. The launcher has one of its own.
 const STACK: usize = 128 * 1024;
-/// The first descriptor behind the standard streams.
-const FIRST_OTHER: i32 = 3;
 const FAILED: u8 = 1;
 
 pub struct SpawnerSetup {
@@ -86,32 +79,6 @@ fn fail(why: &str) -> u8 {
     FAILED
 }
 
-/// Makes this process one that starts programs, for good, with no capabilities but those that it `keeps`. Errors: what could not be done.
-pub fn settle_in(
-    chroot: Option<PathBuf>,
-    identity: Option<Identity>,
-    new_privileges: NewPrivileges,
-    keeps: CapabilitySet,
-) -> Result<(), String> {
-    // Without a controlling terminal, no terminal sends signals to this process and its programs.
-    setsid().map_err(cannot("begin a session"))?;
-    // Ours are already; the program may have inherited others.
-    sys::keep_from_programs(FIRST_OTHER);
-    chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
-    if new_privileges == NewPrivileges::None {
-        // Before the change of user: only root may.
-        sandbox::forbid_new_privileges().map_err(cannot("give up privileges"))?;
-    }
-    identity.map_or(Ok(()), |identity| identity.assume_keeping(keeps))?;
-    sandbox::hold_only(keeps).map_err(cannot("give up privileges"))?;
-    // Programs of the same user could otherwise trace this process or read its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
-    // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.
-    (1..=LAST_SIGNAL).for_each(sys::reset_signal);
-    // The master ends this process by leaving it. Programs begin with no signal blocked.
-    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
-}
-
 fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
     let SpawnerSetup { channels, settings, allowlist, mut cgroups, chroot, identity, new_privileges, keeps } =
         setup;
@@ -124,10 +91,6 @@ fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
     };
     let threads = channels.into_iter().enumerate().map(start).collect::<io::Result<_>>();
     threads.map_err(|e| format!("cannot start a thread: {e}{}", what_to_do(&e)))
-}
-
-fn cannot(what: &'static str) -> impl Fn(Errno) -> String {
-    move |errno| format!("cannot {what}: {errno}")
 }
 
 fn start_thread(
