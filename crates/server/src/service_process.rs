@@ -3,10 +3,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 
-use rustix::thread::CapabilitySet;
 use site::endpoint::Resolution;
 use site::model::{NewPrivileges, Site};
 use tokio::io::Interest;
@@ -14,22 +12,17 @@ use tokio::sync::Notify;
 
 use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
-use crate::process::child::settle_in;
+use crate::process::child::{self, Privileges};
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::tasks::spawn_local;
-use crate::{log, sys, terminal};
-
-const FAILED: u8 = 1;
+use crate::{log, sys};
 
 /// What the process starts with.
 pub struct ServiceSetup {
     pub resolution: Resolution,
     pub master: Channel,
-    pub chroot: Option<PathBuf>,
-    /// `None`: it keeps the account of the master.
-    pub identity: Option<Identity>,
-    pub new_privileges: NewPrivileges,
+    pub privileges: Privileges,
 }
 
 impl ServiceSetup {
@@ -37,9 +30,7 @@ impl ServiceSetup {
         ServiceSetup {
             resolution: site.resolution.clone(),
             master,
-            chroot: site.chroot.clone(),
-            identity,
-            new_privileges: site.new_privileges(NewPrivileges::None),
+            privileges: Privileges::of(site, identity, NewPrivileges::None),
         }
     }
 }
@@ -57,29 +48,19 @@ pub fn run<S: WorkerService>(
     setup: ServiceSetup,
     make: impl FnOnce(&Resolution, SystemNames) -> S,
 ) -> u8 {
-    match serve(setup, make) {
-        Ok(()) => 0,
-        Err(why) => {
-            terminal::err(format_args!("taipan: {what}: {why}"));
-            FAILED
-        }
-    }
+    child::exit_code(what, serve(setup, make))
 }
 
 fn serve<S: WorkerService>(
     setup: ServiceSetup,
     make: impl FnOnce(&Resolution, SystemNames) -> S,
 ) -> Result<(), String> {
-    let ServiceSetup { resolution, master, chroot, identity, new_privileges } = setup;
-    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    let ServiceSetup { resolution, master, privileges } = setup;
     // A chroot hides its files.
     let names = SystemNames::read();
-    settle_in(chroot, identity, new_privileges, CapabilitySet::empty())?;
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    let serve = async { answer_workers(Rc::new(make(&resolution, names)), master).await };
+    privileges.assume()?;
     log::write_by_thread();
-    let served = runtime.block_on(serve).map_err(failed("go on"));
+    let served = child::run_loop(async { answer_workers(Rc::new(make(&resolution, names)), master).await });
     log::flush();
     served
 }

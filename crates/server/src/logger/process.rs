@@ -29,15 +29,14 @@ use super::message::LoggerCommand;
 use super::queue::Queue;
 use crate::log;
 use crate::names::{Resolver, SystemNames};
-use crate::process::child::settle_in;
+use crate::process::child::{self, Privileges};
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::{self, RestartLimit, what_to_do};
+use crate::sys;
 use crate::tasks::spawn_local;
-use crate::{sys, terminal};
 
-const FAILED: u8 = 1;
 /// How long the last lines may take to be delivered, and a command to end then.
 pub const DELIVERY: Duration = Duration::from_secs(5);
 /// How long the process takes to end at most, when its last writer has ended.
@@ -93,26 +92,25 @@ pub struct LoggerSetup {
 
 /// Runs until its work is done, and returns the exit code. The process must have one thread.
 pub fn run(setup: LoggerSetup) -> u8 {
-    match serve(setup) {
-        Ok(()) => 0,
-        Err(why) => {
-            terminal::err(format_args!("taipan: logger: {why}"));
-            FAILED
-        }
-    }
+    child::exit_code("logger", serve(setup))
 }
 
 fn serve(setup: LoggerSetup) -> Result<(), String> {
     let LoggerSetup { targets, queue, resolution, identity, new_privileges, master, own, dropped } = setup;
-    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
     // The account that serves may not be able to read the files.
     let encryptions: Vec<Encryption> = targets.sinks().iter().map(encryption_of).collect();
-    match &targets {
-        Targets::Files(..) => settle_in(None, None, NewPrivileges::None, FILES & sandbox::held())?,
-        Targets::Readers(_) => settle_in(None, identity, new_privileges, CapabilitySet::empty())?,
-    }
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
+    let privileges = match &targets {
+        Targets::Files(..) => Privileges {
+            chroot: None,
+            identity: None,
+            new_privileges: NewPrivileges::None,
+            keeps: FILES & sandbox::held(),
+        },
+        Targets::Readers(_) => {
+            Privileges { chroot: None, identity, new_privileges, keeps: CapabilitySet::empty() }
+        }
+    };
+    privileges.assume()?;
     let (all, finished) = match targets {
         Targets::Files(sinks, rotation) => {
             let (files, finished) = open_files(sinks, &rotation, dropped)?;
@@ -125,9 +123,9 @@ fn serve(setup: LoggerSetup) -> Result<(), String> {
         }
     };
     let logger = Rc::new(Logger { targets: all, writers: Cell::new(0), left: Notify::new() });
-    let result = runtime.block_on(logger.clone().work(master, own, &resolution)).map_err(failed("go on"));
-    // The thread ends with the last sender. What it has not finished is found at the next start.
-    drop((logger, runtime));
+    // The thread that finishes files ends with their last sender, which is the logger's. What it has not finished is
+    // found at the next start.
+    let result = child::run_loop(logger.work(master, own, &resolution));
     if let Some(finished) = finished {
         _ = finished.recv_timeout(DELIVERY);
     }

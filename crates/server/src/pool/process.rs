@@ -8,11 +8,9 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rustix::thread::CapabilitySet;
 use site::address::Address;
 use site::endpoint::Resolution;
 use site::model::{NewPrivileges, Scripts, Site};
@@ -33,7 +31,7 @@ use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
 use crate::names::{SystemNames, alternative};
-use crate::process::child::settle_in;
+use crate::process::child::{self, Privileges};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::spawner::Exit;
@@ -41,9 +39,8 @@ use crate::spawner::groups;
 use crate::spawner::launch::{Process, how_to_start};
 use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
-use crate::{clock, log, names, sys, terminal};
+use crate::{clock, log, names, sys};
 
-const FAILED: u8 = 1;
 /// Events of workers and processes that wait for the loop.
 const EVENTS: usize = 64;
 
@@ -53,10 +50,7 @@ pub struct PoolSetup {
     pub resolution: Resolution,
     pub scripts: Scripts,
     pub master: Channel,
-    pub chroot: Option<PathBuf>,
-    /// `None`: it keeps the account of the master.
-    pub identity: Option<Identity>,
-    pub new_privileges: NewPrivileges,
+    pub privileges: Privileges,
 }
 
 impl PoolSetup {
@@ -71,9 +65,7 @@ impl PoolSetup {
             resolution: inside.resolution,
             scripts: inside.scripts,
             master,
-            chroot: site.chroot.clone(),
-            identity,
-            new_privileges: site.new_privileges(own),
+            privileges: Privileges::of(site, identity, own),
         }
     }
 }
@@ -81,35 +73,25 @@ impl PoolSetup {
 /// Runs until neither a worker nor the master needs the pool, and returns the exit code. To be called while there is
 /// only one thread.
 pub fn run(setup: PoolSetup) -> u8 {
-    let name = setup.upstream.name.clone();
-    match serve(setup) {
-        Ok(()) => 0,
-        Err(why) => {
-            terminal::err(format_args!("taipan: application \"{name}\": {why}"));
-            FAILED
-        }
-    }
+    let what = format!("application \"{}\"", setup.upstream.name);
+    child::exit_code(&what, serve(setup))
 }
 
 fn serve(setup: PoolSetup) -> Result<(), String> {
-    let PoolSetup { upstream, resolution, scripts, master, chroot, identity, new_privileges } = setup;
-    let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
+    let PoolSetup { upstream, resolution, scripts, master, privileges } = setup;
     // A chroot hides its files.
     let names = upstream.has_names().then(SystemNames::read);
     let tls = upstream.checks_by_tls().then(|| ClientReading::of(std::slice::from_ref(&upstream)));
     let tls = tls.and_then(|reading| reading.upstreams.into_iter().next().flatten());
-    settle_in(chroot, identity, new_privileges, CapabilitySet::empty())?;
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default()).map_err(failed("run"))?;
-    let serve = async {
+    privileges.assume()?;
+    log::write_by_thread();
+    let served = child::run_loop(async {
         let pool = PoolProcess::new(Rc::new(upstream), scripts, tls)?;
         if let Some(names) = names {
             pool.resolve(resolution, names);
         }
         pool.run(master).await
-    };
-    log::write_by_thread();
-    let served = runtime.block_on(serve).map_err(failed("go on"));
+    });
     log::flush();
     served
 }

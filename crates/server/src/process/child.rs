@@ -1,47 +1,84 @@
-//! What a child of the master gives up before it does its work. Does not know the work.
+//! The frame of a child of the master: what it gives up, its loop, and its exit code. Does not know its work.
 
+use std::io;
 use std::path::PathBuf;
 
 use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
-use site::model::NewPrivileges;
+use site::model::{NewPrivileges, Site};
 
 use super::privilege::{self, Identity};
 use super::sandbox;
-use crate::sys;
+use crate::{sys, terminal};
 
 /// Signals have numbers up to this.
 const LAST_SIGNAL: i32 = 64;
 /// The first descriptor behind the standard streams.
 const FIRST_OTHER: i32 = 3;
+const FAILED: u8 = 1;
 
-/// Makes this process one that starts programs, for good, with no capabilities but those that it `keeps`. Errors: what
-/// could not be done.
-pub fn settle_in(
-    chroot: Option<PathBuf>,
-    identity: Option<Identity>,
-    new_privileges: NewPrivileges,
-    keeps: CapabilitySet,
-) -> Result<(), String> {
-    // Without a controlling terminal, no terminal sends signals to this process and its programs.
-    setsid().map_err(cannot("begin a session"))?;
-    // Ours are already; the program may have inherited others.
-    sys::keep_from_programs(FIRST_OTHER);
-    chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
-    if new_privileges == NewPrivileges::None {
-        // Before the change of user: only root may.
-        sandbox::forbid_new_privileges().map_err(cannot("give up privileges"))?;
+/// What a child keeps of the master's rights.
+pub struct Privileges {
+    pub chroot: Option<PathBuf>,
+    /// `None`: it keeps the account of the master.
+    pub identity: Option<Identity>,
+    pub new_privileges: NewPrivileges,
+    pub keeps: CapabilitySet,
+}
+
+impl Privileges {
+    /// Of a process that serves this site, and keeps no capabilities. `own`: what its programs may gain.
+    pub fn of(site: &Site, identity: Option<Identity>, own: NewPrivileges) -> Privileges {
+        Privileges {
+            chroot: site.chroot.clone(),
+            identity,
+            new_privileges: site.new_privileges(own),
+            keeps: CapabilitySet::empty(),
+        }
     }
-    identity.map_or(Ok(()), |identity| identity.assume_keeping(keeps))?;
-    sandbox::hold_only(keeps).map_err(cannot("give up privileges"))?;
-    // Programs of the same user could otherwise trace this process or read its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
-    // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.
-    (1..=LAST_SIGNAL).for_each(sys::reset_signal);
-    // The master ends this process by leaving it. Programs begin with no signal blocked.
-    SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
+
+    /// Makes this process one that starts programs, for good. Errors: what could not be done.
+    pub fn assume(self) -> Result<(), String> {
+        let Privileges { chroot, identity, new_privileges, keeps } = self;
+        // Without a controlling terminal, no terminal sends signals to this process and its programs.
+        setsid().map_err(cannot("begin a session"))?;
+        // Ours are already; the program may have inherited others.
+        sys::keep_from_programs(FIRST_OTHER);
+        chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
+        if new_privileges == NewPrivileges::None {
+            // Before the change of user: only root may.
+            sandbox::forbid_new_privileges().map_err(cannot("give up privileges"))?;
+        }
+        identity.map_or(Ok(()), |identity| identity.assume_keeping(keeps))?;
+        sandbox::hold_only(keeps).map_err(cannot("give up privileges"))?;
+        // Programs of the same user could otherwise trace this process or read its memory.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("be closed to programs"))?;
+        // Programs inherit ignored signals. Rust ignores SIGPIPE, and a shell may ignore SIGHUP.
+        (1..=LAST_SIGNAL).for_each(sys::reset_signal);
+        // The master ends this process by leaving it. Programs begin with no signal blocked.
+        SigSet::all().thread_block().map_err(|e| format!("cannot block signals: {e}"))
+    }
+}
+
+/// Runs the work on a loop of this thread, until it ends. Errors: why it cannot begin or go on.
+pub fn run_loop(work: impl Future<Output = io::Result<()>>) -> Result<(), String> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build_local(Default::default());
+    let runtime = runtime.map_err(|error| format!("cannot run: {error}"))?;
+    runtime.block_on(work).map_err(|error| format!("cannot go on: {error}"))
+}
+
+/// The exit code of a process. The message of a failure begins with `what`.
+pub fn exit_code(what: &str, ended: Result<(), String>) -> u8 {
+    match ended {
+        Ok(()) => 0,
+        Err(why) => {
+            terminal::err(format_args!("taipan: {what}: {why}"));
+            FAILED
+        }
+    }
 }
 
 fn cannot(what: &'static str) -> impl Fn(Errno) -> String {

@@ -1,25 +1,23 @@
 //! The spawner as a process: its account and privileges, and a thread for each channel.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use rustix::thread::CapabilitySet;
-use site::model::{Account, NewPrivileges, Site};
+use site::model::{Account, Site};
 
 use super::allowlist::Allowlist;
 use super::cgroup::Cgroup;
 use super::groups::{self, Settings};
-use crate::process::child::settle_in;
+use crate::process::child::{self, Privileges};
 use crate::process::ipc::Channel;
 use crate::process::privilege::{Accounts, Identity};
 use crate::process::supervisor::what_to_do;
-use crate::terminal;
 
 /// Bytes of the stack of a thread. The launcher has one of its own.
 const STACK: usize = 128 * 1024;
-const FAILED: u8 = 1;
+/// Begins the message of a failure.
+const FAILED: &str = "no scripts can be started";
 
 pub struct SpawnerSetup {
     /// One channel to each worker.
@@ -28,12 +26,8 @@ pub struct SpawnerSetup {
     pub allowlist: Allowlist,
     /// Each worker has an equal share. `None`: scripts are in the control group of this process.
     pub cgroups: Option<Vec<Cgroup>>,
-    pub chroot: Option<PathBuf>,
-    /// `None`: it keeps its account.
-    pub identity: Option<Identity>,
-    pub new_privileges: NewPrivileges,
-    /// Capabilities that it keeps, to start and to end scripts of other accounts.
-    pub keeps: CapabilitySet,
+    /// With the capabilities to start and to end scripts of other accounts.
+    pub privileges: Privileges,
 }
 
 impl SpawnerSetup {
@@ -45,7 +39,6 @@ impl SpawnerSetup {
     ) -> SpawnerSetup {
         let mut inside = site.clone();
         site.chroot.iter().for_each(|folder| inside.enter(folder));
-        let new_privileges = site.new_privileges(site.scripts.new_privileges);
         let settings = Settings::of(&inside.scripts, &inside.log);
         let Accounts { own, scripts, .. } = accounts;
         let keeps = accounts.capabilities();
@@ -57,32 +50,21 @@ impl SpawnerSetup {
         let allowlist = Allowlist::of(&inside, |account| {
             of_account(account).filter(|_| !keeps.is_empty()).map(Identity::credentials)
         });
-        let (chroot, identity) = (site.chroot.clone(), own.clone());
-        SpawnerSetup { channels, settings, allowlist, cgroups, chroot, identity, new_privileges, keeps }
+        let own = Privileges::of(site, own.clone(), site.scripts.new_privileges);
+        SpawnerSetup { channels, settings, allowlist, cgroups, privileges: Privileges { keeps, ..own } }
     }
 }
 
 /// Starts programs until every channel is closed, and returns the exit code. The process must have only one thread.
 pub fn run(setup: SpawnerSetup) -> u8 {
-    match begin(setup) {
-        Ok(threads) => {
-            // Each thread ends its groups. A thread that fails ends the process.
-            threads.into_iter().for_each(|thread| _ = thread.join());
-            0
-        }
-        Err(why) => fail(&why),
-    }
-}
-
-fn fail(why: &str) -> u8 {
-    terminal::err(format_args!("taipan: no scripts can be started: {why}"));
-    FAILED
+    // Each thread ends its groups. A thread that fails ends the process.
+    let ended = begin(setup).map(|threads| threads.into_iter().for_each(|thread| _ = thread.join()));
+    child::exit_code(FAILED, ended)
 }
 
 fn begin(setup: SpawnerSetup) -> Result<Vec<thread::JoinHandle<()>>, String> {
-    let SpawnerSetup { channels, settings, allowlist, mut cgroups, chroot, identity, new_privileges, keeps } =
-        setup;
-    settle_in(chroot, identity, new_privileges, keeps)?;
+    let SpawnerSetup { channels, settings, allowlist, mut cgroups, privileges } = setup;
+    privileges.assume()?;
     let allowlist = Arc::new(allowlist);
     let each = cgroups.as_ref().map_or(0, Vec::len) / channels.len().max(1);
     let start = |(number, channel)| {
@@ -103,7 +85,7 @@ fn start_thread(
     let serve = move || {
         if let Err(error) = groups::serve(channel, settings, Some(allowlist), cgroups) {
             // The master replaces this process. Otherwise the worker would wait for events for ever.
-            std::process::exit(fail(&error.to_string()).into());
+            std::process::exit(child::exit_code(FAILED, Err(error.to_string())).into());
         }
     };
     thread::Builder::new().name(format!("spawner {number}")).stack_size(STACK).spawn(serve)
