@@ -113,6 +113,7 @@ pub fn nanos() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Seconds since 1970, some milliseconds late, as `coarse_micros`.
 #[inline]
 pub fn wall() -> i64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec

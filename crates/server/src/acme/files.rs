@@ -27,10 +27,10 @@ use super::schedule::Time;
 use super::storage::{Lock, Storage};
 use super::stored::{self, Stored};
 use crate::finding::Finding;
-use crate::log;
 use crate::process::privilege::advice_on_writing;
 use crate::sys::is_disk_full;
 use crate::tls::inspect::CertificateFacts;
+use crate::{clock, log};
 
 const ACCOUNT_KEY: &str = "account.key";
 /// Where the certificates of authorities are, on the systems of this world.
@@ -260,10 +260,8 @@ fn chain_or_self_signed(
 }
 
 fn warn_if_expired(text: &[u8], names: &[String]) {
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let stored = Stored::read(text).ok().filter(|stored| !stored.is_self_made());
-    if stored.is_some_and(|stored| u64::try_from(stored.facts.not_after).unwrap_or(0) < now) {
+    if stored.is_some_and(|stored| stored.facts.not_after < clock::wall()) {
         log::warn(format_args!(
             "the certificate for {} has expired, and is served all the same",
             names.join(", ")

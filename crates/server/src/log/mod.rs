@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access};
 use site::log_line;
@@ -169,7 +169,7 @@ fn write_as(lines: &ErrorLines) {
 fn error_line(level: Level, text: &str) -> Vec<u8> {
     let mut line = Vec::new();
     let lines = locked(&ERROR_LINES);
-    log_line::error_line(&lines, level, now(), text, &mut line);
+    log_line::error_line(&lines, level, clock::wall(), text, &mut line);
     line
 }
 
@@ -499,8 +499,4 @@ fn report_dropped(errors: &mut OpenSink, dropped: u64) -> bool {
     // A report that is lost does not count itself.
     errors.subtract_lost(if is_taken { lost } else { 1 });
     is_taken
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
 }

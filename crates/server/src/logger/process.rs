@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
 use site::endpoint::{EndpointAddress, Resolution};
@@ -34,8 +34,8 @@ use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::{self, RestartLimit, what_to_do};
-use crate::sys;
 use crate::tasks::spawn_local;
+use crate::{clock, sys};
 
 /// How long the last lines may take to be delivered, and a command to end then.
 pub const DELIVERY: Duration = Duration::from_secs(5);
@@ -162,7 +162,8 @@ fn open_files(
     let paths =
         sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
     let open = |path: PathBuf| {
-        let file = RotatedFile::open(path, rotation.clone(), now(), sender.clone(), names.clone(), dropped);
+        let file =
+            RotatedFile::open(path, rotation.clone(), clock::wall(), sender.clone(), names.clone(), dropped);
         Target::File(Box::new(RefCell::new(file)))
     };
     Ok((paths.map(open).collect(), finished))
@@ -212,7 +213,7 @@ impl Target {
 
     fn write(&self, lines: &[u8]) {
         match self {
-            Target::File(file) => file.borrow_mut().write(lines, now()),
+            Target::File(file) => file.borrow_mut().write(lines, clock::wall()),
             Target::Reader(reader) => {
                 reader.queue.borrow_mut().push(lines);
                 reader.changed.notify_one();
@@ -242,13 +243,13 @@ impl Logger {
                         self.add_writer(target, pipe, Counting::Yes);
                     }
                     Ok(Received::Message(LoggerCommand::Reopen)) => {
-                        self.files().for_each(|file| file.borrow_mut().reopen(now()));
+                        self.files().for_each(|file| file.borrow_mut().reopen(clock::wall()));
                     }
                     Ok(Received::Message(LoggerCommand::Done(done))) => drop(done),
                     Ok(Received::End) | Err(_) => break,
                 },
                 () = self.next_rotation() => {
-                    self.files().for_each(|file| file.borrow_mut().rotate_if_due(now()));
+                    self.files().for_each(|file| file.borrow_mut().rotate_if_due(clock::wall()));
                 }
             }
         }
@@ -298,7 +299,7 @@ impl Logger {
     /// Waits until a file may be due: at most a minute, because the clock may be set.
     async fn next_rotation(&self) {
         let due = self.files().filter_map(|file| file.borrow().due()).min();
-        let wait = due.map_or(60, |due| (due - now()).clamp(1, 60));
+        let wait = due.map_or(60, |due| (due - clock::wall()).clamp(1, 60));
         sleep(Duration::from_secs(wait as u64)).await;
     }
 
@@ -497,8 +498,4 @@ impl Reader {
             log::error(format_args!("{lost} {what} were dropped: log {}: {why}", self.sink));
         }
     }
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
 }

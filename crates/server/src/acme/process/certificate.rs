@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use site::certificates::Challenge;
 use zeroize::Zeroizing;
@@ -20,7 +20,7 @@ use crate::acme::report::Report;
 use crate::acme::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use crate::acme::stored::Stored;
 use crate::acme::{Wanted, window};
-use crate::log;
+use crate::{clock, log};
 
 /// How long a lock lasts if this process does not prolong it, and how often it does.
 const LOCK: Time = 30;
@@ -368,5 +368,5 @@ impl Responder for CertificateTask {
 }
 
 fn now() -> Time {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    u64::try_from(clock::wall()).unwrap_or(0)
 }

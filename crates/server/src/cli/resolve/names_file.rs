@@ -6,7 +6,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+
+use crate::clock;
 
 /// Addresses that are known at the same time.
 const MAX: usize = 1_000_000;
@@ -95,7 +97,7 @@ fn is_name(name: &str) -> bool {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    u64::try_from(clock::wall()).unwrap_or(0)
 }
 
 #[cfg(test)]
