@@ -94,9 +94,9 @@ fn claims(length: usize) -> &'static [&'static str] {
     }
 }
 
-/// What a proxy tells the next server of a request.
+/// What a proxy tells the next server of a request (RFC 7239 §4, forwarded-element).
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
+pub struct ForwardedElement<'a> {
     /// `None`: it has no IP address.
     pub client: Option<IpAddr>,
     pub scheme: Scheme,
@@ -107,8 +107,8 @@ pub struct Origin<'a> {
 /// Appends the fields `X-Forwarded-For`, `-Proto` and `-Host`, `X-Real-IP` and `Forwarded`; but those that are
 /// `replaced`, a predicate of names in lower case. Without `X-Forwarded-For` there is no `X-Real-IP`. No field has an
 /// empty host.
-pub fn write(origin: &Origin<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
-    let &Origin { client, scheme, host } = origin;
+pub fn write(element: &ForwardedElement<'_>, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
+    let &ForwardedElement { client, scheme, host } = element;
     let is_ipv6 = client.is_some_and(|client| client.to_canonical().is_ipv6());
     let client = client.map(ip_text);
     if let Some(client) = client.filter(|_| !replaced(b"x-forwarded-for")) {

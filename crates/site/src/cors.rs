@@ -21,7 +21,7 @@ pub const LONGEST: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Empty: no other origin may read anything.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<AllowedOrigin>,
     pub methods: Vec<String>,
     /// Fields of requests.
     pub fields: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Settings {
 
 /// Which origins may read responses (Fetch, CORS protocol).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum AllowedOrigin {
     Any,
     /// As a browser sends it: `https://example.org`, or `http://example.org:8080`.
     Exact(String),
@@ -63,7 +63,7 @@ pub struct Cors {
     /// The same in every response.
     pub constant: Vec<(&'static str, String)>,
     /// Empty: the constant fields name the origin.
-    origins: Vec<Origin>,
+    origins: Vec<AllowedOrigin>,
     /// In responses to origins among `origins`, beside that origin.
     shared: Vec<(&'static str, String)>,
     /// In the responses to preflights.
@@ -96,8 +96,8 @@ impl Settings {
         }
         let only = match &self.origins[..] {
             [] => return None,
-            [Origin::Exact(only)] => Some(only.clone()),
-            origins if origins.contains(&Origin::Any) => Some(ANY.to_owned()),
+            [AllowedOrigin::Exact(only)] => Some(only.clone()),
+            origins if origins.contains(&AllowedOrigin::Any) => Some(ANY.to_owned()),
             _ => None,
         };
         let mut preflight = shared;
@@ -147,11 +147,11 @@ impl Cors {
     }
 }
 
-impl Origin {
+impl AllowedOrigin {
     /// Reads `*`, `https://example.org` or `https://*.example.org`.
-    pub fn parse(text: &str) -> Result<Origin, OriginError> {
+    pub fn parse(text: &str) -> Result<AllowedOrigin, OriginError> {
         match text {
-            ANY => return Ok(Origin::Any),
+            ANY => return Ok(AllowedOrigin::Any),
             "null" => return Err(OriginError::Null),
             _ => {}
         }
@@ -181,16 +181,16 @@ impl Origin {
             return Err(OriginError::Host);
         }
         Ok(match name.len() < authority.len() {
-            true => Origin::Below { scheme: format!("{scheme}://"), suffix: format!(".{name}") },
-            false => Origin::Exact(format!("{scheme}://{name}")),
+            true => AllowedOrigin::Below { scheme: format!("{scheme}://"), suffix: format!(".{name}") },
+            false => AllowedOrigin::Exact(format!("{scheme}://{name}")),
         })
     }
 
     fn matches(&self, origin: &str) -> bool {
         match self {
-            Origin::Any => true,
-            Origin::Exact(own) => own == origin,
-            Origin::Below { scheme, suffix } => {
+            AllowedOrigin::Any => true,
+            AllowedOrigin::Exact(own) => own == origin,
+            AllowedOrigin::Below { scheme, suffix } => {
                 let name =
                     origin.strip_prefix(scheme.as_str()).and_then(|rest| rest.strip_suffix(suffix.as_str()));
                 let is_of_name =
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     fn cors(origins: &[&str], change: impl FnOnce(&mut Settings)) -> Option<Cors> {
-        let origins = origins.iter().map(|text| Origin::parse(text).unwrap()).collect();
+        let origins = origins.iter().map(|text| AllowedOrigin::parse(text).unwrap()).collect();
         let mut settings = Settings { origins, ..Settings::default() };
         change(&mut settings);
         settings.cors()
@@ -253,15 +253,18 @@ mod tests {
     #[test]
     fn reads_origins() {
         for (text, expected) in [
-            ("*", Ok(Origin::Any)),
-            ("https://a.example", Ok(Origin::Exact("https://a.example".to_owned()))),
-            ("HTTPS://A.example:443", Ok(Origin::Exact("https://a.example".to_owned()))),
-            ("http://localhost:80", Ok(Origin::Exact("http://localhost".to_owned()))),
-            ("http://[::1]:8080", Ok(Origin::Exact("http://[::1]:8080".to_owned()))),
-            ("chrome-extension://abc", Ok(Origin::Exact("chrome-extension://abc".to_owned()))),
+            ("*", Ok(AllowedOrigin::Any)),
+            ("https://a.example", Ok(AllowedOrigin::Exact("https://a.example".to_owned()))),
+            ("HTTPS://A.example:443", Ok(AllowedOrigin::Exact("https://a.example".to_owned()))),
+            ("http://localhost:80", Ok(AllowedOrigin::Exact("http://localhost".to_owned()))),
+            ("http://[::1]:8080", Ok(AllowedOrigin::Exact("http://[::1]:8080".to_owned()))),
+            ("chrome-extension://abc", Ok(AllowedOrigin::Exact("chrome-extension://abc".to_owned()))),
             (
                 "https://*.a.example:8443",
-                Ok(Origin::Below { scheme: "https://".to_owned(), suffix: ".a.example:8443".to_owned() }),
+                Ok(AllowedOrigin::Below {
+                    scheme: "https://".to_owned(),
+                    suffix: ".a.example:8443".to_owned(),
+                }),
             ),
             ("null", Err(OriginError::Null)),
             ("", Err(OriginError::Scheme)),
@@ -278,7 +281,7 @@ mod tests {
             ("https://*a.example", Err(OriginError::Star)),
             ("https://a.*.example", Err(OriginError::Star)),
         ] {
-            assert_eq!(Origin::parse(text), expected, "{text}");
+            assert_eq!(AllowedOrigin::parse(text), expected, "{text}");
         }
     }
 

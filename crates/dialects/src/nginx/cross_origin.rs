@@ -1,6 +1,6 @@
 //! Which origins may read responses: `add_header` with the fields of CORS, `if` for preflights, and `map $http_origin`.
 
-use site::cors::{LONGEST, Origin};
+use site::cors::{AllowedOrigin, LONGEST};
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
@@ -209,7 +209,7 @@ fn found(expression: &str) -> Result<Vec<String>, &'static str> {
 }
 
 fn checked(all: Vec<String>) -> Result<Vec<String>, &'static str> {
-    let is_origin = |text: &String| Origin::parse(text).is_ok();
+    let is_origin = |text: &String| AllowedOrigin::parse(text).is_ok();
     all.iter()
         .all(is_origin)
         .then_some(all)

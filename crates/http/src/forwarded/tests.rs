@@ -231,9 +231,9 @@ fn recognizes_claims_in_any_case() {
 fn tells_the_next_server_what_it_would_read() {
     let written = |client: Option<&str>, replaced: &[&str]| {
         let client = client.map(|client| client.parse().unwrap());
-        let origin = Origin { client, scheme: Scheme::Https, host: b"example.org:444" };
+        let element = ForwardedElement { client, scheme: Scheme::Https, host: b"example.org:444" };
         let mut out = Vec::new();
-        write(&origin, &|name| replaced.iter().any(|own| is_name(name, own)), &mut out);
+        write(&element, &|name| replaced.iter().any(|own| is_name(name, own)), &mut out);
         String::from_utf8(out).unwrap()
     };
     let lines = written(Some("2001:db8::1"), &[]);
@@ -260,7 +260,7 @@ fn tells_the_next_server_what_it_would_read() {
 #[test]
 fn tells_nothing_of_a_host_that_the_request_does_not_name() {
     let mut out = Vec::new();
-    write(&Origin { client: None, scheme: Scheme::Http, host: b"" }, &|_| false, &mut out);
+    write(&ForwardedElement { client: None, scheme: Scheme::Http, host: b"" }, &|_| false, &mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "X-Forwarded-Proto: http\r\nForwarded: for=unknown;proto=http\r\n"

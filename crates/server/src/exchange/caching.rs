@@ -94,16 +94,16 @@ struct Resource<'a> {
 
 /// What responds to a request that no stored response answers.
 #[derive(Clone, Copy)]
-struct Origin<'o> {
+struct OriginServer<'o> {
     mapping: Mapping,
     /// The name of the upstream.
     upstream: &'o str,
 }
 
 /// Of a URL: no upstream has this name.
-const OF_URLS: Origin<'static> = Origin { mapping: Mapping::NONE, upstream: "/" };
+const OF_URLS: OriginServer<'static> = OriginServer { mapping: Mapping::NONE, upstream: "/" };
 
-impl Origin<'_> {
+impl OriginServer<'_> {
     fn is_of_urls(self) -> bool {
         self.upstream == OF_URLS.upstream
     }
@@ -125,7 +125,7 @@ impl<'a> Exchange<'a> {
             return None;
         }
         let upstream = &self.services.site.upstreams.get(planned.upstream)?.name;
-        let origin = Origin { mapping: route.mapping, upstream };
+        let origin = OriginServer { mapping: route.mapping, upstream };
         let cache = &self.responder.cache;
         let found = cache.find_written(|text| self.write_key(settings, origin, text), self.head.fields);
         let Found::Entry(entry) = found else { return None };
@@ -158,7 +158,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Appends the text of the key of the request.
-    fn write_key(&self, settings: &Settings, origin: Origin<'_>, out: &mut Vec<u8>) {
+    fn write_key(&self, settings: &Settings, origin: OriginServer<'_>, out: &mut Vec<u8>) {
         let (path, query) = (self.head.target.path().unwrap_or("/"), self.head.target.query());
         self.write_key_of(settings, origin, (path, query), out);
     }
@@ -166,7 +166,7 @@ impl<'a> Exchange<'a> {
     fn write_key_of(
         &self,
         settings: &Settings,
-        origin: Origin<'_>,
+        origin: OriginServer<'_>,
         (raw_path, query): (&str, Option<&str>),
         out: &mut Vec<u8>,
     ) {
@@ -176,12 +176,12 @@ impl<'a> Exchange<'a> {
             true => Cow::Borrowed(raw_path),
             false => normalized(raw_path),
         };
-        let (scheme, Origin { mapping, upstream }) = (self.scheme_of(origin), origin);
+        let (scheme, OriginServer { mapping, upstream }) = (self.scheme_of(origin), origin);
         Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }.write(settings, out);
     }
 
     /// The scheme of the URL of the request: `http` for one that is forwarded, also where the client itself uses TLS.
-    fn scheme_of(&self, origin: Origin<'_>) -> Scheme {
+    fn scheme_of(&self, origin: OriginServer<'_>) -> Scheme {
         if origin.is_of_urls() { Scheme::Http } else { self.head.scheme }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Exchange<'a> {
     ) -> Response {
         let route = self.route_at(handler.route);
         let upstream = self.upstream_of(&handler);
-        let origin = Origin { mapping: route.mapping, upstream: &upstream };
+        let origin = OriginServer { mapping: route.mapping, upstream: &upstream };
         let resource = self.resource(Some(route), settings, origin);
         if self.head.token == "PURGE"
             && let Some(clients) = &route.purgers
@@ -230,7 +230,7 @@ impl<'a> Exchange<'a> {
         &self,
         route: Option<&'a Route>,
         settings: &Arc<Settings>,
-        origin: Origin<'_>,
+        origin: OriginServer<'_>,
     ) -> Resource<'a> {
         let mut text = Vec::with_capacity(256);
         self.write_key(settings, origin, &mut text);
@@ -401,7 +401,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         forward: Forward<'_>,
         resource: &Resource<'_>,
-        origin: Origin<'_>,
+        origin: OriginServer<'_>,
     ) -> Response {
         let is_read = matches!(self.head.method, Method::Get | Method::Head);
         if is_read && request::directives(self.head).only_if_cached {
@@ -417,7 +417,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Invalidates what `Location` and `Content-Location` name (RFC 9111 §4.4).
-    fn invalidate_others(&self, response: &Response, resource: &Resource<'_>, origin: Origin<'_>) {
+    fn invalidate_others(&self, response: &Response, resource: &Resource<'_>, origin: OriginServer<'_>) {
         let fields: Vec<StoredField> = response
             .head
             .fields()
@@ -432,7 +432,7 @@ impl<'a> Exchange<'a> {
             };
             for mapping in self.mappings_of(raw_path, origin) {
                 let mut text = Vec::new();
-                let origin = Origin { mapping, ..origin };
+                let origin = OriginServer { mapping, ..origin };
                 self.write_key_of(&resource.settings, origin, (raw_path, query), &mut text);
                 self.responder.cache.invalidate(&Key::new(&text));
             }
@@ -440,7 +440,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The mapping of the request, and that of the route of another path, if it is another one.
-    fn mappings_of(&self, path: &str, origin: Origin<'_>) -> impl Iterator<Item = Mapping> + use<> {
+    fn mappings_of(&self, path: &str, origin: OriginServer<'_>) -> impl Iterator<Item = Mapping> + use<> {
         let of_path = match origin.is_of_urls() {
             true => None,
             false => SafePath::parse(path).ok().map(|path| self.route(&path).mapping),

@@ -94,7 +94,7 @@ pub struct Balancer {
     /// By their number.
     leases: HashMap<u64, Leased>,
     workers: BTreeSet<WorkerId>,
-    master: Master,
+    master: MasterConnection,
     restarts: RestartLimit,
     next_memory_check: Instant,
     /// Names whose addresses are not known yet.
@@ -105,9 +105,9 @@ pub struct Balancer {
 
 /// Whether the master may still add workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Master {
-    Connected,
-    Gone,
+enum MasterConnection {
+    Open,
+    Closed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Balancer {
             queue: AdmissionQueue::new(upstream.queue),
             leases: HashMap::new(),
             workers: BTreeSet::new(),
-            master: Master::Connected,
+            master: MasterConnection::Open,
             restarts: RestartLimit::of_applications(),
             next_memory_check: now,
             unresolved: 0,
@@ -183,7 +183,7 @@ impl Balancer {
     }
 
     pub fn on_master_gone(&mut self) {
-        self.master = Master::Gone;
+        self.master = MasterConnection::Closed;
     }
 
     pub fn on_request(&mut self, worker: WorkerId, request: PoolRequest, now: Instant) {
@@ -358,7 +358,7 @@ impl Balancer {
     }
 
     fn is_abandoned(&self) -> bool {
-        self.master == Master::Gone && self.workers.is_empty()
+        self.master == MasterConnection::Closed && self.workers.is_empty()
     }
 
     /// Begins the checks that are due, and announces what has changed.

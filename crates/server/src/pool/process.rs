@@ -86,7 +86,7 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
     privileges.assume()?;
     log::write_by_thread();
     let served = child::run_loop(async {
-        let pool = PoolProcess::new(Rc::new(upstream), scripts, tls)?;
+        let pool = PoolManager::new(Rc::new(upstream), scripts, tls)?;
         if let Some(names) = names {
             pool.resolve(resolution, names);
         }
@@ -96,7 +96,7 @@ fn serve(setup: PoolSetup) -> Result<(), String> {
     served
 }
 
-struct PoolProcess {
+struct PoolManager {
     upstream: Rc<Upstream>,
     scripts: Scripts,
     /// The TLS of health checks. `None`: they have none.
@@ -138,9 +138,9 @@ enum Event {
     Checked(EndpointId, Result<(), String>),
 }
 
-impl PoolProcess {
+impl PoolManager {
     /// Needs the runtime. Errors: no process of the application can be started at all.
-    fn new(upstream: Rc<Upstream>, scripts: Scripts, tls: Option<ClientTls>) -> io::Result<PoolProcess> {
+    fn new(upstream: Rc<Upstream>, scripts: Scripts, tls: Option<ClientTls>) -> io::Result<PoolManager> {
         let (starter, addresses) = match &upstream.endpoints {
             Endpoints::Managed(managed) => {
                 let starter = ProcessStarter::new(managed, &scripts.resources, &scripts.spool)?;
@@ -165,7 +165,7 @@ impl PoolProcess {
         balancer.set_unresolved(names.len());
         let (events, received) = channel(EVENTS);
         let workers = HashMap::new();
-        Ok(PoolProcess {
+        Ok(PoolManager {
             upstream,
             scripts,
             tls,

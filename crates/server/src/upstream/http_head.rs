@@ -11,7 +11,7 @@ use taipan_http::client::request::{passes_of, write_fields, write_line, write_vi
 use taipan_http::conditional::is_condition;
 use taipan_http::digits::write_number;
 use taipan_http::fields::{is_name, is_plain_name, trim_ows};
-use taipan_http::forwarded::{self, Origin};
+use taipan_http::forwarded::{self, ForwardedElement};
 use taipan_http::head::{Head, Method, Names, Persistence};
 use taipan_http::target::{SafePath, with_query};
 use taipan_http::write::put;
@@ -114,7 +114,7 @@ impl ForwardedHead<'_> {
         // A trusted proxy may know more than this server.
         let is_told =
             |name: &[u8]| via == Via::TrustedProxy && name == REAL_IP && head.value("x-real-ip").is_some();
-        put_origin(head, client, &|name| forwarding.replaces(name) || is_told(name), out);
+        put_forwarded(head, client, &|name| forwarding.replaces(name) || is_told(name), out);
         if let Some(bytes) = length {
             out.extend_from_slice(b"Content-Length: ");
             write_number(bytes, out);
@@ -183,7 +183,7 @@ pub fn subrequest_head(
         is_plain_name(name) && !forwarded::is_claim(name) && !is_of_content(name) && !is_of_request
     };
     write_fields(head, &passes, &mut out);
-    put_origin(head, client, &|_| false, &mut out);
+    put_forwarded(head, client, &|_| false, &mut out);
     let scheme = head.scheme.as_str().as_bytes();
     for name in ["X-Forwarded-Method", "X-Original-Method"] {
         put(&mut out, &[name.as_bytes(), b": ", head.token.as_bytes(), b"\r\n"]);
@@ -223,10 +223,10 @@ fn host<'h>(head: &Head<'h>, upstream: &Upstream) -> Cow<'h, [u8]> {
 }
 
 /// What this server knows of the request, but in the fields that are `replaced`.
-fn put_origin(head: &Head<'_>, peer: Peer, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
+fn put_forwarded(head: &Head<'_>, peer: Peer, replaced: &dyn Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     write_via(head.version, NAME, out);
-    let origin = Origin { client: peer.ip(), scheme: head.scheme, host: head.authority };
-    forwarded::write(&origin, replaced, out);
+    let element = ForwardedElement { client: peer.ip(), scheme: head.scheme, host: head.authority };
+    forwarded::write(&element, replaced, out);
 }
 
 fn put_end(connection: ConnectionOption<'_>, accepts: Accepts, out: &mut Vec<u8>) {

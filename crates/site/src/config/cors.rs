@@ -5,7 +5,7 @@ use std::sync::Arc;
 use taipan_http::fields::is_token;
 
 use super::section::Section;
-use crate::cors::{ANY, Cors, Origin, Settings};
+use crate::cors::{ANY, AllowedOrigin, Cors, Settings};
 
 /// Origins of one route.
 const MAX_ORIGINS: usize = 256;
@@ -39,14 +39,14 @@ pub fn sharing(
     (Arc::new(own), cors)
 }
 
-fn origins(section: &Section) -> Option<Vec<Origin>> {
+fn origins(section: &Section) -> Option<Vec<AllowedOrigin>> {
     let texts = section.texts("cors_origins")?;
     if texts.len() > MAX_ORIGINS {
         section.reject("cors_origins", section.place_of("cors_origins"), "has more than 256 origins");
     }
     let mut origins = Vec::new();
     for given in texts.iter().take(MAX_ORIGINS) {
-        match Origin::parse(given.value) {
+        match AllowedOrigin::parse(given.value) {
             Ok(origin) => origins.push(origin),
             Err(error) => {
                 let what = format!("\"{}\" is not an origin", given.value.escape_debug());
@@ -78,7 +78,7 @@ fn tokens(section: &Section, name: &str) -> Option<Vec<String>> {
 fn reject_any(section: &Section, own: &Settings) {
     let has_star = |texts: &[String]| texts.iter().any(|text| text == ANY);
     for (name, is_any) in [
-        ("cors_origins", own.origins.contains(&Origin::Any)),
+        ("cors_origins", own.origins.contains(&AllowedOrigin::Any)),
         ("cors_methods", has_star(&own.methods)),
         ("cors_fields", has_star(&own.fields)),
         ("cors_exposed_fields", has_star(&own.exposed_fields)),

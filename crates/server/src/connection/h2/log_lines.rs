@@ -22,12 +22,12 @@ use crate::stats::Count;
 pub struct Received<'a> {
     /// `None`: it could not be read.
     pub head: Option<&'a Head<'a>>,
-    pub origin: Origin,
+    pub arrival: Arrival,
 }
 
 /// The client of a request, and when it came.
 #[derive(Clone, Copy)]
-pub struct Origin {
+pub struct Arrival {
     pub client: Peer,
     pub destination: DestinationId,
     pub via: Via,
@@ -53,13 +53,13 @@ impl Http2 {
     pub(super) fn log_unstarted(&self, request: &PendingRequest, why: EndReason) {
         let services = &self.services;
         services.counts.add(Count::Abandoned, 1);
-        let mut origin = self.origin(request.began);
+        let mut arrival = self.arrival(request.began);
         let mut store = FieldStore::new();
         let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
         if let Some(head) = &mut head {
-            (origin.client, origin.via) = client::origin(&services.site, self.peer, head);
+            (arrival.client, arrival.via) = client::origin(&services.site, self.peer, head);
         }
-        let received = Received { head: head.as_ref(), origin };
+        let received = Received { head: head.as_ref(), arrival };
         log_unanswered(services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
     }
 
@@ -68,7 +68,7 @@ impl Http2 {
     pub(super) fn record(
         &mut self,
         connections: &Connections,
-        Received { head, origin }: Received<'_>,
+        Received { head, arrival }: Received<'_>,
         response: &Response,
         added: usize,
         records: &mut Records,
@@ -76,14 +76,14 @@ impl Http2 {
         let services = &connections.services;
         services.counts.add_response(response.status(), head);
         let request = LoggedRequest {
-            client: origin.client,
+            client: arrival.client,
             connection: self.connection,
             head,
             host: head
-                .map_or(0, |head| services.site.hosts.find_in(origin.destination.group, head.authority)),
-            destination: origin.destination,
+                .map_or(0, |head| services.site.hosts.find_in(arrival.destination.group, head.authority)),
+            destination: arrival.destination,
             time: services.clock.now(),
-            began: origin.began,
+            began: arrival.began,
             tls: self.tls.as_ref(),
         };
         let logged = LoggedResponse { head: added as u64, ..response.logged(0) };
@@ -97,13 +97,13 @@ impl Http2 {
 /// Writes the log line of a request that got no response.
 pub fn log_unanswered(
     services: &Services,
-    Received { head, origin }: Received<'_>,
+    Received { head, arrival }: Received<'_>,
     tls: Option<&Rc<TlsFacts>>,
     status: Status,
     why: EndReason,
 ) {
     services.counts.add_response(status, head);
-    let Origin { client, destination, began, .. } = origin;
+    let Arrival { client, destination, began, .. } = arrival;
     let host = head.map_or(0, |head| services.site.hosts.find_in(destination.group, head.authority));
     let time = services.clock.now();
     let request = LoggedRequest { client, connection: None, head, host, destination, time, began, tls };

@@ -13,7 +13,7 @@ use taipan_http::trailers;
 
 use super::gathered::Gathered;
 use super::incoming::Incoming;
-use super::log_lines::{Origin, Received, log_unanswered};
+use super::log_lines::{Arrival, Received, log_unanswered};
 use super::{Http2, PendingRequest, Start, State, Stream};
 use crate::clock;
 use crate::connection::{Connections, client};
@@ -73,12 +73,12 @@ impl Http2 {
             }
             Event::Rejected { stream, error, .. } => {
                 self.requests = self.requests.saturating_add(1);
-                let received = Received { head: None, origin: self.origin(began) };
+                let received = Received { head: None, arrival: self.arrival(began) };
                 let response = rejection(&self.services, fields, error);
                 self.respond(connections, stream, received, response, gathered);
             }
             Event::Malformed { error, .. } => {
-                let received = Received { head: None, origin: self.origin(began) };
+                let received = Received { head: None, arrival: self.arrival(began) };
                 let why = EndReason::MalformedHead(error);
                 log_unanswered(&self.services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
             }
@@ -119,7 +119,7 @@ impl Http2 {
         gathered: &mut Gathered<'_>,
     ) {
         let mut store = FieldStore::new();
-        let mut origin = self.origin(began);
+        let mut arrival = self.arrival(began);
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
             Err(error) => {
@@ -127,20 +127,20 @@ impl Http2 {
                 return self.respond(
                     connections,
                     stream,
-                    Received { head: None, origin },
+                    Received { head: None, arrival },
                     response,
                     gathered,
                 );
             }
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
-        (origin.client, origin.via) = client::origin(&connections.services.site, self.peer, &mut head);
+        (arrival.client, arrival.via) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
         if end
             && !responder.may_lead_elsewhere(fields.scheme())
-            && let Ok(response) = responder.fast(&head, origin.client, self.destination, began, Sending::No)
+            && let Ok(response) = responder.fast(&head, arrival.client, self.destination, began, Sending::No)
         {
-            let received = Received { head: Some(&head), origin };
+            let received = Received { head: Some(&head), arrival };
             return self.respond(connections, stream, received, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
@@ -151,8 +151,8 @@ impl Http2 {
     }
 
     /// A request that the peer makes for itself, as far as is known.
-    pub(super) fn origin(&self, began: u64) -> Origin {
-        Origin { client: self.peer, destination: self.destination, via: Via::Nothing, began }
+    pub(super) fn arrival(&self, began: u64) -> Arrival {
+        Arrival { client: self.peer, destination: self.destination, via: Via::Nothing, began }
     }
 
     /// Adds a stream that waits. `false`: too many do, and it is refused.

@@ -32,7 +32,7 @@ impl Http2 {
             && gathered.has_space(content.len());
         if !is_whole {
             let body = self.begin(connections, stream, request, response, &mut gathered.out);
-            let client = request.origin.client;
+            let client = request.arrival.client;
             return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
         }
         let start = gathered.out.len();

@@ -7,7 +7,7 @@ use site::network::Networks;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, normalized};
 
-use super::{Origin, Resource};
+use super::{OriginServer, Resource};
 use crate::content::fixed;
 use crate::exchange::Exchange;
 use crate::peer::Peer;
@@ -22,7 +22,7 @@ impl Exchange<'_> {
         &mut self,
         resource: &Resource<'_>,
         clients: &Networks,
-        Origin { mapping, upstream }: Origin<'_>,
+        OriginServer { mapping, upstream }: OriginServer<'_>,
     ) -> Response {
         let is_allowed = match self.client {
             Peer::Unknown => false,

@@ -8,7 +8,7 @@ use site::endpoint::{EndpointAddress, Resolution};
 use site::upstream::Upstream;
 use tokio::sync::Notify;
 
-use super::{Event, PoolProcess, Target};
+use super::{Event, PoolManager, Target};
 use crate::log;
 use crate::names::{self, Resolved, Resolver, SystemNames};
 use crate::pool::message::{EndpointOrigin, Share};
@@ -42,7 +42,7 @@ impl WatchedName {
     }
 }
 
-impl PoolProcess {
+impl PoolManager {
     /// Has the names resolved from now on.
     pub(super) fn resolve(&self, resolution: Resolution, system: SystemNames) {
         let resolver = Rc::new(Resolver::new(&resolution, system));
