@@ -50,13 +50,20 @@ struct Response {
     exit: Option<Exit>,
     status: ProtocolStatus,
     errors: Lines,
-    has_begun: bool,
-    /// The application has ended its output: the response is whole, although the end of the request may be missing.
-    is_output_whole: bool,
+    output: OutputState,
     /// The connection has ended, or bytes follow the end of the response, which belong to no request.
     is_spent: bool,
     /// Of the request.
     body_ended: bool,
+}
+
+/// How much of its output the application has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum OutputState {
+    Nothing,
+    Something,
+    /// The response is whole, although the end of the request may be missing.
+    Whole,
 }
 
 impl FastCgi {
@@ -124,7 +131,7 @@ impl FastCgi {
                 let mut response = self.response.borrow_mut();
                 let (data, is_spent) = match received {
                     // An application that closes the connection before it has read the whole request resets it.
-                    Err(_) if response.is_output_whole => (StreamData::broken(), true),
+                    Err(_) if response.output == OutputState::Whole => (StreamData::broken(), true),
                     received => received?,
                 };
                 response.is_spent |= is_spent;
@@ -184,8 +191,7 @@ impl Response {
             exit: None,
             status: ProtocolStatus::Complete,
             errors: Lines::new(limits.stderr_line, limits.stderr_lines),
-            has_begun: false,
-            is_output_whole: false,
+            output: OutputState::Nothing,
             is_spent: false,
             body_ended: false,
         }
@@ -198,7 +204,13 @@ impl Response {
         if !data.stderr.is_empty() {
             errors.receive(&data.stderr, Instant::now(), log);
         }
-        self.is_output_whole |= data.is_output_whole;
+        let has_ended = matches!(data.end, Some(StreamEnd::Whole(..)));
+        let has_begun = has_ended || !data.stdout.is_empty() || !data.stderr.is_empty();
+        self.output = self.output.max(match data.is_output_whole {
+            true => OutputState::Whole,
+            false if has_begun => OutputState::Something,
+            false => OutputState::Nothing,
+        });
         match data.end {
             Some(StreamEnd::Whole(status, code)) => {
                 self.status = status;
@@ -209,7 +221,7 @@ impl Response {
                 errors.finish(log);
             }
             // FCGI_END_REQUEST would have told nothing that the client gets.
-            Some(StreamEnd::Broken(None)) if self.is_output_whole => {
+            Some(StreamEnd::Broken(None)) if self.output == OutputState::Whole => {
                 self.exit = Some(Exit::Code(0));
                 errors.finish(log);
             }
@@ -219,8 +231,6 @@ impl Response {
             }
             None => {}
         }
-        let is_whole = self.is_output_whole || matches!(data.end, Some(StreamEnd::Whole(..)));
-        self.has_begun |= is_whole || !data.stdout.is_empty() || !data.stderr.is_empty();
         data.stdout
     }
 }
@@ -293,7 +303,7 @@ impl Transport for FastCgi {
     }
 
     fn has_whole_output(&self) -> bool {
-        self.response.borrow().is_output_whole
+        self.response.borrow().output == OutputState::Whole
     }
 
     fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
@@ -311,7 +321,8 @@ impl Transport for FastCgi {
     }
 
     fn retry(&self) -> Retry {
-        let Response { status, mut has_begun, .. } = *self.response.borrow();
+        let Response { status, output, .. } = *self.response.borrow();
+        let mut has_begun = output > OutputState::Nothing;
         if let Path::Exclusive(connection, _) = &self.path {
             has_begun |= connection.has_response.get();
         }
