@@ -210,7 +210,7 @@ async fn serve(
             command = commands.recv() => match command {
                 Some(WorkerCommand::Leave) => left = Box::pin(connections.clone().leave()),
                 Some(WorkerCommand::HandOver { successor, closed }) => {
-                    connections.set_successor(successor);
+                    connections.handoffs.set_successor(successor);
                     if !connections.is_leaving() {
                         left = Box::pin(connections.clone().hand_off(closed));
                     }

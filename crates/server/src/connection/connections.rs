@@ -1,9 +1,10 @@
 //! All connections of a worker: the idle ones, those with a task, and those that are handed off to another process.
 
+mod failures;
+mod handoffs;
 mod leaving;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,6 +18,8 @@ use taipan_http::status::Status;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
+use self::failures::FailureLog;
+use self::handoffs::Handoffs;
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::h1::{Http1, Next};
@@ -32,9 +35,9 @@ use crate::clock::{self, Ticks};
 use crate::content::fixed;
 use crate::destination::{Destination, TooMany};
 use crate::exchange::Responder;
-use crate::log::{EndReason, LineLimit};
+use crate::log::EndReason;
 use crate::peer::{Family, Peer, connection_id};
-use crate::process::ipc::{Channel, InheritedConnection};
+use crate::process::ipc::InheritedConnection;
 use crate::response::Response;
 use crate::response_head::DatedHead;
 use crate::semaphore::{Permit, Semaphore};
@@ -45,6 +48,7 @@ use crate::{log, sys};
 /// Bytes that may wait unsent in the kernel for an HTTP/2 client, unless the configuration has a limit: no response
 /// that is more urgent overtakes what is there already.
 const HTTP2_UNSENT: u32 = 128 * 1024;
+
 pub struct Connections {
     pub services: Rc<Services>,
     pub responder: Rc<Responder>,
@@ -54,14 +58,7 @@ pub struct Connections {
     pub table: Rc<ConnectionTable>,
     /// `None`: no listener is for TLS.
     tls: Option<tls::Acceptor>,
-    /// For sessions that fail.
-    failed_sessions: LineLimit,
-    /// For connections of HTTP/2 that end with an error of the client.
-    failed_http2: LineLimit,
-    /// For connections without a valid PROXY header.
-    pub failed_headers: LineLimit,
-    /// For peers on addresses for proxies that are not trusted.
-    pub untrusted_peers: LineLimit,
+    pub failures: FailureLog,
     /// The deadlines of HTTP/2 streams that have a task.
     pub stream_table: Rc<ConnectionTable>,
     /// Permits of HTTP/2 streams that wait.
@@ -72,12 +69,7 @@ pub struct Connections {
     at_capacity: DatedHead,
     mode: Cell<Mode>,
     mode_set: Notify,
-    /// Idle connections that are on their way to the successor.
-    handoffs: RefCell<VecDeque<InheritedConnection>>,
-    handoff_added: Notify,
-    /// The process that they go to, until `serve_handoffs` takes it.
-    successor: RefCell<Option<Channel>>,
-    successor_set: Notify,
+    pub handoffs: Handoffs,
 }
 
 /// What an administrator has ended.
@@ -108,10 +100,7 @@ impl Connections {
             deadlines: Deadlines::new(site),
             idle: IdleSet::open()?,
             acceptor: Acceptor::new(site),
-            failed_sessions: LineLimit::default(),
-            failed_http2: LineLimit::default(),
-            failed_headers: LineLimit::default(),
-            untrusted_peers: LineLimit::default(),
+            failures: FailureLog::new(services.clone()),
             table: ConnectionTable::new(),
             tls: services.tls.clone().map(|tls| tls::Acceptor::new(tls, services.clone())),
             stream_table: ConnectionTable::new(),
@@ -120,10 +109,7 @@ impl Connections {
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
             mode: Cell::new(Mode::Serving),
             mode_set: Notify::new(),
-            handoffs: RefCell::default(),
-            handoff_added: Notify::new(),
-            successor: RefCell::default(),
-            successor_set: Notify::new(),
+            handoffs: Handoffs::default(),
             services,
             responder: Rc::new(responder),
         })
@@ -200,8 +186,7 @@ impl Connections {
                 let client = protocols.proxy.then(|| client.peer());
                 let fd = socket.into_fd();
                 let connection = InheritedConnection { fd, protocols, client, destination, requests };
-                self.handoffs.borrow_mut().push_back(connection);
-                self.handoff_added.notify_one();
+                self.handoffs.add(connection);
             }
         }
     }
@@ -264,33 +249,6 @@ impl Connections {
         if self.mode.get() == Mode::Serving {
             _ = self.idle.drain(socket, client, self.services.clock.ticks());
             self.table.wake_clock();
-        }
-    }
-
-    /// One line for a session that has failed, within a limit.
-    pub fn log_failed_session(&self, peer: Peer, failure: &tls::Failure) {
-        if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {
-            log::warn(format_args!("TLS with {peer} failed: {failure}{omitted}"));
-        }
-    }
-
-    /// One line for a client that breaks a rule of HTTP/2, within a limit.
-    #[cold]
-    pub fn log_failed_http2(&self, peer: Peer, why: &str) {
-        if let Some(omitted) = self.failed_http2.admit(self.services.clock.read()) {
-            log::info(format_args!("HTTP/2 with {peer} ended with an error: {why}{omitted}"));
-        }
-    }
-
-    /// One line for a client that speaks TLS to a listener without it, within the limit of failed sessions: the
-    /// listener or an address of clients may be wrong.
-    #[cold]
-    pub fn log_unexpected_tls(&self, peer: Peer) {
-        if let Some(omitted) = self.failed_sessions.admit(self.services.clock.read()) {
-            log::warn(format_args!(
-                "{peer} speaks TLS (https) to an address without TLS; the word tls behind an address in \"listen\" turns \
-                 it on{omitted}"
-            ));
         }
     }
 
@@ -432,14 +390,10 @@ impl Connections {
             Selection::Connection(id) => connection_id(fd) == Some(*id),
             Selection::Clients(clients) => is_of(peer.into(), clients),
         };
-        let mut handoffs = self.handoffs.borrow_mut();
-        let before = handoffs.len();
-        handoffs.retain(|connection| {
+        let handed_off = self.handoffs.disconnect(|connection| {
             let peer = connection.client.or_else(|| Some(Peer::of(&connection.fd)?.1));
-            !is_selected(connection.fd.as_fd(), peer.unwrap_or(Peer::Unknown))
+            is_selected(connection.fd.as_fd(), peer.unwrap_or(Peer::Unknown))
         });
-        let handed_off = (before - handoffs.len()) as u64;
-        drop(handoffs);
         let connections = handed_off + self.idle.disconnect(is_selected) + self.table.disconnect(selection);
         let streams = self.stream_table.disconnect_streams(selection);
         self.services.counts.add(Count::Disconnected, connections + streams);

@@ -418,7 +418,7 @@ impl Http1 {
     ) {
         self.reset_client();
         if error == HeadError::TlsHandshake {
-            connections.log_unexpected_tls(self.peer);
+            connections.failures.log_unexpected_tls(self.peer);
         }
         let method = if begins_as_head(input) { Method::Head } else { Method::Unknown };
         let response =

@@ -327,7 +327,7 @@ fn fail(connections: &Rc<Connections>, connection: &mut IdleConnection) -> Visit
             send(connections, connection, http, &mut output, ScratchInput::first(0))
         }
         Some(failure) => {
-            connections.log_failed_session(connection.client.peer(), &failure);
+            connections.failures.log_session(connection.client.peer(), &failure);
             match failure.has_alert() {
                 true => Visit::needs_task(connection.http1(), Start::Linger, Vec::new()),
                 false => Visit::Close,

@@ -138,7 +138,6 @@ async fn wait_for_header(
 
 fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
     let counts = &connections.services.counts;
-    let now = connections.services.clock.read();
     match failure {
         Failure::Closed => {}
         Failure::Interrupted(Event::Evict) => counts.add(Count::EvictedSlow, 1),
@@ -147,21 +146,11 @@ fn on_failure(connections: &Connections, proxy: Peer, failure: Failure) {
         Failure::Interrupted(_) => counts.add(Count::TimeoutHead, 1),
         Failure::Untrusted => {
             counts.add(Count::ProxyFailed, 1);
-            if let Some(omitted) = connections.untrusted_peers.admit(now) {
-                log::warn(format_args!(
-                    "{proxy} has connected to an address for proxies, and is not one of `trusted_proxies`; it was \
-                     disconnected{omitted}"
-                ));
-            }
+            connections.failures.log_untrusted(proxy);
         }
         Failure::Header(error) => {
             counts.add(Count::ProxyFailed, 1);
-            if let Some(omitted) = connections.failed_headers.admit(now) {
-                log::warn(format_args!(
-                    "{error}; the proxy {proxy} must send one to an address with the word proxy (HAProxy: \
-                     send-proxy-v2, nginx: proxy_protocol on){omitted}"
-                ));
-            }
+            connections.failures.log_header(proxy, error);
         }
     }
 }

@@ -33,11 +33,6 @@ impl Connections {
         self.finish_within(self.services.site.timeouts.shutdown, "shutdown").await;
     }
 
-    pub fn set_successor(&self, successor: Channel) {
-        *self.successor.borrow_mut() = Some(successor);
-        self.successor_set.notify_one();
-    }
-
     /// Hands idle connections off to the successor, and finishes the others. Sends `closed` when no listener is open.
     pub async fn hand_off(self: Rc<Connections>, closed: oneshot::Sender<()>) {
         self.set_mode(Mode::HandingOff);
@@ -73,7 +68,7 @@ impl Connections {
     }
 
     fn has_connections(&self) -> bool {
-        !self.table.is_empty() || !self.idle.is_empty() || !self.handoffs.borrow().is_empty()
+        !self.table.is_empty() || !self.idle.is_empty() || !self.handoffs.is_empty()
     }
 
     /// `key` is that of the time in the configuration.
@@ -96,8 +91,8 @@ impl Connections {
 
     /// Sends idle connections to the successor, or to the one that replaces it. Returns when there is none.
     async fn serve_handoffs(&self) {
-        while tokio::time::timeout(SUCCESSOR_TIMEOUT, self.wait_for_successor()).await.is_ok() {
-            let Some(successor) = self.successor.borrow_mut().take() else { continue };
+        while tokio::time::timeout(SUCCESSOR_TIMEOUT, self.handoffs.wait_for_successor()).await.is_ok() {
+            let Some(successor) = self.handoffs.take_successor() else { continue };
             tokio::select! {
                 Err(error) = self.send_handoffs(successor) => {
                     // One that has ended may be replaced by the master.
@@ -105,14 +100,8 @@ impl Connections {
                         log::error(format_args!("the process that takes over gets no idle connections: {error}"));
                     }
                 }
-                () = self.wait_for_successor() => {}
+                () = self.handoffs.wait_for_successor() => {}
             }
-        }
-    }
-
-    async fn wait_for_successor(&self) {
-        while self.successor.borrow().is_none() {
-            self.successor_set.notified().await;
         }
     }
 
@@ -121,15 +110,13 @@ impl Connections {
         let successor = sys::watch(successor, Interest::WRITABLE)?;
         let mut waits = false;
         loop {
-            if self.handoffs.borrow().is_empty() {
+            if self.handoffs.is_empty() {
                 self.table.notify_ended();
-                self.handoff_added.notified().await;
+                self.handoffs.added().await;
                 continue;
             }
             // It stays in the queue until it is sent, so that the worker does not end before.
-            let send = |successor: &Channel| {
-                self.handoffs.borrow().front().map_or(Ok(()), |connection| successor.send(connection))
-            };
+            let send = |successor: &Channel| self.handoffs.send_first(successor);
             match successor.async_io(Interest::WRITABLE, send).await {
                 Err(error) if ipc::has_too_many_in_flight(&error) => {
                     if !std::mem::replace(&mut waits, true) {
@@ -144,7 +131,7 @@ impl Connections {
                 sent => sent?,
             }
             // An administrator may have ended it.
-            let sent = self.handoffs.borrow_mut().pop_front().is_some();
+            let sent = self.handoffs.remove_first();
             self.services.counts.add(Count::HandedOver, u64::from(sent));
         }
     }

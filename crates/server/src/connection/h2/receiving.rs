@@ -48,7 +48,7 @@ impl Http2 {
                     self.on_event(connections, event, fields, began, gathered);
                 }
                 Err(error) => {
-                    connections.log_failed_http2(self.peer, error.sentence());
+                    connections.failures.log_http2(self.peer, error.sentence());
                     self.fail();
                 }
             }

@@ -106,7 +106,7 @@ impl IdleSet {
             if !stays {
                 counts.add(count, 1);
                 if count == Count::TimeoutHandshake && !connection.socket.can_be_handed_off() {
-                    connections.log_failed_session(connection.client.peer(), &Failure::TimedOut);
+                    connections.failures.log_session(connection.client.peer(), &Failure::TimedOut);
                 }
                 // The kernel is not to hold what the client did not take in time.
                 if connection.unsent.is_some() {

@@ -116,7 +116,7 @@ impl Task {
         let session = stream.session().map(RefCell::borrow);
         let failure = session.as_ref().and_then(|session| session.failure());
         if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Cut)) {
-            self.connections.log_failed_session(self.client.peer(), failure);
+            self.connections.failures.log_session(self.client.peer(), failure);
         }
     }
 
