@@ -12,6 +12,7 @@ mod answers;
 mod authentication;
 mod authorizer;
 mod caching;
+mod connection_check;
 mod cors;
 mod digest;
 mod error_page;
@@ -33,7 +34,6 @@ mod panic_guard;
 mod publishing;
 mod raw_path;
 mod recording;
-mod refusal;
 mod responder;
 mod sendfile;
 mod token;
@@ -57,8 +57,9 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, Scheme};
 
-use self::access::Refused;
+use self::access::Rejected;
 pub use self::authorizer::authorizers;
+use self::connection_check::Fast;
 use self::fallback::unserved;
 pub use self::fast::{Sending, Unfinished};
 pub use self::finish::error_response;
@@ -66,7 +67,6 @@ use self::finish::omit_content_for_head;
 use self::grants::Grants;
 use self::pages::Inclusion;
 use self::panic_guard::PanicGuard;
-use self::refusal::Fast;
 pub use self::responder::Responder;
 use crate::clock;
 use crate::content::{compress, copies, delta, file, fixed, image_map, listing};
@@ -127,7 +127,7 @@ enum Way<'a> {
 /// What a plan results in.
 enum Resolution<'a> {
     /// A user has to authenticate for what would be served.
-    Refused(Refused<'a>),
+    Rejected(Rejected<'a>),
     Response(Response),
     /// A status, with the error page of the route.
     Status(&'a Route, Status),
@@ -290,8 +290,8 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return Ok(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
         }
-        if self.responder.refuses.get() {
-            match self.refuse_fast(path) {
+        if self.responder.rejects.get() {
+            match self.reject_by_connection_fast(path) {
                 Fast::Serve => {}
                 Fast::Respond(response) => return Ok(response),
                 Fast::Wait => return Err(Unfinished::Waits),
@@ -323,8 +323,8 @@ impl<'a> Exchange<'a> {
                 return Err(Unfinished::Waits);
             }
             let route = route.unwrap_or_else(|| self.host().routes.find(path));
-            if let Err(refused) = self.check_access_in(path, route) {
-                return self.refused_fast(refused).ok_or(Unfinished::Waits);
+            if let Err(rejected) = self.check_access_in(path, route) {
+                return self.rejected_fast(rejected).ok_or(Unfinished::Waits);
             }
         }
         if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
@@ -361,11 +361,11 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_everything() {
             return fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE);
         }
-        if self.responder.refuses.get() {
+        if self.responder.rejects.get() {
             if let Some((route, time)) = self.maintenance(&path) {
                 return on_heap(|| self.unavailable(route, time)).await;
             }
-            if let Some(response) = self.refused(&path) {
+            if let Some(response) = self.rejected_by_connection(&path) {
                 return response;
             }
         }
@@ -457,7 +457,7 @@ impl<'a> Exchange<'a> {
                     on_heap(|| self.forward(request, route, *kind, query)).await
                 }
                 // A file that stands for the path, such as an index file.
-                Resolution::Refused(refused) => match on_heap(|| self.satisfy(request, refused)).await {
+                Resolution::Rejected(rejected) => match on_heap(|| self.satisfy(request, rejected)).await {
                     Ok(()) => {
                         plan = self.plan(path.clone());
                         continue;
@@ -570,9 +570,9 @@ impl<'a> Exchange<'a> {
         };
         let decision = decide::decide(self.head, path, &entry.resource, listing, self.now);
         if (self.responder.needs.rules || self.responder.needs.authorizers)
-            && let Err(refused) = self.check_served(path, entry, &decision)
+            && let Err(rejected) = self.check_served(path, entry, &decision)
         {
-            return Resolution::Refused(refused);
+            return Resolution::Rejected(rejected);
         }
         if entry.deltas.is_some()
             && let Decision::Full(_) | Decision::Make(..) = decision

@@ -327,8 +327,8 @@ impl Rule {
             && (self.action == Action::Authenticate || !self.conditions.iter().all(is_same_for_all))
     }
 
-    /// Whether it may refuse some client a request with this method and path.
-    pub fn may_refuse(&self, method: &str, path: &SafePath<'_>) -> bool {
+    /// Whether it may deny some client a request with this method and path.
+    pub fn may_deny(&self, method: &str, path: &SafePath<'_>) -> bool {
         let may_hold = |condition: &Condition| match condition {
             Condition::Method(methods) => methods.matches(|own| own.eq_ignore_ascii_case(method)),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),

@@ -84,7 +84,7 @@ pub enum Host {
 
 /// Why there is no tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ProxyRejection {
     Client,
     Port,
     /// It is neither a name nor an address.
@@ -96,36 +96,36 @@ pub enum Refusal {
 
 impl ForwardProxy {
     /// Reads `host:port`, and checks what can be known before the name is resolved. `client`: `None` is a Unix socket.
-    pub fn check(&self, client: Option<IpAddr>, authority: &str) -> Result<(Host, u16), Refusal> {
+    pub fn check(&self, client: Option<IpAddr>, authority: &str) -> Result<(Host, u16), ProxyRejection> {
         if !self.clients.contains(client) {
-            return Err(Refusal::Client);
+            return Err(ProxyRejection::Client);
         }
-        let (host, port) = authority.rsplit_once(':').ok_or(Refusal::Host)?;
-        let port = port.parse().ok().filter(|port| self.ports.contains(port)).ok_or(Refusal::Port)?;
+        let (host, port) = authority.rsplit_once(':').ok_or(ProxyRejection::Host)?;
+        let port = port.parse().ok().filter(|port| self.ports.contains(port)).ok_or(ProxyRejection::Port)?;
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match inner.unwrap_or(host).parse::<IpAddr>() {
             Ok(ip) => Host::Address(ip.to_canonical()),
             Err(_) if inner.is_none() && is_host_name(host) => {
                 Host::Name(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
             }
-            Err(_) => return Err(Refusal::Host),
+            Err(_) => return Err(ProxyRejection::Host),
         };
         match host {
             Host::Address(ip) => self.check_address(&host, ip)?,
             // A network may have one of its addresses.
             Host::Name(_) if self.names_host(&host) || !self.networks.is_empty() => {}
-            Host::Name(_) => return Err(Refusal::Destination),
+            Host::Name(_) => return Err(ProxyRejection::Destination),
         }
         Ok((host, port))
     }
 
     /// Whether a tunnel to a host may use this address of it.
-    pub fn check_address(&self, host: &Host, ip: IpAddr) -> Result<(), Refusal> {
+    pub fn check_address(&self, host: &Host, ip: IpAddr) -> Result<(), ProxyRejection> {
         let ip = ip.to_canonical();
         match self.networks.contains(Some(ip)) {
             true => Ok(()),
-            false if !self.names_host(host) => Err(Refusal::Destination),
-            false if !is_public(ip) => Err(Refusal::Address(ip)),
+            false if !self.names_host(host) => Err(ProxyRejection::Destination),
+            false if !is_public(ip) => Err(ProxyRejection::Address(ip)),
             false => Ok(()),
         }
     }
@@ -150,14 +150,14 @@ impl fmt::Display for Host {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ProxyRejection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Client => out.write_str("the client is not within \"clients\""),
-            Refusal::Port => out.write_str("the port is not one of \"ports\""),
-            Refusal::Host => out.write_str("it is neither a name nor an address"),
-            Refusal::Destination => out.write_str("it is not within \"destinations\""),
-            Refusal::Address(ip) => {
+            ProxyRejection::Client => out.write_str("the client is not within \"clients\""),
+            ProxyRejection::Port => out.write_str("the port is not one of \"ports\""),
+            ProxyRejection::Host => out.write_str("it is neither a name nor an address"),
+            ProxyRejection::Destination => out.write_str("it is not within \"destinations\""),
+            ProxyRejection::Address(ip) => {
                 write!(out, "{ip} is not a public address, and no network of \"destinations\" has it")
             }
         }
@@ -275,23 +275,23 @@ mod tests {
             ("[2606:4700::1]:443", None),
             // Its addresses are checked later.
             ("localhost:80", None),
-            ("example.org:443", Some(Refusal::Destination)),
-            ("a.example.org.evil.test:443", Some(Refusal::Destination)),
-            ("a.example.org:22", Some(Refusal::Port)),
-            ("a.example.org:65979", Some(Refusal::Port)),
-            ("a.example.org:", Some(Refusal::Port)),
-            ("127.0.0.1:80", Some(Refusal::Destination)),
-            ("127.1:80", Some(Refusal::Host)),
-            ("2130706433:80", Some(Refusal::Host)),
-            ("0x7f000001:80", Some(Refusal::Host)),
-            ("[::1]:80", Some(Refusal::Destination)),
-            ("[localhost]:80", Some(Refusal::Host)),
-            ("a.example.org", Some(Refusal::Host)),
+            ("example.org:443", Some(ProxyRejection::Destination)),
+            ("a.example.org.evil.test:443", Some(ProxyRejection::Destination)),
+            ("a.example.org:22", Some(ProxyRejection::Port)),
+            ("a.example.org:65979", Some(ProxyRejection::Port)),
+            ("a.example.org:", Some(ProxyRejection::Port)),
+            ("127.0.0.1:80", Some(ProxyRejection::Destination)),
+            ("127.1:80", Some(ProxyRejection::Host)),
+            ("2130706433:80", Some(ProxyRejection::Host)),
+            ("0x7f000001:80", Some(ProxyRejection::Host)),
+            ("[::1]:80", Some(ProxyRejection::Destination)),
+            ("[localhost]:80", Some(ProxyRejection::Host)),
+            ("a.example.org", Some(ProxyRejection::Host)),
         ] {
             assert_eq!(proxy.check(client, authority).err(), expected, "{authority}");
         }
         for client in [Some(ip("11.0.0.1")), None] {
-            assert_eq!(proxy.check(client, "a.example.org:443"), Err(Refusal::Client));
+            assert_eq!(proxy.check(client, "a.example.org:443"), Err(ProxyRejection::Client));
         }
     }
 
@@ -302,14 +302,14 @@ mod tests {
         let networks_alone = proxy(&[], &["127.0.0.2"]);
         let host = Host::Name("a.test".to_owned());
         for (address, of_all, of_some, of_networks) in [
-            ("1.1.1.1", None, None, Some(Refusal::Destination)),
-            ("127.0.0.2", Some(Refusal::Address(ip("127.0.0.2"))), None, None),
-            ("::ffff:127.0.0.2", Some(Refusal::Address(ip("127.0.0.2"))), None, None),
+            ("1.1.1.1", None, None, Some(ProxyRejection::Destination)),
+            ("127.0.0.2", Some(ProxyRejection::Address(ip("127.0.0.2"))), None, None),
+            ("::ffff:127.0.0.2", Some(ProxyRejection::Address(ip("127.0.0.2"))), None, None),
             (
                 "127.0.0.1",
-                Some(Refusal::Address(ip("127.0.0.1"))),
-                Some(Refusal::Address(ip("127.0.0.1"))),
-                Some(Refusal::Destination),
+                Some(ProxyRejection::Address(ip("127.0.0.1"))),
+                Some(ProxyRejection::Address(ip("127.0.0.1"))),
+                Some(ProxyRejection::Destination),
             ),
         ] {
             let found =

@@ -47,7 +47,7 @@ pub enum TokenPlace {
 
 /// Why a request does not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum TokenRejection {
     Missing,
     /// There are several fields `Authorization`.
     Ambiguous,
@@ -74,15 +74,15 @@ impl Jwt {
         token: &[u8],
         now: i64,
         check: impl Fn(&PublicKey, &[u8], &[u8]) -> bool,
-    ) -> Result<Verified, Refusal> {
+    ) -> Result<Verified, TokenRejection> {
         let rules =
             Rules { issuer: self.issuer.as_deref(), audience: self.audience.as_deref(), leeway: self.leeway };
-        let keys = self.keys.as_ref().ok_or(Refusal::Invalid(JwtError::Signature))?;
-        let claims = verify(token, keys, &rules, now, check).map_err(Refusal::Invalid)?;
+        let keys = self.keys.as_ref().ok_or(TokenRejection::Invalid(JwtError::Signature))?;
+        let claims = verify(token, keys, &rules, now, check).map_err(TokenRejection::Invalid)?;
         let fits =
             |(name, values): &(String, Vec<String>)| values.iter().any(|value| claims.has(name, value));
         if !self.claims.iter().all(fits) {
-            return Err(Refusal::Claims);
+            return Err(TokenRejection::Claims);
         }
         let mut variables = vec![("AUTH_TYPE".to_owned(), b"Bearer".to_vec())];
         variables.extend(text(&claims, &self.user)?.map(|user| ("REMOTE_USER".to_owned(), user)));
@@ -93,7 +93,7 @@ impl Jwt {
     }
 
     /// The token of a request: that of the first place that has one.
-    pub fn token<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Refusal> {
+    pub fn token<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], TokenRejection> {
         for place in &self.from {
             let found = match place {
                 TokenPlace::Header => bearer(head)?,
@@ -103,64 +103,66 @@ impl Jwt {
                 return Ok(token);
             }
         }
-        Err(Refusal::Missing)
+        Err(TokenRejection::Missing)
     }
 
     /// The value of `WWW-Authenticate`.
-    pub fn challenge(&self, refusal: Refusal) -> String {
+    pub fn challenge(&self, rejection: TokenRejection) -> String {
         let realm = self.realm.replace('\\', "\\\\").replace('"', "\\\"");
-        match refusal.code() {
+        match rejection.code() {
             // RFC 6750 §3.1: a client that has sent no token learns nothing more.
             None => format!("Bearer realm=\"{realm}\""),
             Some(code) => {
-                format!("Bearer realm=\"{realm}\", error=\"{code}\", error_description=\"{refusal}\"")
+                format!("Bearer realm=\"{realm}\", error=\"{code}\", error_description=\"{rejection}\"")
             }
         }
     }
 }
 
-impl Refusal {
+impl TokenRejection {
     /// Whether the token has a signature that the issuer has not made.
     pub const fn is_forged(self) -> bool {
-        matches!(self, Refusal::Invalid(error) if error.is_forged())
+        matches!(self, TokenRejection::Invalid(error) if error.is_forged())
     }
 
     pub const fn status(self) -> Status {
         match self {
-            Refusal::Missing | Refusal::Invalid(_) | Refusal::Unusable => Status::UNAUTHORIZED,
-            Refusal::Ambiguous => Status::BAD_REQUEST,
-            Refusal::Claims => Status::FORBIDDEN,
+            TokenRejection::Missing | TokenRejection::Invalid(_) | TokenRejection::Unusable => {
+                Status::UNAUTHORIZED
+            }
+            TokenRejection::Ambiguous => Status::BAD_REQUEST,
+            TokenRejection::Claims => Status::FORBIDDEN,
         }
     }
 
     const fn code(self) -> Option<&'static str> {
         match self {
-            Refusal::Missing => None,
-            Refusal::Ambiguous => Some("invalid_request"),
-            Refusal::Invalid(_) | Refusal::Unusable => Some("invalid_token"),
-            Refusal::Claims => Some("insufficient_scope"),
+            TokenRejection::Missing => None,
+            TokenRejection::Ambiguous => Some("invalid_request"),
+            TokenRejection::Invalid(_) | TokenRejection::Unusable => Some("invalid_token"),
+            TokenRejection::Claims => Some("insufficient_scope"),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TokenRejection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Missing => out.write_str("there is no token"),
-            Refusal::Ambiguous => out.write_str("there are several Authorization fields"),
-            Refusal::Invalid(error) => error.fmt(out),
-            Refusal::Unusable => out.write_str("a claim of the token has a control character"),
-            Refusal::Claims => out.write_str("the token lacks a claim that this needs"),
+            TokenRejection::Missing => out.write_str("there is no token"),
+            TokenRejection::Ambiguous => out.write_str("there are several Authorization fields"),
+            TokenRejection::Invalid(error) => error.fmt(out),
+            TokenRejection::Unusable => out.write_str("a claim of the token has a control character"),
+            TokenRejection::Claims => out.write_str("the token lacks a claim that this needs"),
         }
     }
 }
 
 /// `None`: the request has other credentials, or none.
-fn bearer<'a>(head: &Head<'a>) -> Result<Option<&'a [u8]>, Refusal> {
+fn bearer<'a>(head: &Head<'a>) -> Result<Option<&'a [u8]>, TokenRejection> {
     let mut values = head.values("authorization");
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Refusal::Ambiguous);
+        return Err(TokenRejection::Ambiguous);
     }
     let (scheme, token) = value.split_at_checked(SCHEME.len()).unwrap_or((value, b""));
     Ok(scheme.eq_ignore_ascii_case(SCHEME).then(|| trim_ows(token)))
@@ -177,13 +179,13 @@ fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
 }
 
 /// The values of a claim as one. `None`: there is none.
-fn text(claims: &Claims, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
+fn text(claims: &Claims, name: &str) -> Result<Option<Vec<u8>>, TokenRejection> {
     let value = claims.values(name).join(", ").into_bytes();
     let value = trim_ows(&value).to_vec();
     match value.is_empty() {
         true => Ok(None),
         false if text_len(&value) == value.len() => Ok(Some(value)),
-        false => Err(Refusal::Unusable),
+        false => Err(TokenRejection::Unusable),
     }
 }
 
@@ -224,7 +226,7 @@ mod tests {
                     verified.variables.iter().map(|(name, value)| format!("{name}={}", value.escape_ascii()));
                 shown.collect::<Vec<_>>().join(" ")
             }
-            Err(refusal) => format!("{} {}", refusal.status().code(), jwt.challenge(refusal)),
+            Err(rejection) => format!("{} {}", rejection.status().code(), jwt.challenge(rejection)),
         }
     }
 

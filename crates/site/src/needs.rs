@@ -23,8 +23,8 @@ pub struct Needs {
     pub route_rules: bool,
     /// Authorizers must let requests pass, or tokens.
     pub authorizers: bool,
-    /// A host refuses some requests by the connection that they have come by.
-    pub refusals: bool,
+    /// A host rejects some requests by the connection that they have come by.
+    pub rejections: bool,
     /// Some routes allow something to other origins.
     pub cors: bool,
     /// A host has a folder for each of its names, or of its users.
@@ -54,7 +54,7 @@ impl Needs {
                 || routes().any(|route| route.authentication.folder != FolderPasswords::Off),
             route_rules: site.hosts.iter().any(routes_differ),
             authorizers: routes().any(|route| !route.authorizers.is_empty() || !route.jwts.is_empty()),
-            refusals: site.hosts.iter().any(|host| host.tls.refuses()),
+            rejections: site.hosts.iter().any(|host| host.tls.rejects()),
             cors: routes().any(|route| route.cors.is_some()),
             host_folders: site.has_host_folders(),
             addresses: has_address_folders(site)

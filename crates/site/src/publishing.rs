@@ -49,9 +49,9 @@ pub enum Sync {
 /// What happens to a file whose folder is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingFolders {
-    /// It is refused.
+    /// It is rejected.
     #[default]
-    Refused,
+    Rejected,
     Made,
 }
 
@@ -59,7 +59,7 @@ pub enum MissingFolders {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeepListing {
     #[default]
-    Refused,
+    Rejected,
     Allowed,
 }
 
@@ -91,8 +91,8 @@ impl Default for Publishing {
             quota: None,
             min_free: 16 * 1024 * 1024,
             sync: Sync::Disk,
-            missing_folders: MissingFolders::Refused,
-            deep_listing: DeepListing::Refused,
+            missing_folders: MissingFolders::Rejected,
+            deep_listing: DeepListing::Rejected,
             umask: 0o022,
             resumable: Duration::from_secs(86_400),
             lock: Duration::from_secs(3600),
@@ -176,12 +176,12 @@ impl Route {
             Pattern::Prefix(prefix) => SafePath::from_decoded(&format!("/{prefix}a new file")).ok(),
             pattern => pattern.example(),
         };
-        let refuses = |rule: &Arc<Rule>| file.as_ref().is_some_and(|file| rule.may_refuse("PUT", file));
+        let denies = |rule: &Arc<Rule>| file.as_ref().is_some_and(|file| rule.may_deny("PUT", file));
         let asks_for_users = self.authentications().any(|own| own.is_on() && own.satisfy != Satisfy::Rules);
         asks_for_users
             || !self.jwts.is_empty()
             || !self.authorizers.is_empty()
-            || self.access.iter().any(|rules| rules.iter().any(refuses))
+            || self.access.iter().any(|rules| rules.iter().any(denies))
     }
 
     /// `None`: the route serves no files.

@@ -159,7 +159,7 @@ pub enum PlainRequests {
 
 /// Why a host does not serve a request by a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ConnectionRejection {
     /// The request has come without TLS: to the same URL with `https`.
     Redirect,
     /// The connection was made for a host with other rules for clients: 421 (RFC 9110 §15.5.20).
@@ -170,21 +170,26 @@ pub enum Refusal {
 
 impl HostTls {
     /// Whether some requests for the host are not served, so that each has to be examined.
-    pub fn refuses(&self) -> bool {
+    pub fn rejects(&self) -> bool {
         self.plain == PlainRequests::Redirected || !self.clients.are_off()
     }
 
     /// Why the host does not serve a request for `path`, which is decoded and has no slash in front. `handshake`: the
     /// host that the client has asked for in its handshake; `None` without TLS, which a proxy may have.
-    pub fn refusal(&self, scheme: Scheme, path: &str, handshake: Option<&HostTls>) -> Option<Refusal> {
+    pub fn rejection(
+        &self,
+        scheme: Scheme,
+        path: &str,
+        handshake: Option<&HostTls>,
+    ) -> Option<ConnectionRejection> {
         let is_open = path.starts_with(CHALLENGES.trim_start_matches('/'));
         match handshake {
             _ if self.plain == PlainRequests::Redirected && scheme == Scheme::Http && !is_open => {
-                Some(Refusal::Redirect)
+                Some(ConnectionRejection::Redirect)
             }
-            None if self.clients.are_required() && !is_open => Some(Refusal::NoCertificate),
+            None if self.clients.are_required() && !is_open => Some(ConnectionRejection::NoCertificate),
             Some(asked) if !self.clients.are_off() && asked.clients != self.clients => {
-                Some(Refusal::Misdirected)
+                Some(ConnectionRejection::Misdirected)
             }
             _ => None,
         }
@@ -272,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_requests_by_the_connection_that_they_have_come_by() {
+    fn rejects_requests_by_the_connection_that_they_have_come_by() {
         let known = |name: &str| ClientAuthorities { ca: vec![name.into()], crl: Vec::new() };
         let host = |clients: ClientCertificates, plain| HostTls { clients, plain, ..HostTls::default() };
         let open = HostTls::default();
@@ -285,31 +290,31 @@ mod tests {
         for (host, scheme, path, handshake, expected) in [
             (&open, http, "", None, None),
             (&open, https, "", Some(&required), None),
-            (&redirected, http, "", None, Some(Refusal::Redirect)),
+            (&redirected, http, "", None, Some(ConnectionRejection::Redirect)),
             (&redirected, http, challenge, None, None),
-            (&redirected, http, ".well-known/acme-challenge", None, Some(Refusal::Redirect)),
+            (&redirected, http, ".well-known/acme-challenge", None, Some(ConnectionRejection::Redirect)),
             // A proxy has TLS.
             (&redirected, https, "", None, None),
             (&redirected, https, "", Some(&open), None),
             (&optional, http, "", None, None),
             (&optional, https, "", Some(&optional), None),
-            (&optional, https, "", Some(&open), Some(Refusal::Misdirected)),
-            (&required, http, "", None, Some(Refusal::Redirect)),
+            (&optional, https, "", Some(&open), Some(ConnectionRejection::Misdirected)),
+            (&required, http, "", None, Some(ConnectionRejection::Redirect)),
             (&required, http, challenge, None, None),
-            (&required, https, "", None, Some(Refusal::NoCertificate)),
+            (&required, https, "", None, Some(ConnectionRejection::NoCertificate)),
             (&required, https, "", Some(&required), None),
-            (&required, https, "", Some(&open), Some(Refusal::Misdirected)),
-            (&required, https, "", Some(&optional), Some(Refusal::Misdirected)),
-            (&required, https, "", Some(&others), Some(Refusal::Misdirected)),
+            (&required, https, "", Some(&open), Some(ConnectionRejection::Misdirected)),
+            (&required, https, "", Some(&optional), Some(ConnectionRejection::Misdirected)),
+            (&required, https, "", Some(&others), Some(ConnectionRejection::Misdirected)),
         ] {
             assert_eq!(
-                host.refusal(scheme, path, handshake),
+                host.rejection(scheme, path, handshake),
                 expected,
                 "{host:?} {scheme:?} {path} {handshake:?}"
             );
         }
         for (host, expected) in [(&open, false), (&redirected, true), (&optional, true), (&required, true)] {
-            assert_eq!(host.refuses(), expected);
+            assert_eq!(host.rejects(), expected);
         }
     }
 }

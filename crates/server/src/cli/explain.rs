@@ -69,10 +69,10 @@ pub fn explain(flags: &Explain) -> ExitCode {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
             // Authorizers are not called, and the request has no connection.
-            let needs = Needs { authorizers: false, refusals: false, ..Needs::of(&site) };
+            let needs = Needs { authorizers: false, rejections: false, ..Needs::of(&site) };
             let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
-            let (refuses, withheld) = (Cell::new(false), Some(Cell::new(false)));
-            let responder = Rc::new(Responder { needs, refuses, withheld, ..responder });
+            let (rejects, withheld) = (Cell::new(false), Some(Cell::new(false)));
+            let responder = Rc::new(Responder { needs, rejects, withheld, ..responder });
             let is_plain = flags.url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
             let authority = flags.url.split('/').nth(2).unwrap_or_default();
             let authority = authority.split('?').next().unwrap_or_default();
@@ -215,8 +215,8 @@ impl Explanation<'_> {
         };
         let (host, port) = match rules.check(self.client.ip(), &authority) {
             Ok(found) => found,
-            Err(refusal) => {
-                row(word, format_args!("no: 403 Forbidden; {refusal}"));
+            Err(rejection) => {
+                row(word, format_args!("no: 403 Forbidden; {rejection}"));
                 return true;
             }
         };

@@ -18,7 +18,7 @@ use crate::files::Entry;
 use crate::handshake::TlsFacts;
 
 /// Why a request may not have what is at a path.
-pub(super) enum Refused<'a> {
+pub(super) enum Rejected<'a> {
     /// The route whose error page the response has, and its status.
     Denied(&'a Route, Status),
     /// A rule leads it elsewhere: to this location.
@@ -31,14 +31,14 @@ pub(super) enum Refused<'a> {
 
 impl<'a> Exchange<'a> {
     /// Whether the client may have what is at `path`, and at the path that rewrites lead to.
-    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+    pub(super) fn check_access(&self, path: &SafePath<'_>) -> Result<(), Rejected<'a>> {
         self.check_access_in(path, self.host().routes.find(path))
     }
 
     /// As `check_access`, for a path whose route is known.
     #[cold]
     #[inline(never)]
-    pub(super) fn check_access_in(&self, path: &SafePath<'_>, route: RouteId) -> Result<(), Refused<'a>> {
+    pub(super) fn check_access_in(&self, path: &SafePath<'_>, route: RouteId) -> Result<(), Rejected<'a>> {
         let route = self.host().routes.get(route);
         self.check_names(path, route, self.head.token)?;
         if let Some(segments) = self.raw.as_ref().and_then(|raw| raw.segments.as_ref()) {
@@ -48,7 +48,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// As `check_access`, for another method than that of the request.
-    pub(super) fn check_access_by(&self, path: &SafePath<'_>, method: &str) -> Result<(), Refused<'a>> {
+    pub(super) fn check_access_by(&self, path: &SafePath<'_>, method: &str) -> Result<(), Rejected<'a>> {
         let route = self.route_of(path);
         self.check_names(path, route, method)?;
         self.check_rewritten(path, route, method)
@@ -59,7 +59,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         route: &'a Route,
         method: &str,
-    ) -> Result<(), Refused<'a>> {
+    ) -> Result<(), Rejected<'a>> {
         if !matches!(route.action, Action::Rewrite { .. }) {
             return Ok(());
         }
@@ -82,13 +82,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// As `check_access`, for an entry of a listing: it needs no further token or authorizer.
-    pub(super) fn check_entry(&self, path: &SafePath<'_>) -> Result<(), Refused<'a>> {
+    pub(super) fn check_entry(&self, path: &SafePath<'_>) -> Result<(), Rejected<'a>> {
         let needs = &self.responder.needs;
         if needs.rules {
             self.check_access(path)?;
         }
         match needs.authorizers && self.lacks_authorization(path) {
-            true => Err(Refused::Unauthorized(path.clone().into_owned())),
+            true => Err(Rejected::Unauthorized(path.clone().into_owned())),
             false => Ok(()),
         }
     }
@@ -101,7 +101,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         entry: &Rc<Entry>,
         decision: &Decision,
-    ) -> Result<(), Refused<'a>> {
+    ) -> Result<(), Rejected<'a>> {
         let chosen = decision.representation();
         let Some(file) = entry.path_of_file(path, chosen) else { return Ok(()) };
         let rewritten = plan::rewritten(self.host(), path);
@@ -110,26 +110,26 @@ impl<'a> Exchange<'a> {
             self.check_path(&file)?;
         }
         if self.responder.needs.authorizers && self.lacks_authorization(&file) {
-            return Err(Refused::Unauthorized(file));
+            return Err(Rejected::Unauthorized(file));
         }
         Ok(())
     }
 
     /// As `check_access`, for one path and the other names of its file. Returns the route of the path.
-    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Refused<'a>> {
+    pub(super) fn check_path(&self, path: &SafePath<'_>) -> Result<&'a Route, Rejected<'a>> {
         let route = self.route_of(path);
         self.check_names(path, route, self.head.token)?;
         Ok(route)
     }
 
-    fn check_names(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Refused<'a>> {
+    fn check_names(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Rejected<'a>> {
         self.check_name(path, route, method)?;
         access::other_names(path, &route.files.alternates)
             .iter()
             .try_for_each(|name| self.check_name(name, self.route_of(name), method))
     }
 
-    fn check_name(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Refused<'a>> {
+    fn check_name(&self, path: &SafePath<'_>, route: &'a Route, method: &str) -> Result<(), Rejected<'a>> {
         access::demands(route, path, self.facts(method))
             .try_for_each(|(own, verdict)| self.check_demand(path, own, verdict))
     }
@@ -144,25 +144,27 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         own: &Arc<Authentication>,
         verdict: Verdict<'a>,
-    ) -> Result<(), Refused<'a>> {
+    ) -> Result<(), Rejected<'a>> {
         match own.demand(verdict) {
             Demand::Nothing => Ok(()),
             Demand::User | Demand::FolderUser if self.has_authenticated(own, path) => Ok(()),
             Demand::User | Demand::FolderUser => {
-                Err(Refused::Unauthenticated(own.clone(), path.clone().into_owned()))
+                Err(Rejected::Unauthenticated(own.clone(), path.clone().into_owned()))
             }
             Demand::Denied => {
                 let route = self.route(path);
                 Err(match verdict {
                     Verdict::Deny(status, rule) => match &rule.action {
-                        access::Action::Redirect(redirect) => Refused::Redirected(
+                        access::Action::Redirect(redirect) => Rejected::Redirected(
                             route,
                             status,
                             redirect.to.location_for(self.host(), self.head),
                         ),
-                        _ => Refused::Denied(route, status),
+                        _ => Rejected::Denied(route, status),
                     },
-                    Verdict::Allow(_) | Verdict::Authenticate(_) => Refused::Denied(route, Status::FORBIDDEN),
+                    Verdict::Allow(_) | Verdict::Authenticate(_) => {
+                        Rejected::Denied(route, Status::FORBIDDEN)
+                    }
                 })
             }
         }

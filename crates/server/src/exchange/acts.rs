@@ -1,4 +1,4 @@
-//! The form by which users with credentials change the running server. A form of another site is refused: by what the
+//! The form by which users with credentials change the running server. A form of another site is rejected: by what the
 //! browser says of its origin, and by a token that only the page has.
 
 use std::hash::{BuildHasher, RandomState};

@@ -10,7 +10,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
-use super::access::Refused;
+use super::access::Rejected;
 use super::digest::{self, DigestUser, Replay};
 use super::logins::Login;
 use crate::content::fixed;
@@ -76,10 +76,10 @@ impl<'a> Exchange<'a> {
     pub(super) async fn enforce(
         &mut self,
         request: Request<'_>,
-        check: impl Fn(&Exchange<'a>) -> Result<(), Refused<'a>>,
+        check: impl Fn(&Exchange<'a>) -> Result<(), Rejected<'a>>,
     ) -> Result<(), Response> {
-        while let Err(refused) = check(self) {
-            self.satisfy(request, refused).await?;
+        while let Err(rejected) = check(self) {
+            self.satisfy(request, rejected).await?;
         }
         Ok(())
     }
@@ -88,15 +88,15 @@ impl<'a> Exchange<'a> {
     pub(super) async fn satisfy(
         &mut self,
         request: Request<'_>,
-        refused: Refused<'a>,
+        rejected: Rejected<'a>,
     ) -> Result<(), Response> {
-        match refused {
-            Refused::Unauthorized(path) => self.call_authorizers(request, &path, self.route(&path)).await,
-            Refused::Denied(route, status) => Err(self.status(route, status).await),
-            Refused::Redirected(route, status, location) => {
+        match rejected {
+            Rejected::Unauthorized(path) => self.call_authorizers(request, &path, self.route(&path)).await,
+            Rejected::Denied(route, status) => Err(self.status(route, status).await),
+            Rejected::Redirected(route, status, location) => {
                 Err(fixed::redirect(self.services, Some(route), status, &location))
             }
-            Refused::Unauthenticated(own, path) => self.authenticate(&own, &path).await,
+            Rejected::Unauthenticated(own, path) => self.authenticate(&own, &path).await,
         }
     }
 
@@ -109,8 +109,8 @@ impl<'a> Exchange<'a> {
     pub(super) fn may_know_entry(&mut self, path: &SafePath<'_>) -> bool {
         let before = self.grants.passed.len();
         let may_know = loop {
-            let Err(refused) = self.check_entry(path) else { break true };
-            let Refused::Unauthenticated(own, at) = refused else { break false };
+            let Err(rejected) = self.check_entry(path) else { break true };
+            let Rejected::Unauthenticated(own, at) = rejected else { break false };
             let Some(passed) = self.inherited(&own, &at) else { break false };
             self.grants.passed.push(passed);
         };
@@ -140,13 +140,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// The response of the fast path. `None`: credentials have to be compared.
-    pub(super) fn refused_fast(&self, refused: Refused<'a>) -> Option<Response> {
-        match refused {
-            Refused::Denied(route, status) => self.status_fast(route, status),
-            Refused::Redirected(route, status, location) => {
+    pub(super) fn rejected_fast(&self, rejected: Rejected<'a>) -> Option<Response> {
+        match rejected {
+            Rejected::Denied(route, status) => self.status_fast(route, status),
+            Rejected::Redirected(route, status, location) => {
                 Some(fixed::redirect(self.services, Some(route), status, &location))
             }
-            Refused::Unauthenticated(..) | Refused::Unauthorized(_) => None,
+            Rejected::Unauthenticated(..) | Rejected::Unauthorized(_) => None,
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> Exchange<'a> {
             return Err(Failure::Wait(wait));
         }
         let replay = match self.grants.authentication_info {
-            None => Replay::Refused,
+            None => Replay::Rejected,
             Some(_) => Replay::SameRequest,
         };
         let head = self.original.unwrap_or(self.head);

@@ -69,7 +69,7 @@ pub fn challenges(authentication: &Authentication, reason: Reason, now: i64) -> 
 /// Whether the use of a nonce counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
-    Refused,
+    Rejected,
     /// The credentials have passed for another path of the same request.
     SameRequest,
 }

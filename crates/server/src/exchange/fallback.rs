@@ -36,9 +36,9 @@ impl<'a> Exchange<'a> {
             let next = fallback.next(self.host(), self.head.target.query());
             let FallbackPlan { path, plan, path_info, .. } = fallback;
             if self.responder.needs.rules
-                && let Err(refused) = self.check_access(&path)
+                && let Err(rejected) = self.check_access(&path)
             {
-                return self.refused_fast(refused);
+                return self.rejected_fast(rejected);
             }
             if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
                 return None;

@@ -60,7 +60,7 @@ impl<'a> Exchange<'a> {
             Resolution::Response(response) => Some(response),
             Resolution::Status(route, status) => self.status_fast(route, status),
             Resolution::Absent(route, _) => self.status_fast(route, Status::NOT_FOUND),
-            Resolution::Refused(refused) => self.refused_fast(refused),
+            Resolution::Rejected(rejected) => self.rejected_fast(rejected),
             Resolution::List(_) | Resolution::Monitor(..) => None,
             Resolution::Assemble(_) | Resolution::Forward(..) => None,
         }

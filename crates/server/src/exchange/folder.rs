@@ -11,7 +11,7 @@ use site::plan::{FilesPlan, PlannedRoot};
 use site::route::RouteId;
 use taipan_http::status::Status;
 
-use super::refusal::Fast;
+use super::connection_check::Fast;
 use super::{Exchange, Way};
 use crate::content::fixed;
 use crate::files::folders::{Folder, FolderOf, Found};

@@ -27,7 +27,7 @@ use crate::upstream::direct::{self, OriginConnection, Stale};
 use crate::upstream::idle_connections::OriginServer;
 use crate::upstream::{Form, Outcome};
 
-type Refused = (Status, Option<&'static Rule>);
+type Rejected = (Status, Option<&'static Rule>);
 
 impl Responder {
     /// Whether requests of a client for URLs of this authority are forwarded, before the rules of destinations are
@@ -83,7 +83,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Refused> {
+    async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Rejected> {
         let services = self.services;
         let plain = |status: Status| (status, None);
         let (rules, http) = rules_of_urls(&services.site).ok_or(plain(Status::NOT_FOUND))?;
@@ -138,14 +138,14 @@ impl<'a> Exchange<'a> {
         let is_https =
             self.head.raw_target.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
         if is_https {
-            self.responder.note_refused(self.client, authority, "a URL with https needs a tunnel");
+            self.responder.note_rejected(self.client, authority, "a URL with https needs a tunnel");
             return Err(Status::BAD_REQUEST);
         }
         if self.head.method == Method::Trace {
             return Err(Status::METHOD_NOT_ALLOWED);
         }
         if direct::has_passed(self.head) {
-            self.responder.note_refused(self.client, authority, "the request has come back to this server");
+            self.responder.note_rejected(self.client, authority, "the request has come back to this server");
             return Err(Status::LOOP_DETECTED);
         }
         Ok(())

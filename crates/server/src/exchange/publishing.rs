@@ -28,7 +28,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
 
 use self::problem::Problem;
-use super::access::Refused;
+use super::access::Rejected;
 use super::{Exchange, on_heap};
 use crate::disk::Work;
 use crate::files::beneath::Root;
@@ -404,7 +404,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Whether the rules of access let the request do this, by its own method and by the one that would do it alone.
-    fn check_use(&self, path: &SafePath<'_>, what: Use, kind: Kind) -> Result<(), Refused<'a>> {
+    fn check_use(&self, path: &SafePath<'_>, what: Use, kind: Kind) -> Result<(), Rejected<'a>> {
         self.check_access(path)?;
         match what.method(kind) {
             Some(method) => self.check_access_by(path, method),

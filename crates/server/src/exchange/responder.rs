@@ -42,12 +42,12 @@ pub struct Responder {
     /// Idle connections to the servers of URLs.
     pub idle_connections: Rc<IdleConnections>,
     /// Limits the lines about requests that get no tunnel.
-    pub refused_tunnels: LineLimit,
+    pub rejected_tunnels: LineLimit,
     /// The stored responses of upstreams.
     pub cache: Rc<Cache>,
     pub needs: Needs,
-    /// Whether some requests are refused because of their host: by `needs`, or because it is in maintenance.
-    pub refuses: Cell<bool>,
+    /// Whether some requests are rejected because of their host: by `needs`, or because it is in maintenance.
+    pub rejects: Cell<bool>,
     /// The hosts in maintenance, with the seconds after which clients may try again.
     pub maintenance: RefCell<Vec<(usize, u32)>>,
     pub answers: Answers,
@@ -117,12 +117,12 @@ impl Responder {
             withheld: None,
             forward_proxy,
             idle_connections: IdleConnections::new(keep, most),
-            refused_tunnels: LineLimit::default(),
+            rejected_tunnels: LineLimit::default(),
             no_space: LineLimit::default(),
             excesses: LineLimit::default(),
             failed_changes: LineLimit::default(),
             cache,
-            refuses: Cell::new(needs.refusals),
+            rejects: Cell::new(needs.rejections),
             maintenance: RefCell::default(),
             needs,
             answers,
@@ -145,7 +145,7 @@ impl Responder {
 
     /// From now on, requests for these hosts get 503.
     pub fn set_maintenance(&self, hosts: Vec<(usize, u32)>) {
-        self.refuses.set(self.needs.refusals || !hosts.is_empty());
+        self.rejects.set(self.needs.rejections || !hosts.is_empty());
         self.maintenance.replace(hosts);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use site::jwt::{Jwt, Refusal};
+use site::jwt::{Jwt, TokenRejection};
 use site::model::Route;
 use taipan_http::status::Status;
 
@@ -26,7 +26,7 @@ impl Exchange<'_> {
     async fn verify_token(&mut self, route: &Route, jwt: &Arc<Jwt>) -> Result<(), Response> {
         let token = match jwt.token(self.head) {
             Ok(token) => token,
-            Err(refusal) => return Err(self.refuse_token(route, jwt, refusal).await),
+            Err(rejection) => return Err(self.reject_token(route, jwt, rejection).await),
         };
         let checks = &self.responder.token_checks;
         match checks.verify(jwt, token, self.client.ip(), self.now).await {
@@ -38,9 +38,9 @@ impl Exchange<'_> {
                 }
                 Ok(())
             }
-            Checked::Refused(refusal) => {
-                self.services.counts.add(Count::WrongTokens, u64::from(refusal.is_forged()));
-                Err(self.refuse_token(route, jwt, refusal).await)
+            Checked::Rejected(rejection) => {
+                self.services.counts.add(Count::WrongTokens, u64::from(rejection.is_forged()));
+                Err(self.reject_token(route, jwt, rejection).await)
             }
             Checked::Wait(wait) => {
                 self.services.counts.add(Count::LoginsDelayed, 1);
@@ -53,9 +53,9 @@ impl Exchange<'_> {
         }
     }
 
-    async fn refuse_token(&self, route: &Route, jwt: &Jwt, refusal: Refusal) -> Response {
-        let response = self.status(route, refusal.status()).await;
-        response.with_fields(&[("WWW-Authenticate", &jwt.challenge(refusal))])
+    async fn reject_token(&self, route: &Route, jwt: &Jwt, rejection: TokenRejection) -> Response {
+        let response = self.status(route, rejection.status()).await;
+        response.with_fields(&[("WWW-Authenticate", &jwt.challenge(rejection))])
     }
 
     /// 429 to a client that may try again after `wait`.

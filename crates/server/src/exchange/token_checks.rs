@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use site::jwt::{Jwt, Refusal, Verified};
+use site::jwt::{Jwt, TokenRejection, Verified};
 
 use super::answers::{Answers, Key};
 use super::login_attempts::{Subject, attempts};
@@ -32,7 +32,7 @@ pub struct TokenChecks {
 pub enum Checked {
     /// What scripts and applications learn.
     Right(Variables),
-    Refused(Refusal),
+    Rejected(TokenRejection),
     /// The client has to wait after tokens that the issuer has not made.
     Wait(Duration),
     /// Too many tokens wait.
@@ -66,7 +66,7 @@ impl TokenChecks {
                 self.known.insert(key, variables.clone(), Instant::now(), left.min(REMEMBERED));
                 Checked::Right(variables)
             }
-            Ok(Ok(Err(refused))) => refused,
+            Ok(Ok(Err(rejected))) => rejected,
             Ok(Err(_)) | Err(_) => Checked::Busy,
         }
     }
@@ -87,11 +87,11 @@ fn check(jwt: &Jwt, token: &[u8], client: Option<IpAddr>, now: i64) -> Result<Ve
     let result = jwt.verify(token, now, signature::check);
     let subject = client.map(Subject::Tokens);
     match (&result, subject) {
-        (Err(refusal), Some(subject)) if refusal.is_forged() => attempts().failed(subject),
+        (Err(rejection), Some(subject)) if rejection.is_forged() => attempts().failed(subject),
         (Ok(_), Some(subject)) => attempts().succeeded(subject),
         _ => {}
     }
-    result.map_err(Checked::Refused)
+    result.map_err(Checked::Rejected)
 }
 
 fn wait(client: Option<IpAddr>) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use site::forward_proxy::{ForwardProxy, Host, Refusal};
+use site::forward_proxy::{ForwardProxy, Host, ProxyRejection};
 use site::upstream::Protocol;
 use taipan_http::head::Method;
 use taipan_http::status::Status;
@@ -80,13 +80,13 @@ impl Exchange<'_> {
         authority: &str,
     ) -> Result<OtherServer, Status> {
         let checked = match self.client {
-            Peer::Unknown => Err(Refusal::Client),
+            Peer::Unknown => Err(ProxyRejection::Client),
             client => rules.check(client.ip(), authority),
         };
         match checked {
             Ok((host, port)) => Ok(OtherServer { authority: authority.to_owned(), host, port }),
-            Err(refusal) => {
-                self.responder.note_refused(self.client, authority, &refusal.to_string());
+            Err(rejection) => {
+                self.responder.note_rejected(self.client, authority, &rejection.to_string());
                 Err(Status::FORBIDDEN)
             }
         }
@@ -103,7 +103,7 @@ impl Responder {
     pub(super) fn tunnel_permit(&self, client: Peer, authority: &str) -> Result<Permit, Status> {
         self.upstreams.upgrades.take().ok_or_else(|| {
             self.services.counts.add(Count::UpgradesRejected, 1);
-            self.note_refused(client, authority, "there are too many tunnels; see \"upgraded\"");
+            self.note_rejected(client, authority, "there are too many tunnels; see \"upgraded\"");
             Status::SERVICE_UNAVAILABLE
         })
     }
@@ -128,15 +128,15 @@ impl Responder {
                 Ok(NewConnection { stream, address, permit, attempt })
             }
             Err(ConnectFailure { failure, why }) => {
-                self.note_refused(client, authority, &why);
+                self.note_rejected(client, authority, &why);
                 Err(status_of(failure))
             }
         }
     }
 
     /// Logs why there is no tunnel. A thousand clients may cause it at the same time.
-    pub(super) fn note_refused(&self, client: Peer, authority: &str, why: &str) {
-        if let Some(omitted) = self.refused_tunnels.admit(self.services.clock.now()) {
+    pub(super) fn note_rejected(&self, client: Peer, authority: &str, why: &str) {
+        if let Some(omitted) = self.rejected_tunnels.admit(self.services.clock.now()) {
             let authority = authority.escape_debug();
             log::warn(format_args!(
                 "forward proxy: no connection from {client} to {authority}: {why}{omitted}"
@@ -147,7 +147,7 @@ impl Responder {
 
 fn status_of(failure: Failure) -> Status {
     match failure {
-        Failure::Refused => Status::FORBIDDEN,
+        Failure::Rejected => Status::FORBIDDEN,
         Failure::Failed => Status::BAD_GATEWAY,
         Failure::TimedOut => Status::GATEWAY_TIMEOUT,
         Failure::Busy => Status::SERVICE_UNAVAILABLE,

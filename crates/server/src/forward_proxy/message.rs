@@ -42,7 +42,7 @@ pub struct ConnectFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// No address of the destination is allowed.
-    Refused,
+    Rejected,
     /// The name cannot be resolved, or nothing responds.
     Failed,
     TimedOut,
@@ -57,8 +57,12 @@ impl ConnectFailure {
 }
 
 impl Failure {
-    const ALL: [(u8, Failure); 4] =
-        [(b'R', Failure::Refused), (b'F', Failure::Failed), (b'T', Failure::TimedOut), (b'B', Failure::Busy)];
+    const ALL: [(u8, Failure); 4] = [
+        (b'R', Failure::Rejected),
+        (b'F', Failure::Failed),
+        (b'T', Failure::TimedOut),
+        (b'B', Failure::Busy),
+    ];
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

@@ -92,17 +92,17 @@ impl Connector {
     /// Tries the addresses that are allowed, one after the other.
     async fn connect(&self, host: &Host, port: u16) -> Result<(OwnedFd, SocketAddr), ConnectFailure> {
         let addresses = self.addresses(host, port).await?;
-        let (mut refusal, mut failed) = (None, None);
+        let (mut rejection, mut failed) = (None, None);
         for address in addresses {
             if let Err(why) = self.rules.check_address(host, address.ip()) {
-                refusal = Some(ConnectFailure::new(Failure::Refused, why.to_string()));
+                rejection = Some(ConnectFailure::new(Failure::Rejected, why.to_string()));
                 continue;
             }
             match open(address).await {
                 Ok((_, from)) if self.is_forbidden_own(address.ip(), from) => {
                     let own = address.ip().to_canonical();
                     let why = format!("{own} is this machine, and no network of \"destinations\" has it");
-                    refusal = Some(ConnectFailure::new(Failure::Refused, why));
+                    rejection = Some(ConnectFailure::new(Failure::Rejected, why));
                 }
                 Ok((stream, _)) => return Ok((stream, address)),
                 Err(error) => {
@@ -110,7 +110,9 @@ impl Connector {
                 }
             }
         }
-        Err(failed.or(refusal).unwrap_or_else(|| ConnectFailure::new(Failure::Failed, "it has no addresses")))
+        Err(failed
+            .or(rejection)
+            .unwrap_or_else(|| ConnectFailure::new(Failure::Failed, "it has no addresses")))
     }
 
     /// Whether a connection from the address `from` has reached this machine itself, which the rules do not name.

@@ -46,11 +46,11 @@ pub fn publishing(section: &Section, pattern: &Pattern, inherited: &Arc<Publishi
     let sync = section.flag("publish_sync").map(|flag| if flag { Sync::Disk } else { Sync::Kernel });
     let missing_folders = section.flag("publish_make_folders").map(|flag| match flag {
         true => MissingFolders::Made,
-        false => MissingFolders::Refused,
+        false => MissingFolders::Rejected,
     });
     let deep_listing = section.flag("publish_deep_listing").map(|flag| match flag {
         true => DeepListing::Allowed,
-        false => DeepListing::Refused,
+        false => DeepListing::Rejected,
     });
     Arc::new(Publishing {
         mode: mode.unwrap_or(inherited.mode),

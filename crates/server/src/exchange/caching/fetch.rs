@@ -178,10 +178,11 @@ impl Fetch {
                 let reserved = self.cache.reserve(self.settings.largest);
                 let (cache, key) = (self.cache.clone(), self.leader.as_ref().map(Leader::key));
                 let pace = self.leader.as_ref().map(Leader::pace).unwrap_or_default();
-                let refuse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
+                let do_not_collapse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
                 let own = (stored.clone(), policy.clone());
                 let store = move |body| drop(self.store(own.0, own.1, body));
-                let recording = Recording::new(stream, length, reserved, store, refuse).with_pace(pace);
+                let recording =
+                    Recording::new(stream, length, reserved, store, do_not_collapse).with_pace(pace);
                 Fetched::Recording(Box::new(BeingStored { stored, policy, recording, length, unstored }))
             }
         }

@@ -486,7 +486,7 @@ impl Exchange<'_> {
     /// Errors: the response to a client that may not have the file; or `None`: there is no file.
     async fn file_facts(&mut self, request: Request<'_>) -> Result<Facts, Option<Response>> {
         let path = self.path().map_err(Some)?;
-        if let Some(response) = self.refused(&path) {
+        if let Some(response) = self.rejected_by_connection(&path) {
             return Err(Some(response));
         }
         if self.responder.needs.host_folders {

@@ -59,7 +59,7 @@ struct Resource<'d> {
 impl<'a> Exchange<'a> {
     pub(super) async fn find_properties(&mut self, target: &Target<'a>) -> Result<Response, Problem> {
         let depth = self.depth()?;
-        if depth == Depth::Infinity && target.route.publishing.deep_listing == DeepListing::Refused {
+        if depth == Depth::Infinity && target.route.publishing.deep_listing == DeepListing::Rejected {
             return Err(Problem::Precondition(Status::FORBIDDEN, "propfind-finite-depth"));
         }
         let find = PropFind::parse(&self.small_body().await?).map_err(rejected)?;

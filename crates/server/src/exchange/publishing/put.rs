@@ -127,7 +127,7 @@ impl<'a> Exchange<'a> {
         let made = self.folders_to_make(target).await?;
         let mut folders = self.reserve(target, 0).await?;
         let prepare = move |store: &Store, guard: &Guard| {
-            // A request that is refused leaves no folders.
+            // A request that is rejected leaves no folders.
             let found = guard.check_write(store, &terms, &below)?;
             match found {
                 Some(Found::Folder(_)) => return Err(Failure::Exists),

@@ -46,14 +46,14 @@ fn rejects_publishing_for_everyone() {
     check_after("publish = \"files\"", &[&expected]);
     let expected = format!("site.toml:5: everyone could publish in /up/; {open}");
     check_after("[[route]]\npath = \"/up/\"\npublish = \"webdav\"", &[&expected]);
-    let rules_that_refuse_no_upload = [
+    let rules_that_deny_no_upload = [
         "[[rule]]\npath = \"/admin/\"\nthen = \"deny\"",
         "[[rule]]\npath = \"*.bak\"\nthen = \"deny\"",
         "[[rule]]\nmethod = \"DELETE\"\naddress = \"!192.0.2.0/24\"\nthen = \"deny\"",
         "auth = \"basic\"\nusers = { ann = \"{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\" }\nsatisfy = \"rules\"\n\
          [[rule]]\nmethod = \"DELETE\"\nthen = \"authenticate\"",
     ];
-    for rules in rules_that_refuse_no_upload {
+    for rules in rules_that_deny_no_upload {
         let expected = format!("site.toml:3: everyone could publish in /; {open}");
         check_after(&format!("publish = \"files\"\n{rules}"), &[&expected]);
     }

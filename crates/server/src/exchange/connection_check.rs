@@ -6,7 +6,7 @@ use std::time::Duration;
 use site::host::name_of;
 use site::model::{Route, Site};
 use site::plan::PlannedAction;
-use site::tls::{HSTS, Refusal};
+use site::tls::{ConnectionRejection, HSTS};
 use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, with_query};
@@ -18,7 +18,7 @@ use crate::response::Response;
 
 const HTTPS_PORT: u16 = 443;
 
-/// What the fast path does with a request for a host that refuses some.
+/// What the fast path does with a request for a host that rejects some.
 pub(super) enum Fast {
     Serve,
     Respond(Response),
@@ -40,13 +40,13 @@ impl Responder {
 impl<'a> Exchange<'a> {
     #[cold]
     #[inline(never)]
-    pub(super) fn refuse_fast(&self, path: &SafePath<'_>) -> Fast {
+    pub(super) fn reject_by_connection_fast(&self, path: &SafePath<'_>) -> Fast {
         let tls = &self.host().tls;
         if !tls.clients.are_off() || self.maintenance(path).is_some() {
             return Fast::Wait;
         }
-        match tls.refusal(self.head.scheme, path.as_str(), None) {
-            Some(refusal) => Fast::Respond(self.refuse(refusal, path)),
+        match tls.rejection(self.head.scheme, path.as_str(), None) {
+            Some(rejection) => Fast::Respond(self.reject_by_connection(rejection, path)),
             // The head of a cached file may have the field, and this is rare.
             None if tls.withholds_hsts(self.head.scheme) => Fast::Wait,
             None => Fast::Serve,
@@ -55,7 +55,7 @@ impl<'a> Exchange<'a> {
 
     /// The response as the scheme of the request allows it.
     pub(super) fn without_hsts(&self, response: Response) -> Response {
-        let may_withhold = self.responder.refuses.get();
+        let may_withhold = self.responder.rejects.get();
         match may_withhold && self.host().tls.withholds_hsts(self.head.scheme) {
             true => response.without(HSTS),
             false => response,
@@ -75,17 +75,17 @@ impl<'a> Exchange<'a> {
     }
 
     /// The response to a request that the host does not serve.
-    pub(super) fn refused(&self, path: &SafePath<'_>) -> Option<Response> {
+    pub(super) fn rejected_by_connection(&self, path: &SafePath<'_>) -> Option<Response> {
         let handshake = self.tls().map(|facts| &self.services.site.hosts.at(facts.host).tls);
-        let refusal = self.host().tls.refusal(self.head.scheme, path.as_str(), handshake)?;
-        Some(self.refuse(refusal, path))
+        let rejection = self.host().tls.rejection(self.head.scheme, path.as_str(), handshake)?;
+        Some(self.reject_by_connection(rejection, path))
     }
 
-    fn refuse(&self, refusal: Refusal, path: &SafePath<'_>) -> Response {
-        let status = match refusal {
-            Refusal::Redirect => return self.redirect_to_https(path),
-            Refusal::Misdirected => Status::MISDIRECTED_REQUEST,
-            Refusal::NoCertificate => Status::FORBIDDEN,
+    fn reject_by_connection(&self, rejection: ConnectionRejection, path: &SafePath<'_>) -> Response {
+        let status = match rejection {
+            ConnectionRejection::Redirect => return self.redirect_to_https(path),
+            ConnectionRejection::Misdirected => Status::MISDIRECTED_REQUEST,
+            ConnectionRejection::NoCertificate => Status::FORBIDDEN,
         };
         fixed::status(self.services, None, status)
     }
