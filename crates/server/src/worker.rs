@@ -215,38 +215,42 @@ async fn serve(
                         left = Box::pin(connections.clone().hand_off(closed));
                     }
                 }
-                Some(WorkerCommand::Admit(connection, permit)) => {
-                    connections.inherit(connection);
-                    drop(permit);
-                }
-                Some(WorkerCommand::Count(response)) => respond(response, connections.snapshot()),
-                Some(WorkerCommand::Purge(purge, removed)) => {
-                    respond(removed, connections.responder.cache.purge(&purge));
-                }
-                Some(WorkerCommand::Recent(from, response)) => {
-                    respond(response, connections.services.access.recent.text(from, recent));
-                }
-                Some(WorkerCommand::Disconnect(selection, response)) => {
-                    respond(response, connections.disconnect(&selection));
-                }
-                Some(WorkerCommand::Maintenance(hosts, switched)) => {
-                    connections.responder.set_maintenance(hosts.to_vec());
-                    respond(switched, ());
-                }
-                Some(WorkerCommand::ExpireFiles) => connections.responder.files.expire(),
-                Some(WorkerCommand::Watch(watch, begun)) => {
-                    connections.services.access.watches.add(watch);
-                    respond(begun, ());
-                }
-                Some(WorkerCommand::RecentLines(response)) => {
-                    respond(response, connections.services.access.recent.lines(recent));
-                }
-                Some(WorkerCommand::Ping(response)) => respond(response, ()),
                 Some(WorkerCommand::Stop) | None => return Ok(()),
+                Some(command) => on_command(&connections, command, recent),
             },
             () = &mut left => return Ok(()),
             Some(ended) = tasks.join_next() => ended.map_err(io::Error::other)??,
         }
+    }
+}
+
+/// Carries out a command after which the worker goes on as before. `recent`: how many requests it shows.
+fn on_command(connections: &Connections, command: WorkerCommand, recent: u64) {
+    let Services { access, .. } = &*connections.services;
+    match command {
+        WorkerCommand::Admit(connection, permit) => {
+            connections.inherit(connection);
+            drop(permit);
+        }
+        WorkerCommand::Count(response) => respond(response, connections.snapshot()),
+        WorkerCommand::Purge(purge, removed) => respond(removed, connections.responder.cache.purge(&purge)),
+        WorkerCommand::Recent(from, response) => respond(response, access.recent.text(from, recent)),
+        WorkerCommand::Disconnect(selection, response) => {
+            respond(response, connections.disconnect(&selection));
+        }
+        WorkerCommand::Maintenance(hosts, switched) => {
+            connections.responder.set_maintenance(hosts.to_vec());
+            respond(switched, ());
+        }
+        WorkerCommand::ExpireFiles => connections.responder.files.expire(),
+        WorkerCommand::Watch(watch, begun) => {
+            access.watches.add(watch);
+            respond(begun, ());
+        }
+        WorkerCommand::RecentLines(response) => respond(response, access.recent.lines(recent)),
+        WorkerCommand::Ping(response) => respond(response, ()),
+        // `serve` itself takes them.
+        WorkerCommand::Leave | WorkerCommand::HandOver { .. } | WorkerCommand::Stop => {}
     }
 }
 
