@@ -136,42 +136,36 @@ async fn of_client(
         let known = known.filter(|known| REWRITTEN.has(*known) && !handler.is_authorizer())?;
         handler.response_field(&services, known, value, &authority)
     };
+    // Content with a length has no place for them by HTTP/1.1.
+    let trailer = trailer.filter(|_| matches!(content, Content::Stream(_, None)));
     if handler.form == Form::Unrendered {
-        let field = |(known, Field { name, value }): (Option<KnownField>, Field)| {
-            let value =
-                rewritten(known, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
-            cache::Field { name: String::from_utf8_lossy(name).into(), value }
-        };
-        let date = head.fields.values_of(KnownField::Date).next();
-        let date = date.map(|value| (Some(KnownField::Date), Field { name: b"Date", value }));
-        let trailer = match &content {
-            Content::Stream(_, None) => {
-                trailer.map(|names| Field { name: b"Trailer", value: names.as_bytes() })
-            }
-            Content::Stream(_, Some(_)) | Content::Whole(_) | Content::None(_) => None,
-        };
-        let fields =
-            date.into_iter()
-                .chain(trailer.map(|field| (None, field)))
-                .chain(
-                    upgrade.into_iter().flatten().map(|(name, value)| {
-                        (None, Field { name: name.as_bytes(), value: value.as_bytes() })
-                    }),
-                )
-                .chain(lines(&head).map(|line| (line.known(), line.field())))
-                .map(field)
-                .collect();
+        let own = trailer.map(|names| ("Trailer", names)).into_iter().chain(upgrade.into_iter().flatten());
+        let fields = unrendered_fields(&head, own, rewritten);
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
     let route = services.site.hosts.at(handler.host).routes.get(handler.route);
     let writer = HeadWriter::dated(&services.site, &date(&services, &head), Some(route), head.status);
     let mut writer = write_fields(writer, &head, rewritten);
     writer = upgrade.into_iter().flatten().fold(writer, |writer, (name, value)| writer.field(name, value));
-    // Content with a length has no place for them by HTTP/1.1.
-    if let (Some(names), Content::Stream(_, None)) = (trailer, &content) {
-        writer = writer.field("Trailer", names);
-    }
-    Outcome::Response(content.respond(writer))
+    Outcome::Response(content.respond(writer.optional("Trailer", trailer)))
+}
+
+/// The fields of a response that others finish: `Date`, those of this server, and those of the upstream, some of which
+/// are `rewritten`.
+fn unrendered_fields<'f>(
+    head: &'f UpstreamHead,
+    own: impl Iterator<Item = (&'f str, &'f str)>,
+    rewritten: impl Fn(Option<KnownField>, &[u8]) -> Option<String>,
+) -> Vec<cache::Field> {
+    let date = head.fields.values_of(KnownField::Date).next();
+    let date = date.map(|value| (Some(KnownField::Date), Field { name: b"Date", value }));
+    let own = own.map(|(name, value)| (None, Field { name: name.as_bytes(), value: value.as_bytes() }));
+    let of_upstream = lines(head).map(|line| (line.known(), line.field()));
+    let field = |(known, Field { name, value }): (Option<KnownField>, Field)| {
+        let value = rewritten(known, value).map_or_else(|| value.into(), |value| value.into_bytes().into());
+        cache::Field { name: String::from_utf8_lossy(name).into(), value }
+    };
+    date.into_iter().chain(own).chain(of_upstream).map(field).collect()
 }
 
 /// The content of the response, as far as it is there. Errors: what the response leads to without it.
