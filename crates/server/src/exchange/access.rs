@@ -151,22 +151,19 @@ impl<'a> Exchange<'a> {
             Demand::User | Demand::FolderUser => {
                 Err(Rejected::Unauthenticated(own.clone(), path.clone().into_owned()))
             }
-            Demand::Denied => {
-                let route = self.route(path);
-                Err(match verdict {
-                    Verdict::Deny(status, rule) => match &rule.action {
-                        access::Action::Redirect(redirect) => Rejected::Redirected(
-                            route,
-                            status,
-                            redirect.to.location_for(self.host(), self.head),
-                        ),
-                        _ => Rejected::Denied(route, status),
-                    },
-                    Verdict::Allow(_) | Verdict::Authenticate(_) => {
-                        Rejected::Denied(route, Status::FORBIDDEN)
-                    }
-                })
+            Demand::Denied => Err(self.denial(self.route(path), verdict)),
+        }
+    }
+
+    fn denial(&self, route: &'a Route, verdict: Verdict<'a>) -> Rejected<'a> {
+        let Verdict::Deny(status, rule) = verdict else {
+            return Rejected::Denied(route, Status::FORBIDDEN);
+        };
+        match &rule.action {
+            access::Action::Redirect(redirect) => {
+                Rejected::Redirected(route, status, redirect.to.location_for(self.host(), self.head))
             }
+            _ => Rejected::Denied(route, status),
         }
     }
 
