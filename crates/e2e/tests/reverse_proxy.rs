@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -35,6 +36,17 @@ fn upstream(fields: impl Fn(SocketAddr) -> String + Send + 'static) -> SocketAdd
         }
     });
     address
+}
+
+/// As `upstream`, with the same fields, at a Unix socket.
+fn upstream_at(socket: &Path, fields: &'static str) {
+    let listener = UnixListener::bind(socket).expect("it is our folder");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("it listens");
+            thread::spawn(move || _ = echo(&mut stream, fields));
+        }
+    });
 }
 
 /// The values of a field in the head that an upstream has received.
@@ -200,13 +212,7 @@ fn forwards_to_a_url_and_replaces_the_path_of_the_route() {
 fn forwards_to_unix_sockets_and_to_several_endpoints() {
     let site = Site::new();
     let socket = site.home().join("app.sock");
-    let listener = UnixListener::bind(&socket).expect("it is our folder");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("it listens");
-            thread::spawn(move || _ = echo(&mut stream, "X-By: unix\r\n"));
-        }
-    });
+    upstream_at(&socket, "X-By: unix\r\n");
     let [one, other] =
         ["one", "other"].map(|name| upstream(move |_| format!("X-By: {name}\r\nConnection: close\r\n")));
     let config = format!(
@@ -248,13 +254,7 @@ fn forwards_to_unix_sockets_and_to_several_endpoints() {
 fn a_request_without_a_host_has_that_of_the_upstream() {
     let site = Site::new();
     let socket = site.home().join("app.sock");
-    let listener = UnixListener::bind(&socket).expect("it is our folder");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("it listens");
-            thread::spawn(move || _ = echo(&mut stream, ""));
-        }
-    });
+    upstream_at(&socket, "");
     let address = upstream(|_| String::new());
     let config = format!(
         "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n\
