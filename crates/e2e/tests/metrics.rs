@@ -314,6 +314,22 @@ fn is_not_ready_without_an_endpoint_of_an_application() {
 }
 
 #[test]
+fn an_application_whose_processes_end_at_once_has_no_endpoint() {
+    let application = "[[application]]\nname = \"app\"\ncommand = \"/bin/false\"\nprocesses = 2\n\
+                       [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
+                       [[route]]\npath = \"/-/ready\"\nmonitor = \"ready\"\n";
+    let server = site(application).start();
+    let is_unready = || {
+        let response = server.get("/-/ready");
+        (response.status, response.text())
+            == (503, "no endpoint of the application \"app\" is up\n".to_owned())
+    };
+    assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
+    let has_none = || server.stats()["endpoints"].as_array().is_some_and(Vec::is_empty);
+    assert!(wait_until(TIMEOUT, has_none), "{}", server.stats());
+}
+
+#[test]
 fn is_ready_without_an_application_that_is_not_required() {
     let application = |name: &str, required: bool| {
         format!(

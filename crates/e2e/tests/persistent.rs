@@ -370,6 +370,9 @@ fn ends_idle_processes_down_to_the_minimum() {
     let server = start("min_processes = 0\nunused = \"200ms\"");
     pid(&server);
     wait_for(&server, "no process is left", || alive(&server).is_empty());
+    wait_for(&server, "no process is shown", || {
+        server.stats()["endpoints"].as_array().is_some_and(Vec::is_empty)
+    });
     pid(&server);
 }
 

@@ -211,8 +211,11 @@ impl Pool {
     /// Whether no endpoint gets requests. One whose processes are started when they are needed is not down.
     pub fn is_down(&self) -> bool {
         let table = self.table.borrow();
-        let mut entries = table.entries().iter();
-        !table.entries().is_empty() && entries.all(|entry| entry.state.get() != Availability::Up)
+        if table.entries().is_empty() {
+            let has_minimum = self.upstream.managed().is_some_and(|managed| managed.min_processes > 0);
+            return table.is_complete() && has_minimum;
+        }
+        table.entries().iter().all(|entry| entry.state.get() != Availability::Up)
     }
 
     /// The name of the application.

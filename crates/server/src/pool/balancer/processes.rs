@@ -67,6 +67,7 @@ impl Balancer {
     pub fn on_exit(&mut self, id: EndpointId, exit: Exit, now: Instant) -> Option<Duration> {
         let at = self.endpoints.iter().position(|endpoint| endpoint.id == id)?;
         let endpoint = self.endpoints.remove(at);
+        self.introduce();
         // Workers may have idle connections to it, and not know yet that it has ended.
         self.recall_endpoint(id);
         self.leases.retain(|_, leased| leased.endpoint != id);
