@@ -332,6 +332,34 @@ fn request_bodies_are_slowed_in_every_protocol() {
 }
 
 #[test]
+fn heads_count_in_every_protocol() {
+    let server = site("[[limit]]\nby = \"all\"\ndownload = 2000\nburst = 0\n").file("a.txt", "abc").start();
+    let connect = || Client::tcp(server.tcp(0));
+    let http2 = |method: &str| {
+        let client = Client::tls(server.tcp(1), &Tls::new().protocols(&["h2"]));
+        let mut http2 = Http2::over(client).expect("it speaks HTTP/2");
+        let request = Http2Request::new(method, "/a.txt", &[]);
+        (0..10).for_each(|_| assert_eq!(http2.request(&request).expect("a response").status, 200));
+    };
+    let mut rows = Rows::new();
+    let mut check = |what: &str, ten_requests: &dyn Fn()| {
+        let ((), took) = timed(ten_requests);
+        rows.check(format!("{what} {took:?}"), took >= Duration::from_millis(300), true);
+    };
+    check("HTTP/1.1, close", &|| {
+        let request = "HEAD /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        (0..10).for_each(|_| assert_eq!(connect().request(request).status, 200));
+    });
+    check("HTTP/1.0, keep-alive", &|| {
+        let mut client = connect();
+        let request = "HEAD /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+        (0..10).for_each(|_| assert_eq!(client.request(request).status, 200));
+    });
+    check("HTTP/2, HEAD", &|| http2("HEAD"));
+    check("HTTP/2, GET", &|| http2("GET"));
+}
+
+#[test]
 fn a_throttled_stream_leaves_its_siblings_alone() {
     let server = site("[[limit]]\npaths = \"/slow.bin\"\ndownload = \"20kB\"\n")
         .file("slow.bin", vec![b'x'; 1_000_000])

@@ -53,6 +53,7 @@ impl<'a> Batch<'a> {
             output.out.reserve_exact(GATHER.saturating_sub(output.out.len()));
             output.out.extend_from_slice(before.bytes());
         }
+        output.free = output.out.len();
         output.persistence = persistence;
         output.coding = coding(&response, version);
         if !line.is_empty() {
@@ -93,7 +94,6 @@ impl<'a> Batch<'a> {
         {
             self.output.out.extend_from_slice(response.bytes());
         }
-        self.output.free_gathered();
         self.output.disarm();
     }
 

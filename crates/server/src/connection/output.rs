@@ -74,7 +74,7 @@ pub struct Output {
     /// Bytes sent of `out` and of the response head behind it.
     at: usize,
     /// Bytes of `out` that no throttle slows: the responses before the last one.
-    free: usize,
+    pub(super) free: usize,
     /// All bytes sent.
     sent: u64,
     /// When the first was, of `clock::micros`. `None`: all of it was sent at once.
@@ -154,12 +154,7 @@ impl Default for Output {
 impl Output {
     /// `out`, with the log lines of its responses.
     pub fn of_bytes(out: Vec<u8>, records: Records, persistence: Persistence) -> Output {
-        Output { free: out.len(), out, records, persistence, ..Output::default() }
-    }
-
-    /// All that will be in `out` is in it.
-    pub(super) fn free_gathered(&mut self) {
-        self.free = self.out.len();
+        Output { out, records, persistence, ..Output::default() }
     }
 
     /// Whether the stream may take all that is left in one visit: bytes, or one slice of a file behind them.

@@ -69,7 +69,10 @@ impl Outgoing {
     /// For a response whose head is sent with `sent` bytes. The caller has taken the stream out of its body.
     pub fn new(services: Rc<Services>, mut response: Response, records: Records, sent: u64) -> Outgoing {
         response.start = response.head.head_len();
-        let granted = response.throttle.as_ref().map(|_| 0);
+        let granted = response.throttle.as_mut().map(|throttle| {
+            throttle.used(sent);
+            0
+        });
         Outgoing {
             services,
             response,

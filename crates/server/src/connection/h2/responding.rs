@@ -10,8 +10,11 @@ use super::log_lines::Received;
 use super::outgoing::Outgoing;
 use super::{Http2, Start, block};
 use crate::connection::Connections;
+use crate::limits::Throttle;
 use crate::log::access::Records;
-use crate::response::{Body, BodyStream, Response};
+use crate::response::{Body, BodyStream, NextChunk, Response};
+use crate::services::Services;
+use crate::stats::Count;
 
 impl Http2 {
     /// Sends a response at once, if it is short enough for the windows and the buffer. Otherwise, its stream waits.
@@ -56,7 +59,9 @@ impl Http2 {
         out: &mut Vec<u8>,
     ) -> Option<Box<dyn BodyStream>> {
         let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
-        let has_place = is_empty
+        let throttle = if is_empty { response.throttle.take() } else { None };
+        let ends = is_empty && throttle.is_none();
+        let has_place = ends
             || self.streams.contains_key(&stream)
             || self.insert(connections, stream, Incoming::none(), out);
         if !has_place {
@@ -67,16 +72,22 @@ impl Http2 {
         let is_tunnel = request.head.is_some_and(|head| head.method == Method::Connect);
         let rest = if is_tunnel { Rest::Unneeded } else { rest_behind(response.head.status()) };
         let block = response.head.block(block::encode);
-        self.frames.response(stream, block, EndStream::when(is_empty), rest, out);
+        self.frames.response(stream, block, EndStream::when(ends), rest, out);
         let added = out.len() - start;
         for (_, value) in response.head.fields().filter(|(name, _)| name.eq_ignore_ascii_case("priority")) {
             self.frames.set_priority(stream, value);
         }
         let mut records = Records::default();
         self.record(connections, request, &response, added, &mut records);
-        let mut body = take_stream(&mut response.body);
+        let mut body = match throttle {
+            Some(throttle) => {
+                let end: Box<dyn BodyStream> = Box::new(ThrottledEnd { throttle, left: added as u64 });
+                Some(end)
+            }
+            None => take_stream(&mut response.body),
+        };
         let mut outgoing = Outgoing::new(connections.services.clone(), response, records, added as u64);
-        if is_empty {
+        if ends {
             self.streams.remove(&stream);
             self.finished.push(outgoing);
             return None;
@@ -93,6 +104,33 @@ impl Http2 {
         }
         self.frames.set_ready(stream, is_ready);
         body
+    }
+}
+
+/// The content of a response that has none, and that limits slow: it ends when they have granted the bytes of the head.
+struct ThrottledEnd {
+    throttle: Box<Throttle>,
+    left: u64,
+}
+
+impl BodyStream for ThrottledEnd {
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(async move {
+            while self.left > 0 {
+                match self.throttle.ask(self.left) {
+                    Ok(granted) => {
+                        let granted = granted.min(self.left);
+                        self.throttle.used(granted);
+                        self.left -= granted;
+                    }
+                    Err(until) => {
+                        services.counts.add(Count::ThrottlePauses, 1);
+                        tokio::time::sleep_until(until).await;
+                    }
+                }
+            }
+            Ok(None)
+        })
     }
 }
 

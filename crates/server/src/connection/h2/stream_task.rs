@@ -185,7 +185,8 @@ impl StreamTask {
     }
 
     /// Begins the response. Returns the stream that makes its body.
-    fn begin(&self, request: Received<'_>, response: Response) -> Option<Box<dyn BodyStream>> {
+    fn begin(&self, request: Received<'_>, mut response: Response) -> Option<Box<dyn BodyStream>> {
+        response.settle();
         let http2 = &mut *self.shared.http2.borrow_mut();
         let connections = &self.shared.connections;
         connections.services.clock.read();
