@@ -38,6 +38,16 @@ fn a_body_that_breaks_off_is_no_failure_of_the_script() {
 }
 
 #[test]
+fn a_response_after_a_wait_has_the_present_date() {
+    let dates = "for s in -1 0 1; do LC_ALL=C date -u -d \"$s second\" '+%a, %d %b %Y %T GMT'; done";
+    let script = format!("#!/bin/sh\nsleep 2.2\nprintf 'X-A: b\\n\\n'\n{dates}\n");
+    let server = Site::new().script("slow.cgi", script).config(EVERY_CGI).start();
+    let response = server.get("/slow.cgi");
+    let (date, text) = (response.field("date").expect("it has a clock"), response.text());
+    assert!(text.lines().any(|line| line == date), "{date}\n{text}");
+}
+
+#[test]
 fn passes_a_script_its_request_and_nothing_else() {
     let server = Site::new()
         .env("SECRET", "of the server")

@@ -63,7 +63,9 @@ impl Clock {
         self.ticks.get()
     }
 
+    /// Counts a tick, and reads the clock: a response after a wait has the present second.
     pub fn tick(&self) {
+        self.read();
         self.ticks.set(self.ticks.get().wrapping_add(1));
     }
 }
