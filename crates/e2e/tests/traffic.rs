@@ -478,6 +478,24 @@ fn requests_above_the_concurrent_ones_wait_in_a_queue_with_an_end() {
 }
 
 #[test]
+fn requests_in_a_queue_share_no_rate_of_bytes() {
+    let server = site(
+        "[[limit]]\nby = \"all\"\ndownload = \"20kB\"\nmin_download = \"10kB\"\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n[[route.limit]]\nby = \"all\"\nconcurrent = 1\nqueue = 4\n",
+    )
+    .script("w.cgi", WAITS)
+    .start();
+    let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /w.cgi HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    assert!(wait_until(TIMEOUT, || server.count("limit_queued") == 3), "{}", server.stats());
+    fs::write(server.root().join("go"), "").expect("the folder is ours");
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_response().status).collect();
+    assert_eq!(statuses, [200; 4]);
+}
+
+#[test]
 fn a_request_waits_no_longer_than_it_may() {
     let server = site(
         "[[limit]]\nby = \"all\"\npaths = \"/w.cgi\"\nconcurrent = 1\nqueue = 9\nwait = \"300ms\"\n\

@@ -76,7 +76,8 @@ impl Exchange<'_> {
         path: &SafePath<'_>,
         applied: &[Applied],
     ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
-        let mut throttle = self.take(path, applied).map_err(NotAdmitted::Rejected)?;
+        self.count_and_announce(path, applied).map_err(NotAdmitted::Rejected)?;
+        let mut throttle = Throttle::default();
         for limit in applied {
             let Some((permits, concurrent)) = limit.concurrency() else { continue };
             match permits.clone().try_acquire_owned() {
@@ -91,6 +92,7 @@ impl Exchange<'_> {
                 }
             }
         }
+        self.add_shares(path, applied, &mut throttle).map_err(NotAdmitted::Rejected)?;
         Ok(throttle.is_needed().then(|| Box::new(throttle)))
     }
 
@@ -102,8 +104,10 @@ impl Exchange<'_> {
         // A request without a path gets an error.
         let Ok(path) = self.path() else { return Ok(None) };
         let applied = Box::new(self.applying(table, &path, self.host().routes.find(&path)));
-        let mut throttle = self.take(&path, &applied)?;
+        self.count_and_announce(&path, &applied)?;
+        let mut throttle = Throttle::default();
         self.take_permits(&path, &applied, &mut throttle).await?;
+        self.add_shares(&path, &applied, &mut throttle)?;
         self.throttle_body(&applied);
         Ok(throttle.is_needed().then(|| Box::new(throttle)))
     }
@@ -115,7 +119,7 @@ impl Exchange<'_> {
         let all = self.counting();
         let applied: Rc<[Applied]> =
             all.into_vec().into_iter().filter(|limit| !place.is_counted(limit)).collect();
-        self.count(&path, &applied, |_, _| Ok(()))?;
+        self.count(&path, &applied, |_, _| {})?;
         let mut throttle = Throttle::default();
         self.take_permits(&path, &applied, &mut throttle).await?;
         place.count(applied);
@@ -183,39 +187,48 @@ impl Exchange<'_> {
         named_by_rule(limits, self.host(), path, |path| self.verdict(path))
     }
 
-    /// Counts the request, and the response among those that share a rate.
-    fn take(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<Throttle, Response> {
-        let (mut throttle, mut fields) = (Throttle::default(), Vec::new());
-        self.count(path, applied, |limit, remaining| {
-            remaining.into_iter().for_each(|remaining| announce(limit, remaining, &mut fields));
-            throttle.add(limit, Direction::Download)
-        })?;
+    /// Counts the request, and tells the client what remains.
+    fn count_and_announce(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<(), Response> {
+        let mut fields = Vec::new();
+        self.count(path, applied, |limit, remaining| announce(limit, remaining, &mut fields))?;
         if !fields.is_empty() {
             self.grants.added.extend(fields);
         }
-        Ok(throttle)
+        Ok(())
     }
 
-    /// Counts the request in these limits. `on_counted`, with what remains of a limit, may find an excess, too.
+    /// Counts the request in these limits. `on_counted` gets what remains of those that announce it.
     fn count(
         &self,
         path: &SafePath<'_>,
         applied: &[Applied],
-        mut on_counted: impl FnMut(&Applied, Option<Remaining>) -> Result<(), Excess>,
+        mut on_counted: impl FnMut(&Applied, Remaining),
     ) -> Result<(), Response> {
         let now = limits::now();
         for (at, limit) in applied.iter().enumerate() {
-            let (counted, result) = match limit.take_request(now) {
-                Ok(remaining) => (at + 1, on_counted(limit, remaining)),
-                Err(excess) => (at, Err(excess)),
-            };
-            match result {
-                Ok(()) => {}
+            match limit.take_request(now) {
+                Ok(remaining) => remaining.into_iter().for_each(|remaining| on_counted(limit, remaining)),
                 Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
                 Err(excess) => {
-                    return_requests(&applied[..counted]);
+                    return_requests(&applied[..at]);
                     return Err(self.reject_excess(path, limit, excess));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the response among those that share a rate. A request that waits for its permits is none of them yet.
+    fn add_shares(
+        &self,
+        path: &SafePath<'_>,
+        applied: &[Applied],
+        throttle: &mut Throttle,
+    ) -> Result<(), Response> {
+        for limit in applied {
+            if let Err(excess) = throttle.add(limit, Direction::Download) {
+                return_requests(applied);
+                return Err(self.reject_excess(path, limit, excess));
             }
         }
         Ok(())
