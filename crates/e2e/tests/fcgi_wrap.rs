@@ -620,6 +620,27 @@ fn ends_remaining_children_with_the_response() {
 }
 
 #[test]
+fn a_place_is_free_as_soon_as_the_children_of_an_aborted_script_have_ended() {
+    let home = Folder::new();
+    // The leader ends at once, and its child a moment later.
+    home.script(
+        "scripts/s.cgi",
+        "#!/bin/sh\n(trap 'sleep 0.2; exit' TERM; echo; echo $$; while :; do sleep 0.05; done) &\nwait\n",
+    );
+    home.script("scripts/other.cgi", "#!/bin/sh\necho\necho other\n");
+    let wrapper = Wrapper::start(home, &["--processes", "1", "--folder", "scripts"]);
+    let mut first = wrapper.connect();
+    let id = first.begin(&wrapper.script(), Persistence::KeepAlive);
+    first.printed_pid(id);
+    drop(first);
+    let began = Instant::now();
+    let response = wrapper.connect().request(&wrapper.path("scripts/other.cgi"), b"");
+    assert_eq!(response.text(), "\nother\n");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "less than the grace: {took:?}");
+}
+
+#[test]
 fn a_signal_ends_the_wrapper_with_all_its_scripts() {
     for signal in [Signal::TERM, Signal::INT] {
         let wrapper = Wrapper::of(TIDY);

@@ -33,6 +33,8 @@ use crate::sys;
 /// How many events are handled before the time is checked.
 const EVENTS: usize = 64;
 const COMMANDS_PER_TURN: usize = 16;
+/// How often groups are checked whose leader has exited and whose descendants were terminated: their end is no event.
+const DESCENDANTS_CHECK: Duration = Duration::from_millis(50);
 /// How long no program is started as an account after one was not executed in time.
 const SUSPENSION: Duration = Duration::from_secs(10);
 /// In place of a group's number. Numbers begin at the time of day, far below it.
@@ -117,6 +119,14 @@ struct Group {
     cgroup: Option<Cgroup>,
 }
 
+impl Group {
+    /// Whether no process of it is left, when its leader has been reaped.
+    fn is_empty(&self) -> bool {
+        signal(&self.leader, 0) == Err(Errno::SRCH)
+            && !self.cgroup.as_ref().is_some_and(Cgroup::has_processes)
+    }
+}
+
 /// The state of a group. Its leader is the program that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -177,7 +187,9 @@ impl Groups {
 
     fn turn(&mut self, buffer: &mut [u8], until: Option<Instant>) -> io::Result<Turn> {
         let mut events = Vec::with_capacity(EVENTS);
-        let until = self.kills.front().map(|(at, _)| *at).into_iter().chain(until).min();
+        let check = self.has_terminating_descendants().then(|| Instant::now() + DESCENDANTS_CHECK);
+        let kill = self.kills.front().map(|(at, _)| *at);
+        let until = [kill, check, until].into_iter().flatten().min();
         let left = until.map(|at| at.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
@@ -198,7 +210,24 @@ impl Groups {
             }
         }
         self.kill_due();
+        self.remove_ended();
         Ok(Turn::Again)
+    }
+
+    fn has_terminating_descendants(&self) -> bool {
+        // Each of them is to be killed.
+        !self.kills.is_empty()
+            && self.groups.values().any(|group| group.state == State::DescendantsTerminating)
+    }
+
+    /// Removes the groups whose descendants have ended after SIGTERM.
+    fn remove_ended(&mut self) {
+        if !self.has_terminating_descendants() {
+            return;
+        }
+        let has_ended = |group: &Group| group.state == State::DescendantsTerminating && group.is_empty();
+        let ended = self.groups.iter().filter(|(_, group)| has_ended(group)).map(|(number, _)| *number);
+        ended.collect::<Vec<_>>().into_iter().for_each(|number| self.remove(number));
     }
 
     fn receive_commands(&mut self, buffer: &mut [u8]) -> io::Result<Turn> {
@@ -318,14 +347,10 @@ impl Groups {
             _ = epoll::modify(&self.epoll, &group.leader.end, EventData::new_u64(number), EXITED);
             return;
         };
-        let descendants = match signal(&group.leader, 0) {
-            Err(Errno::SRCH) if !group.cgroup.as_ref().is_some_and(Cgroup::has_processes) => {
-                Descendants::None
-            }
-            _ => match (self.settings.background_jobs, group.state) {
-                (BackgroundJobs::Kept, State::Running) => Descendants::Kept,
-                _ => Descendants::Alive,
-            },
+        let descendants = match (self.settings.background_jobs, group.state) {
+            _ if group.is_empty() => Descendants::None,
+            (BackgroundJobs::Kept, State::Running) => Descendants::Kept,
+            _ => Descendants::Alive,
         };
         if exit == Exit::Signal(libc::SIGKILL) && group.cgroup.as_mut().is_some_and(Cgroup::was_full) {
             exit = Exit::OutOfMemory;
