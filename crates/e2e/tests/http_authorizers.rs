@@ -408,20 +408,22 @@ fn explain_names_the_question_without_asking_it() {
 
 #[test]
 fn a_401_becomes_a_redirect_to_the_login() {
-    let login = "authorizer_login = \"https://login.example/in?rd=$scheme://$host$path$query\"\n";
+    let login = "authorizer_login = \"https://login.example/in?rd=$scheme://$hostport$path$query\"\n";
     let inner = "[[route]]\npath = \"/secret/api/\"\nauthorizer = \"guard\"\nauthorizer_login = false\n";
     let server = site(login, inner).start();
     let get = |method: &str, path: &str, session: &str| {
-        let fields = format!("Host: a.example\r\nCookie: session={session}\r\n");
+        let fields = format!("Host: a.example:81\r\nCookie: session={session}\r\n");
         server.request(format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"))
     };
     let mut rows = Rows::new();
     for (method, path, session, status, location) in [
-        ("GET", "/secret/s.txt", "", 302, Some("http://a.example/secret/s.txt")),
-        ("HEAD", "/secret/s.txt", "", 302, Some("http://a.example/secret/s.txt")),
-        ("POST", "/app/echo?a=1&b=%22", "", 302, Some("http://a.example/app/echo%3Fa%3D1%26b%3D%2522")),
+        ("GET", "/secret/s.txt", "", 302, Some("http://a.example:81/secret/s.txt")),
+        ("HEAD", "/secret/s.txt", "", 302, Some("http://a.example:81/secret/s.txt")),
+        ("POST", "/app/echo?a=1&b=%22", "", 302, Some("http://a.example:81/app/echo%3Fa%3D1%26b%3D%2522")),
+        // Decoded once, it is the URL that was asked for.
+        ("GET", "/secret/a%3Fb%25c", "", 302, Some("http://a.example:81/secret/a%253Fb%2525c")),
         // The path that was asked for, and not the one that it leads to.
-        ("GET", "/by-rewrite", "", 302, Some("http://a.example/by-rewrite")),
+        ("GET", "/by-rewrite", "", 302, Some("http://a.example:81/by-rewrite")),
         ("GET", "/secret/api/x", "", 401, None),
         ("GET", "/secret/s.txt", "ann", 200, None),
         ("GET", "/secret/s.txt", "eve", 403, None),

@@ -534,6 +534,7 @@ mod tests {
         check("/a", "/b?$query&c", "/a", "/b?c");
         check("/", "/in?to=$scheme://$host$path$query", "/x?a&b", "/in?to=http://Example.org/x%3Fa%26b");
         check("/", "/in?to=$path$query", "/x?", "/in?to=/x");
+        check("/", "/in?to=$hostport$path$query", "/a%3Fb%25c", "/in?to=Example.org:8080/a%253Fb%2525c");
         check("/a/", "/b?c=$rest#$rest", "/a/x&y%20=%2B@", "/b?c=x%26y%20%3D%2B%40#x&y%20=+@");
         check("/a/*-*", "/$2/$1?$2", "/a/x-y%26z", "/y&z/x?y%26z");
         check("/a", "/ä b?c#d", "/a", "/%C3%A4%20b?c#d");

@@ -1,5 +1,5 @@
 //! Templates: the targets of redirects and rewrites, and the queries of fallbacks. Variables stand for parts of the
-//! request: `$path`, `$rest`, `$1` to `$9`, `$query`, `$host`, `$scheme`.
+//! request: `$path`, `$rest`, `$1` to `$9`, `$query`, `$host`, `$hostport`, `$scheme`.
 //!
 //! Knows nothing of which route a template belongs to.
 
@@ -54,15 +54,18 @@ pub enum Variable {
     Query,
     /// The name of the host in the request, without the port.
     Host,
+    /// As `Host`, with the port, if the request has one.
+    HostPort,
     Scheme,
 }
 
 impl Variable {
-    const ALL: [(&str, Variable); 5] = [
+    const ALL: [(&str, Variable); 6] = [
         ("path", Variable::Path),
         ("rest", Variable::Rest),
         ("query", Variable::Query),
         ("host", Variable::Host),
+        ("hostport", Variable::HostPort),
         ("scheme", Variable::Scheme),
     ];
 }
@@ -107,7 +110,7 @@ impl fmt::Display for TemplateError {
             TemplateError::Control => "leave out the control character",
             TemplateError::Percent => "write a percent sign as %25",
             TemplateError::UnknownVariable => {
-                "the variables are $path, $rest, $1 to $9, $query, $host and $scheme; a dollar sign is $$"
+                "the variables are $path, $rest, $1 to $9, $query, $host, $hostport and $scheme; a dollar sign is $$"
             }
             TemplateError::OnlyInRedirect => {
                 "a rewrite knows only $path, $rest and $1 to $9, and $query behind a question mark"
@@ -142,7 +145,7 @@ impl Template {
         if !template.starts_as_path() {
             return Err(TemplateError::RewriteStart);
         }
-        if [Variable::Query, Variable::Host, Variable::Scheme].iter().any(|name| template.uses(*name)) {
+        if template.uses(Variable::Query) || template.uses_origin() {
             return Err(TemplateError::OnlyInRedirect);
         }
         match template.path("x", &Pattern::EVERYTHING) {
@@ -207,6 +210,11 @@ impl Template {
         self.parts.contains(&Part::Variable(variable))
     }
 
+    /// Whether it uses what only a redirect has.
+    fn uses_origin(&self) -> bool {
+        [Variable::Host, Variable::HostPort, Variable::Scheme].iter().any(|name| self.uses(*name))
+    }
+
     /// Whether it has no variables.
     pub fn is_constant(&self) -> bool {
         !self.parts.iter().any(|part| matches!(part, Part::Variable(_)))
@@ -267,7 +275,8 @@ impl Template {
     ) {
         let query = query.filter(|query| !query.is_empty());
         let mut previous = None;
-        for part in &self.parts {
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
             let is_query = is_in_query(out);
             match part {
                 // An ampersand that joins something to an empty query.
@@ -291,8 +300,16 @@ impl Template {
                     None if is_query && out.ends_with('&') => _ = out.pop(),
                     None => {}
                 },
-                Part::Variable(variable @ (Variable::Host | Variable::Scheme)) => {
+                Part::Variable(variable @ (Variable::Host | Variable::HostPort | Variable::Scheme)) => {
                     out.push_str(of_origin(*variable));
+                }
+                // Together they are the value: a URL, in which the path is encoded.
+                Part::Variable(variable)
+                    if is_query && parts.peek() == Some(&&Part::Variable(Variable::Query)) =>
+                {
+                    let mut url = String::new();
+                    values.of(*variable).into_iter().for_each(|text| encode_path(text, &mut url));
+                    encode_value(&url, out);
                 }
                 Part::Variable(variable) if is_query => {
                     values.of(*variable).into_iter().for_each(|text| encode_value(text, out));
@@ -365,7 +382,7 @@ impl Template {
             match part {
                 Part::Literal(text) if text.starts_with(['/', '?', '#']) && !has_host => break,
                 Part::Literal(text) if text.contains(['/', '?', '#']) => return Ok(()),
-                Part::Literal(_) | Part::Variable(Variable::Host) => has_host = true,
+                Part::Literal(_) | Part::Variable(Variable::Host | Variable::HostPort) => has_host = true,
                 Part::Variable(Variable::Path | Variable::Query) => break,
                 Part::Variable(Variable::Rest | Variable::Capture(_) | Variable::Scheme) => {
                     return Err(TemplateError::RestInAuthority);
@@ -451,7 +468,7 @@ impl<'a> PathValues<'a> {
                 let found = self.captures.get(usize::from(number).wrapping_sub(1));
                 [found.copied().unwrap_or_default(), ""]
             }
-            Variable::Query | Variable::Host | Variable::Scheme => ["", ""],
+            Variable::Query | Variable::Host | Variable::HostPort | Variable::Scheme => ["", ""],
         }
     }
 }
@@ -513,16 +530,20 @@ pub struct Variables<'a> {
 impl Variables<'_> {
     fn of_origin(&self, variable: Variable) -> &str {
         match variable {
-            Variable::Host => self.host_name(),
+            Variable::Host => self.sent_or_first(name_of(self.authority)),
+            Variable::HostPort => self.sent_or_first(self.authority),
             Variable::Scheme => self.scheme.as_str(),
             Variable::Path | Variable::Rest | Variable::Capture(_) | Variable::Query => "",
         }
     }
 
-    /// The name in the request, or else the first of the host: HTTP/1.0 does not need to send one.
-    fn host_name(&self) -> &str {
-        let sent = std::str::from_utf8(name_of(self.authority)).unwrap_or_default();
-        if !sent.is_empty() && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b)) {
+    /// What the request has sent, or else the first name of the host: HTTP/1.0 does not need to send one.
+    fn sent_or_first<'v>(&'v self, sent: &'v [u8]) -> &'v str {
+        let sent = std::str::from_utf8(sent).unwrap_or_default();
+        if !sent.is_empty()
+            && !sent.starts_with(':')
+            && sent.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]".contains(&b))
+        {
             return sent;
         }
         self.host.name().unwrap_or("localhost")

@@ -32,7 +32,7 @@ impl QueryTemplate {
         let own = text.strip_suffix('?').unwrap_or(text);
         // The mark is in front, so that the text is one of a query.
         let template = Template::parse(&["?", own].concat())?;
-        if [Variable::Host, Variable::Scheme].iter().any(|name| template.uses(*name)) {
+        if template.uses_origin() {
             return Err(TemplateError::InQuery);
         }
         if own.contains('#') {

@@ -86,6 +86,9 @@ fn composes_the_query_of_a_rewrite() {
         ("/a", "/b?id$query", "a", Some("do=edit"), "id&do=edit"),
         ("/a/", "/b?id=$rest$query", "a/x", Some("do=edit&c=%20"), "id=x%3Fdo%3Dedit%26c%3D%2520"),
         ("/a/", "/b?id=$rest$query", "a/x", None, "id=x"),
+        // A path in front of the query is one of a URL.
+        ("/a/", "/b?to=$path$query", "a/x?y%z ä", Some("b"), "to=/a/x%253Fy%2525z%2520%25C3%25A4%3Fb"),
+        ("/a/", "/b?to=$path$query", "a/x?y", None, "to=/a/x%253Fy"),
         ("/a/", "/b?id=$rest&$query&end", "a/x", None, "id=x&end"),
         ("/a/", "/b?$query", "a/x", Some("do=edit"), "do=edit"),
         ("/a/", "/b?$query?", "a/x", Some("do=edit"), "do=edit"),

@@ -81,8 +81,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Words("none"),
             example: "\"/oauth2/sign_in?rd=$path$query\"",
             text: "Where clients are redirected, with 302, in place of a 401 of an authorizer that speaks HTTP: the target \
-                   of a redirect, with `$scheme`, `$host`, `$path` and `$query` for where they come from. The cookies of the \
-                   answer go with it. `false`: they get the 401.",
+                   of a redirect, with `$scheme`, `$hostport`, `$path` and `$query` for where they come from. The \
+                   cookies of the answer go with it. `false`: they get the 401.",
         },
         Key {
             name: "authorizer_cache",

@@ -51,10 +51,10 @@ pub const CHAPTER: Chapter = Chapter {
                    `$rest` is the path behind the pattern's prefix, without a slash in front. `$1` to `$9` are what \
                    the wildcards of the pattern match, in their order: each as much as it can, and `**/` without its \
                    last slash. `$query` is the query with the `?` or `&` that joins it to what is before it, or empty; in \
-                   `?to=$path$query` it belongs to the value. \
-                   `$host` is the requested host without port. `$scheme` is `http` or `https`. `$$` is a dollar sign, \
-                   and `${rest}x` separates a name from the letters behind it. Values are percent-encoded; behind a \
-                   question mark so that none of them ends a parameter.",
+                   `?to=$path$query` both are one value, the URL of the request. `$host` is the requested host without \
+                   port, `$hostport` with it. `$scheme` is `http` or `https`. `$$` is a dollar sign, and `${rest}x` \
+                   separates a name from the letters behind it. Values are percent-encoded; behind a question mark so \
+                   that none of them ends a parameter.",
         },
         Key {
             name: "status",

@@ -32,7 +32,7 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"/archive/hello\"",
             text: "The path or the URL that `then = \"redirect\"` leads to. `$path` and `$rest` stand for the path of \
                    the request, with and without the slash in front; `$query` for its query, which is left out \
-                   otherwise; `$host` and `$scheme` for its host and scheme.",
+                   otherwise; `$host` and `$hostport` for its host, without and with the port; `$scheme` for its scheme.",
         },
         Key {
             name: "limit",
