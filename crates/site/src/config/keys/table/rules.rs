@@ -136,8 +136,9 @@ pub const CHAPTER: Chapter = Chapter {
             name: "client_certificate",
             kind: Kind::Texts,
             default: Words("not looked at"),
-            example: "\"*CN=ann*\"",
-            text: "Subjects of a verified client certificate, with `*` and `?`.",
+            example: "[\"CN=ann\", \"CN=ann,*\"]",
+            text: "Subjects of a verified client certificate (RFC 4514), with `*` and `?`. `*CN=ann*` would also match \
+                   `CN=annette`.",
         },
         Key {
             name: "time",
