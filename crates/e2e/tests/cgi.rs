@@ -494,6 +494,10 @@ fn sends_the_file_that_a_script_names_if_allowed() {
         assert!(response.status >= 400, "{name}: {response}");
         assert!(!response.text().contains("root:") && !response.text().contains("secret"), "{name}");
     }
+    server.wait_for_line(
+        "127.0.0.1 \"GET /out.cgi\": a script names /etc/passwd, which is in no folder",
+        TIMEOUT,
+    );
 }
 
 /// A script that names the file `private/a` beside the root, behind these lines of fields.
@@ -624,6 +628,7 @@ fn stops_after_ten_internal_redirects() {
     assert!(matches!(response.status, 500 | 502), "{response}");
     let count = std::fs::read(server.root().join("count")).unwrap().len();
     assert!((10..=11).contains(&count), "{count} times");
+    server.wait_for_line("127.0.0.1 \"GET /loop.cgi\": /loop.cgi: too many internal redirects", TIMEOUT);
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::request::owned::with_fields;
 use crate::response::Response;
 use crate::upstream::http_head::goes_in_a_circle;
 use crate::upstream::immediate::{Outgoing, SentRequest};
+use crate::upstream::request::label;
 use crate::upstream::{self, Form, ForwardedRequest, Handler, HandlerKind, Outcome};
 
 /// Internal redirects of one request. RFC 3875 leaves the number to the server.
@@ -239,6 +240,11 @@ impl Exchange<'_> {
         compress::of_upstream(self.services, &route.files.compress, self.head, response)
     }
 
+    /// The client and its request, in front of a line of the error log.
+    pub(super) fn label(&self) -> String {
+        label(self.original.unwrap_or(self.head), self.client)
+    }
+
     /// Responds as if the request were a GET of `target` (RFC 3875 §6.2.2).
     async fn redirect_internally(
         &mut self,
@@ -246,18 +252,20 @@ impl Exchange<'_> {
         handler: &Handler,
         target: &str,
     ) -> Response {
-        let (script, shown) = (handler.name(), target.escape_default());
+        let (label, script, shown) = (self.label(), handler.name(), target.escape_default());
         let route = self.route_at(handler.route);
         if self.internal_redirects == MAX_INTERNAL_REDIRECTS {
             log::error(format_args!(
-                "{script}: too many internal redirects ({MAX_INTERNAL_REDIRECTS}), last to {shown}"
+                "{label}: {script}: too many internal redirects ({MAX_INTERNAL_REDIRECTS}), last to {shown}"
             ));
             return self.status(route, Status::BAD_GATEWAY).await;
         }
         let bytes = redirected_head(self.head, target);
         let mut store = Box::new(FieldStore::new());
         let Ok(Some((head, _))) = parse(&bytes, &mut store, &self.services.site.limits.head) else {
-            log::error(format_args!("{script}: {shown} is not a path that an internal redirect can lead to"));
+            log::error(format_args!(
+                "{label}: {script}: {shown} is not a path that an internal redirect can lead to"
+            ));
             return self.status(route, Status::BAD_GATEWAY).await;
         };
         // The authority and the scheme may come from fields of a trusted proxy, and the request by another version.

@@ -45,7 +45,8 @@ impl Exchange<'_> {
             let path = sendfile.path.display();
             let application = route.upstream().and_then(|id| services.site.upstreams.get(id));
             let what = application.map_or_else(|| "a script".to_owned(), ToString::to_string);
-            log::error(format_args!("{what} names {path}, which is in no folder of \"sendfile\""));
+            let label = self.label();
+            log::error(format_args!("{label}: {what} names {path}, which is in no folder of \"sendfile\""));
             return Err(Status::FORBIDDEN);
         };
         let query = query(Roots::get(&self.responder.files, folder, self.now)?, below, route);
