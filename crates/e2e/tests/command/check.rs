@@ -125,6 +125,11 @@ fn check_warns_of_probable_mistakes() {
                 "site.toml:3: warning: the error page for 404 is missing, so that clients get the built-in page",
             ),
         ),
+        (
+            "an error page that is a script",
+            &format!("error_pages = {{ 405 = \"/front.php\" }}\n{php}"),
+            Some("the error page for 405 is no file, so that clients get the built-in page: the route *.php"),
+        ),
         ("an error page in a language", "languages = [\"en\"]\nerror_pages = { 404 = \"/lost.html\" }", None),
         (
             "a fallback to a script",

@@ -1,5 +1,5 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
-//! scripts whose source is sent, error pages and fallbacks that are missing, applications without a route, and redirects
+//! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing, applications without a route, and redirects
 //! and logins that lead back to themselves. Looks for files and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,7 @@ use site::route::Pattern;
 use site::template::Variables;
 use site::upstream::{Upstream, UpstreamId};
 use site::walk::{Step, StepRoot};
+use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
 
 use crate::exchange::authorizers;
@@ -40,6 +41,7 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
             all.extend(folder_beside_route(host, route, silent));
             all.extend(sources(host, route, silent));
             missing.extend(missing_pages(host, route, silent));
+            missing.extend(pages_of_no_file(host, route));
             endless.extend(endless_redirect(host, route));
             endless.extend(route.authorizers.iter().filter_map(|own| guarded_login(host, own)));
             rules.extend(
@@ -135,10 +137,28 @@ fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
     paths.into_iter().filter_map(found).collect()
 }
 
+/// The error pages of a route for whose paths scripts, applications or others respond.
+fn pages_of_no_file(host: &Host, route: &Route) -> Vec<Found> {
+    let found = |(status, path): &(Status, SafePath<'static>)| {
+        let text = format!(
+            "the error page for {} is no file, so that clients get the built-in page: the route {} responds for {path}; \
+             name a file",
+            status.code(),
+            planned_route(host, path.borrowed()).name()
+        );
+        (PathBuf::from(path.to_string()), text)
+    };
+    route.error_pages.iter().filter(|(_, path)| !is_of_files(host, path)).map(found).collect()
+}
+
+fn is_of_files(host: &Host, path: &SafePath<'_>) -> bool {
+    matches!(plan(host, path.borrowed(), None).action, PlannedAction::Files(_))
+}
+
 /// The fallback and the error pages of a route, if they are files that are missing, by their paths. Routes share most
 /// of them.
 fn missing_pages(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
-    let pages = route.error_pages.iter().map(|(status, path)| {
+    let pages = route.error_pages.iter().filter(|(_, path)| is_of_files(host, path)).map(|(status, path)| {
         (path, format!("the error page for {}", status.code()), "clients get the built-in page")
     });
     let fallback = route.fallback.as_ref().map(|fallback| &fallback.path);
