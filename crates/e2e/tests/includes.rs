@@ -27,6 +27,7 @@ fn pages_are_assembled() {
         ("uri.shtml", "<!--#echo var=\"DOCUMENT_URI\" --> <!--#echo var=\"QUERY_STRING\" --> <!--#echo var=\"REQUEST_METHOD\" --> <!--#echo var=\"HTTP_USER_AGENT\" -->"),
         ("if.shtml", "<!--#if expr=\"$QUERY_STRING = /^a=([0-9]+)$/\" -->number $1 <!--#echo var=\"1\" --><!--#elif expr=\"$QUERY_STRING\" -->other<!--#else -->none<!--#endif -->"),
         ("size.shtml", "<!--#config sizefmt=\"bytes\" timefmt=\"%Y-%m-%d %H:%M:%S %Z\" --><!--#fsize file=\"part.html\" --> <!--#flastmod virtual=\"/d/c.txt\" --> <!--#echo var=\"LAST_MODIFIED\" -->"),
+        ("software.shtml", "<!--#echo var=\"SERVER_SOFTWARE\" -->"),
         ("exec.shtml", "<!--#exec cmd=\"id\" -->"),
         ("other.html", "<!--#echo var=\"DOCUMENT_URI\" -->"),
     ])
@@ -45,6 +46,8 @@ fn pages_are_assembled() {
         ("/if.shtml?b", "other"),
         ("/if.shtml", "none"),
         ("/size.shtml", "37 1970-01-02 00:00:00 UTC 1970-01-03 00:00:00 UTC"),
+        // As scripts have it.
+        ("/software.shtml", concat!("taipan/", env!("CARGO_PKG_VERSION"))),
         ("/exec.shtml", ERROR),
     ] {
         let response = server.get(target);

@@ -26,6 +26,7 @@ use taipan_http::known::KnownField;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target, encode_path};
 
+pub use self::variables::SOFTWARE;
 use self::variables::additions;
 use super::http_head::{Accepts, ConnectionOption, ForwardedHead, subrequest_head};
 use super::http2::Http2Request;

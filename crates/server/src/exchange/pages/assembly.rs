@@ -30,6 +30,7 @@ use crate::request::Request;
 use crate::request::owned::{OwnedConnection, as_get, with_target};
 use crate::response::Response;
 use crate::stats::Count;
+use crate::upstream::request::SOFTWARE;
 
 /// Fields of the client's request that are not those of a request for a part, apart from conditions: they are about its
 /// body, its coding, the dictionaries of the client, or the connection.
@@ -306,7 +307,7 @@ impl Assembly {
             host: authority,
             server_name: if name.is_empty() { own_name.unwrap_or("localhost") } else { name },
             server_port: connection.server_port(&head),
-            software: "taipan",
+            software: SOFTWARE,
             server: connection.local,
             remote: connection.client.ip(),
             remote_port: connection.client.port(),

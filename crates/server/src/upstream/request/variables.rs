@@ -21,7 +21,7 @@ use crate::request::ConnectionInfo;
 use crate::services::Services;
 
 /// SERVER_SOFTWARE (RFC 3875 §4.1.17).
-const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
+pub const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 
 impl Handler {
     /// The variables of a request. `additions` replace those of the same name. Errors: the request cannot be written as
