@@ -1,7 +1,7 @@
 //! Origins that a configuration allows, and those that requests name. Only an origin that the configuration has, or
 //! that is below a name of it, is sent back. Times of `security.txt`, too.
 
-use site::cors::{Origin, Settings};
+use site::cors::{AllowedOrigin, Settings};
 use site::published;
 use taipan_http::fields::is_authority;
 use taipan_http::head::{FieldStore, Limits, parse};
@@ -18,9 +18,9 @@ pub fn origins(data: &[u8]) {
         // The years 0 to 9999, and a day for the zone.
         assert!((-62_167_306_000..=253_402_387_200).contains(&time));
     }
-    let Ok(own) = Origin::parse(own) else { return };
-    let origins = vec![own.clone(), Origin::Exact(OTHER.to_owned())];
-    let settings = Settings { origins, credentials: own != Origin::Any, ..Settings::default() };
+    let Ok(own) = AllowedOrigin::parse(own) else { return };
+    let origins = vec![own.clone(), AllowedOrigin::Exact(OTHER.to_owned())];
+    let settings = Settings { origins, credentials: own != AllowedOrigin::Any, ..Settings::default() };
     let Some(cors) = settings.cors() else { return };
     let request = [b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: ", origin, b"\r\n\r\n"].concat();
     let mut store = FieldStore::new();
@@ -31,9 +31,9 @@ pub fn origins(data: &[u8]) {
     match &own {
         _ if *allowed == OTHER => {}
         // All responses are the same.
-        Origin::Any => panic!("{allowed} is named"),
-        Origin::Exact(own) => assert_eq!(own, allowed),
-        Origin::Below { scheme, suffix } => {
+        AllowedOrigin::Any => panic!("{allowed} is named"),
+        AllowedOrigin::Exact(own) => assert_eq!(own, allowed),
+        AllowedOrigin::Below { scheme, suffix } => {
             let authority = allowed.strip_prefix(scheme.as_str()).expect("the scheme is the same");
             assert!(authority.len() > suffix.len() && authority.ends_with(suffix.as_str()));
             assert!(is_authority(authority.as_bytes()) && !authority.contains(['@', '/', '[']));
