@@ -237,6 +237,46 @@ fn a_path_with_parameters_counts_in_the_limits_of_the_path_without_them() {
     }
 }
 
+/// By each of its names: with PATH_INFO, as an index file, and as a fallback.
+#[test]
+fn a_request_counts_in_the_limits_of_the_script_that_responds() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nscript'\n";
+    let server = site(
+        "index = [\"index.html\", \"index.cgi\"]\nfallback = \"/none.cgi\"\n\
+         [[limit]]\nname = \"slow\"\nby = \"field:X-Key\"\nrequests = \"1/h\"\n\
+         [[rule]]\npath = \"/ruled/index.cgi\"\nthen = \"limit\"\nlimit = \"slow\"\n\
+         [[route]]\npath = \"*.cgi\"\ncgi = true\n\
+         [[route.limit]]\nby = \"field:X-Key\"\nrequests = \"2/h\"\nrequests_burst = 2\n\
+         [[route]]\npath = \"/ruled/index.cgi\"\ncgi = true\n",
+    )
+    .file("page/index.html", "page\n")
+    .script("a.cgi", script)
+    .script("none.cgi", script)
+    .script("folder/index.cgi", script)
+    .script("ruled/index.cgi", script)
+    .start();
+    let mut rows = Rows::new();
+    for (key, paths, expected) in [
+        ("its own", ["/a.cgi", "/a.cgi", "/a.cgi"], [200, 200, 429]),
+        ("path info", ["/a.cgi/", "/a.cgi/x", "/a.cgi"], [200, 200, 429]),
+        ("each once", ["/a.cgi/x", "/a.cgi", "/a.cgi/y"], [200, 200, 429]),
+        ("index", ["/folder/", "/folder/index.cgi/x", "/folder/"], [200, 200, 429]),
+        ("fallback", ["/missing", "/gone", "/none.cgi"], [200, 200, 429]),
+        ("a file", ["/page/", "/page/", "/page/"], [200, 200, 200]),
+        ("rule", ["/ruled/", "/ruled/", "/ruled/index.cgi/x"], [200, 429, 429]),
+    ] {
+        let of_key = [("X-Key", key)];
+        let statuses = paths.map(|path| get(&server, Protocol::Http1, path, &of_key).status);
+        rows.check(key, statuses, expected);
+    }
+    drop(rows);
+    for path in ["/a.cgi/x", "/folder/", "/missing"] {
+        let output = server.run_command(&["explain", "GET", path]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("\nlimit     requests 2 per 3600s"), "{path}: {text}");
+    }
+}
+
 #[test]
 fn requests_that_wait_for_a_disk_or_have_a_body_are_counted_once() {
     let server = site("[[limit]]\nby = \"all\"\nrequests = \"4/h\"\nrequests_burst = 4\n")

@@ -219,7 +219,7 @@ impl Responder {
         };
         let response = match admitted {
             Ok(_) if leaves => on_heap(|| exchange.forward_to_other_server(request)).await,
-            Ok(throttle) => Response { throttle, ..exchange.respond(request).await },
+            Ok(throttle) => exchange.respond(request).await.throttled(throttle),
             Err(response) => response,
         };
         let response = exchange.discard_body(response).await;

@@ -263,6 +263,15 @@ impl Response {
         Response { head: head.into(), end, ..self }
     }
 
+    /// The response, slowed by further limits, too.
+    pub fn throttled(self, by: Option<Box<Throttle>>) -> Response {
+        let throttle = match (self.throttle, by) {
+            (Some(own), Some(by)) => Some(Box::new(own.and(*by))),
+            (own, by) => own.or(by),
+        };
+        Response { throttle, ..self }
+    }
+
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]

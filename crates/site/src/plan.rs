@@ -189,7 +189,12 @@ impl<'s, 'p> Plan<'s, 'p> {
 }
 
 impl UpstreamPlan<'_, '_> {
-    /// SCRIPT_NAME and PATH_INFO together, percent-encoded.
+    /// SCRIPT_NAME and PATH_INFO together.
+    pub fn path(&self) -> &SafePath<'_> {
+        &self.path
+    }
+
+    /// As `path`, percent-encoded.
     pub fn whole_path(&self) -> String {
         self.path.encoded()
     }

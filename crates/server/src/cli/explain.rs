@@ -237,16 +237,36 @@ impl Explanation<'_> {
 
     /// Prints the rule of access that decides, and the limits of speed and of requests that apply.
     fn print_rules(&self) {
-        let head = self.head;
-        let Some(Ok(path)) = head.target.path().map(SafePath::parse) else { return };
-        let services = &self.responder.services;
-        let (client, now) = (self.client.address(), services.clock.now());
-        let facts =
-            Facts { head, method: head.token, client, server: self.to.map(|to| to.ip()), tls: Tls::Off, now };
+        let Some(Ok(path)) = self.head.target.path().map(SafePath::parse) else { return };
         if self.responder.needs.rules {
-            print_steps(steps::access(self.host, &path, facts, self.client));
+            print_steps(steps::access(self.host, &path, self.facts(), self.client));
         }
-        print_steps(steps::limits(&services.site, self.host, &path, facts));
+        print_steps(self.limits(&path));
+    }
+
+    /// Prints the limits of the path of a script or an application that the path of the request does not have.
+    fn print_further_limits(&self, path: &SafePath<'_>) {
+        let requested = self.head.target.path().map(SafePath::parse);
+        let printed = requested.and_then(Result::ok).map_or(Vec::new(), |path| self.limits(&path));
+        let mut lines = self.limits(path);
+        lines.retain(|line| !printed.contains(line));
+        print_steps(lines);
+    }
+
+    fn limits(&self, path: &SafePath<'_>) -> Vec<String> {
+        steps::limits(self.site(), self.host, path, self.facts())
+    }
+
+    /// What rules may ask of the request.
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            head: self.head,
+            method: self.head.token,
+            client: self.client.address(),
+            server: self.to.map(|to| to.ip()),
+            tls: Tls::Off,
+            now: self.responder.services.clock.now(),
+        }
     }
 
     /// Prints the trace that the request is part of.

@@ -82,6 +82,23 @@ impl Exchange<'_> {
         kind: HandlerKind,
         query: Option<Box<str>>,
     ) -> Response {
+        let throttle = match self.responder.limits {
+            Some(limits) => Box::pin(self.admit_handler(limits, id, &kind)).await,
+            None => Ok(None),
+        };
+        match throttle {
+            Ok(throttle) => self.forward_admitted(request, id, kind, query).await.throttled(throttle),
+            Err(response) => response,
+        }
+    }
+
+    async fn forward_admitted(
+        &mut self,
+        request: Request<'_>,
+        id: RouteId,
+        kind: HandlerKind,
+        query: Option<Box<str>>,
+    ) -> Response {
         let route = self.route_at(id);
         self.cors = route.cors.as_deref();
         if self.responder.needs.rules

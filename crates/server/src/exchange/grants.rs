@@ -9,6 +9,7 @@ use site::authorizer::Authorizer;
 use site::jwt::Jwt;
 
 use super::authentication::Passed;
+use crate::limits::Applied;
 
 /// A [`Granted`] that is made when it is changed: most requests need none, and allocate none.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(super) struct Granted {
     pub variables: Additions,
     /// The names of those that authorizers have set.
     authorized: Vec<String>,
+    /// The limits in which the request counts.
+    pub counted: Vec<Applied>,
     /// Fields that authorizers and limits add to the response.
     pub added: Vec<(String, String)>,
     /// The value of `Authentication-Info`, if credentials of Digest have passed.
@@ -61,6 +64,7 @@ static NOTHING: Granted = Granted {
     passed: Vec::new(),
     variables: Additions::NONE,
     authorized: Vec::new(),
+    counted: Vec::new(),
     added: Vec::new(),
     authentication_info: None,
 };

@@ -10,7 +10,6 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::fast::Sending;
-use super::pages::Place;
 use super::{Exchange, Unfinished, Way};
 use crate::content::fixed::{self, Retry};
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
@@ -19,6 +18,7 @@ use crate::request::throttled::ThrottledBody;
 use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
+use crate::upstream::HandlerKind;
 use crate::{limits, log};
 
 /// Why the fast path does not admit a request.
@@ -76,7 +76,7 @@ impl Exchange<'_> {
         path: &SafePath<'_>,
         applied: &[Applied],
     ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
-        self.count_and_announce(path, applied).map_err(NotAdmitted::Rejected)?;
+        self.count(path, applied).map_err(NotAdmitted::Rejected)?;
         let mut throttle = Throttle::default();
         for limit in applied {
             let Some((permits, concurrent)) = limit.concurrency() else { continue };
@@ -103,35 +103,50 @@ impl Exchange<'_> {
     ) -> Result<Option<Box<Throttle>>, Response> {
         // A request without a path gets an error.
         let Ok(path) = self.path() else { return Ok(None) };
-        let applied = Box::new(self.applying(table, &path, self.host().routes.find(&path)));
-        self.count_and_announce(&path, &applied)?;
-        let mut throttle = Throttle::default();
-        self.take_permits(&path, &applied, &mut throttle).await?;
-        self.add_shares(&path, &applied, &mut throttle)?;
-        self.throttle_body(&applied);
-        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+        self.admit_by_path(table, &path, self.host().routes.find(&path)).await
     }
 
-    /// As `admit`, for a part of a page: it counts in the limits in which no page around it counts. Its bytes are those
-    /// of the page.
-    pub(super) async fn admit_part(&mut self, place: &Place) -> Result<Option<Box<Throttle>>, Response> {
-        let Ok(path) = self.path() else { return Ok(None) };
-        let all = self.counting();
-        let applied: Rc<[Applied]> =
-            all.into_vec().into_iter().filter(|limit| !place.is_counted(limit)).collect();
-        self.count(&path, &applied, |_, _| {})?;
-        let mut throttle = Throttle::default();
-        self.take_permits(&path, &applied, &mut throttle).await?;
-        place.count(applied);
-        Ok(throttle.is_needed().then(|| Box::new(throttle)))
-    }
-
-    /// The limits in which the request counts.
-    pub(super) fn counting(&self) -> AppliedLimits {
-        match (self.responder.limits, self.path()) {
-            (Some(table), Ok(path)) => self.applying(table, &path, self.host().routes.find(&path)),
-            _ => AppliedLimits::default(),
+    /// As `admit`, for the script or the application that responds, whose route and path may be others than those of
+    /// the request.
+    pub(super) async fn admit_handler(
+        &mut self,
+        table: &'static LimitTable,
+        route: RouteId,
+        kind: &HandlerKind,
+    ) -> Result<Option<Box<Throttle>>, Response> {
+        let Some(path) = kind.path() else { return Ok(None) };
+        let admitted = self.admit_by_path(table, &path, route).await;
+        if admitted.is_err() {
+            return_requests(&self.grants.counted);
         }
+        admitted
+    }
+
+    /// Counts the request in the limits of a path in which neither it nor a page around it counts.
+    async fn admit_by_path(
+        &mut self,
+        table: &'static LimitTable,
+        path: &SafePath<'_>,
+        route: RouteId,
+    ) -> Result<Option<Box<Throttle>>, Response> {
+        let mut applied = Box::new(self.applying(table, path, route));
+        applied.retain(|limit| !self.is_counted(limit));
+        if applied.is_empty() {
+            return Ok(None);
+        }
+        self.count(path, &applied)?;
+        let mut throttle = Throttle::default();
+        self.take_permits(path, &applied, &mut throttle).await?;
+        self.add_shares(path, &applied, &mut throttle)?;
+        self.throttle_body(&applied);
+        self.grants.counted.extend(*applied);
+        Ok(throttle.is_needed().then(|| Box::new(throttle)))
+    }
+
+    fn is_counted(&self, limit: &Applied) -> bool {
+        let is_of_page =
+            || self.inclusion.as_ref().is_some_and(|inclusion| inclusion.place.is_counted(limit));
+        self.grants.counted.iter().any(|own| own.counts_with(limit)) || is_of_page()
     }
 
     /// Waits for the permits of limits of concurrency. Errors: the response to a request that gets none.
@@ -187,27 +202,14 @@ impl Exchange<'_> {
         named_by_rule(limits, self.host(), path, |path| self.verdict(path))
     }
 
-    /// Counts the request, and tells the client what remains.
-    fn count_and_announce(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<(), Response> {
-        let mut fields = Vec::new();
-        self.count(path, applied, |limit, remaining| announce(limit, remaining, &mut fields))?;
-        if !fields.is_empty() {
-            self.grants.added.extend(fields);
-        }
-        Ok(())
-    }
-
-    /// Counts the request in these limits. `on_counted` gets what remains of those that announce it.
-    fn count(
-        &self,
-        path: &SafePath<'_>,
-        applied: &[Applied],
-        mut on_counted: impl FnMut(&Applied, Remaining),
-    ) -> Result<(), Response> {
-        let now = limits::now();
+    /// Counts the request in these limits, and tells the client what remains.
+    fn count(&mut self, path: &SafePath<'_>, applied: &[Applied]) -> Result<(), Response> {
+        let (now, mut fields) = (limits::now(), Vec::new());
         for (at, limit) in applied.iter().enumerate() {
             match limit.take_request(now) {
-                Ok(remaining) => remaining.into_iter().for_each(|remaining| on_counted(limit, remaining)),
+                Ok(remaining) => {
+                    remaining.into_iter().for_each(|remaining| announce(limit, remaining, &mut fields));
+                }
                 Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
                 Err(excess) => {
                     return_requests(&applied[..at]);
@@ -215,16 +217,23 @@ impl Exchange<'_> {
                 }
             }
         }
+        if !fields.is_empty() {
+            self.grants.added.extend(fields);
+        }
         Ok(())
     }
 
-    /// Counts the response among those that share a rate. A request that waits for its permits is none of them yet.
+    /// Counts the response among those that share a rate. A request that waits for its permits is none of them yet, and
+    /// the bytes of a part are those of its page.
     fn add_shares(
         &self,
         path: &SafePath<'_>,
         applied: &[Applied],
         throttle: &mut Throttle,
     ) -> Result<(), Response> {
+        if self.inclusion.is_some() {
+            return Ok(());
+        }
         for limit in applied {
             if let Err(excess) = throttle.add(limit, Direction::Download) {
                 return_requests(applied);

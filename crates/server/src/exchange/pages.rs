@@ -231,17 +231,15 @@ impl Exchange<'_> {
     /// What the pages of this response share, and the place of this one, whose encoded path is `base`. `document`: of
     /// the page, if it is a file. `None`: the request has no connection.
     fn inclusion(&self, base: String, document: Option<Document>) -> Option<Inclusion> {
+        let counted = self.grants.counted.clone();
         match &self.inclusion {
             Some(Inclusion { assembly, place }) => {
-                Some(Inclusion { assembly: assembly.clone(), place: Rc::new(place.at(base)) })
+                Some(Inclusion { assembly: assembly.clone(), place: Rc::new(place.at(base, counted)) })
             }
             None => {
                 let document = document.unwrap_or_else(|| Document::of_path(&base));
                 let assembly = Rc::new(Assembly::new(self, document)?);
-                Some(Inclusion {
-                    assembly,
-                    place: Rc::new(Place::first(self.head, base, self.counting().into_vec().into())),
-                })
+                Some(Inclusion { assembly, place: Rc::new(Place::first(self.head, base, counted)) })
             }
         }
     }

@@ -87,6 +87,7 @@ pub struct Subject<'a> {
 }
 
 /// A limit that applies to a request, and what counts for it.
+#[derive(Clone)]
 pub struct Applied {
     pub state: &'static LimitState,
     bucket: Arc<Bucket>,

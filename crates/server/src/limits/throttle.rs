@@ -78,6 +78,13 @@ impl Throttle {
         self.permits.push(permit);
     }
 
+    /// Both in one. Neither has been asked for bytes.
+    pub fn and(mut self, mut other: Throttle) -> Throttle {
+        self.lanes.append(&mut other.lanes);
+        self.permits.append(&mut other.permits);
+        self
+    }
+
     /// Whether it limits anything.
     pub fn is_needed(&self) -> bool {
         !self.lanes.is_empty() || !self.permits.is_empty()

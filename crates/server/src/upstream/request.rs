@@ -91,6 +91,20 @@ pub enum HandlerKind {
     },
 }
 
+impl HandlerKind {
+    /// The path of the script or the application that responds, whose limits count: the name of a script, without its
+    /// PATH_INFO. `None`: the request is for something else.
+    pub fn path(&self) -> Option<SafePath<'static>> {
+        match self {
+            HandlerKind::Script(step) => Some(step.script_name.clone()),
+            HandlerKind::Application { name, path_info } => {
+                SafePath::from_decoded(&[name.as_str(), path_info].concat()).ok()
+            }
+            HandlerKind::Authorizer(_) | HandlerKind::Lister { .. } => None,
+        }
+    }
+}
+
 /// The part of the response that the client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {

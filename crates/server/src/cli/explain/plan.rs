@@ -76,6 +76,7 @@ impl Explanation<'_> {
         terminal::out(format_args!("{}", steps::route(self.site(), self.head, route, &action)));
         match action {
             PlannedAction::Upstream(planned) => {
+                self.print_further_limits(planned.path());
                 self.print_application(planned.upstream);
                 self.print_cache(self.host.routes.get(planned.route));
                 print_pages(&route.files.includes);
@@ -138,6 +139,7 @@ impl Explanation<'_> {
             Verdict::Run(at) => {
                 let step = &walk.steps[at];
                 self.print_script(step, of_host);
+                self.print_further_limits(&step.script_name);
                 let fallback_step = fallback.map(|path_info| step.with_path_info(path_info));
                 let step = fallback_step.as_ref().unwrap_or(step);
                 self.print_run(step, of_host);

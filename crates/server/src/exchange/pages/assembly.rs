@@ -109,7 +109,7 @@ pub struct Place {
     depth: usize,
     above: Option<Rc<Place>>,
     /// The limits in which its request counts.
-    counted: OnceCell<Rc<[Applied]>>,
+    counted: Vec<Applied>,
 }
 
 /// The page that includes something.
@@ -177,15 +177,16 @@ impl Document {
 
 impl Place {
     /// The place of the page that a client has requested, whose request counts in the limits `counted`.
-    pub fn first(head: &Head<'_>, path: String, counted: Rc<[Applied]>) -> Place {
+    pub fn first(head: &Head<'_>, path: String, counted: Vec<Applied>) -> Place {
         let key = key(head.target.path().unwrap_or("/"), head.target.query()).unwrap_or_default();
-        Place { path, key, depth: 0, above: None, counted: OnceCell::from(counted) }
+        Place { path, key, depth: 0, above: None, counted }
     }
 
-    /// The same place, of a page with another path than the one that was requested.
-    pub fn at(&self, path: String) -> Place {
-        let Place { key, depth, above, counted, .. } = self;
-        Place { path, key: key.clone(), depth: *depth, above: above.clone(), counted: counted.clone() }
+    /// The same place, of a page with another path than the one that was requested, whose request counts in the limits
+    /// `counted`.
+    pub fn at(&self, path: String, counted: Vec<Applied>) -> Place {
+        let Place { key, depth, above, .. } = self;
+        Place { path, key: key.clone(), depth: *depth, above: above.clone(), counted }
     }
 
     /// Whether it is the page of the client's request.
@@ -210,19 +211,14 @@ impl Place {
         if self.depth >= limit {
             return Err(Problem::TooDeep(limit));
         }
-        let (depth, above, counted) = (self.depth + 1, Some(self.clone()), OnceCell::new());
+        let (depth, above, counted) = (self.depth + 1, Some(self.clone()), Vec::new());
         Ok(Place { path: path.to_owned(), key, depth, above, counted })
     }
 
     /// Whether its request, or that of a page around it, counts in a limit.
     pub fn is_counted(&self, limit: &Applied) -> bool {
-        let own = self.counted.get().is_some_and(|all| all.iter().any(|own| own.counts_with(limit)));
+        let own = self.counted.iter().any(|own| own.counts_with(limit));
         own || self.above.as_ref().is_some_and(|above| above.is_counted(limit))
-    }
-
-    /// Notes the limits in which its request counts.
-    pub fn count(&self, limits: Rc<[Applied]>) {
-        _ = self.counted.set(limits);
     }
 }
 
@@ -432,12 +428,14 @@ impl Assembly {
         let fields: Vec<Field<'_>> = self.head.fields().collect();
         let (head, connection) = self.part_head(target, &fields)?;
         let request = Request { head: &head, connection, interim: None };
-        let place = inclusion.place.clone();
         let mut exchange = self.exchange(inclusion, &head);
         exchange.services.counts.add(Count::Parts, 1);
-        let throttle = exchange.admit_part(&place).await;
+        let throttle = match self.responder.limits {
+            Some(limits) => exchange.admit(limits).await,
+            None => Ok(None),
+        };
         let throttle = throttle.map_err(|response| Problem::Status(response.status()))?;
-        let response = Response { throttle, ..exchange.respond(request).await };
+        let response = exchange.respond(request).await.throttled(throttle);
         match response.status() {
             Status::OK | Status::NO_CONTENT => {
                 let audience = exchange.audience(&response);
