@@ -546,6 +546,34 @@ fn counts_hosts_and_routes_by_themselves_over_workers_and_reloads() {
     assert_eq!(numbers, ["30", "0", "0", "0", "30", "0"], "{line}");
 }
 
+/// By each of its names: with PATH_INFO, as an index file, and as a fallback.
+#[test]
+fn a_request_counts_for_the_route_of_the_script_that_responds() {
+    let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nscript'\n";
+    let server = Site::new()
+        .file("a.txt", "hello\n")
+        .script("index.cgi", script)
+        .config(
+            "index = [\"index.cgi\"]\nfallback = \"/index.cgi\"\n[statistics]\nroutes = 9\n\
+             [[route]]\npath = \"*.cgi\"\ncgi = true\n",
+        )
+        .start();
+    for path in ["/index.cgi", "/index.cgi/a", "/", "/missing", "/a.txt"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    let found = || {
+        let output = server.run_command(&["metrics", "--prometheus"]);
+        let found = samples(&String::from_utf8_lossy(&output.stdout));
+        ["/", "*.cgi"].map(|route| {
+            let labels = format!("host=\"*\",route=\"{route}\",class=\"2xx\"");
+            found.get(format!("taipan_route_responses_total{{{labels}}}").as_str()).copied()
+        })
+    };
+    // The last response is counted when it has been sent, which its client may see earlier.
+    _ = wait_until(TIMEOUT, || found() == [Some(1.0), Some(4.0)]);
+    assert_eq!(found(), [Some(1.0), Some(4.0)]);
+}
+
 #[test]
 fn metrics_name_sampled_traces_only_by_key_and_as_openmetrics() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

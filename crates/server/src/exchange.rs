@@ -106,6 +106,8 @@ struct Exchange<'a> {
     grants: Grants,
     /// Of the route that responds.
     cors: Option<&'a Cors>,
+    /// The route of the script that has the request, the first of several. `None`: there is none.
+    script: Option<RouteId>,
     internal_redirects: usize,
     /// Of an internal redirect: the head that the client has sent. `None`: `head` is that.
     original: Option<&'a Head<'a>>,
@@ -260,6 +262,7 @@ impl<'a> Exchange<'a> {
             max_body: services.site.limits.body,
             grants: Grants::default(),
             cors: None,
+            script: None,
             internal_redirects: 0,
             original: None,
             upstream: None,

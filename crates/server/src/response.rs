@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 use cache::status::CacheStatus;
 use site::memory;
+use site::route::RouteId;
 use taipan_http::response::ResponseHead;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
@@ -57,6 +58,8 @@ pub struct RequestOrigin {
     pub user: Option<Rc<str>>,
     /// The applications that the request was sent to.
     pub upstream: Option<Rc<UpstreamLog>>,
+    /// The route of the script that has responded.
+    pub script: Option<RouteId>,
     /// `None`: requests have no trace.
     pub trace: Option<Trace>,
     /// For those that watch the request, until its response is recorded.
@@ -322,6 +325,7 @@ impl Response {
             length,
             user,
             upstream,
+            script: self.origin.as_ref().and_then(|origin| origin.script),
             endpoint: self.endpoint.as_ref(),
             cache: self.cache.map(CacheStatus::word),
             trace,

@@ -11,6 +11,7 @@ use taipan_http::target::SafePath;
 
 use crate::host::Hosts;
 use crate::model::{Site, Statistics};
+use crate::route::RouteId;
 
 /// Hosts, or routes, above their limit are counted together under this name, which no host has.
 pub const OTHERS: &str = "(others)";
@@ -115,13 +116,14 @@ impl Zones {
         &self.list
     }
 
-    /// Those of a request. Its route is the one for the path that the client has sent: where rewrites and fallbacks
-    /// lead is not looked at. `head`: `None`, if it could not be read.
-    pub fn find(&self, host: usize, head: Option<&Head<'_>>) -> ZonesOf {
+    /// Those of a request. Its route is that of the script that has responded, or else the one for the path that the
+    /// client has sent: where rewrites and fallbacks lead is not looked at. `head`: `None`, if it could not be read.
+    pub fn find(&self, host: usize, head: Option<&Head<'_>>, script: Option<RouteId>) -> ZonesOf {
         let Some(head) = head else { return ZonesOf::NOTHING };
         let route = || {
-            let path = SafePath::parse(head.target.path()?).ok()?;
-            let id = self.hosts.get(host)?.routes.find(&path);
+            let of_path =
+                || Some(self.hosts.get(host)?.routes.find(&SafePath::parse(head.target.path()?).ok()?));
+            let id = script.or_else(of_path)?;
             self.of_route.get(host)?.get(id.index().map_or(0, |index| index + 1)).copied()
         };
         let route = if self.of_route.is_empty() { None } else { route() };
@@ -172,7 +174,7 @@ mod tests {
         let (head, _) = parse(text.as_bytes(), &mut store, &Limits::default())
             .expect("it is valid")
             .expect("it is complete");
-        zones.find(host, Some(&head)).indices().map(|at| zones.list()[at].to_string()).collect()
+        zones.find(host, Some(&head), None).indices().map(|at| zones.list()[at].to_string()).collect()
     }
 
     #[test]
@@ -188,7 +190,7 @@ mod tests {
             assert_eq!(of(&zones, host, target), expected, "{target}");
         }
         assert_eq!(of(&zones, 0, "/%00"), ["host a.example"], "it has no path");
-        assert_eq!(zones.find(0, None), ZonesOf::NOTHING);
+        assert_eq!(zones.find(0, None, None), ZonesOf::NOTHING);
     }
 
     #[test]

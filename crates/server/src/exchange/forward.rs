@@ -82,6 +82,9 @@ impl Exchange<'_> {
         kind: HandlerKind,
         query: Option<Box<str>>,
     ) -> Response {
+        if let HandlerKind::Script(_) = kind {
+            self.script.get_or_insert(id);
+        }
         let throttle = match self.responder.limits {
             Some(limits) => Box::pin(self.admit_handler(limits, id, &kind)).await,
             None => Ok(None),

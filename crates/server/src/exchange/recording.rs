@@ -35,9 +35,10 @@ impl Exchange<'_> {
         watched: Option<Box<Watched>>,
     ) -> Response {
         match (self.grants.user(), self.upstream.take()) {
-            (None, None) if trace.is_none() && watched.is_none() => response,
+            (None, None) if trace.is_none() && watched.is_none() && self.script.is_none() => response,
             (user, upstream) => {
-                let origin = RequestOrigin { user, upstream, trace, watched: Cell::new(watched) };
+                let (script, watched) = (self.script, Cell::new(watched));
+                let origin = RequestOrigin { user, upstream, script, trace, watched };
                 Response { origin: Some(Box::new(origin)), ..response }
             }
         }

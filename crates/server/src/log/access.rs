@@ -13,6 +13,7 @@ use site::disconnect::ConnectionId;
 use site::log_line::{self, Client, Line, Step, TimeText, TraceIds};
 use site::log_selection::LogSelection;
 use site::model::{LogFormat, LoggedClients, LoggedHost, Site};
+use site::route::RouteId;
 use site::span;
 use site::zones::{Zones, ZonesOf};
 use taipan_http::head::Head;
@@ -134,7 +135,7 @@ impl AccessLogs {
         let LoggedResponse { status, head, length, .. } = response;
         let zones = match &self.zones {
             None => ZonesOf::NOTHING,
-            Some(zones) => zones.find(request.host, request.head),
+            Some(zones) => zones.find(request.host, request.head, response.script),
         };
         let began = request.began;
         records.pending.push(PendingResponse { began, number, head, length, status, zones, item: None });
@@ -384,6 +385,8 @@ pub struct LoggedResponse<'a> {
     pub user: Option<&'a str>,
     /// `None`: the request was sent to no application.
     pub upstream: Option<&'a Rc<UpstreamLog>>,
+    /// The route of the script that has responded.
+    pub script: Option<RouteId>,
     /// The endpoint that has responded, where the attempts are not logged.
     pub endpoint: Option<&'a Rc<str>>,
     /// What the cache of responses did, in a word.
@@ -405,6 +408,7 @@ impl LoggedResponse<'_> {
             length: None,
             user: None,
             upstream: None,
+            script: None,
             endpoint: None,
             cache: None,
             trace: None,

@@ -248,7 +248,7 @@ mod tests {
         let (mut store, request) = (FieldStore::new(), b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         let head =
             parse(request, &mut store, &Limits::default()).expect("it is valid").expect("it is complete");
-        Zones::of(&site).expect("it counts").find(0, Some(&head.0))
+        Zones::of(&site).expect("it counts").find(0, Some(&head.0), None)
     }
 
     #[test]
