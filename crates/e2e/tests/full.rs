@@ -526,7 +526,10 @@ fn a_master_without_descriptors_waits_for_some_and_says_so() {
 #[test]
 fn limits_the_connections_of_one_client() {
     for (listen, others) in [("127.0.0.1:0", true), ("[::1]:0", false)] {
-        let config = format!("listen = [\"{listen}\"]\nworkers = 2\n[limits]\nconnections_per_client = 3");
+        let config = format!(
+            "listen = [\"{listen}\"]\nworkers = 2\n[limits]\nconnections_per_client = 3\n\
+             [timeouts]\nlinger = \"1m\"\n"
+        );
         let server = Site::new().file("a.txt", "a").config(&config).start();
         let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
         assert!(clients.iter_mut().all(|client| client.get("/a.txt").status == 200));
@@ -552,11 +555,19 @@ fn limits_the_connections_of_one_client() {
                 assert_eq!(found, [200, 200, 200, 503], "another client has its own number");
             }
         }
-        // A closed connection counts no more.
+        // A closed connection counts no more, nor does one that was rejected, whose client has yet to close it.
+        let mut rejected = server.connect();
+        assert!(is_complete_503(&rejected.get("/a.txt")) && rejected.is_finished());
         drop(clients.pop());
-        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 200));
-        clients.push(server.connect());
-        assert!(wait_until(TIMEOUT, || server.get("/a.txt").status == 503), "and it is one");
+        let mut tried = Vec::new();
+        let is_admitted = || {
+            let mut client = server.connect();
+            let status = client.get("/a.txt").status;
+            tried.push(client);
+            status == 200
+        };
+        assert!(wait_until(TIMEOUT, is_admitted));
+        assert_eq!(server.get("/a.txt").status, 503, "and it is one");
     }
 }
 

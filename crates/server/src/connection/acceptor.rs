@@ -343,7 +343,8 @@ async fn admit(connections: &Rc<Connections>, accepted: Accepted) -> Option<(Soc
 
 /// Answers the one request that the connection may make with 503. The request is read first: some clients
 /// treat a response before their request as an error.
-async fn reject(connections: &Rc<Connections>, socket: Socket, client: Client) {
+async fn reject(connections: &Rc<Connections>, socket: Socket, mut client: Client) {
+    client.release();
     let Some(permit) = connections.acceptor.rejection(connections).await else { return };
     connections.reject(socket, client, permit);
 }

@@ -31,11 +31,12 @@ pub fn origin(site: &Site, peer: Peer, head: &mut Head<'_>) -> (Peer, Via) {
     }
 }
 
-/// The peer of a connection, counted until this is dropped.
+/// The peer of a connection, counted until it is released or this is dropped.
 #[derive(Debug)]
 pub struct Client {
     peer: CompactPeer,
     destination: Destination,
+    is_counted: bool,
 }
 
 /// The connections of each client.
@@ -64,7 +65,7 @@ impl Client {
         };
         // Made only then, because dropping it decrements the count.
         match is_admitted {
-            true => Ok(Client { peer: peer.into(), destination }),
+            true => Ok(Client { peer: peer.into(), destination, is_counted: true }),
             false => Err(destination),
         }
     }
@@ -74,7 +75,16 @@ impl Client {
         if let (Some(counts), Some(ip)) = (COUNTS.get(), peer.ip()) {
             counts.increment(ip, usize::MAX);
         }
-        Client { peer: peer.into(), destination }
+        Client { peer: peer.into(), destination, is_counted: true }
+    }
+
+    /// Counts its connection no more: it is rejected, and the number of these is limited by itself.
+    pub fn release(&mut self) {
+        if std::mem::take(&mut self.is_counted)
+            && let (Some(counts), Some(ip)) = (COUNTS.get(), self.peer().ip())
+        {
+            counts.decrement(ip);
+        }
     }
 
     pub fn peer(&self) -> Peer {
@@ -89,9 +99,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if let (Some(counts), Some(ip)) = (COUNTS.get(), self.peer().ip()) {
-            counts.decrement(ip);
-        }
+        self.release();
     }
 }
 
