@@ -158,6 +158,23 @@ fn responds_to_preflights_before_rules_ask() {
 }
 
 #[test]
+fn responds_to_preflights_for_a_path_that_a_fallback_leads_elsewhere() {
+    let server = Site::new()
+        .script("app/x.cgi", SCRIPT)
+        .config(
+            "fallback = \"/app/x.cgi\"\n\
+             [[route]]\npath = \"/app/x.cgi\"\ncgi = true\ncors_origins = \"https://app.example\"\n\
+             [[route.rule]]\nmethod = \"OPTIONS\"\nthen = \"deny\"\n",
+        )
+        .start();
+    for path in ["/app/x.cgi", "/missing"] {
+        let fields = format!("{ORIGIN}Access-Control-Request-Method: POST\r\n");
+        let expected = "204 |Allow-Origin: https://app.example|Allow-Methods: GET, HEAD, POST|Max-Age: 600";
+        assert_eq!(shown(&request(&server, "OPTIONS", path, &fields)), expected, "{path}");
+    }
+}
+
+#[test]
 fn presets_of_security_fields_leave_those_of_others_alone() {
     let server = Site::new()
         .every_protocol()

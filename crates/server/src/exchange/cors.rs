@@ -2,6 +2,8 @@
 //! decides.
 
 use site::cors::{self, Cors};
+use site::model::Route;
+use site::plan::Plan;
 use taipan_http::head::Names;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
@@ -20,14 +22,21 @@ impl<'a> Exchange<'a> {
             return None;
         }
         let plan = self.plan(path.clone());
-        // The path may lead to a script of another route. Which one needs a disk, and only its fields count here.
-        let steps = plan.walk.iter().flat_map(|walk| &walk.steps).map(|step| self.route_at(step.route));
-        let route = [plan.route].into_iter().chain(steps).find(|route| route.cors.is_some())?;
+        let fallback = self.fallback(path, plan.route);
+        let of_fallback = || self.with_cors(&fallback.as_ref()?.plan);
+        let route = self.with_cors(&plan).or_else(of_fallback)?;
         let mut writer = HeadWriter::new(self.services, Some(route), Status::NO_CONTENT);
         for (name, value) in route.cors.as_ref()?.preflight(self.head) {
             writer = writer.field(name, value);
         }
         Some(Response::from_head(writer.finish()))
+    }
+
+    /// The first route with settings of those that a plan may lead to. A path may lead to a script of another route. Which
+    /// one needs a disk, and only its fields count here.
+    fn with_cors(&self, plan: &Plan<'a, '_>) -> Option<&'a Route> {
+        let steps = plan.walk.iter().flat_map(|walk| &walk.steps).map(|step| self.route_at(step.route));
+        [plan.route].into_iter().chain(steps).find(|route| route.cors.is_some())
     }
 
     /// The response with the fields for the origin that the request names, by the settings of its route.
