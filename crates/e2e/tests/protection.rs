@@ -365,6 +365,7 @@ fn a_link_is_hidden_when_it_leads_to_a_replaced_file_that_the_configuration_read
 fn files_that_the_configuration_reads_are_never_served() {
     let site = Site::new()
         .file("a/users.txt", htpasswd("ann", "ann"))
+        .file("a/users.txt.gz", "a copy")
         .file("a/staff.txt", "staff: ann\n")
         .file("a/open.txt", "open")
         .file("slow.txt", "nothing 1\n")
@@ -397,6 +398,7 @@ fn files_that_the_configuration_reads_are_never_served() {
         ("h", "/a/%75sers.txt", "404"),
         ("h", "//a/./users.txt", "404"),
         ("h", "/a/users.txt/", "404"),
+        ("h", "/a/users.txt.gz", "404"),
         ("h", "/a/users.txt;x", "404"),
         ("h", "/a/staff.txt", "404"),
         ("h", "/alias/users.txt", "404"),

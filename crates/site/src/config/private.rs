@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
 use super::error::{ConfigError, Place};
@@ -204,7 +205,7 @@ fn by_folder(files: &[NamedFile]) -> Hidden {
     beneath
 }
 
-/// A file that the configuration names.
+/// A file that the configuration names, with its precompressed copies, which have the same content.
 struct NamedFile {
     paths: Vec<PathBuf>,
     place: Place,
@@ -212,7 +213,17 @@ struct NamedFile {
 
 impl NamedFile {
     fn new(path: &Path, place: &Place, source: &dyn Source) -> NamedFile {
-        NamedFile { paths: paths_of(path, source), place: place.clone() }
+        let mut paths = paths_of(path, source);
+        let copy = |path: &PathBuf, coding: Coding| {
+            let mut name = path.clone().into_os_string();
+            name.push(coding.extension());
+            PathBuf::from(name)
+        };
+        let codings = [Coding::Gzip, Coding::Br, Coding::Zstd];
+        let copies = paths.iter().flat_map(|path| codings.map(|coding| copy(path, coding)));
+        let copies: Vec<PathBuf> = copies.collect();
+        paths.extend(copies);
+        NamedFile { paths, place: place.clone() }
     }
 
     fn below(&self, folder: &Path) -> impl Iterator<Item = SafePath<'static>> {
