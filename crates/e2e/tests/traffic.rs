@@ -278,6 +278,19 @@ fn a_request_counts_in_the_limits_of_the_script_that_responds() {
 }
 
 #[test]
+fn a_limit_of_a_route_counts_what_globs_in_it_have_together_with_the_rest() {
+    let server = site(
+        "[[route]]\npath = \"/app/\"\n[[route.limit]]\nby = \"route\"\nrequests = \"2/h\"\nrequests_burst = 2\n\
+         [[route]]\npath = \"*.txt\"\ncache_control = \"no-store\"\n",
+    )
+    .file("app/a.html", "a\n")
+    .file("app/b.txt", "b\n")
+    .start();
+    let status = |path| get(&server, Protocol::Http1, path, &[]).status;
+    assert_eq!([status("/app/a.html"), status("/app/b.txt"), status("/app/a.html")], [200, 200, 429]);
+}
+
+#[test]
 fn requests_that_wait_for_a_disk_or_have_a_body_are_counted_once() {
     let server = site("[[limit]]\nby = \"all\"\nrequests = \"4/h\"\nrequests_burst = 4\n")
         .file("a.txt", "hello\n")

@@ -73,6 +73,8 @@ pub enum By {
     /// The address of a client; of IPv6, the first 64 bits.
     Client,
     Route,
+    /// The route that the limit belongs to, with the globs in it.
+    OwnRoute,
     Host,
     All,
     /// The value of a field of the request. A request without it is not limited.
@@ -155,7 +157,7 @@ impl By {
                     (name == own.as_bytes()).then(|| value.strip_prefix(b"="))?
                 }))
             }
-            By::Connection | By::Client | By::Route | By::Host | By::All => None,
+            By::Connection | By::Client | By::Route | By::OwnRoute | By::Host | By::All => None,
         }
     }
 }
@@ -178,7 +180,7 @@ impl fmt::Display for By {
         match self {
             By::Connection => out.write_str("connection"),
             By::Client => out.write_str("client"),
-            By::Route => out.write_str("route"),
+            By::Route | By::OwnRoute => out.write_str("route"),
             By::Host => out.write_str("host"),
             By::All => out.write_str("all"),
             By::Field(name) => write!(out, "field:{name}"),

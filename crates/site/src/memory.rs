@@ -487,7 +487,7 @@ fn remembers(route: &Route) -> bool {
 }
 
 fn limited_clients(site: &Site) -> u64 {
-    let is_of_clients = |limit: &&Limit| !matches!(limit.by, By::All | By::Host | By::Route);
+    let is_of_clients = |limit: &&Limit| !matches!(limit.by, By::All | By::Host | By::Route | By::OwnRoute);
     LIMITED_CLIENTS.saturating_mul(site.traffic_limits.iter().filter(is_of_clients).count() as u64)
 }
 

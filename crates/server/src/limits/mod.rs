@@ -189,7 +189,7 @@ impl LimitTable {
         let Subject { client, host, route, head } = subject;
         let hasher = &self.hasher;
         let key = match &state.limit.by {
-            By::All => 0,
+            By::All | By::OwnRoute => 0,
             By::Connection => hasher.hash_one((client.ip(), client.port())),
             By::Client => hasher.hash_one(client.ip().map(counted_address)),
             By::Route => hasher.hash_one((host, route)),
@@ -204,7 +204,7 @@ impl LimitState {
     fn new(limit: &Limit) -> LimitState {
         let bucket = || Arc::new(Bucket::new(limit.concurrent));
         let buckets = match limit.by {
-            By::All => Buckets::One(bucket()),
+            By::All | By::OwnRoute => Buckets::One(bucket()),
             _ => Buckets::Many { parts: (0..PARTS).map(|_| Mutex::default()).collect(), others: bucket() },
         };
         let rate = |rate: Option<ByteRate>| AtomicU64::new(rate.map_or(LIFTED, |rate| rate.rate));

@@ -76,7 +76,7 @@ impl LimitReader<'_> {
         let tables = section.sections("limit", Scope::Limit);
         for (at, table) in tables.iter().enumerate() {
             let same_line = tables[..at].iter().filter(|other| other.place() == table.place()).count();
-            let Some(limit) = limit(table, same_line, &owner(section)) else { continue };
+            let Some(limit) = limit(table, same_line, section) else { continue };
             let is_named = limit.name.is_some();
             self.reject_second_name(table, &limit);
             let id = self.add(limit);
@@ -180,11 +180,15 @@ fn hash(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The limit of a table. `same_line`: tables before it in the same line. `None`: after an error.
-fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
+/// The limit of a table in a section. `same_line`: tables before it in the same line. `None`: after an error.
+fn limit(table: &Section, same_line: usize, section: &Section) -> Option<Limit> {
     let name = name(table);
     let paths = paths(table)?;
-    let by = by(table)?;
+    let by = match by(table)? {
+        // A rule of another route may name it.
+        By::Route if section.scope == Scope::Route && name.is_none() => By::OwnRoute,
+        by => by,
+    };
     let burst = table.size("burst");
     let rate = |name| table.byte_rate(name).map(|rate| ByteRate { rate, burst });
     let (download, upload) = (rate("download"), rate("upload"));
@@ -216,7 +220,7 @@ fn limit(table: &Section, same_line: usize, owner: &str) -> Option<Limit> {
         before => format!("{}, limit {}", table.place(), before + 1),
     };
     Some(Limit {
-        identity: hash(&(owner, &name, format!("{paths:?}{by}"))),
+        identity: hash(&(owner(section), &name, format!("{paths:?}{by}"))),
         name,
         place,
         paths,
