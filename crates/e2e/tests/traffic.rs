@@ -583,6 +583,37 @@ fn a_rule_of_access_applies_a_named_limit() {
     assert_eq!((rejected.status, rejected.field("ratelimit-policy")), (429, Some("\"bots\";q=1;w=3600")));
 }
 
+/// The client chooses its name. Neither does it pass a password, nor a rule behind.
+#[test]
+fn a_rule_that_names_a_limit_allows_nothing() {
+    let server = site(
+        "[[limit]]\nname = \"bots\"\nby = \"all\"\nrequests = \"9/h\"\nrequests_burst = 9\n\
+         [[limit]]\nname = \"texts\"\nby = \"all\"\nrequests = \"1/h\"\n\
+         [[rule]]\nuser_agent = \"*bot*\"\nthen = \"limit\"\nlimit = \"bots\"\n\
+         [[rule]]\npath = \"/texts/\"\nthen = \"limit\"\nlimit = \"texts\"\n\
+         [[rule]]\npath = \"/admin/\"\nthen = \"deny\"\n\
+         [[route]]\npath = \"/club/\"\nauth = \"basic\"\nsatisfy = \"any\"\n\
+         users = { ann = \"{SHA}nU4eI71bcnBGqeO0t9tXvY1u5oQ=\" }\n",
+    )
+    .file("admin/a.txt", "admin\n")
+    .file("club/a.txt", "club\n")
+    .file("texts/a.txt", "text\n")
+    .start();
+    let mut rows = Rows::new();
+    for (path, agent, expected) in [
+        ("/admin/a.txt", "a bot", 403),
+        ("/admin/a.txt", "browser", 403),
+        ("/club/a.txt", "a bot", 401),
+        ("/club/a.txt", "browser", 401),
+        // Each of two limits counts.
+        ("/texts/a.txt", "a bot", 200),
+        ("/texts/a.txt", "browser", 429),
+    ] {
+        let fields = [("user-agent", agent)];
+        rows.check(format!("{path} {agent}"), get(&server, Protocol::Http1, path, &fields).status, expected);
+    }
+}
+
 #[test]
 fn a_reload_changes_running_transfers() {
     let limit = |rate: &str| format!("[[limit]]\nby = \"all\"\ndownload = \"{rate}\"\n");

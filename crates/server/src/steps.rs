@@ -2,7 +2,7 @@
 //! the step in its first columns. Only what the configuration decides; opens no file.
 
 use site::access::{self, Action, Facts};
-use site::applying::{each_applying, named_by_rule};
+use site::applying::{each_applying, named_by_rules};
 use site::authentication::Demand;
 use site::host::name_of;
 use site::limit::LimitId;
@@ -57,10 +57,7 @@ pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) 
             lines.push(format!("access    {client} is allowed: no rule matches"));
             return lines;
         }
-        access::Verdict::Allow(Some(rule)) => match &rule.action {
-            Action::Limit(name) => (format!("is allowed, within the limit \"{name}\""), rule),
-            _ => ("is allowed".to_owned(), rule),
-        },
+        access::Verdict::Allow(Some(rule)) => ("is allowed".to_owned(), rule),
         access::Verdict::Authenticate(rule) => ("must authenticate".to_owned(), rule),
         access::Verdict::Deny(status, rule) => match &rule.action {
             Action::Redirect(redirect) => (
@@ -74,7 +71,7 @@ pub fn access(host: &Host, path: &SafePath<'_>, facts: Facts<'_>, client: Peer) 
     lines
 }
 
-/// The limits of speed and of requests that apply, and the one that a rule of access names.
+/// The limits of speed and of requests that apply, and those that rules of access name.
 pub fn limits(site: &Site, host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |id: LimitId| {
@@ -83,8 +80,7 @@ pub fn limits(site: &Site, host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -
     };
     let route = host.routes.get(host.routes.find(path));
     each_applying(&site.traffic_limits, host, route, path, &mut add);
-    let check = |path: &SafePath<'_>| access::check(host, path, facts);
-    named_by_rule(&site.traffic_limits, host, path, check).into_iter().for_each(add);
+    named_by_rules(&site.traffic_limits, host, path, facts).into_iter().for_each(add);
     lines
 }
 

@@ -1,5 +1,5 @@
 //! Rules of access: whether a request may have what is at a path, by what is known of the request and its client. The
-//! first rule that matches decides. Without one, access is allowed.
+//! first rule that matches decides, apart from those that only name a limit. Without one, access is allowed.
 //!
 //! Knows nothing of what is at a path, nor of passwords.
 
@@ -51,7 +51,7 @@ pub enum Action {
     Redirect(Box<Redirect>),
     /// Allowed for users who have identified themselves.
     Authenticate,
-    /// Allowed, within the limit of this name.
+    /// Counted in the limit of this name. It decides nothing: the next rule that matches does.
     Limit(String),
 }
 
@@ -231,6 +231,25 @@ pub fn demands<'s>(
     own.into_iter().chain(enclosing)
 }
 
+/// The names of the limits in which the rules count a request for `path`, by each of its names: those of rules in front
+/// of the one that decides.
+pub fn limits<'s>(host: &'s Host, path: &SafePath<'_>, facts: Facts<'_>) -> Vec<&'s str> {
+    let route = |path: &SafePath<'_>| host.routes.get(host.routes.find(path));
+    let mut limits = Vec::new();
+    for name in std::iter::once(path).chain(&other_names(path, &route(path).files.alternates)) {
+        for rules in route(name).access.iter() {
+            for rule in rules.iter().filter(|rule| rule.matches(name, facts)) {
+                match &rule.action {
+                    Action::Limit(limit) if limits.contains(&limit.as_str()) => {}
+                    Action::Limit(limit) => limits.push(limit),
+                    _ => break,
+                }
+            }
+        }
+    }
+    limits
+}
+
 /// Whether the rules may decide otherwise about `path` for another client, or at another time.
 pub fn depends_on_client(host: &Host, path: &SafePath<'_>) -> bool {
     let of = |path: &SafePath<'_>| {
@@ -286,10 +305,12 @@ fn without_coding(path: &SafePath<'_>) -> Option<SafePath<'static>> {
     SafePath::from_decoded(&["/", name].concat()).ok().filter(|name| !name.is_folder())
 }
 
-/// The strictest verdict of the lists, each of which is that of its first rule that matches.
+/// The strictest verdict of the lists, each of which is that of its first rule that matches and decides.
 fn evaluate<'s>(lists: &'s [Rules], path: &SafePath<'_>, facts: Facts<'_>) -> Verdict<'s> {
-    let first = |rules: &'s Rules| rules.iter().find(|rule| rule.matches(path, facts)).map(|rule| &**rule);
-    lists.iter().filter_map(first).fold(Verdict::Allow(None), |verdict, rule| verdict.and(rule.verdict()))
+    let first = |rules: &'s Rules| {
+        rules.iter().filter(|rule| rule.matches(path, facts)).find_map(|rule| rule.verdict())
+    };
+    lists.iter().filter_map(first).fold(Verdict::Allow(None), Verdict::and)
 }
 
 impl ClientAddress {
@@ -307,12 +328,14 @@ impl Rule {
         self.conditions.iter().all(|condition| condition.holds(path, facts))
     }
 
-    fn verdict(&self) -> Verdict<'_> {
+    /// `None`: it decides nothing.
+    fn verdict(&self) -> Option<Verdict<'_>> {
         match self.action {
-            Action::Allow | Action::Limit(_) => Verdict::Allow(Some(self)),
-            Action::Deny(status) => Verdict::Deny(status, self),
-            Action::Redirect(ref redirect) => Verdict::Deny(redirect.status, self),
-            Action::Authenticate => Verdict::Authenticate(self),
+            Action::Allow => Some(Verdict::Allow(Some(self))),
+            Action::Deny(status) => Some(Verdict::Deny(status, self)),
+            Action::Redirect(ref redirect) => Some(Verdict::Deny(redirect.status, self)),
+            Action::Authenticate => Some(Verdict::Authenticate(self)),
+            Action::Limit(_) => None,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use taipan_http::target::SafePath;
 
-use crate::access::{self, Rule, Verdict, without_parameters};
+use crate::access::{self, Facts, without_parameters};
 use crate::limit::{self, Limit, LimitId, MAX_MATCHES, Paths};
 use crate::model::{Action, Host, Route};
 use crate::plan::{planned_route, without_language};
@@ -36,23 +36,19 @@ pub fn each_applying(
     }
 }
 
-/// The limit that a rule of access names for a path of `host`, or for the path without its language. `check`: the
-/// verdict of the rules on a path.
-pub fn named_by_rule<'h>(
-    limits: &[Limit],
-    host: &'h Host,
-    path: &SafePath<'_>,
-    check: impl Fn(&SafePath<'_>) -> Verdict<'h>,
-) -> Option<LimitId> {
-    let named = |path: &SafePath<'_>| match check(path) {
-        Verdict::Allow(Some(Rule { action: access::Action::Limit(name), .. })) => limit::named(limits, name),
-        _ => None,
-    };
-    named(path).or_else(|| {
-        let place = Place::of(host, host.routes.get(host.routes.find(path)), path);
-        let (first, second) = without_language(place.responding().language_fallback, path)?;
-        named(&first).or_else(|| named(&second?))
-    })
+/// The limits that rules of access name for a path of `host`, and for the path without its language.
+pub fn named_by_rules(limits: &[Limit], host: &Host, path: &SafePath<'_>, facts: Facts<'_>) -> Vec<LimitId> {
+    let names = |path: &SafePath<'_>| access::limits(host, path, facts);
+    let place = Place::of(host, host.routes.get(host.routes.find(path)), path);
+    let (first, second) = without_language(place.responding().language_fallback, path).unzip();
+    let others = first.into_iter().chain(second.flatten()).flat_map(|path| names(&path));
+    let mut named: Vec<LimitId> = Vec::new();
+    for id in names(path).into_iter().chain(others).filter_map(|name| limit::named(limits, name)) {
+        if !named.contains(&id) {
+            named.push(id);
+        }
+    }
+    named
 }
 
 /// A path with the routes whose limits apply to it.

@@ -167,12 +167,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The verdict of the rules on one path.
-    pub(super) fn verdict(&self, path: &SafePath<'_>) -> Verdict<'a> {
-        access::check(self.host(), path, self.facts(self.head.token))
-    }
-
-    fn facts<'f>(&'f self, method: &'f str) -> Facts<'f> {
+    /// What rules may ask of the request. `method`: its own, or one that would do a part of what it does.
+    pub(super) fn facts<'f>(&'f self, method: &'f str) -> Facts<'f> {
         Facts {
             head: self.head,
             method,

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use site::applying::named_by_rule;
+use site::applying::named_by_rules;
 use site::limit::LimitId;
 use site::route::RouteId;
 use taipan_http::status::Status;
@@ -190,16 +190,16 @@ impl Exchange<'_> {
     fn applying(&self, table: &'static LimitTable, path: &SafePath<'_>, route: RouteId) -> AppliedLimits {
         let named = self.named(path);
         let subject = Subject { client: self.client, host: self.host, route, head: self.head };
-        table.applying(&self.services.site.traffic_limits, self.host(), path, subject, named)
+        table.applying(&self.services.site.traffic_limits, self.host(), path, subject, &named)
     }
 
-    /// The limit that a rule of access names.
-    fn named(&self, path: &SafePath<'_>) -> Option<LimitId> {
+    /// The limits that rules of access name.
+    fn named(&self, path: &SafePath<'_>) -> Vec<LimitId> {
         if !self.responder.needs.limit_rules {
-            return None;
+            return Vec::new();
         }
         let limits = &self.services.site.traffic_limits;
-        named_by_rule(limits, self.host(), path, |path| self.verdict(path))
+        named_by_rules(limits, self.host(), path, self.facts(self.head.token))
     }
 
     /// Counts the request in these limits, and tells the client what remains.

@@ -159,7 +159,7 @@ impl LimitTable {
         LimitTable { states, hasher: RandomState::default() }
     }
 
-    /// The limits that apply to a request, and the one that an access rule names.
+    /// The limits that apply to a request, and those that access rules name.
     #[inline(never)]
     pub fn applying(
         &'static self,
@@ -167,7 +167,7 @@ impl LimitTable {
         host: &Host,
         path: &SafePath<'_>,
         subject: Subject<'_>,
-        named: Option<LimitId>,
+        named: &[LimitId],
     ) -> AppliedLimits {
         let mut applied = AppliedLimits::default();
         let mut apply = |id: LimitId| {
@@ -177,9 +177,7 @@ impl LimitTable {
                 applied.push(Applied { state, bucket });
             }
         };
-        if let Some(named) = named {
-            apply(named);
-        }
+        named.iter().copied().for_each(&mut apply);
         each_applying(limits, host, host.routes.get(subject.route), path, &mut apply);
         applied
     }

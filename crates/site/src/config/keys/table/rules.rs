@@ -5,7 +5,8 @@ use super::{Chapter, Key, Kind, Required, Scope, Words, count};
 pub const CHAPTER: Chapter = Chapter {
     title: "Rules of access",
     intro: "In each `[[rule]]`. All conditions of a rule must be true; an entry of a list with `!` in front excludes \
-            what it matches. The first rule that matches decides. See [Access](access.md).",
+            what it matches. The first rule that matches decides, apart from those with `then = \"limit\"`. See \
+            [Access](access.md).",
     scopes: &[Scope::Rule],
     keys: &[
         Key {
@@ -14,8 +15,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Required,
             example: "\"deny\"",
             text: "What happens to a request that the rule matches. `redirect` sends the client to another URL, \
-                   `authenticate` allows the request to users who identify themselves, and `limit` within the limit \
-                   that is named.",
+                   `authenticate` allows the request to users who identify themselves. `limit` counts the request in \
+                   the limit that is named, and allows nothing: the next rule that matches decides.",
         },
         Key {
             name: "status",
