@@ -132,6 +132,34 @@ fn a_rule_for_a_method_is_for_it_in_any_case_of_letters() {
     }
 }
 
+/// HEAD tells of what GET would have.
+#[test]
+fn a_rule_for_get_is_for_head_too() {
+    let server = site(
+        "[[rule]]\npath = \"/docs/\"\nmethod = \"GET\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/list/\"\nmethod = \"!GET\"\nthen = \"deny\"\n\
+         [[rule]]\npath = \"/private/\"\nmethod = [\"GET\", \"!HEAD\"]\nthen = \"deny\"\n",
+    )
+    .start();
+    let mut rows = Rows::new();
+    for (path, expected) in [
+        ("/docs/a.html", [403, 403, 405]),
+        ("/list/open.txt", [200, 200, 403]),
+        ("/private/", [403, 200, 405]),
+    ] {
+        let statuses = ["GET", "HEAD", "POST"].map(|method| {
+            let text = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            let mut client = server.connect();
+            client.send(text);
+            match method {
+                "HEAD" => client.read_response_to_head().status,
+                _ => client.read_response().status,
+            }
+        });
+        rows.check(path, statuses, expected);
+    }
+}
+
 #[test]
 fn a_rule_redirects_by_the_query_and_by_fields() {
     let server = site(

@@ -76,7 +76,7 @@ pub enum Condition {
         within: Option<Networks>,
         except: Networks,
     },
-    /// In any case of letters: some applications take `post` for POST.
+    /// In any case of letters: some applications take `post` for POST. `GET` stands for HEAD, too.
     Method(Selection<String>),
     /// The name of the host, without its port.
     Host(Selection<Wildcard>),
@@ -353,7 +353,7 @@ impl Rule {
     /// Whether it may deny some client a request with this method and path.
     pub fn may_deny(&self, method: &str, path: &SafePath<'_>) -> bool {
         let may_hold = |condition: &Condition| match condition {
-            Condition::Method(methods) => methods.matches(|own| own.eq_ignore_ascii_case(method)),
+            Condition::Method(methods) => methods.matches(|own| covers_method(own, method)),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             _ => true,
         };
@@ -411,7 +411,7 @@ impl Condition {
                 let server = Some(server.to_canonical());
                 within.as_ref().is_none_or(|within| within.contains(server)) && !except.contains(server)
             }),
-            Condition::Method(methods) => methods.matches(|own| own.eq_ignore_ascii_case(facts.method)),
+            Condition::Method(methods) => methods.matches(|own| covers_method(own, facts.method)),
             Condition::Host(names) => names.matches(|own| own.matches(name_of(head.authority))),
             Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
             Condition::Query(queries) => {
@@ -452,6 +452,11 @@ impl Condition {
             Condition::Time(periods) => periods.iter().any(|period| period.contains(facts.now)),
         }
     }
+}
+
+/// HEAD tells of what GET would have.
+fn covers_method(own: &str, method: &str) -> bool {
+    own.eq_ignore_ascii_case(method) || own.eq_ignore_ascii_case("GET") && method.eq_ignore_ascii_case("HEAD")
 }
 
 /// A pattern for one path is for it as a folder, too.

@@ -71,7 +71,7 @@ pub const CHAPTER: Chapter = Chapter {
             kind: Kind::Texts,
             default: Words("every method"),
             example: "[\"POST\", \"PUT\"]",
-            text: "Methods, in upper case. They match in any case.",
+            text: "Methods, in upper case. They match in any case. `GET` is for HEAD, too: `\"!GET\"` excludes both.",
         },
         Key {
             name: "host",
