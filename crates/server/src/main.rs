@@ -16,9 +16,15 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(UsageError(text)) => return terminal::fail(text, 2),
     };
-    if !matches!(command, Command::Serve(_)) {
-        signals::keep_no_more();
+    // What a server has printed at its start says nothing about its end.
+    if matches!(command, Command::Serve(_)) {
+        return run(command);
     }
+    signals::keep_no_more();
+    terminal::end(run(command))
+}
+
+fn run(command: Command) -> ExitCode {
     match command {
         Command::Serve(serve) => master::serve(&serve),
         Command::Check { source } => check::check(&source),

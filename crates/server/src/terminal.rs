@@ -1,14 +1,18 @@
-//! Output on the standard streams. A failed write is ignored: a reader that stops reading, such as `head`, must not
-//! end the program. Control characters are escaped, as in logs: the name of a file must not command a terminal.
+//! Output on the standard streams. A failed write ends nothing; a command learns of one to standard output at its end.
+//! Control characters are escaped, as in logs: the name of a file must not command a terminal.
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
+
+/// The first error of standard output.
+static OUTPUT_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// Writes a line to standard output.
 pub fn out(line: Arguments<'_>) {
-    _ = io::stdout().write_all(harmless(&format!("{line}\n")).as_bytes());
+    print(&harmless(&plain(&format!("{line}\n"))));
 }
 
 /// Writes a line to standard error, at once: other processes write there, too.
@@ -61,7 +65,25 @@ pub fn fail(why: impl Display, code: u8) -> ExitCode {
 
 /// Writes text to standard output, without adding a line end.
 pub fn print(text: &str) {
-    _ = io::stdout().write_all(text.as_bytes());
+    note(io::stdout().write_all(text.as_bytes()));
+}
+
+/// The exit code of a command that has ended with `code`: it has failed if not all of its output could be written. A
+/// reader that has stopped reading, such as `head`, wants no more.
+pub fn end(code: ExitCode) -> ExitCode {
+    note(io::stdout().flush());
+    match OUTPUT_ERROR.get() {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe && code == ExitCode::SUCCESS => {
+            fail(format_args!("cannot write to standard output: {error}"), 1)
+        }
+        _ => code,
+    }
+}
+
+fn note(written: io::Result<()>) {
+    if let Err(error) = written {
+        _ = OUTPUT_ERROR.set(error);
+    }
 }
 
 #[cfg(test)]

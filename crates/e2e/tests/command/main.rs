@@ -4,6 +4,7 @@ mod check;
 mod explain;
 mod healthcheck;
 mod help;
+mod output;
 mod refusals;
 mod start;
 
