@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::thread;
 
 use e2e::dns::{Answer, Dns, PTR, ip, name};
 use e2e::{Folder, Rows, Server, Site, TIMEOUT, command, output_of, run, wait_until};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// A DNS server that knows names of 192.0.2.1, 192.0.2.3 and 2001:db8::1.
 fn names() -> Dns {
@@ -244,6 +246,31 @@ fn report_writes_a_page_that_shows_hostile_fields_as_text_and_loads_nothing() {
     assert!(html.contains("default-src 'none'") && html.contains("<svg"));
     let terminal = text(&run([Path::new("report"), &log]));
     assert!(!terminal.contains('\x1b') && terminal.contains("\\u{1b}"), "{terminal}");
+}
+
+/// Such as `/dev/stdout`.
+#[test]
+fn a_page_or_names_replace_no_link_and_no_fifo() {
+    let folder = Folder::new();
+    let log = folder.file("access.log", format!("192.0.2.1 - - {TIME} \"GET / HTTP/1.1\" 200 1\n"));
+    let [fifo, link, target] = ["fifo", "link", "target"].map(|name| folder.path().join(name));
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("the folder is ours");
+    symlink("target", &link).expect("the folder is ours");
+    let write = |path: &Path| run([Path::new("report"), "--html".as_ref(), path, &log]);
+    assert!(!write(&link).status.success(), "it leads to nothing");
+    fs::write(&target, "before").expect("the folder is ours");
+    assert_eq!(text(&write(&link)), "");
+    let page = fs::read_to_string(&target).expect("it is there");
+    assert!(link.is_symlink() && page.starts_with("<!DOCTYPE html>"));
+    let reader = thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::read_to_string(fifo).expect("it is a FIFO")
+    });
+    assert_eq!(text(&write(&fifo)), "");
+    assert_eq!(reader.join().expect("it has read"), page);
+    let output = run([Path::new("resolve"), "--names".as_ref(), &fifo, &log]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("it is not a regular file"));
+    assert!(!fifo.is_file() && !output.status.success());
 }
 
 #[test]

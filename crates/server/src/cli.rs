@@ -18,4 +18,5 @@ pub mod top;
 mod first_line;
 mod jail;
 mod log_input;
+mod output_file;
 mod oversights;

@@ -1,13 +1,11 @@
 //! `taipan report`: what access logs say, as text or as a page of HTML.
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use report::summary::Summary;
 
 use crate::cli::log_input::LogInput;
+use crate::cli::output_file;
 use crate::flags::Report;
 use crate::terminal;
 
@@ -37,27 +35,11 @@ fn run(flags: &Report) -> Result<(), String> {
         return Err(format!("none of {} lines has the format of an access log", summary.unknown_lines));
     }
     match &flags.html {
-        Some(path) => write(path, &report::html::render(&summary)),
+        Some(path) => output_file::write(path, report::html::render(&summary).as_bytes())
+            .map_err(|error| format!("cannot write {}: {error}", path.display())),
         None => {
             terminal::print(&report::text::render(&summary));
             Ok(())
         }
     }
-}
-
-/// A reader sees the old page or the new one.
-fn write(path: &Path, page: &str) -> Result<(), String> {
-    let failed = |error| format!("cannot write {}: {error}", path.display());
-    let Some(name) = path.file_name() else { return Err(format!("{} is no file", path.display())) };
-    let mut part = name.to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(part);
-    let written = fs::File::create_new(&part)
-        .and_then(|mut file| file.write_all(page.as_bytes()))
-        .and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        // Nothing is left behind.
-        _ = fs::remove_file(&part);
-    }
-    written.map_err(failed)
 }

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::cli::output_file;
 use crate::clock;
 
 /// Addresses that are known at the same time.
@@ -30,6 +31,9 @@ impl Names {
         let failed = |error: io::Error| format!("cannot read the names in {}: {error}", path.display());
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Names::default()),
+            Ok(found) if !found.is_file() => {
+                return Err(format!("cannot read the names in {}: it is not a regular file", path.display()));
+            }
             Ok(found) if found.len() > MAX_FILE => return Err(format!("{} is too large", path.display())),
             _ => String::from_utf8_lossy(&fs::read(path).map_err(failed)?).into_owned(),
         };
@@ -55,17 +59,7 @@ impl Names {
         for (address, (until, name)) in &self.known {
             text.push_str(&format!("{address} {until} {}\n", name.as_deref().unwrap_or("-")));
         }
-        let mut part = path.as_os_str().to_owned();
-        part.push(format!(".{}.part", std::process::id()));
-        let part = Path::new(&part);
-        let written = fs::File::create_new(part)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| fs::rename(part, path));
-        if written.is_err() {
-            // Nothing is left behind.
-            _ = fs::remove_file(part);
-        }
-        written.map_err(failed)
+        output_file::write(path, text.as_bytes()).map_err(failed)
     }
 
     pub fn has(&self, address: IpAddr) -> bool {
