@@ -202,7 +202,8 @@ impl Source for Disk {
             }
             found = next;
         }
-        found.retain(|f| f.exists());
+        // A link to nothing stays: its reader reports it.
+        found.retain(|file| file.exists() || file.is_symlink());
         found.sort();
         Ok(found)
     }

@@ -1,5 +1,7 @@
 //! `taipan check`: mistakes, warnings and costs of a configuration.
 
+use std::os::unix::fs::symlink;
+
 use e2e::command_without_privilege;
 
 use super::*;
@@ -383,6 +385,29 @@ fn reports_every_configuration_error_with_file_and_line() {
             rows.holds(lines, &format!("{part:?} is in {stderr:?}"), stderr.contains(part));
         }
     }
+}
+
+/// A part of the configuration is missing, so that a reload keeps the one before.
+#[test]
+fn an_included_link_to_nothing_and_a_ring_are_errors() {
+    let home = Folder::new();
+    home.folder("www");
+    home.file("site.toml", "root = \"www\"\ninclude = \"parts/*.toml\"\n");
+    home.file("parts/a.toml", "[limits]\ntarget = 64\n");
+    let broken = home.path().join("parts/b.toml");
+    symlink("../available/b.toml", &broken).unwrap();
+    let check = |expected: &str| {
+        let output = output_of(command().args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert_eq!(stderr.lines().filter(|line| line.contains(expected)).count(), 1, "{stderr}");
+        stderr
+    };
+    check("parts/b.toml cannot be read: No such file or directory");
+    fs::remove_file(&broken).unwrap();
+    home.file("parts/c.toml", "include = \"../site.toml\"\n");
+    let stderr = check("site.toml includes itself");
+    assert!(!stderr.contains("given twice"), "{stderr}");
 }
 
 #[test]

@@ -128,8 +128,8 @@ pub fn read(path: &Path, source: &dyn Source) -> Result<Configuration, Vec<Confi
 struct Loader<'l> {
     source: &'l dyn Source,
     errors: &'l Errors,
-    /// The files from the first one to the one that includes the next.
-    open: Vec<Arc<Path>>,
+    /// The files from the first one to the one that includes the next, without links.
+    open: Vec<PathBuf>,
     files: usize,
 }
 
@@ -144,7 +144,7 @@ impl Loader<'_> {
         let mut tree = toml::parse(&text, file, self.errors);
         self.read_address_files(&mut tree);
         if let Some(include) = tree.take("include") {
-            self.open.push(file.clone());
+            self.open.push(self.source.resolve(file));
             self.include(&include, &mut tree);
             self.open.pop();
         }
@@ -213,7 +213,7 @@ impl Loader<'_> {
     }
 
     fn include_error(&self, file: &Arc<Path>) -> Option<String> {
-        if self.open.contains(file) {
+        if self.open.contains(&self.source.resolve(file)) {
             return Some(format!("{} includes itself", shown(file)));
         }
         if self.open.len() > MAX_DEPTH {
