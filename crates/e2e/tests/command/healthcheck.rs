@@ -60,6 +60,15 @@ fn healthcheck_exits_with_0_only_for_2xx_and_3xx() {
     }
 }
 
+/// No other port is asked in its place.
+#[test]
+fn healthcheck_asks_no_port_that_is_not_there() {
+    let output = run(["healthcheck", "http://127.0.0.1:99999/"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("127.0.0.1:99999 is not a host and a port up to 65535"), "{stderr}");
+}
+
 /// The certificate is for another name than the address that is checked.
 #[test]
 fn healthcheck_requests_by_tls() {
@@ -115,7 +124,8 @@ fn healthcheck_ends_within_its_timeout() {
         while took.last().is_none_or(|took| *took >= Duration::from_secs(3)) && took.len() < ROUNDS {
             let started = Instant::now();
             let output = run(["healthcheck", url.as_str(), "--timeout", "1"]);
-            rows.check(what, output.status.code(), Some(1));
+            let is_late = text(&output.stderr).ends_with(": no response in time\n");
+            rows.check(what, (output.status.code(), is_late), (Some(1), true));
             took.push(started.elapsed());
         }
         let in_time = took.last().is_some_and(|took| *took < Duration::from_secs(3));

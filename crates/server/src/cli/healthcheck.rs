@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use site::address::without_brackets;
+use taipan_http::fields::{host_and_port, is_authority};
 use taipan_http::target::Scheme;
 
 use crate::terminal;
@@ -48,7 +49,10 @@ fn status(url: &str, timeout: Duration) -> io::Result<u16> {
         )
     })?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let (host, port) = taipan_http::fields::host_and_port(authority);
+    if !is_authority(authority.as_bytes()) {
+        return Err(io::Error::other(format!("{authority} is not a host and a port up to 65535")));
+    }
+    let (host, port) = host_and_port(authority);
     let name = without_brackets(host);
     let address = (name, port.unwrap_or(scheme.default_port()))
         .to_socket_addrs()?
@@ -88,23 +92,32 @@ impl Deadline {
 
     fn set_timeout(&self, which: Timeout) -> io::Result<()> {
         match self.until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::Error::new(io::ErrorKind::TimedOut, "no response in time")),
+            Duration::ZERO => Err(late()),
             left => Ok(set_socket_timeout(&self.socket, which, Some(left))?),
         }
     }
 }
 
+/// The timeout of a socket is EAGAIN (socket(7), SO_RCVTIMEO).
+fn in_time(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no response in time")
+}
+
 impl Read for Deadline {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.set_timeout(Timeout::Recv)?;
-        self.socket.read(buf)
+        self.socket.read(buf).map_err(in_time)
     }
 }
 
 impl Write for Deadline {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.set_timeout(Timeout::Send)?;
-        self.socket.write(buf)
+        self.socket.write(buf).map_err(in_time)
     }
 
     fn flush(&mut self) -> io::Result<()> {
