@@ -133,7 +133,11 @@ impl KillTimer {
 
 /// When the next start is due, for a log line.
 pub fn text(pause: Duration) -> String {
-    if pause.is_zero() { "at once".to_owned() } else { format!("in {} s", pause.as_secs_f32()) }
+    match pause.as_millis().div_ceil(100) {
+        0 => "at once".to_owned(),
+        tenths if tenths % 10 == 0 => format!("in {} s", tenths / 10),
+        tenths => format!("in {}.{} s", tenths / 10, tenths % 10),
+    }
 }
 
 #[cfg(test)]
