@@ -92,6 +92,11 @@ fn reload_adds_removes_and_moves_listeners() {
         "what stays is not touched"
     );
 
+    // Something has cleaned up.
+    fs::remove_file(socket("two.sock")).expect("it is there");
+    listens(&[format!("0.0.0.0:{second}"), "unix:one.sock".to_owned(), "unix:two.sock".to_owned()]);
+    assert!(Client::unix(&socket("two.sock")).get("/a.txt").status == 200);
+
     listens(&[other.clone(), "unix:two.sock".to_owned()]);
     assert!(answers(&other) && !socket("one.sock").exists() && socket("two.sock").exists());
     wait_until_refused(&everywhere);

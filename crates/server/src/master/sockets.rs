@@ -71,8 +71,9 @@ impl Sockets {
         for listener in wanted {
             let Listener { address, freebind, .. } = listener;
             // Two addresses may be equal if the kernel chooses their ports.
-            let found = match before.iter().position(|b| b.is(address)) {
-                Some(place) => Ok(before.remove(place)),
+            let found = before.iter().position(|b| b.is(address)).map(|place| before.remove(place));
+            let found = match found.filter(|bound| !bound.is_lost()) {
+                Some(bound) => Ok(bound),
                 None => self.bind(listener),
             };
             let shared_out =
@@ -240,6 +241,14 @@ pub fn inherited_descriptors() -> io::Result<Vec<OwnedFd>> {
 impl Bound {
     fn is(&self, address: &Address) -> bool {
         self.wanted == *address || self.actual == *address
+    }
+
+    /// Whether the file of a Unix socket has gone, so that no client can reach it.
+    fn is_lost(&self) -> bool {
+        let is_missing =
+            |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        self.origin == SocketOrigin::Configured
+            && matches!(&self.actual, Address::Unix(path) if is_missing(path))
     }
 
     /// The bound address, with what else these listeners say of it.
