@@ -30,6 +30,9 @@ use crate::process::supervisor::KillTimer;
 use crate::spawner::cgroup;
 use crate::{limits, start, sys, terminal};
 
+/// A server with fewer is hardly one.
+const FEW_CONNECTIONS: usize = 100;
+
 /// A change whose generation is starting.
 pub(super) struct Change {
     pub(super) site: Site,
@@ -172,8 +175,9 @@ impl Master {
         examine::too_few_descriptors(site, workers, allowed).map_or(Ok(()), Err)?;
         let wanted = site.limits.connections;
         memory::fit(site, workers, allowed);
-        // The default is for machines that allow it.
-        if site.limits.connections < wanted && wanted != Limits::default().connections {
+        // The default is for machines that allow it, and too much for many others.
+        let is_noticed = wanted != Limits::default().connections || site.limits.connections < FEW_CONNECTIONS;
+        if site.limits.connections < wanted && is_noticed {
             log::warn(format_args!(
                 "`connections` is {} in place of {wanted}, because {allowed} descriptors are allowed (`ulimit -Hn`, \
                  LimitNOFILE); raise the limit, or lower what `taipan check` lists",
