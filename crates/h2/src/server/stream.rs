@@ -161,13 +161,17 @@ pub enum ClosedBy {
 /// The streams that were closed last.
 #[derive(Debug)]
 pub struct Closed {
-    /// Those of `ClosedBy::Server`, in the order of their resets.
-    reset: VecDeque<u32>,
-    most_reset: usize,
+    /// Those of `ClosedBy::Server`. Most connections have none.
+    reset: Option<Box<Resets>>,
+    most_reset: u16,
     /// Those of `ClosedBy::End`. 0 is no stream.
-    ended: [u32; 16],
+    ended: [u32; 15],
     next: u8,
 }
+
+/// Streams in the order of their resets.
+#[derive(Debug, Default)]
+struct Resets(VecDeque<u32>);
 
 /// Streams that clients open before they know the limit (RFC 9113 §6.5.2).
 const BEFORE_SETTINGS: u32 = 100;
@@ -175,36 +179,39 @@ const BEFORE_SETTINGS: u32 = 100;
 impl Closed {
     /// `streams`: how many the client may have open. It may still send on as many that the server has reset.
     pub fn new(streams: u32) -> Closed {
-        let most_reset = streams.max(BEFORE_SETTINGS) as usize;
-        Closed { reset: VecDeque::new(), most_reset, ended: [0; 16], next: 0 }
+        let most_reset = streams.max(BEFORE_SETTINGS).try_into().unwrap_or(u16::MAX);
+        Closed { reset: None, most_reset, ended: [0; 15], next: 0 }
     }
 
     pub fn push(&mut self, id: u32, by: ClosedBy) {
         match by {
             ClosedBy::Server => {
-                self.reset.retain(|reset| *reset != id);
-                if self.reset.len() == self.most_reset {
-                    self.reset.pop_front();
+                let Resets(reset) = &mut **self.reset.get_or_insert_default();
+                reset.retain(|other| *other != id);
+                if reset.len() == usize::from(self.most_reset) {
+                    reset.pop_front();
                 }
-                self.reset.push_back(id);
+                reset.push_back(id);
             }
             ClosedBy::End => {
-                let at = usize::from(self.next) % self.ended.len();
+                let at = usize::from(self.next);
                 self.ended[at] = id;
-                self.next = self.next.wrapping_add(1);
+                self.next = ((at + 1) % self.ended.len()) as u8;
             }
         }
     }
 
     pub fn find(&self, id: u32) -> Option<ClosedBy> {
-        if self.reset.contains(&id) {
+        if self.reset.as_ref().is_some_and(|reset| reset.0.contains(&id)) {
             return Some(ClosedBy::Server);
         }
         self.ended.contains(&id).then_some(ClosedBy::End)
     }
 
     pub fn trim(&mut self) {
-        self.reset.shrink_to_fit();
+        if let Some(reset) = &mut self.reset {
+            reset.0.shrink_to_fit();
+        }
     }
 }
 
