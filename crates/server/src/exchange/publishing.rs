@@ -426,19 +426,21 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Gives `each` what is beneath a folder. Errors: those of `each`.
+    /// Gives `each` what is beneath a folder, and returns the folder. Errors: those of `each`.
     async fn scan(
         &self,
         target: &Target<'a>,
         reach: Reach,
         mut each: impl FnMut(&Exchange<'a>, Member) -> Result<(), Problem>,
-    ) -> Result<(), Problem> {
-        let mut scan = Scan::new(&target.below, reach, target.rules.symlinks);
+    ) -> Result<Root, Problem> {
+        let (below, symlinks) = (target.below.clone(), target.rules.symlinks);
+        let begin = move |store: &Store| Scan::begin(store, &below, reach, symlinks);
+        let mut scan = self.on_disk(&target.store, begin).await?;
         loop {
-            let work = move |store: &Store| scan.step(store).map(|members| (scan, members));
+            let work = move |_: &Store| scan.step().map(|members| (scan, members));
             let (rest, members) = self.on_disk(&target.store, work).await?;
             if members.is_empty() {
-                return Ok(());
+                return Ok(rest.into_base());
             }
             scan = rest;
             for member in members {
@@ -454,11 +456,16 @@ impl<'a> Exchange<'a> {
             true => Ok(()),
             false => Err(Problem::Status(Status::FORBIDDEN)),
         };
-        self.scan(target, Reach::Tree, check).await
+        self.scan(target, Reach::Tree, check).await.map(drop)
     }
 
-    /// The members of a folder that the client may have so. Errors: there are more than a listing may have.
-    async fn members(&self, target: &Target<'a>, reach: Reach, what: Use) -> Result<Vec<Member>, Problem> {
+    /// A folder, and its members that the client may have so. Errors: there are more than a listing may have.
+    async fn members(
+        &self,
+        target: &Target<'a>,
+        reach: Reach,
+        what: Use,
+    ) -> Result<(Root, Vec<Member>), Problem> {
         let _permit = self.responder.published_folders.take().ok_or(Status::SERVICE_UNAVAILABLE)?;
         let (mut members, most) = (Vec::new(), self.services.site.limits.listing_entries);
         let collect = |exchange: &Exchange<'a>, member: Member| {
@@ -471,8 +478,8 @@ impl<'a> Exchange<'a> {
                 Ok(())
             }
         };
-        self.scan(target, reach, collect).await?;
-        Ok(members)
+        let folder = self.scan(target, reach, collect).await?;
+        Ok((folder, members))
     }
 
     /// The body of a request that is read as a whole.

@@ -82,7 +82,17 @@ impl Root {
 
     /// A folder beneath this one, as a root of its own.
     pub fn beneath(&self, path: &SafePath<'_>, symlinks: Symlinks) -> Result<Root, OpenError> {
-        let fd = open(self, path, symlinks, OFlags::PATH | OFlags::DIRECTORY, Wait::Allowed)?;
+        self.beneath_as(path, symlinks, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// As `beneath`, opened with `flags`.
+    pub fn beneath_as(
+        &self,
+        path: &SafePath<'_>,
+        symlinks: Symlinks,
+        flags: OFlags,
+    ) -> Result<Root, OpenError> {
+        let fd = open(self, path, symlinks, flags, Wait::Allowed)?;
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
         let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         let path = path.beneath(&self.path);

@@ -432,7 +432,7 @@ impl Guard {
 }
 
 /// The folder that `path` is in. `None`: it is the root.
-fn parent(path: &Below) -> Option<SafePath<'_>> {
+pub fn parent(path: &Below) -> Option<SafePath<'_>> {
     path.first_segments(path.segments().count().checked_sub(1)?)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use taipan_http::target::SafePath;
 use super::failure::Failure;
 use super::new_file::NewFile;
 use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms, check_length};
-use super::tree::{self, Kind, Progress, PropertyCopy, Reach, Scan};
+use super::tree::{self, Copy, Kind, Progress, PropertyCopy, Reach, Scan};
 use super::{removal, usage};
 use crate::clock;
 use crate::files::beneath::Root;
@@ -203,10 +203,10 @@ fn folders_with_names_that_are_not_utf8_are_removed_and_not_copied() {
 fn scans_find_everything_and_follow_no_link() {
     let fixture = Fixture::new("scan");
     std::os::unix::fs::symlink("/etc", fixture.folder.join("d/out")).unwrap();
-    let mut scan = Scan::new(&below("d"), Reach::Tree, Symlinks::Never);
+    let mut scan = Scan::begin(&fixture.store, &below("d"), Reach::Tree, Symlinks::Never).unwrap();
     let mut found = Vec::new();
     loop {
-        let members = scan.step(&fixture.store).unwrap();
+        let members = scan.step().unwrap();
         if members.is_empty() {
             break;
         }
@@ -306,8 +306,9 @@ fn properties_are_copied_before_they_have_a_place() {
         guard.change_properties(&below(path), &changes).unwrap();
     }
     let copy = || {
-        let (store, mut scan) = (fixture.store.clone(), Scan::new(&below("d"), Reach::Tree, Symlinks::Never));
-        let members = scan.step(&store).unwrap();
+        let store = fixture.store.clone();
+        let mut scan = Scan::begin(&store, &below("d"), Reach::Tree, Symlinks::Never).unwrap();
+        let members = scan.step().unwrap();
         let mut copy = PropertyCopy::begin(store.clone(), below("d"), store, &members).unwrap();
         while copy.step().unwrap() == Progress::More {}
         copy
@@ -320,6 +321,50 @@ fn properties_are_copied_before_they_have_a_place() {
     assert!(!has("x/g"));
     copy.commit(&guard, &below("x/g")).unwrap();
     assert!(has("x/g") && has("x/g/e/f") && has("d") && has("d/e/f") && !has("x/g/e"));
+}
+
+#[test]
+fn a_copy_is_whole_or_fails_if_its_folder_moves() {
+    type Act<'a> = &'a dyn Fn(&Path);
+    let rename = |root: &Path, from: &str, to: &str| fs::rename(root.join(from), root.join(to)).unwrap();
+    let acts: [(&str, Act, Result<usize, Failure>); 6] = [
+        ("nothing", &|_| {}, Ok(201)),
+        ("a file is removed", &|root| fs::remove_file(root.join("d/e/199")).unwrap(), Ok(200)),
+        ("moved", &|root| rename(root, "d", "moved"), Err(Failure::Busy)),
+        ("removed", &|root| fs::remove_dir_all(root.join("d")).unwrap(), Err(Failure::Busy)),
+        ("a folder in it is moved", &|root| rename(root, "d/e", "e"), Err(Failure::Busy)),
+        (
+            "replaced",
+            &|root| {
+                rename(root, "d", "moved");
+                fs::create_dir_all(root.join("d/e")).unwrap();
+            },
+            Err(Failure::Busy),
+        ),
+    ];
+    for (what, act, expected) in acts {
+        let fixture = Fixture::new("copied");
+        (0..200).for_each(|file| fs::write(fixture.folder.join(format!("d/e/{file}")), "x").unwrap());
+        let store = fixture.store.clone();
+        let mut scan = Scan::begin(&store, &below("d"), Reach::Tree, Symlinks::Never).unwrap();
+        let members =
+            std::iter::repeat_with(|| scan.step().unwrap()).take_while(|members| !members.is_empty());
+        let members = members.flatten().collect();
+        let reservation = usage::Reservation::new(&store.root.path, None);
+        let base = scan.into_base();
+        let mut copy = Copy::begin(store.clone(), base, below("d"), store, members, reservation).unwrap();
+        assert_eq!(copy.step(), Ok(Progress::More), "{what}");
+        act(&fixture.folder);
+        let copied = loop {
+            match copy.step() {
+                Ok(Progress::More) => {}
+                Ok(Progress::Done) => break copy.commit(&below("copy"), None),
+                Err(failure) => break Err(failure),
+            }
+        };
+        let count = || fs::read_dir(fixture.folder.join("copy/e")).unwrap().count();
+        assert_eq!(copied.map(|()| count()), expected, "{what}");
+    }
 }
 
 #[test]

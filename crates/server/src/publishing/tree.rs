@@ -16,11 +16,11 @@ use taipan_http::target::SafePath;
 use super::failure::{Excess, Failure};
 use super::store::{
     ATTEMPTS, Below, Found, Guard, NEW, OWN_FOLDER_MODE, OWN_PROPERTIES, Store, TRASH, UPLOADS, lock_new,
-    open_or_make, random_name, write_at, write_own,
+    open_or_make, parent, random_name, write_at, write_own,
 };
 use super::usage::{Reservation, cost};
 use crate::disk::{Device, helpers};
-use crate::files::beneath::{self, Wait};
+use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::stat;
 use crate::sys::calls;
 
@@ -66,8 +66,10 @@ pub enum Reach {
 
 /// Reads what is beneath a folder: folders before what is in them.
 pub struct Scan {
+    /// The folder. It is open: what is beneath it is found there, too, when it has another name.
+    base: Root,
+    path: Below,
     reach: Reach,
-    symlinks: Symlinks,
     folders: Vec<Below>,
     current: Option<(Below, Dir)>,
     /// That of the folder.
@@ -76,26 +78,39 @@ pub struct Scan {
 
 impl Scan {
     /// `symlinks`: for the way to `folder`. No link beneath it is followed.
-    pub fn new(folder: &Below, reach: Reach, symlinks: Symlinks) -> Scan {
-        Scan { reach, symlinks, folders: vec![folder.clone()], current: None, device: None }
+    pub fn begin(store: &Store, folder: &Below, reach: Reach, symlinks: Symlinks) -> Result<Scan, Failure> {
+        let base = store.root.beneath_as(folder, symlinks, LIST)?;
+        Ok(Scan {
+            base,
+            path: folder.clone(),
+            reach,
+            folders: vec![folder.clone()],
+            current: None,
+            device: None,
+        })
+    }
+
+    /// The folder whose members these are.
+    pub fn into_base(self) -> Root {
+        self.base
     }
 
     /// The next members: none at the end. Names that no client can request are left out.
-    pub fn step(&mut self, store: &Store) -> Result<Vec<Member>, Failure> {
+    pub fn step(&mut self) -> Result<Vec<Member>, Failure> {
         let mut members = Vec::new();
         while members.len() < NAMES_PER_STEP {
             let Some((folder, dir)) = &mut self.current else {
                 let Some(folder) = self.folders.pop() else { break };
-                match beneath::open(&store.root, &folder, self.symlinks, LIST, Wait::Allowed) {
+                let below = below(&folder, &self.path)?;
+                match beneath::open(&self.base, &below, Symlinks::Never, LIST, Wait::Allowed) {
                     Ok(fd) if self.enters(&fd)? => self.current = Some((folder, calls::open_folder(&fd)?)),
                     Ok(_) => {}
                     // It has been removed since.
-                    Err(beneath::OpenError::Missing) if !members.is_empty() => {}
+                    Err(OpenError::Missing) => {}
                     // Another program has made a path that no client can request.
-                    Err(beneath::OpenError::Local(Errno::NAMETOOLONG)) if self.reach == Reach::Device => {}
+                    Err(OpenError::Local(Errno::NAMETOOLONG)) if self.reach == Reach::Device => {}
                     Err(error) => return Err(error.into()),
                 }
-                self.symlinks = Symlinks::Never;
                 continue;
             };
             let Some(entry) = calls::next_entry(dir) else {
@@ -157,8 +172,9 @@ pub enum Progress {
 /// A copy of a folder, which has no name that clients know until it is whole.
 pub struct Copy {
     from: Store,
-    /// The folder that is copied.
-    base: Below,
+    /// The folder that is copied, and its path.
+    base: Root,
+    path: Below,
     to: Store,
     new: LockedFolder,
     members: VecDeque<Member>,
@@ -172,10 +188,11 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// `members`: those of `base` that are copied, folders before what is in them.
+    /// `members`: those of `base`, at `path`, that are copied, folders before what is in them.
     pub fn begin(
         from: Store,
-        base: Below,
+        base: Root,
+        path: Below,
         to: Store,
         members: Vec<Member>,
         reservation: Reservation,
@@ -184,7 +201,7 @@ impl Copy {
         let unsynced = if to.settings.sync == Sync::Disk { vec![new.name.clone()] } else { Vec::new() };
         let members = members.into();
         let (file, whole, bytes) = (None, 0, 0);
-        let mut copy = Copy { from, base, to, new, members, file, unsynced, reservation, whole, bytes };
+        let mut copy = Copy { from, base, path, to, new, members, file, unsynced, reservation, whole, bytes };
         copy.count(cost(0))?;
         copy.whole = copy.bytes;
         Ok(copy)
@@ -196,6 +213,8 @@ impl Copy {
         if self.reservation.grow_to(bytes) { Ok(()) } else { Err(Failure::NoSpace) }
     }
 
+    /// Errors: `Busy` if the folder, or one in it, is no longer at its path. What is missing there is not a file that
+    /// another client has removed.
     pub fn step(&mut self) -> Result<Progress, Failure> {
         let (mut bytes, mut files) = (0, 0);
         while bytes < BYTES_PER_STEP && files < FILES_PER_STEP {
@@ -220,11 +239,13 @@ impl Copy {
             }
             files += 1;
             let Some(member) = self.members.pop_front() else {
-                let Some(folder) = self.unsynced.pop() else { return Ok(Progress::Done) };
+                let Some(folder) = self.unsynced.pop() else {
+                    return self.check_base().map(|()| Progress::Done);
+                };
                 calls::sync(&beneath::open_folder(&self.new.folder, Path::new(&folder), LIST)?)?;
                 continue;
             };
-            let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.base));
+            let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.path));
             let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
             let folder = beneath::open_folder(&self.new.folder, Path::new(folder), OFlags::PATH)?;
             if member.kind != Kind::Other {
@@ -232,6 +253,7 @@ impl Copy {
             }
             match member.kind {
                 Kind::Folder => {
+                    self.check_folder(&member.path)?;
                     calls::make_folder_with(&folder, name, self.to.folder_mode())?;
                     self.whole = self.bytes;
                     if self.to.settings.sync == Sync::Disk {
@@ -251,17 +273,34 @@ impl Copy {
     }
 
     fn open(&mut self, path: &Below, folder: &OwnedFd, name: &str) -> Result<(), Failure> {
-        let source = match beneath::open(&self.from.root, path, Symlinks::Never, beneath::READ, Wait::Allowed)
-        {
+        let below = below(path, &self.path)?;
+        let source = match beneath::open(&self.base, &below, Symlinks::Never, beneath::READ, Wait::Allowed) {
             // It has been removed since.
-            Err(beneath::OpenError::Missing) => return Ok(()),
+            Err(OpenError::Missing) => return self.check_folder(&parent(path).ok_or(Failure::Denied)?),
             source => source?,
         };
-        self.from.root.check_visible(&source)?;
+        self.base.check_visible(&source)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target = calls::create_with(folder, name, flags, self.to.file_mode())?;
         self.file = Some((source, target, 0));
         Ok(())
+    }
+
+    /// Errors: `Busy` if no folder is at `path`.
+    fn check_folder(&self, path: &SafePath<'_>) -> Result<(), Failure> {
+        match self.base.beneath(&below(path, &self.path)?, Symlinks::Never) {
+            Err(OpenError::Missing) => Err(Failure::Busy),
+            found => Ok(found.map(drop)?),
+        }
+    }
+
+    /// Errors: `Busy` if the folder has been moved, removed or replaced.
+    fn check_base(&self) -> Result<(), Failure> {
+        match self.from.root.beneath(&self.path, Symlinks::Never) {
+            Ok(found) if found.is_same(&self.base) => Ok(()),
+            Ok(_) | Err(OpenError::Missing) => Err(Failure::Busy),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Gives the copy its name, in place of what has that name now.
@@ -283,9 +322,9 @@ pub fn snapshot(store: &Store, path: &Below) -> Result<Snapshot, Failure> {
     let found = store.find(path)?;
     let mut all = vec![(path.as_str().to_owned(), found)];
     if let Some(Found::Folder(_)) = found {
-        let mut scan = Scan::new(path, Reach::Whole, Symlinks::Never);
+        let mut scan = Scan::begin(store, path, Reach::Whole, Symlinks::Never)?;
         loop {
-            let members = scan.step(store)?;
+            let members = scan.step()?;
             if members.is_empty() {
                 break;
             }
@@ -335,8 +374,7 @@ impl PropertyCopy {
             }
             let text = properties.text();
             self.to.check_growth(text.len())?;
-            let relative = SafePath::from_decoded(&["/", relative(&path, &self.base)].concat());
-            self.new.write_properties(&relative.map_err(|_| Failure::Denied)?, text.as_bytes())?;
+            self.new.write_properties(&below(&path, &self.base)?, text.as_bytes())?;
             self.bytes += text.len() as u64;
         }
         Ok(Progress::More)
@@ -360,8 +398,13 @@ impl PropertyCopy {
 }
 
 /// The part of `path` that is beneath `base`, without a slash in front.
-fn relative<'p>(path: &'p Below, base: &Below) -> &'p str {
+fn relative<'p>(path: &'p SafePath<'_>, base: &Below) -> &'p str {
     path.as_str()[base.as_str().len()..].trim_start_matches('/')
+}
+
+/// As `relative`, as a path beneath `base`.
+fn below(path: &SafePath<'_>, base: &Below) -> Result<Below, Failure> {
+    SafePath::from_decoded(&["/", relative(path, base)].concat()).map_err(|_| Failure::Denied)
 }
 
 /// A folder that has no name that clients know. It is removed when it is dropped, unless it is stored.
@@ -458,9 +501,9 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>, Failure> {
 pub fn count(store: &Store) -> Result<u64, Failure> {
     let root = SafePath::from_decoded("/").map_err(|_| Failure::Denied)?;
     let mut bytes = 0;
-    let mut scan = Scan::new(&root, Reach::Device, Symlinks::Never);
+    let mut scan = Scan::begin(store, &root, Reach::Device, Symlinks::Never)?;
     loop {
-        let members = scan.step(store)?;
+        let members = scan.step()?;
         if members.is_empty() {
             break;
         }

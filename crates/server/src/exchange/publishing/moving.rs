@@ -4,11 +4,12 @@ use dav::fields::{Depth, Overwrite};
 use dav::locks::Touch;
 use dav::method::Method;
 use rustix::fs::RenameFlags;
+use site::model::Symlinks;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::{Exchange, Problem, Target, Use};
-use crate::files::beneath::{self, Wait};
+use crate::files::beneath::{self, Root, Wait};
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Found, Guard, Store, Terms, check_length};
@@ -181,7 +182,7 @@ impl<'a> Exchange<'a> {
                 && exchange.may_use(to, &moved, Use::Write);
             if may { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
         };
-        self.scan(from, Reach::Tree, check).await
+        self.scan(from, Reach::Tree, check).await.map(drop)
     }
 
     async fn rename(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
@@ -228,16 +229,21 @@ impl<'a> Exchange<'a> {
                 Err(failure) => Err(failure),
             };
         self.changing(&from.store, check).await?;
-        let members = match reach {
-            Some(Depth::Infinity) => self.members(from, Reach::Tree, Use::Read).await?,
-            Some(Depth::Zero | Depth::One) | None => Vec::new(),
+        let Some(depth) = reach else {
+            let properties = self.copy_properties(from, to, Vec::new()).await?;
+            return self.copy_file(from, transfer, properties).await;
+        };
+        let (base, members) = match depth {
+            Depth::Infinity => self.members(from, Reach::Tree, Use::Read).await?,
+            Depth::Zero | Depth::One => {
+                let below = from.below.clone();
+                let open = move |store: &Store| Ok(store.root.beneath(&below, Symlinks::Never)?);
+                (self.on_disk(&from.store, open).await?, Vec::new())
+            }
         };
         self.check_copied(from, to, &members)?;
         let properties = self.copy_properties(from, to, members.clone()).await?;
-        match reach {
-            None => self.copy_file(from, transfer, properties).await,
-            Some(_) => self.copy_tree(from, transfer, members, properties).await,
-        }
+        self.copy_tree(from, transfer, base, members, properties).await
     }
 
     /// Copies the properties of a resource and its members to a place beside their own.
@@ -293,8 +299,7 @@ impl<'a> Exchange<'a> {
         mut properties: PropertyCopy,
     ) -> Result<Option<Found>, Problem> {
         let &Transfer { ref to, ref terms, seen, .. } = transfer;
-        let (root, source, rule) =
-            (from.store.root.clone(), from.below.clone(), site::model::Symlinks::Never);
+        let (root, source, rule) = (from.store.root.clone(), from.below.clone(), Symlinks::Never);
         let open = move |_: &Store| {
             let source = beneath::open(&root, &source, rule, beneath::READ, Wait::Allowed)?;
             root.check_visible(&source)?;
@@ -332,13 +337,14 @@ impl<'a> Exchange<'a> {
         &self,
         from: &Target<'a>,
         transfer: &Transfer<'a>,
+        base: Root,
         members: Vec<Member>,
         mut properties: PropertyCopy,
     ) -> Result<Option<Found>, Problem> {
         let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let reservation = self.reserve(to, 0).await?;
-        let (source, base) = (from.store.clone(), from.below.clone());
-        let begin = move |store: &Store| Copy::begin(source, base, store.clone(), members, reservation);
+        let (source, path) = (from.store.clone(), from.below.clone());
+        let begin = move |store: &Store| Copy::begin(source, base, path, store.clone(), members, reservation);
         let copy = self.on_disk(&to.store, begin).await?;
         let mut copy = self.in_steps(&to.store, copy, |copy, _| copy.step()).await?;
         let (terms, target) = (terms.clone(), to.below.clone());

@@ -78,10 +78,10 @@ impl<'a> Exchange<'a> {
         let mut members = VecDeque::from([Member { path: target.below.clone(), kind }]);
         match (kind, depth) {
             (Kind::Folder, Depth::One) => {
-                members.extend(self.members(target, Reach::Names, Use::List).await?)
+                members.extend(self.members(target, Reach::Names, Use::List).await?.1)
             }
             (Kind::Folder, Depth::Infinity) => {
-                members.extend(self.members(target, Reach::Device, Use::List).await?)
+                members.extend(self.members(target, Reach::Device, Use::List).await?.1)
             }
             _ => {}
         }
