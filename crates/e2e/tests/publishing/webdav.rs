@@ -1,5 +1,7 @@
 //! WebDAV as its clients speak it: properties, XML, and the programs themselves.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 #[test]
@@ -88,6 +90,34 @@ fn properties_are_those_that_were_set() {
     check(&server, &[("MKCOL", "/d", "", "", 201), ("PUT", "/d/e", "", "e", 201)]);
     let all = send(&server, "PROPFIND", "/", "Depth: infinity\r\n", "").text();
     assert!(all.contains("<D:href>/d/e</D:href>") && all.contains("<D:collection/>"), "{all}");
+}
+
+#[test]
+fn a_folder_that_moves_is_listed_whole_or_not_at_all() {
+    let mut site = Site::new();
+    for number in 0..30 {
+        site = site.file(&format!("k/{number}"), "x");
+    }
+    let server = site.config(OPEN).start();
+    let is_done = AtomicBool::new(false);
+    let statuses = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (from, to) in [("/k/", "/l"), ("/l/", "/k")].into_iter().cycle() {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                assert_eq!(send(&server, "MOVE", from, &format!("Destination: {to}\r\n"), "").status, 201);
+            }
+        });
+        let list = || {
+            let found = send(&server, "PROPFIND", "/k/", "Depth: 1\r\n", "");
+            (found.status, found.text().matches("<D:response>").count())
+        };
+        let all: Vec<(u16, usize)> = (0..500).map(|_| list()).collect();
+        is_done.store(true, Ordering::Relaxed);
+        all
+    });
+    assert!(statuses.iter().all(|found| matches!(found, (207, 31) | (404, 0))), "{statuses:?}");
 }
 
 #[test]

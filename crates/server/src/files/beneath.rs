@@ -102,6 +102,19 @@ impl Root {
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden })
     }
 
+    /// Whether `path` beneath `root` leads to this folder.
+    pub fn is_beneath(
+        &self,
+        root: &Root,
+        path: &SafePath<'_>,
+        symlinks: Symlinks,
+    ) -> Result<bool, OpenError> {
+        match root.beneath(path, symlinks) {
+            Err(OpenError::Missing) => Ok(false),
+            found => Ok(found?.is_same(self)),
+        }
+    }
+
     /// Errors: the user of this process may not open files in the folder.
     pub fn check_access(&self) -> std::io::Result<()> {
         Ok(accessat(&self.fd, ".", Access::EXEC_OK, AtFlags::EACCESS)?)

@@ -296,10 +296,9 @@ impl Copy {
 
     /// Errors: `Busy` if the folder has been moved, removed or replaced.
     fn check_base(&self) -> Result<(), Failure> {
-        match self.from.root.beneath(&self.path, Symlinks::Never) {
-            Ok(found) if found.is_same(&self.base) => Ok(()),
-            Ok(_) | Err(OpenError::Missing) => Err(Failure::Busy),
-            Err(error) => Err(error.into()),
+        match self.base.is_beneath(&self.from.root, &self.path, Symlinks::Never)? {
+            true => Ok(()),
+            false => Err(Failure::Busy),
         }
     }
 
@@ -403,7 +402,7 @@ fn relative<'p>(path: &'p SafePath<'_>, base: &Below) -> &'p str {
 }
 
 /// As `relative`, as a path beneath `base`.
-fn below(path: &SafePath<'_>, base: &Below) -> Result<Below, Failure> {
+pub fn below(path: &SafePath<'_>, base: &Below) -> Result<Below, Failure> {
     SafePath::from_decoded(&["/", relative(path, base)].concat()).map_err(|_| Failure::Denied)
 }
 

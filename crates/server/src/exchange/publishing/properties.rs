@@ -11,19 +11,19 @@ use dav::properties::{LIVE, Properties, QUOTA_USED, is_live};
 use dav::request::{BodyError, DAV, PropFind, parse_changes};
 use dav::xml::Name;
 use rustix::fs::{FileType, OFlags};
-use site::model::{EtagFrom, FileRules};
+use site::model::{EtagFrom, FileRules, Symlinks};
 use site::publishing::{DeepListing, Mode};
 use taipan_http::date::{self, Civil};
 use taipan_http::status::Status;
 
 use super::{Exchange, Problem, Target, Use, href};
 use crate::disk::{DevicePermit, Work};
-use crate::files::beneath::{self, Wait};
+use crate::files::beneath::{self, OpenError, Root, Wait};
 use crate::files::open::{Stamp, Stat, stat};
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Guard, Store};
-use crate::publishing::tree::{Kind, Member, Reach};
+use crate::publishing::store::{Below, Found, Guard, Store};
+use crate::publishing::tree::{Kind, Member, Reach, below};
 use crate::publishing::usage;
 use crate::request::Request;
 use crate::response::{Body, BodyStream, NextChunk, Response};
@@ -40,6 +40,9 @@ const STEP_BYTES: usize = 64 * 1024;
 #[derive(Clone)]
 struct Description {
     store: Store,
+    target: Below,
+    /// The folder at `target`, whose members are described, too.
+    base: Option<Root>,
     rules: Arc<FileRules>,
     prefix: String,
     find: Arc<PropFind>,
@@ -76,17 +79,21 @@ impl<'a> Exchange<'a> {
             _ => return Err(Status::NOT_FOUND.into()),
         };
         let mut members = VecDeque::from([Member { path: target.below.clone(), kind }]);
-        match (kind, depth) {
-            (Kind::Folder, Depth::One) => {
-                members.extend(self.members(target, Reach::Names, Use::List).await?.1)
-            }
-            (Kind::Folder, Depth::Infinity) => {
-                members.extend(self.members(target, Reach::Device, Use::List).await?.1)
-            }
-            _ => {}
+        let reach = match (kind, depth) {
+            (Kind::Folder, Depth::One) => Some(Reach::Names),
+            (Kind::Folder, Depth::Infinity) => Some(Reach::Device),
+            _ => None,
+        };
+        let mut base = None;
+        if let Some(reach) = reach {
+            let (folder, others) = self.members(target, reach, Use::List).await?;
+            base = Some(folder);
+            members.extend(others);
         }
         let about = Description {
             store: target.store.clone(),
+            target: target.below.clone(),
+            base,
             rules: target.route.files.clone(),
             prefix: target.prefix.clone(),
             find: Arc::new(find),
@@ -166,7 +173,8 @@ pub(super) fn rejected(error: BodyError) -> Problem {
     })
 }
 
-/// Describes the first of `members` on a helper thread, and returns the others.
+/// Describes the first of `members` on a helper thread, and returns the others. Errors: `Missing` if the folder that
+/// they are in has been moved, removed or replaced.
 async fn describe(
     services: &Services,
     about: &Description,
@@ -183,6 +191,7 @@ async fn describe(
                 break;
             }
         }
+        about.check_base()?;
         Ok((out, members))
     };
     let done: Result<Result<_, Failure>, _> = services.disk.run(device, Work::Listing, work).await;
@@ -226,11 +235,15 @@ impl Descriptions {
 }
 
 impl Description {
-    /// Describes a resource, unless it has been removed, or cannot be read.
+    /// Describes a resource, unless it has been removed, or may not be read.
     fn write(&self, member: &Member, out: &mut String) -> Result<(), Failure> {
         let found =
             beneath::open(&self.store.root, &member.path, self.rules.symlinks, OFlags::PATH, Wait::Allowed);
-        let Ok(found) = found else { return Ok(()) };
+        let found = match found {
+            Err(OpenError::Missing) => return self.check_removed(&member.path),
+            Err(OpenError::Denied) => return Ok(()),
+            found => found?,
+        };
         let Stat { kind, stamp, .. } = stat(&found, Wait::Allowed)?;
         let kind = match kind {
             FileType::Directory => Kind::Folder,
@@ -246,6 +259,25 @@ impl Description {
         };
         multistatus::properties(&href(&self.prefix, member.path.as_str(), kind), &stats, out);
         Ok(())
+    }
+
+    /// Errors: `Missing` if what is not at `path` has not been removed from the folder, but has moved with it.
+    fn check_removed(&self, path: &Below) -> Result<(), Failure> {
+        let Some(base) = &self.base else { return Err(Failure::Missing) };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        match beneath::open(base, &below(path, &self.target)?, Symlinks::Never, flags, Wait::Allowed) {
+            Ok(_) => Err(Failure::Missing),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn check_base(&self) -> Result<(), Failure> {
+        match &self.base {
+            Some(base) if !base.is_beneath(&self.store.root, &self.target, self.rules.symlinks)? => {
+                Err(Failure::Missing)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
