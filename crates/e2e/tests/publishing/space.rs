@@ -135,6 +135,33 @@ fn empty_files_and_folders_count_for_a_quota() {
 }
 
 #[test]
+fn an_upload_that_fails_leaves_no_folders() {
+    let config = format!("{OPEN}publish_make_folders = true\npublish_quota = \"64KiB\"\n");
+    let server = Site::new().config(&config).start();
+    let large = "x".repeat(100 * 1024);
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let mut table = Rows::new();
+    for (what, rest, expected) in [
+        ("too large", format!("Content-Length: {}\r\n\r\n{large}", large.len()), 507),
+        ("too large in chunks", format!("{chunked}\r\n{:x}\r\n{large}\r\n0\r\n\r\n", large.len()), 507),
+        ("no chunk", format!("{chunked}\r\n1\r\nx\r\nno chunk\r\n"), 400),
+    ] {
+        let found = server.request(format!("PUT /new/folder/f HTTP/1.1\r\nHost: h\r\n{rest}"));
+        table.check(what, (found.status, server.root().join("new").exists()), (expected, false));
+    }
+    let mut client = server.connect();
+    client.send(format!(
+        "PUT /new/folder/f HTTP/1.1\r\nHost: h\r\nContent-Length: 60000\r\n\r\n{}",
+        &large[..50_000]
+    ));
+    assert!(wait_until(TIMEOUT, || !own_files(&server, "new").is_empty()), "it is written");
+    drop(client);
+    assert!(wait_until(TIMEOUT, || own_files(&server, "new").is_empty()), "it is removed");
+    assert!(!server.root().join("new").exists());
+    check(&server, &[("PUT", "/new/folder/f", "", &large[..50 * 1024], 201)]);
+}
+
+#[test]
 fn a_full_disk_that_is_mounted_loses_nothing() {
     let site = Site::new().config(&format!("{OPEN}publish_min_free = 0\n"));
     let _unmount = mount(&site.root(), "size=256k");

@@ -322,6 +322,17 @@ impl Guard {
         }
     }
 
+    /// The folders that lead to `path` and are missing. Errors: `Locked`, if one would be in a folder with a lock.
+    pub fn check_folders(&self, terms: &Terms, path: &Below) -> Result<Vec<Below>, Failure> {
+        let missing = self.store.missing_folders(path)?;
+        if let Some(outermost) = missing.first() {
+            // The paths of locks have no slash at their end.
+            let outermost = without_slash(outermost)?;
+            Self::check_locks(&self.locks(clock::wall())?, terms, &outermost, Touch::Name)?;
+        }
+        Ok(missing)
+    }
+
     /// Makes the folders that lead to `path` and are missing, if `reserve` finds space for so many. Errors: `Locked`,
     /// if one would be in a folder with a lock.
     pub fn make_folders(
@@ -330,10 +341,8 @@ impl Guard {
         path: &Below,
         reserve: impl FnOnce(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let missing = self.store.missing_folders(path)?;
+        let missing = self.check_folders(terms, path)?;
         let Some(outermost) = missing.first() else { return Ok(()) };
-        // The paths of locks have no slash at their end.
-        Self::check_locks(&self.locks(clock::wall())?, terms, &without_slash(outermost)?, Touch::Name)?;
         reserve(missing.len() as u64)?;
         let (mut parent, _) = self.store.folder_of(outermost)?;
         for folder in &missing {

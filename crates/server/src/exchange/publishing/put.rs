@@ -72,7 +72,7 @@ impl<'a> Exchange<'a> {
         Ok(self.stored(target, &stored))
     }
 
-    /// Gives a file its name when the disk has it.
+    /// Gives a file its name when the disk has it, and makes the folders that are missing.
     pub(super) async fn commit(
         &self,
         target: &Target<'a>,
@@ -84,7 +84,25 @@ impl<'a> Exchange<'a> {
             Sync::Kernel => new,
         };
         let below = target.below.clone();
-        let commit = move |store: &Store, guard: &Guard| new.commit(store, guard, &terms, &below);
+        let most = self.folders_to_make(target).await?;
+        let mut folders = self.reserve(target, 0).await?;
+        let commit = move |store: &Store, guard: &Guard| {
+            if most > 0 {
+                // A request that is rejected leaves no folders.
+                guard.check_write(store, &terms, &below)?;
+                guard.make_folders(&terms, &below, |count| {
+                    // Another request has removed one meanwhile, of which the rules were not asked.
+                    if count > most {
+                        return Err(Failure::Denied);
+                    }
+                    let bytes = count * cost(0);
+                    let has_space = folders.grow_to(bytes);
+                    folders.keep(bytes);
+                    if has_space { Ok(()) } else { Err(Failure::NoSpace) }
+                })?;
+            }
+            new.commit(store, guard, &terms, &below)
+        };
         self.changing(&target.store, commit).await
     }
 
@@ -117,7 +135,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Checks whether the content could be stored, before it is received, and makes missing folders.
+    /// Checks whether the content could be stored, before it is received.
     async fn prepare(&self, target: &Target<'a>, terms: &Terms) -> Result<(), Problem> {
         let length = match self.body.length() {
             Length::Sized(bytes) => bytes,
@@ -125,9 +143,9 @@ impl<'a> Exchange<'a> {
         };
         let (terms, below) = (terms.clone(), target.below.clone());
         let made = self.folders_to_make(target).await?;
-        let mut folders = self.reserve(target, 0).await?;
+        // Given back at once: they are made when the file is whole.
+        self.reserve(target, made * cost(0)).await?;
         let prepare = move |store: &Store, guard: &Guard| {
-            // A request that is rejected leaves no folders.
             let found = guard.check_write(store, &terms, &below)?;
             match found {
                 Some(Found::Folder(_)) => return Err(Failure::Exists),
@@ -136,19 +154,9 @@ impl<'a> Exchange<'a> {
             }
             store.check_space(length)?;
             if made > 0 {
-                guard.make_folders(&terms, &below, |count| {
-                    // Another request has removed one meanwhile, of which the rules were not asked.
-                    if count > made {
-                        return Err(Failure::Denied);
-                    }
-                    let bytes = count * cost(0);
-                    let has_space = folders.grow_to(bytes);
-                    folders.keep(bytes);
-                    if has_space { Ok(()) } else { Err(Failure::NoSpace) }
-                })?;
-            }
-            // What is there has a folder.
-            if found.is_none() {
+                guard.check_folders(&terms, &below)?;
+            } else if found.is_none() {
+                // What is there has a folder.
                 store.folder_for(&below)?;
             }
             Ok(())
