@@ -51,6 +51,21 @@ fn xml_cannot_harm() {
 }
 
 #[test]
+fn many_clients_list_a_folder_at_once() {
+    let mut site = Site::new();
+    for number in 0..50 {
+        site = site.file(&format!("{number}"), "x");
+    }
+    let server = site.config(&format!("workers = 1\n{OPEN}")).start();
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(request("PROPFIND", "/", "Depth: 1\r\n", ""));
+    }
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_response().status).collect();
+    assert_eq!(statuses, [207; 40]);
+}
+
+#[test]
 fn properties_are_those_that_were_set() {
     let server = Site::new().file("a", "a").config(&format!("{OPEN}publish_deep_listing = true\n")).start();
     let set = "<D:propertyupdate xmlns:D='DAV:' xmlns:Z='urn:z'><D:set><D:prop><Z:color xml:lang='de'>rot &amp; blau</Z:color>\

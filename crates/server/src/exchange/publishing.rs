@@ -26,11 +26,12 @@ use taipan_http::path_text;
 use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
+use tokio::time::timeout;
 
 use self::problem::Problem;
 use super::access::Rejected;
 use super::{Exchange, on_heap};
-use crate::disk::Work;
+use crate::disk::{Busy, Work};
 use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
 use crate::publishing::failure::{Excess, Failure};
@@ -459,14 +460,17 @@ impl<'a> Exchange<'a> {
         self.scan(target, Reach::Tree, check).await.map(drop)
     }
 
-    /// A folder, and its members that the client may have so. Errors: there are more than a listing may have.
+    /// A folder, and its members that the client may have so, when few enough folders are listed. Errors: there are more
+    /// than a listing may have.
     async fn members(
         &self,
         target: &Target<'a>,
         reach: Reach,
         what: Use,
     ) -> Result<(Root, Vec<Member>), Problem> {
-        let _permit = self.responder.published_folders.take().ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let wait = self.services.site.timeouts.disk;
+        let permit = timeout(wait, self.responder.published_folders.acquire()).await;
+        let _permit = permit.map_err(|_| Problem::Busy(Busy::Late))?;
         let (mut members, most) = (Vec::new(), self.services.site.limits.listing_entries);
         let collect = |exchange: &Exchange<'a>, member: Member| {
             if exchange.may_use(target, &member, what) {

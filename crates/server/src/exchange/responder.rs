@@ -7,6 +7,7 @@ use std::time::Duration;
 use site::memory::PUBLISHED_FOLDERS;
 use site::needs::Needs;
 use taipan_http::head::Head;
+use tokio::sync;
 
 use super::answers::Answers;
 use super::folder_passwords::FolderPasswordFiles;
@@ -67,7 +68,7 @@ pub struct Responder {
     pub token_checks: TokenChecks,
     pub folder_passwords: FolderPasswordFiles,
     /// Folders whose members are listed or copied by WebDAV.
-    pub published_folders: Semaphore,
+    pub published_folders: sync::Semaphore,
 }
 
 impl Responder {
@@ -132,7 +133,7 @@ impl Responder {
             logins,
             token_checks: TokenChecks::default(),
             folder_passwords,
-            published_folders: Semaphore::new(PUBLISHED_FOLDERS),
+            published_folders: sync::Semaphore::new(PUBLISHED_FOLDERS),
         }
     }
 
