@@ -1,6 +1,7 @@
 //! Uploads that are cut, resumed, or run at one time.
 
 use e2e::Signal;
+use e2e::http2::Http2Request;
 
 use super::*;
 
@@ -53,6 +54,20 @@ fn an_upload_that_breaks_leaves_the_old_file() {
         .send("PUT /a.txt HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nbroken\r\n");
     assert_eq!(client.read_response().status, 400);
     assert_eq!(content(&server, "/a.txt"), "old\n");
+}
+
+#[test]
+fn an_upload_says_where_it_ends() {
+    let config = format!("listen = \"127.0.0.1:0 http2\"\n{OPEN}");
+    let server = Site::new().file("a.txt", "old\n").config(&config).start();
+    for head in ["HTTP/1.0\r\n", "HTTP/1.1\r\nHost: h\r\n"] {
+        assert_eq!(server.request(format!("PUT /a.txt {head}\r\nnew content")).status, 411, "{head}");
+        assert_eq!(content(&server, "/a.txt"), "old\n");
+    }
+    assert_eq!(send(&server, "PUT", "/a.txt", "", "").status, 204);
+    let empty = Http2Request::new("PUT", "/new.txt", &[]);
+    assert_eq!(server.connect_http2().request(&empty).expect("a response").status, 201);
+    assert_eq!((content(&server, "/a.txt"), content(&server, "/new.txt")), (String::new(), String::new()));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use site::publishing::{MissingFolders, Sync};
 use taipan_http::fields::trim_ows;
+use taipan_http::framing::Framing;
+use taipan_http::head::Version;
 use taipan_http::rule::{BODY_TOO_LARGE, CODED_FILE, PART_OF_A_FILE};
 use taipan_http::status::Status;
 
@@ -118,6 +120,10 @@ impl<'a> Exchange<'a> {
     fn check_content(&self, target: &Target<'_>) -> Result<(), Problem> {
         if target.path.is_folder() || target.is_root() {
             return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
+        // RFC 9112 §6.3: what follows the head would be lost, and the file empty. HTTP/2 tells where content ends.
+        if self.head.framing == Framing::None && self.head.version != Version::Http2 {
+            return Err(Status::LENGTH_REQUIRED.into());
         }
         // RFC 9110 §14.5: a part must not be taken for the whole.
         if self.head.value("content-range").is_some() {
