@@ -184,6 +184,27 @@ fn folders_of_many_files_are_streamed() {
 }
 
 #[test]
+fn explain_says_what_is_rejected() {
+    let files = OPEN.replace("webdav", "files");
+    let server = Site::new().file("a.txt", "a").folder("sub").config(&files).start();
+    let mut table = Rows::new();
+    for (method, path, words, status) in [
+        ("DELETE", "/sub/", "a folder gets 403", 403),
+        ("PUT", "/", "no: 405", 405),
+        ("PUT", "/sub/", "no: 405", 405),
+        ("PUT", "/sub", "a path where a folder is gets 405", 405),
+        ("PUT", "/none/x", "a path whose folder is missing gets 409", 409),
+        ("PUT", "/a%FFb", "no: 400", 400),
+        ("PATCH", "/a.txt", "no: 405", 405),
+    ] {
+        let out = server.run_command(&["explain", method, path]);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(text.contains(words) && !text.contains("everything in it"), "{method} {path}: {text}");
+        table.check(format!("{method} {path}"), send(&server, method, path, "", "x").status, status);
+    }
+}
+
+#[test]
 fn explain_changes_nothing_and_check_refuses_unsafe_publishing() {
     let server = server();
     for (method, words) in [("PUT", "puts it in place"), ("DELETE", "removes the file"), ("MOVE", "moves it")]

@@ -23,11 +23,12 @@ use site::model::{Host, Site};
 use site::needs::Needs;
 use site::plan::{Cause, PlannedAction, plan};
 use site::proxies::Via;
-use site::publishing::Mode;
+use site::publishing::{MissingFolders, Mode, Publishing, UPLOAD_NAME};
 use site::tracing::Context;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::{self, FieldStore, Head, Method};
 use taipan_http::negotiate::Coding;
+use taipan_http::path_text::is_utf8;
 use taipan_http::target::{SafePath, Scheme, Target};
 use taipan_http::trace_context::TRACEPARENT;
 
@@ -338,12 +339,32 @@ impl Explanation<'_> {
             row("publish", format_args!("no: {status}; this route permits {}", publishing.allow()));
             return true;
         }
-        if let PlannedAction::Status(_, Cause::Dotfile | Cause::Private) = found.action {
-            row("publish", format_args!("no: 403 Forbidden; nothing is published under a hidden name"));
+        let is_hidden = matches!(found.action, PlannedAction::Status(_, Cause::Dotfile | Cause::Private));
+        let refusal = match method {
+            _ if !is_utf8(path.as_str()) => Some("400 Bad Request; the names of what is published are UTF-8"),
+            dav::method::Method::Patch if !path.name().starts_with(UPLOAD_NAME) => {
+                Some("405 Method Not Allowed; PATCH is for an upload, and the path is that of none")
+            }
+            dav::method::Method::Patch => None,
+            _ if is_hidden => Some("403 Forbidden; nothing is published under a hidden name"),
+            dav::method::Method::Put if path.is_folder() => {
+                Some("405 Method Not Allowed; PUT stores a file, and the path is that of a folder")
+            }
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            row("publish", format_args!("no: {refusal}"));
             return true;
         }
-        row("publish", format_args!("{}, which explain does not do", effect(method)));
+        row("publish", format_args!("{}, which explain does not do", effect(method, publishing)));
+        if method == dav::method::Method::Delete && !publishing.is_dav() {
+            row("", format_args!("a folder gets 403: only files are deleted without WebDAV"));
+        }
         if method == dav::method::Method::Put {
+            row("", format_args!("a path where a folder is gets 405"));
+            if publishing.missing_folders != MissingFolders::Made {
+                row("", format_args!("a path whose folder is missing gets 409"));
+            }
             let quota =
                 publishing.quota.map_or("no quota".to_owned(), |quota| format!("a quota of {quota} bytes"));
             row("", format_args!("at most {} bytes, and {quota}", found.route.max_body));
@@ -381,13 +402,16 @@ impl Explanation<'_> {
 }
 
 /// What a method that publishes does.
-fn effect(method: dav::method::Method) -> &'static str {
+fn effect(method: dav::method::Method, publishing: &Publishing) -> &'static str {
     use dav::method::Method;
     match method {
         Method::Put => {
             "PUT stores a file beside the path, and puts it in place of what is there when it is whole"
         }
-        Method::Delete => "DELETE removes the file, or the folder with everything in it",
+        Method::Delete if publishing.is_dav() => {
+            "DELETE removes the file, or the folder with everything in it"
+        }
+        Method::Delete => "DELETE removes the file",
         Method::Patch => "PATCH appends to an upload that was interrupted, and to nothing else",
         Method::MkCol => "MKCOL makes a folder",
         Method::Copy => "COPY copies it to the Destination, where rules decide as for PUT",
