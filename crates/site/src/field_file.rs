@@ -191,7 +191,8 @@ impl<'a> Lines<'a> {
     }
 
     fn mistake(&self, problem: Problem) -> Mistake {
-        Mistake { line: self.number, problem }
+        // An empty file has a first line, too.
+        Mistake { line: self.number.max(1), problem }
     }
 }
 
@@ -232,7 +233,7 @@ mod tests {
             ),
             ("Status: 599\n\n", "599 "),
             // Mistakes.
-            ("", "line 0: an empty line must follow the fields"),
+            ("", "line 1: an empty line must follow the fields"),
             ("A: b\n", "line 1: an empty line must follow the fields"),
             ("A b\n\n", "line 1: not a field; write \"Name: value\""),
             (" A: b\n\n", "line 1: not a field; write \"Name: value\""),
