@@ -86,7 +86,7 @@ impl Exchange<'_> {
             self.script.get_or_insert(id);
         }
         let throttle = match self.responder.limits {
-            Some(limits) => Box::pin(self.admit_handler(limits, id, &kind)).await,
+            Some(limits) => on_heap(|| self.admit_handler(limits, id, &kind)).await,
             None => Ok(None),
         };
         match throttle {
