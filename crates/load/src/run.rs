@@ -142,7 +142,7 @@ pub struct Measured {
     /// From the request being sent to the first byte of its response, of right responses.
     pub first_byte: Times,
     /// From the request being sent to the last byte of its response, of right responses.
-    pub response: Times,
+    pub last_byte: Times,
     /// From the intended start, with connecting and waiting for a free connection, to the last byte of
     /// the response, of right responses. This is what a user would have waited.
     pub total: Times,
@@ -293,7 +293,7 @@ impl Measured {
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);
         self.first_byte.merge(&other.first_byte);
-        self.response.merge(&other.response);
+        self.last_byte.merge(&other.last_byte);
         self.total.merge(&other.total);
         self.per_client.merge(&other.per_client);
         self.series.merge(&other.series);

@@ -78,7 +78,7 @@ fn ab_without_failures() {
     measured.first_byte = times(&[(400, 12), (2_000, 250), (2_400, 230), (6_000, 8)]);
     measured.total =
         times(&[(1_200, 30), (2_200, 270), (2_600, 165), (4_000, 15), (5_000, 12), (6_000, 6), (7_000, 2)]);
-    measured.response = measured.total.clone();
+    measured.last_byte = measured.total.clone();
     let run = Run {
         settings: settings(5, 1),
         server: server("SimpleHTTP/0.6 Python/3.11.7", 18980),
@@ -113,7 +113,7 @@ fn ab_with_failures_over_tls() {
     measured.statuses.add(500, 5);
     (measured.head_bytes, measured.body_bytes) = (4_590, 4_240);
     measured.total = times(&[(8_000, 1), (11_000, 1)]);
-    measured.response = times(&[(1_000, 2)]);
+    measured.last_byte = times(&[(1_000, 2)]);
     measured.first_byte = times(&[(1_000, 2)]);
     let tls = Tls { version: "TLSv1.3".to_owned(), cipher: "TLS_AES_256_GCM_SHA384".to_owned() };
     let server = Server { path: "/".to_owned(), length: 0, tls: Some(tls), ..server("liar/1", 18983) };
@@ -258,7 +258,7 @@ fn h2load() {
     let real = include_str!("samples/h2load.txt");
     // The sample of the real program has a total that is less than its bodies.
     let mut measured = answers(500, 299_348, 84_711 - 10_000, 10_000);
-    measured.response = times(&[(600, 200), (2_910, 290), (6_210, 10)]);
+    measured.last_byte = times(&[(600, 200), (2_910, 290), (6_210, 10)]);
     measured.connect = times(&[(27, 3), (39, 1), (64, 1)]);
     measured.first_byte = times(&[(929, 250), (3_280, 250)]);
     measured.per_client = times(&[(99, 2), (101, 3)]);
@@ -275,7 +275,7 @@ fn h2load_with_failures_over_tls() {
     measured.faults.add(Fault::Status, 1);
     measured.faults.add(Fault::Reset, 13);
     measured.statuses.add(500, 1);
-    measured.response = times(&[(43_440, 11), (47_980, 1)]);
+    measured.last_byte = times(&[(43_440, 11), (47_980, 1)]);
     measured.connect = times(&[(3_700, 1), (4_270, 1)]);
     measured.first_byte = times(&[(47_150, 12)]);
     let settings = Settings { stop_requests: Some(26), ..settings(2, 1) };

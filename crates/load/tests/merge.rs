@@ -196,8 +196,11 @@ fn a_damaged_file_never_panics() {
     let run = Run { measured, settings: sample::settings(), server: sample::server(), generators: 1 };
     let text = Format::Json.render(&run, Style::Plain).into_bytes();
     let mut dice = Dice(99);
-    let mut readable = 0;
-    for _ in 0..150 {
+    // Of all damages, a fifth is in a number and leaves a run.
+    let (mut damages, mut readable) = (0, 0);
+    while readable < 30 {
+        damages += 1;
+        assert!(damages < 1000, "{readable} readable of {damages}");
         let mut damaged = text.clone();
         let place = dice.roll() as usize % damaged.len();
         damaged[place] = b"0123456789-\"{}[],.eAz"[dice.roll() as usize % 20];
@@ -210,7 +213,6 @@ fn a_damaged_file_never_panics() {
             }
         }
     }
-    assert!(readable > 30, "{readable}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ Boa/0.93.9, http/1.1, 2,448 bytes, status checked
                        53  unexpected status
                         7  body with other bytes
 
-  Wrong answers
+  Wrong responses
                        53  /page.html  unexpected status
                         7  /other.html  body with other bytes
 ";

@@ -131,7 +131,7 @@ impl Tally {
         let measured = &mut self.measured;
         measured.done += 1;
         measured.first_byte.record(micros(first.saturating_duration_since(pending.sent)));
-        measured.response.record(micros(now.saturating_duration_since(pending.sent)));
+        measured.last_byte.record(micros(now.saturating_duration_since(pending.sent)));
         measured.total.record(total);
         measured.longest = measured.longest.max(total);
         let bytes = count_response(measured, pending);

@@ -91,7 +91,7 @@ fn write_times(out: &mut String, run: &Run) -> std::fmt::Result {
     writeln!(out, "              min  mean[+/-sd] median   max")?;
     for (name, times) in [
         ("Connect:", &connect),
-        ("Processing:", &measured.response),
+        ("Processing:", &measured.last_byte),
         ("Waiting:", &measured.first_byte),
         ("Total:", &measured.total),
     ] {

@@ -84,7 +84,7 @@ fn write_times(out: &mut String, run: &Run) -> std::fmt::Result {
     let measured = &run.measured;
     writeln!(out, "                     min         max         mean         sd        +/- sd")?;
     for (name, times) in [
-        ("time for request: ", &measured.response),
+        ("time for request: ", &measured.last_byte),
         ("time for connect: ", &measured.connect),
         ("time to 1st byte: ", &measured.first_byte),
     ] {

@@ -74,7 +74,7 @@ fn cards(run: &Run) -> String {
             "",
             "Rate",
             format!("{} /s", units::rate(measured.per_second(measured.done))),
-            "of right answers".to_owned(),
+            "of right responses".to_owned(),
         ),
         (
             "",
@@ -214,14 +214,14 @@ fn rate_plot(run: &Run) -> Plot {
         height: rate,
         words: format!("{} failed per second at {}", units::rate(rate), units::micros(second * 1e6)),
     });
-    let mut legend = vec![("first", "right answers")];
+    let mut legend = vec![("first", "right responses")];
     if run.measured.failed() > 0 {
         legend.push(("bad", "failed requests"));
     }
     Plot {
         title: "Throughput over time",
         description: format!(
-            "on average {} right answers per second",
+            "on average {} right responses per second",
             units::rate(run.measured.per_second(run.measured.done))
         ),
         x: seconds_axis(run),
@@ -320,7 +320,7 @@ fn failures(run: &Run) -> String {
         wrong.push_str(&format!("<tr><th scope=\"row\">other URLs</th><td>{count}</td></tr>\n"));
     }
     if !wrong.is_empty() {
-        out.push_str(&format!("<section>\n<h2>Wrong answers</h2>\n<table>\n{wrong}</table>\n</section>\n"));
+        out.push_str(&format!("<section>\n<h2>Wrong responses</h2>\n<table>\n{wrong}</table>\n</section>\n"));
     }
     out
 }

@@ -39,7 +39,7 @@ fn named_times(run: &Run) -> [(&'static str, &Times); 6] {
         ("connect", &measured.connect),
         ("handshake", &measured.handshake),
         ("first_byte", &measured.first_byte),
-        ("answer", &measured.response),
+        ("last_byte", &measured.last_byte),
         ("total", &measured.total),
         ("requests_per_client", &measured.per_client),
     ]

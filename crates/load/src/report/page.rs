@@ -103,7 +103,7 @@ pub(super) fn settings_line(run: &Run) -> String {
 pub(super) fn server_line(run: &Run) -> String {
     let server = &run.server;
     if run.measured.statuses.total() == 0 {
-        return "no answer".to_owned();
+        return "no response".to_owned();
     }
     let mut parts = vec![match server.name.as_str() {
         "" => "a server without a name".to_owned(),
@@ -217,8 +217,8 @@ pub(super) fn rows(run: &Run) -> Vec<(&'static str, &Times, &'static str)> {
     let mut rows = vec![
         ("Connect", &measured.connect, "until the connection was there"),
         ("TLS", &measured.handshake, "the handshake"),
-        ("First byte", &measured.first_byte, "from the request sent to the first byte of its answer"),
-        ("Last byte", &measured.response, "from the request sent to the last byte of its answer"),
+        ("First byte", &measured.first_byte, "from the request sent to the first byte of its response"),
+        ("Last byte", &measured.last_byte, "from the request sent to the last byte of its response"),
         ("Total", &measured.total, total),
     ];
     rows.retain(|(_, times, _)| !times.is_empty());
@@ -304,7 +304,7 @@ fn push_failures(out: &mut String, run: &Run, style: Style) {
     }
     let mut wrong: Vec<_> = measured.wrong.iter().collect();
     wrong.sort_by_key(|(_, wrong)| std::cmp::Reverse(wrong.count));
-    out.push_str(&format!("\n  {}\n", style.strong("Wrong answers")));
+    out.push_str(&format!("\n  {}\n", style.strong("Wrong responses")));
     for (url, entry) in wrong.iter().take(WRONG_SHOWN) {
         let remark = style.quiet(entry.first.words());
         out.push_str(&format!(

@@ -88,7 +88,7 @@ pub fn run(text: &[u8]) -> Result<Run, ReadError> {
         ("connect", &mut measured.connect),
         ("handshake", &mut measured.handshake),
         ("first_byte", &mut measured.first_byte),
-        ("answer", &mut measured.response),
+        ("last_byte", &mut measured.last_byte),
         ("total", &mut measured.total),
         ("requests_per_client", &mut measured.per_client),
     ] {

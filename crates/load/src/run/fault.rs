@@ -80,11 +80,11 @@ impl Fault {
         match self {
             Fault::Refused => "connection refused",
             Fault::Unreachable => "host or network unreachable",
-            Fault::Reset => "reset, or closed without an answer",
+            Fault::Reset => "reset, or closed without a response",
             Fault::Handshake => "TLS handshake failed",
             Fault::Timeout => "timed out",
             Fault::Unsent => "due but never sent: no connection was free",
-            Fault::Malformed => "answer is not HTTP",
+            Fault::Malformed => "response is not HTTP",
             Fault::Status => "unexpected status",
             Fault::ShortBody => "body cut short",
             Fault::WrongLength => "body of another length",

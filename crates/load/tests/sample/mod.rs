@@ -36,7 +36,7 @@ pub fn right(measured: &mut Measured, since_begin: u64, total: u64) {
     measured.body_bytes += 2448;
     measured.sent_bytes += 60;
     measured.first_byte.record(total - total / 5);
-    measured.response.record(total - total / 10);
+    measured.last_byte.record(total - total / 10);
     measured.total.record(total);
     measured.longest = measured.longest.max(total);
     measured.series.done(since_begin, total, 2648);
