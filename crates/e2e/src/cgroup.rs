@@ -1,4 +1,5 @@
-//! Control groups, on systems where a test can make some.
+//! Control groups. Where a test can make none, or none with limits, `tests/run` leaves tests with `own_control_group` or
+//! `limited_control_group` in their names out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,18 @@ use crate::{TIMEOUT, wait_until};
 pub struct ControlGroup(PathBuf);
 
 impl ControlGroup {
-    /// With these controllers. `None`: this system does not allow it, and the reason is printed.
-    pub fn new(name: &str, controllers: &[&str]) -> Option<ControlGroup> {
-        let made = make(name, controllers);
-        made.map_err(|why| println!("NOT SHOWN HERE, for want of a control group to write to: {why}")).ok()
+    /// With these controllers.
+    pub fn new(name: &str, controllers: &[&str]) -> ControlGroup {
+        let mounts = fs::read_to_string("/proc/mounts").expect("it can be read");
+        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount = mounts.find(|fields| fields.get(2) == Some(&"cgroup2")).expect("version 2 is mounted");
+        let path = Path::new(mount[1]).join(format!("taipan-test-{}-{name}", std::process::id()));
+        fs::create_dir(&path).expect("a group can be made");
+        let group = ControlGroup(path);
+        let has = fs::read_to_string(group.path().join("cgroup.controllers")).unwrap_or_default();
+        let missing = controllers.iter().find(|wanted| !has.split_whitespace().any(|name| name == **wanted));
+        assert_eq!(missing, None, "a controller of {}", mount[1]);
+        group
     }
 
     pub fn path(&self) -> &Path {
@@ -23,20 +32,6 @@ impl ControlGroup {
     pub fn folders(&self) -> Vec<PathBuf> {
         let all = fs::read_dir(&self.0).unwrap().flatten().map(|entry| entry.path());
         all.filter(|path| path.is_dir()).collect()
-    }
-}
-
-fn make(name: &str, controllers: &[&str]) -> Result<ControlGroup, String> {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount = mounts.find(|fields| fields.get(2) == Some(&"cgroup2")).ok_or("there is no version 2")?;
-    let path = Path::new(mount[1]).join(format!("taipan-test-{}-{name}", std::process::id()));
-    fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let group = ControlGroup(path);
-    let has = fs::read_to_string(group.path().join("cgroup.controllers")).unwrap_or_default();
-    match controllers.iter().find(|controller| !has.split_whitespace().any(|name| name == **controller)) {
-        None => Ok(group),
-        Some(missing) => Err(format!("{} has no controller \"{missing}\"", mount[1])),
     }
 }
 

@@ -114,16 +114,13 @@ fn unmount(at: &Path) {
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one on an empty folder, by `tmpfs(5)` with these options. `None`: nothing can be mounted here. `tests/run`
-    /// leaves tests with `mounted` in their names out then.
-    pub fn mount(at: &Path, options: &str) -> Option<SmallDisk> {
+    /// Mounts one on an empty folder, by `tmpfs(5)` with these options. Where nothing can be mounted, `tests/run` leaves
+    /// tests with `mounted` in their names out.
+    pub fn mount(at: &Path, options: &str) -> SmallDisk {
         let mut mount = tool("mount");
         let mounted = output_of(mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at));
-        if !mounted.status.success() {
-            eprintln!("no disk is mounted: {mounted:?}");
-            return None;
-        }
-        Some(SmallDisk(at.to_owned()))
+        assert!(mounted.status.success(), "no disk is mounted: {mounted:?}");
+        SmallDisk(at.to_owned())
     }
 }
 

@@ -784,11 +784,7 @@ const STATIC: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.
      return 0; }\n";
 
 #[test]
-fn scripts_run_in_the_chroot() {
-    if !e2e::is_root() {
-        // Only root can change its root.
-        return;
-    }
+fn scripts_run_in_the_chroot_as_root() {
     let site = Site::new()
         .every_protocol()
         .file_beside_root("a.c", STATIC)

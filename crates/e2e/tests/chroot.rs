@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use e2e::{Folder, Rows, Signal, Site, TIMEOUT, is_root, output_of, run, tool, wait_until};
+use e2e::{Folder, Rows, Signal, Site, TIMEOUT, output_of, run, tool, wait_until};
 
 /// Needs the C library.
 const DYNAMIC: &str = "#include <stdio.h>\n#include <unistd.h>\n\
@@ -41,11 +41,7 @@ fn supply(jail: &Path, path: &Path) {
 }
 
 #[test]
-fn everything_works_once_nothing_is_missing() {
-    if !is_root() {
-        // Only root can change its root.
-        return;
-    }
+fn everything_works_once_nothing_is_missing_as_root() {
     let site = Site::new()
         .every_protocol()
         .file_beside_root("a.c", DYNAMIC)
@@ -163,10 +159,7 @@ fn receive(daemon: &UnixDatagram, before: &mut String) {
 }
 
 #[test]
-fn a_log_daemon_outside_of_the_chroot_may_be_restarted() {
-    if !is_root() {
-        return;
-    }
+fn a_log_daemon_outside_of_the_chroot_may_be_restarted_as_root() {
     let site = Site::new()
         .file("a.txt", "a")
         .config("chroot = \".\"\nuser = \"daemon\"\n[log]\naccess = \"syslog\"\nerror = \"syslog\"\n");
@@ -204,10 +197,7 @@ fn a_log_daemon_outside_of_the_chroot_may_be_restarted() {
 }
 
 #[test]
-fn a_log_daemon_that_stops_reading_delays_neither_requests_nor_reloads() {
-    if !is_root() {
-        return;
-    }
+fn a_log_daemon_that_stops_reading_delays_neither_requests_nor_reloads_as_root() {
     let site =
         Site::new().file("a.txt", "a").config("[log]\naccess = \"syslog\"\nerror = \"syslog\"\nqueue = 2");
     let outside = Folder::new();
@@ -263,10 +253,7 @@ impl StreamDaemon {
 }
 
 #[test]
-fn a_log_daemon_may_take_a_stream_and_may_be_restarted() {
-    if !is_root() {
-        return;
-    }
+fn a_log_daemon_may_take_a_stream_and_may_be_restarted_as_root() {
     let site = Site::new().file("a.txt", "a").config("[log]\naccess = \"syslog\"\nerror = \"syslog\"");
     let outside = Folder::new();
     let path = outside.path().join("log");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, OwnAccount, Page, Persistence, Random, Response, Server, Signal, Site, TIMEOUT,
-    command_with_descriptors, exclusive, is_root, output_of, output_within, processor_time, program,
+    command_with_descriptors, exclusive, output_of, output_within, processor_time, program,
     raise_descriptor_limit, signal_process, stop_process, tool, upstream::upstream, wait_until,
 };
 use rustix::net::{
@@ -773,10 +773,7 @@ fn a_badly_overloaded_worker_sheds_all_requests_and_recovers() {
 }
 
 #[test]
-fn scripts_and_applications_respond_when_descriptors_can_pass_between_processes_again() {
-    if !is_root() {
-        return;
-    }
+fn scripts_and_applications_respond_when_descriptors_can_pass_between_processes_again_as_root() {
     let account = OwnAccount::new();
     let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
     let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));

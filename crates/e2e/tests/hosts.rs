@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use e2e::http2::Http2;
-use e2e::{Client, Response, Rows, Server, Site, Tls, command, free_port, is_root, run};
+use e2e::{Client, Response, Rows, Server, Site, Tls, command, free_port, run};
 use std::net::SocketAddr;
 
 fn get(server: &Server, host: &str, path: &str) -> Response {
@@ -307,10 +307,7 @@ fn users_have_folders_of_their_own() {
 }
 
 #[test]
-fn a_home_that_is_closed_is_forbidden() {
-    if !is_root() {
-        return;
-    }
+fn a_home_that_is_closed_is_forbidden_as_root() {
     let site = Site::new().config("user = \"nobody\"\nuser_folders = \"public_html\"\n[accounts]\nhomes = \"homes\"\npasswd = \"passwd\"\n");
     let home = site.home().join("homes");
     let site = site

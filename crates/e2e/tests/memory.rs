@@ -211,18 +211,18 @@ struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// `None`: this system does not allow it, and the reason is printed.
-    fn new(bytes: u64) -> Option<MemoryGroup> {
+    /// Where none can be made, `tests/run` leaves tests with `memory_group` in their names out.
+    fn new(bytes: u64) -> MemoryGroup {
         let folder = Path::new("/sys/fs/cgroup/memory").join(format!("taipan-test-{}", std::process::id()));
         let (group, limit) = match fs::create_dir(&folder) {
             Ok(()) => (MemoryGroup { folder, second: None }, "memory.limit_in_bytes"),
             Err(_) => {
-                let second = ControlGroup::new("memory", &["memory"])?;
+                let second = ControlGroup::new("memory", &["memory"]);
                 (MemoryGroup { folder: second.path().to_owned(), second: Some(second) }, "memory.max")
             }
         };
         fs::write(group.folder.join(limit), bytes.to_string()).expect("the group is ours");
-        Some(group)
+        group
     }
 
     fn add(&self, pid: u32) {
@@ -239,9 +239,9 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn a_control_group_without_memory_left_costs_a_process_and_the_log_says_why() {
+fn a_memory_group_without_memory_left_costs_a_process_and_the_log_says_why() {
     let _exclusive = exclusive();
-    let Some(group) = MemoryGroup::new(16 * 1024 * 1024) else { return };
+    let group = MemoryGroup::new(16 * 1024 * 1024);
     let server = site().start();
     [server.pid(), server.serving_pid()].into_iter().for_each(|pid| group.add(pid));
     let input = pipelined("GET /a.bin HTTP/1.1\r\nHost: h\r\n\r\n");

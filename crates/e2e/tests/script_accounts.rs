@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use e2e::{
-    ControlGroup, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege, is_root,
-    output_of, program, run, tool, wait_until, without_privilege,
+    ControlGroup, Rows, Server, Signal, Site, TIMEOUT, command, command_without_privilege, output_of,
+    program, run, tool, wait_until, without_privilege,
 };
 
 /// The account of the server. Concurrent tests have other accounts.
@@ -27,14 +27,6 @@ fn of_attackers() -> u32 {
 
 fn account(id: u32) -> String {
     format!("user = \"{id}\"\ngroup = \"{id}\"\n")
-}
-
-/// Whether the test runs as root; if not, it prints that it shows nothing.
-fn can_change_accounts() -> bool {
-    if !is_root() {
-        println!("NOT SHOWN HERE: only root can start programs as other accounts");
-    }
-    is_root()
 }
 
 /// A server with its own account. `*.cgi` runs as another one, and scripts in `/own/` run as the server's.
@@ -90,10 +82,7 @@ for word in words:
 "#;
 
 #[test]
-fn a_script_of_another_account_cannot_affect_the_server() {
-    if !can_change_accounts() {
-        return;
-    }
+fn a_script_of_another_account_cannot_affect_the_server_as_root() {
     let server = start(Site::new().script("a.cgi", ATTACK).script("own/a", ATTACK), "");
     let processes = [vec![server.pid()], server.serving_pids()].concat();
     assert!(processes.len() >= 3, "master, worker and what starts scripts");
@@ -125,10 +114,7 @@ const PRIVILEGED: &str = "#!/bin/sh\nprintf 'X-A: b\\n\\n'\nid -u\nchown 12345 o
                           ./set-user-id 12345 other 2>/dev/null && echo by a program\n";
 
 #[test]
-fn scripts_gain_privileges_where_the_configuration_lets_them() {
-    if !can_change_accounts() {
-        return;
-    }
+fn scripts_gain_privileges_where_the_configuration_lets_them_as_root() {
     let nobody = of_the_server().to_string();
     let mut rows = Rows::new();
     for (user, keys, expected) in [
@@ -169,10 +155,7 @@ fn without_root_a_script_can_neither_read_nor_trace_the_server() {
 }
 
 #[test]
-fn a_script_of_another_account_can_open_its_streams_by_name() {
-    if !can_change_accounts() {
-        return;
-    }
+fn a_script_of_another_account_can_open_its_streams_by_name_as_root() {
     let text =
         "#!/bin/sh\nprintf 'X-A: b\\n\\n' >/dev/stdout\nid -u\ncat /dev/stdin\necho complaint >/dev/stderr\n";
     let site = Site::new().script("a.cgi", text).file_beside_root("spool/none", "");
@@ -194,10 +177,7 @@ fn a_script_of_another_account_can_open_its_streams_by_name() {
 }
 
 #[test]
-fn a_script_of_another_account_ends_with_its_client_and_with_the_server() {
-    if !can_change_accounts() {
-        return;
-    }
+fn a_script_of_another_account_ends_with_its_client_and_with_the_server_as_root() {
     // Neither the script nor its child ends on SIGTERM.
     let text = "trap '' TERM\necho $$ >$0.pid.new; mv $0.pid.new $0.pid\n(while :; do sleep 1; done) &\n\
                 while :; do sleep 1; done";
@@ -238,10 +218,7 @@ fn processes_of_group(leader: u32) -> usize {
 }
 
 #[test]
-fn a_script_that_stops_all_processes_of_its_account_delays_no_other() {
-    if !can_change_accounts() {
-        return;
-    }
+fn a_script_that_stops_all_processes_of_its_account_delays_no_other_as_root() {
     let stops = "#!/bin/sh\nprintf 'X-A: b\\n\\nbegun'\nwhile :; do kill -STOP -1 2>/dev/null; done\n";
     let site = Site::new()
         .script("attack/stops", stops)
@@ -272,10 +249,7 @@ fn a_script_that_stops_all_processes_of_its_account_delays_no_other() {
 }
 
 #[test]
-fn the_account_comes_from_route_or_scripts_and_changes_with_a_reload() {
-    if !can_change_accounts() {
-        return;
-    }
+fn the_account_comes_from_route_or_scripts_and_changes_with_a_reload_as_root() {
     let (own, first, second) = (of_the_server(), of_scripts(), of_scripts() + 1);
     let text = shell("echo $(id -u) $(id -g)");
     let site =
@@ -302,10 +276,7 @@ fn the_account_comes_from_route_or_scripts_and_changes_with_a_reload() {
 }
 
 #[test]
-fn an_application_runs_as_its_configured_user_and_group() {
-    if !can_change_accounts() {
-        return;
-    }
+fn an_application_runs_as_its_configured_user_and_group_as_root() {
     for (key, no_new_privileges) in [("", "1"), ("new_privileges = true", "0")] {
         runs_as_configured(key, no_new_privileges);
     }
@@ -333,11 +304,8 @@ fn runs_as_configured(key: &str, no_new_privileges: &str) {
 }
 
 #[test]
-fn a_script_of_another_account_has_its_own_control_group() {
-    if !can_change_accounts() {
-        return;
-    }
-    let Some(folder) = ControlGroup::new("accounts", &["pids"]) else { return };
+fn a_script_of_another_account_has_its_limited_control_group_as_root() {
+    let folder = ControlGroup::new("accounts", &["pids"]);
     let site = Site::new().script("a.cgi", shell("id -u; cat /proc/self/cgroup"));
     let scripts = format!("cgroup = \"{}\"\ncgroup_tasks = 20\n", folder.path().display());
     let mut server = start(site, &scripts);
@@ -380,10 +348,7 @@ fn reports_an_unavailable_account_with_advice() {
 }
 
 #[test]
-fn a_start_without_the_needed_capabilities_fails_and_names_them() {
-    if !can_change_accounts() {
-        return;
-    }
+fn a_start_without_the_needed_capabilities_fails_and_names_them_as_root() {
     let (own, other) = (account(of_the_server()), account(of_scripts()));
     let site = Site::new().config(&format!("{own}[[route]]\npath = \"*.cgi\"\ncgi = true\n{other}"));
     open_to_all(site.home());

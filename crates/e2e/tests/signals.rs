@@ -50,7 +50,7 @@ fn a_full_disk_that_is_mounted_costs_no_pid_file_and_leaves_no_empty_one() {
     let fill = |site: &Site| {
         let folder = site.home().join("small");
         fs::create_dir(&folder).expect("it is a new folder");
-        let disk = SmallDisk::mount(&folder, "size=64k,mode=755").expect("root mounts a disk");
+        let disk = SmallDisk::mount(&folder, "size=64k,mode=755");
         fs::write(folder.join("old"), "99999999\n").expect("there is space");
         // The last bytes do not fit.
         _ = fs::write(folder.join("ballast"), vec![0; 128 * 1024]);
@@ -329,10 +329,7 @@ fn has_term(pid: u32, line: &str) -> bool {
 }
 
 #[test]
-fn the_first_process_of_a_container_keeps_a_signal_that_comes_before_it_handles_any() {
-    if !is_root() {
-        return;
-    }
+fn the_first_process_of_a_container_keeps_a_signal_that_comes_before_it_handles_any_as_root() {
     // It waits for the sockets of a program before it, which do not come.
     let (_old, new) = UnixStream::pair().expect("a pair can be made");
     rustix::io::fcntl_setfd(&new, rustix::io::FdFlags::empty()).expect("it is open");
@@ -350,10 +347,7 @@ fn the_first_process_of_a_container_keeps_a_signal_that_comes_before_it_handles_
 }
 
 #[test]
-fn the_first_process_of_a_container_refuses_an_upgrade_by_which_the_container_would_end() {
-    if !is_root() {
-        return;
-    }
+fn the_first_process_of_a_container_refuses_an_upgrade_by_which_the_container_would_end_as_root() {
     let mut server = Site::new().file("a.txt", "a").start_by(as_first_process());
     let first = first_process(server.pid());
     server.succeeded_by(first);
@@ -370,10 +364,7 @@ fn the_first_process_of_a_container_refuses_an_upgrade_by_which_the_container_wo
 }
 
 #[test]
-fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() {
-    if !is_root() {
-        return;
-    }
+fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it_as_root() {
     // The init process of a container, which ends when the program has ended.
     let init = below_init("\"$@\"; exit $?");
     // A unit without Type=notify.
@@ -407,10 +398,7 @@ fn an_upgrade_is_refused_where_what_has_started_the_program_would_end_with_it() 
 }
 
 #[test]
-fn a_program_that_process_1_has_only_adopted_is_upgraded() {
-    if !is_root() {
-        return;
-    }
+fn a_program_that_process_1_has_only_adopted_is_upgraded_as_root() {
     // What has started it ends with it, and process 1 goes on.
     let script = "trap exit INT; sh -c '\"$@\"; :' starter \"$@\"; sleep 600 & wait";
     let mut server = Site::new().file("a.txt", "a").start_by(below_init(script));

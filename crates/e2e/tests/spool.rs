@@ -105,7 +105,7 @@ fn rejects_bodies_while_a_mounted_disk_is_full() {
     let site = Site::new().script("a.cgi", COUNT);
     let spool = site.home().join("spool");
     fs::create_dir(&spool).unwrap();
-    let _disk = SmallDisk::mount(&spool, "size=64k,mode=700").expect("root mounts a disk");
+    let _disk = SmallDisk::mount(&spool, "size=64k,mode=700");
     let config = "[[route]]\npath = \"*.cgi\"\ncgi = true\n[scripts]\nspool = \"spool\"\n";
     let server = site.config(config).start();
     let mut rows = Rows::new();

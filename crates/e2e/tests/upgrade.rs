@@ -432,10 +432,7 @@ fn run_by_account(account: &OwnAccount) -> Fixture {
 }
 
 #[test]
-fn idle_connections_wait_while_the_user_has_too_many_descriptors_on_their_way() {
-    if !is_root() {
-        return;
-    }
+fn idle_connections_wait_while_the_user_has_too_many_descriptors_on_their_way_as_root() {
     let account = OwnAccount::new();
     let site = account.site();
     fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
@@ -453,10 +450,7 @@ fn idle_connections_wait_while_the_user_has_too_many_descriptors_on_their_way() 
 }
 
 #[test]
-fn a_generation_learns_that_it_is_replaced_when_its_user_has_fewer_descriptors_on_their_way() {
-    if !is_root() {
-        return;
-    }
+fn a_generation_learns_that_it_is_replaced_when_its_user_has_fewer_descriptors_on_their_way_as_root() {
     let account = OwnAccount::new();
     let Fixture { server, folder: _folder, .. } = run_by_account(&account);
     let mut idle: Vec<Client> = (0..20).map(|_| server.connect()).collect();
@@ -484,10 +478,7 @@ fn a_generation_learns_that_it_is_replaced_when_its_user_has_fewer_descriptors_o
 }
 
 #[test]
-fn a_generation_that_never_learns_that_it_is_replaced_is_killed_and_the_log_says_why() {
-    if !is_root() {
-        return;
-    }
+fn a_generation_that_never_learns_that_it_is_replaced_is_killed_and_the_log_says_why_as_root() {
     let account = OwnAccount::new();
     let site = account.site().config("[timeouts]\nreload = \"1s\"\n");
     fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
@@ -505,10 +496,7 @@ fn a_generation_that_never_learns_that_it_is_replaced_is_killed_and_the_log_says
 }
 
 #[test]
-fn an_upgrade_waits_while_the_user_of_the_old_program_has_too_many_descriptors_on_their_way() {
-    if !is_root() {
-        return;
-    }
+fn an_upgrade_waits_while_the_user_of_the_old_program_has_too_many_descriptors_on_their_way_as_root() {
     let account = OwnAccount::new();
     let mut fixture = run_by_account(&account);
     let mut idle = fixture.server.connect();
@@ -524,10 +512,7 @@ fn an_upgrade_waits_while_the_user_of_the_old_program_has_too_many_descriptors_o
 }
 
 #[test]
-fn the_old_program_learns_that_it_is_replaced_when_the_new_one_can_send_descriptors() {
-    if !is_root() {
-        return;
-    }
+fn the_old_program_learns_that_it_is_replaced_when_the_new_one_can_send_descriptors_as_root() {
     let account = OwnAccount::new();
     let mut fixture = run_by_account(&account);
     let mut idle = fixture.server.connect();

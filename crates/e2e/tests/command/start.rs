@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
 
-use e2e::{Client, Signal, TIMEOUT, is_root, program, tool};
+use e2e::{Client, Signal, TIMEOUT, program, tool};
 
 use super::*;
 
@@ -52,10 +52,7 @@ fn serves_every_given_address() {
 }
 
 #[test]
-fn serves_an_address_that_the_machine_gets_later() {
-    if !is_root() {
-        return;
-    }
+fn serves_an_address_that_the_machine_gets_later_as_root() {
     let home = Folder::new();
     home.file("www/a.txt", "here");
     let config = home.file(
@@ -156,11 +153,7 @@ fn two_workers_serve_together() {
 }
 
 #[test]
-fn gives_up_root_before_serving() {
-    if !is_root() {
-        // Without root there is no privilege to give up.
-        return;
-    }
+fn gives_up_root_before_serving_as_root() {
     let server = Site::new().config("user = \"nobody\"\nworkers = 2").file("a.txt", "here").start();
     assert_eq!(server.get("/a.txt").status, 200);
     for task in fs::read_dir(format!("/proc/{}/task", server.serving_pid())).unwrap() {

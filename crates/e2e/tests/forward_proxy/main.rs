@@ -15,7 +15,7 @@ use std::thread;
 use e2e::dns::{Answer, Dns, ip};
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_head;
-use e2e::{Client, Folder, Rows, Server, Site, TIMEOUT, is_root, output_of, tool, wait_until};
+use e2e::{Client, Folder, Rows, Server, Site, TIMEOUT, output_of, tool, wait_until};
 
 /// A destination that runs `serve` for each connection.
 fn destination(serve: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {

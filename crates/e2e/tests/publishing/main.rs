@@ -62,8 +62,3 @@ fn succeeds(command: &mut Command) -> String {
     assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
     stdout.into_owned()
 }
-
-#[track_caller]
-fn mount(folder: &Path, options: &str) -> SmallDisk {
-    SmallDisk::mount(folder, options).expect("something can be mounted")
-}

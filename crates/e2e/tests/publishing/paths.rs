@@ -101,7 +101,7 @@ fn a_slash_at_the_end_leads_to_no_file() {
 fn what_is_mounted_in_a_folder_is_not_removed_with_it() {
     let site = Site::new().folder("d").folder("d/mounted").file("a.txt", "a").config(OPEN);
     let folder = site.root().join("d/mounted");
-    let _unmount = mount(&folder, "size=128k");
+    let _disk = SmallDisk::mount(&folder, "size=128k");
     fs::write(folder.join("kept"), "kept").unwrap();
     let server = site.start();
     check(

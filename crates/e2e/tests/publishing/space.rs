@@ -164,7 +164,7 @@ fn an_upload_that_fails_leaves_no_folders() {
 #[test]
 fn a_full_disk_that_is_mounted_loses_nothing() {
     let site = Site::new().config(&format!("{OPEN}publish_min_free = 0\n"));
-    let _unmount = mount(&site.root(), "size=256k");
+    let _disk = SmallDisk::mount(&site.root(), "size=256k");
     fs::write(site.root().join("a"), "old").unwrap();
     let server = site.start();
     let large = "x".repeat(300 * 1024);
