@@ -55,12 +55,12 @@ use site::route::RouteId;
 use taipan_http::head::{Head, Method, Names};
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::{PathError, SafePath, Scheme};
+use taipan_http::target::{PathError, SafePath};
 
 use self::access::Rejected;
 pub use self::authorizer::authorizers;
-use self::connection_check::Fast;
 use self::fallback::unserved;
+use self::fast::Stop;
 pub use self::fast::{Sending, Unfinished};
 pub use self::finish::error_response;
 use self::finish::omit_content_for_head;
@@ -290,69 +290,28 @@ impl<'a> Exchange<'a> {
     /// As `fast`, for a path that the limits admit. `route`: its route, if it has been found.
     #[inline]
     fn fast_at(&mut self, path: &SafePath<'_>, route: Option<RouteId>) -> Result<Response, Unfinished> {
-        if self.services.sheds_everything() {
-            return Ok(fixed::status(self.services, None, Status::SERVICE_UNAVAILABLE));
-        }
-        if self.responder.rejects.get() {
-            match self.reject_by_connection_fast(path) {
-                Fast::Serve => {}
-                Fast::Respond(response) => return Ok(response),
-                Fast::Wait => return Err(Unfinished::Waits),
-            }
-        }
-        if self.responder.needs.canonical
-            && let Some(response) = self.redirect_to_canonical(path)
-        {
-            return Ok(response);
-        }
-        if self.responder.needs.host_folders {
-            match self.choose_folder_fast() {
-                Fast::Serve => {}
-                Fast::Respond(response) => return Ok(response),
-                Fast::Wait => return Err(Unfinished::Waits),
-            }
-        }
-        if self.names_origin()
-            && let Some(response) = self.preflight(path)
-        {
-            return Ok(response);
-        }
-        if self.responder.needs.rules {
-            if self.responder.needs.tls_rules && self.head.scheme == Scheme::Https {
-                return Err(Unfinished::Waits);
-            }
-            // The fast path does not know the address of every connection. This is rare.
-            if self.responder.needs.address_rules && self.is_fast() && self.server_address().is_none() {
-                return Err(Unfinished::Waits);
-            }
-            let route = route.unwrap_or_else(|| self.host().routes.find(path));
-            if let Err(rejected) = self.check_access_in(path, route) {
-                return self.rejected_fast(rejected).ok_or(Unfinished::Waits);
-            }
-        }
-        if self.responder.needs.authorizers && self.must_authorize(path, self.route(path)) {
-            return Err(Unfinished::Waits);
+        if let Err(stop) = self.check_fast(path, route) {
+            return stop.result();
         }
         let cached = match self.is_get_or_head() {
             true => self.responder.files.get(self.key, path.as_str(), self.now),
             false => None,
         };
         let resolution = match &cached {
-            Some(entry) => self.serve(path, entry, None),
-            None => self.resolve_fast(path, self.plan(path.clone()), None)?,
+            Some(entry) => Ok(self.serve(path, entry, None)),
+            None => self.resolve_fast(path, self.plan(path.clone()), None),
         };
         let response = match resolution {
-            Resolution::Response(response) => response,
-            Resolution::Absent(route, status) => {
-                self.fall_back_fast(path, route, status).ok_or(Unfinished::Waits)?
-            }
-            resolution => self.finish_fast(resolution).ok_or(Unfinished::Waits)?,
+            Ok(Resolution::Response(response)) => Ok(response),
+            Ok(Resolution::Absent(route, status)) => self.fall_back_fast(path, route, status),
+            Ok(resolution) => self.finish_fast(resolution),
+            Err(stop) => Err(stop),
         };
-        // A request that is left to the driver has returned before: the driver counts it.
-        if cached.is_some() {
+        // The driver counts a request that is left to it.
+        if cached.is_some() && response.is_ok() {
             self.services.counts.add(Count::CacheHits, 1);
         }
-        Ok(response)
+        response.or_else(Stop::result)
     }
 
     async fn respond(&mut self, request: Request<'_>) -> Response {

@@ -12,6 +12,7 @@ use taipan_http::target::SafePath;
 use super::Exchange;
 use super::access::Rejected;
 use super::digest::{self, DigestUser, Replay};
+use super::fast::Stop;
 use super::logins::Login;
 use crate::content::fixed;
 use crate::request::Request;
@@ -139,14 +140,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The response of the fast path. `None`: credentials have to be compared.
-    pub(super) fn rejected_fast(&self, rejected: Rejected<'a>) -> Option<Response> {
+    /// The response of the fast path, unless credentials have to be compared.
+    pub(super) fn rejected_fast(&self, rejected: Rejected<'a>) -> Result<Response, Stop> {
         match rejected {
             Rejected::Denied(route, status) => self.status_fast(route, status),
             Rejected::Redirected(route, status, location) => {
-                Some(fixed::redirect(self.services, Some(route), status, &location))
+                Ok(fixed::redirect(self.services, Some(route), status, &location))
             }
-            Rejected::Unauthenticated(..) | Rejected::Unauthorized(_) => None,
+            Rejected::Unauthenticated(..) | Rejected::Unauthorized(_) => Err(Stop::WAIT),
         }
     }
 

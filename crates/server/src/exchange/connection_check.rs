@@ -11,20 +11,13 @@ use taipan_http::fields::host_and_port;
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, with_query};
 
+use super::fast::Stop;
 use super::{Exchange, Responder};
 use crate::content::fixed;
 use crate::handshake::TlsFacts;
 use crate::response::Response;
 
 const HTTPS_PORT: u16 = 443;
-
-/// What the fast path does with a request for a host that rejects some.
-pub(super) enum Fast {
-    Serve,
-    Respond(Response),
-    /// The connection has to be examined.
-    Wait,
-}
 
 impl Responder {
     /// The facts of a connection without the certificate of its client, if the handshake has verified that for a host
@@ -40,16 +33,16 @@ impl Responder {
 impl<'a> Exchange<'a> {
     #[cold]
     #[inline(never)]
-    pub(super) fn reject_by_connection_fast(&self, path: &SafePath<'_>) -> Fast {
+    pub(super) fn check_connection_fast(&self, path: &SafePath<'_>) -> Result<(), Stop> {
         let tls = &self.host().tls;
         if !tls.clients.are_off() || self.maintenance(path).is_some() {
-            return Fast::Wait;
+            return Err(Stop::WAIT);
         }
         match tls.rejection(self.head.scheme, path.as_str(), None) {
-            Some(rejection) => Fast::Respond(self.reject_by_connection(rejection, path)),
+            Some(rejection) => Err(self.reject_by_connection(rejection, path).into()),
             // The head of a cached file may have the field, and this is rare.
-            None if tls.withholds_hsts(self.head.scheme) => Fast::Wait,
-            None => Fast::Serve,
+            None if tls.withholds_hsts(self.head.scheme) => Err(Stop::WAIT),
+            None => Ok(()),
         }
     }
 

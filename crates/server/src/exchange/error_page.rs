@@ -10,6 +10,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::Exchange;
+use super::fast::Stop;
 use crate::content::{copies, file, fixed};
 use crate::files::{Entry, Probe};
 use crate::response::Response;
@@ -19,14 +20,14 @@ impl<'a> Exchange<'a> {
         self.reject(route, status, None).await
     }
 
-    /// As `status`. `None`: the error page has to wait for the disk.
-    pub(super) fn status_fast(&self, route: &Route, status: Status) -> Option<Response> {
+    /// As `status`, unless the error page has to wait for the disk.
+    pub(super) fn status_fast(&self, route: &Route, status: Status) -> Result<Response, Stop> {
         let built_in = || fixed::status(self.services, Some(route), status);
-        let Some((path, planned)) = self.error_page(route, status) else { return Some(built_in()) };
+        let Some((path, planned)) = self.error_page(route, status) else { return Ok(built_in()) };
         match self.probe(path, &planned) {
-            Probe::Hit(entry) => Some(self.file(route, status, path, &entry)),
-            Probe::WouldWait(_) => None,
-            Probe::Failed(_) => Some(built_in()),
+            Probe::Hit(entry) => Ok(self.file(route, status, path, &entry)),
+            Probe::WouldWait(_) => Err(Stop::WAIT),
+            Probe::Failed(_) => Ok(built_in()),
         }
     }
 

@@ -6,6 +6,7 @@ use site::plan::{FallbackPlan, FilesPlan, plan_fallback};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::fast::Stop;
 use super::{Exchange, Resolution};
 use crate::response::Response;
 
@@ -28,7 +29,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'_>,
         route: &'a Route,
         status: Status,
-    ) -> Option<Response> {
+    ) -> Result<Response, Stop> {
         let Some(mut fallback) = self.fallback(path, route) else {
             return self.status_fast(route, status);
         };
@@ -41,9 +42,9 @@ impl<'a> Exchange<'a> {
                 return self.rejected_fast(rejected);
             }
             if self.responder.needs.authorizers && self.must_authorize(&path, plan.route) {
-                return None;
+                return Err(Stop::WAIT);
             }
-            match (self.resolve_fast(&path, plan, Some(&path_info)).ok()?, next) {
+            match (self.resolve_fast(&path, plan, Some(&path_info))?, next) {
                 (Resolution::Absent(..), Some(next)) => fallback = next,
                 (resolution, _) => return self.finish_fast(resolution),
             }

@@ -11,7 +11,7 @@ use site::plan::{FilesPlan, PlannedRoot};
 use site::route::RouteId;
 use taipan_http::status::Status;
 
-use super::connection_check::Fast;
+use super::fast::Stop;
 use super::{Exchange, Way};
 use crate::content::fixed;
 use crate::files::folders::{Folder, FolderOf, Found};
@@ -23,25 +23,25 @@ impl<'a> Exchange<'a> {
     /// Chooses the folder of the host's name, if it is known.
     #[cold]
     #[inline(never)]
-    pub(super) fn choose_folder_fast(&mut self) -> Fast {
-        let Some(folder) = &self.host().folder else { return Fast::Serve };
+    pub(super) fn choose_folder_fast(&mut self) -> Result<(), Stop> {
+        let Some(folder) = &self.host().folder else { return Ok(()) };
         let (symlinks, address) = (self.symlinks(), self.server_address());
         if folder.has_address() && address.is_none() && self.is_fast() {
-            return Fast::Wait;
+            return Err(Stop::WAIT);
         }
         for name in folder.names(self.head.authority, address) {
             let of = FolderOf::Host(folder, &name);
             match self.responder.files.folder(self.host.into(), of, symlinks, self.now) {
                 Found::Folder(found) => {
                     self.use_folder(found);
-                    return Fast::Serve;
+                    return Ok(());
                 }
                 Found::Missing(Status::NOT_FOUND) => {}
-                Found::Missing(status) => return Fast::Respond(fixed::status(self.services, None, status)),
-                Found::Unknown => return Fast::Wait,
+                Found::Missing(status) => return Err(fixed::status(self.services, None, status).into()),
+                Found::Unknown => return Err(Stop::WAIT),
             }
         }
-        Fast::Respond(fixed::status(self.services, None, folder.missing))
+        Err(fixed::status(self.services, None, folder.missing).into())
     }
 
     /// Chooses the folder of the host's name. Errors: the response to a request whose name has none.
@@ -108,7 +108,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether planned files can be served, if they are of a user. Errors: the status of the response. `None`: the user
     /// has to be looked up.
-    pub(super) fn user_status_fast(&self, planned: &FilesPlan<'_, '_>) -> Option<Result<(), Status>> {
+    pub(super) fn known_user_status(&self, planned: &FilesPlan<'_, '_>) -> Option<Result<(), Status>> {
         let Some((users, user)) = self.user_of(planned) else { return Some(Ok(())) };
         let Some(user) = user else { return Some(Err(Status::NOT_FOUND)) };
         let symlinks = planned.rules.symlinks;
@@ -119,9 +119,9 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// As `user_status_fast`, after a lookup.
+    /// As `known_user_status`, after a lookup.
     pub(super) async fn user_status(&self, planned: &FilesPlan<'_, '_>) -> Result<(), Status> {
-        if let Some(known) = self.user_status_fast(planned) {
+        if let Some(known) = self.known_user_status(planned) {
             return known;
         }
         let Some((users, Some(user))) = self.user_of(planned) else { return Err(Status::NOT_FOUND) };

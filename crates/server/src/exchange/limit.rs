@@ -9,7 +9,7 @@ use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::fast::Sending;
+use super::fast::{Sending, Stop};
 use super::{Exchange, Unfinished, Way};
 use crate::content::fixed::{self, Retry};
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
@@ -20,13 +20,6 @@ use crate::services::Services;
 use crate::stats::Count;
 use crate::upstream::HandlerKind;
 use crate::{limits, log};
-
-/// Why the fast path does not admit a request.
-pub(super) enum NotAdmitted {
-    Rejected(Response),
-    /// Other requests have to end first.
-    MustWait,
-}
 
 /// A request in a queue. If it is dropped there, its client has left.
 struct Waiting<'a>(&'a Services);
@@ -57,8 +50,8 @@ impl Exchange<'_> {
         }
         let throttle = match self.admit_fast(path, &applied) {
             Ok(throttle) => throttle,
-            Err(NotAdmitted::Rejected(response)) => return Ok(self.without_hsts(response)),
-            Err(NotAdmitted::MustWait) => return Err(Unfinished::Waits),
+            Err(Stop::Respond(response)) => return Ok(self.without_hsts(response)),
+            Err(stop) => return stop.result(),
         };
         match self.fast_at(path, Some(route)) {
             Ok(response) => Ok(self.with_added(Response { throttle, ..response })),
@@ -75,8 +68,8 @@ impl Exchange<'_> {
         &mut self,
         path: &SafePath<'_>,
         applied: &[Applied],
-    ) -> Result<Option<Box<Throttle>>, NotAdmitted> {
-        self.count(path, applied).map_err(NotAdmitted::Rejected)?;
+    ) -> Result<Option<Box<Throttle>>, Stop> {
+        self.count(path, applied)?;
         let mut throttle = Throttle::default();
         for limit in applied {
             let Some((permits, concurrent)) = limit.concurrency() else { continue };
@@ -86,13 +79,14 @@ impl Exchange<'_> {
                 Err(_) => {
                     return_requests(applied);
                     return Err(match concurrent.queue {
-                        0 => NotAdmitted::Rejected(self.reject_excess(path, limit, Excess::Concurrent)),
-                        _ => NotAdmitted::MustWait,
+                        0 => self.reject_excess(path, limit, Excess::Concurrent).into(),
+                        // Other requests have to end first.
+                        _ => Stop::WAIT,
                     });
                 }
             }
         }
-        self.add_shares(path, applied, &mut throttle).map_err(NotAdmitted::Rejected)?;
+        self.add_shares(path, applied, &mut throttle)?;
         Ok(throttle.is_needed().then(|| Box::new(throttle)))
     }
 
@@ -274,13 +268,13 @@ impl Exchange<'_> {
         };
         let (route, retry) = (self.route(path), Retry { seconds, policy });
         match self.status_fast(route, status) {
-            Some(page) if !page.head.has("Retry-After") => {
+            Ok(page) if !page.head.has("Retry-After") => {
                 let fields = retry.fields();
                 let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 page.with_fields(&fields)
             }
             // A 503 has it already.
-            Some(page) if retry.policy.is_none() && retry.seconds == 1 => page,
+            Ok(page) if retry.policy.is_none() && retry.seconds == 1 => page,
             _ => fixed::limited(self.services, route, status, &retry),
         }
     }
