@@ -90,11 +90,10 @@ impl Attempt {
         let &Application { services, upstream, request, .. } = application;
         let opened = Opened { transport, source, began };
         let timeouts = Timeouts::of(upstream);
-        let mut exchange = UpstreamExchange::with_application(services, request, opened, timeouts);
+        let mut exchange = UpstreamExchange::with_application(services, request, opened, timeouts, Some(log));
         if let Some(name) = endpoint_name {
             exchange.upstream_name = name;
         }
-        exchange.attempt = Some(log);
         (endpoint, exchange)
     }
 }

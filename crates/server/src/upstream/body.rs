@@ -64,8 +64,8 @@ impl BodyStream for UpstreamBody {
     fn abort_reason(&self) -> EndReason {
         match self.exchange.kind {
             _ if self.exchange.lacks_body() => EndReason::ClientClosed,
-            Kind::Application => EndReason::ApplicationEnded,
-            Kind::Script => EndReason::ScriptEnded,
+            Kind::Application(_) => EndReason::ApplicationEnded,
+            Kind::Script(_) => EndReason::ScriptEnded,
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
         let transport = Box::new(output.clone());
         let opened = Opened { transport, source: BodySource::Empty, began: Instant::now() };
         let timeouts = Timeouts { connect: TIMEOUT, first_byte: TIMEOUT, idle: TIMEOUT, total: TIMEOUT };
-        let exchange = UpstreamExchange::with_application(services, &request, opened, timeouts);
+        let exchange = UpstreamExchange::with_application(services, &request, opened, timeouts, None);
         let head = UpstreamHead {
             status: Status::OK,
             framing: Framing::Chunked,

@@ -126,8 +126,8 @@ pub async fn forward(
     let OriginConnection { first_byte, idle, is_kept, name, .. } = to;
     let timeouts = Timeouts { connect: first_byte, first_byte, idle, total: Duration::MAX };
     let opened = Opened { transport: Box::new(transport), source, began: Instant::now() };
-    let mut exchange = UpstreamExchange::with_application(services, &request, opened, timeouts);
-    exchange.attempt = Some(to.attempt);
+    let log = Some(to.attempt);
+    let exchange = UpstreamExchange::with_application(services, &request, opened, timeouts, log);
     match exchange.receive_response(&Interims::dropped()).await {
         Ok(response) => Ok(respond(services, response, &request, form).await),
         Err(Failure::Reported(status)) => Ok(Outcome::Failed(status)),

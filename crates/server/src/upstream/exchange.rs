@@ -56,31 +56,31 @@ pub struct UpstreamExchange {
     trailers: RequestTrailers,
     /// As in `UpstreamRequest`.
     pub response_trailers: Option<(usize, RouteId)>,
-    /// `None`: it is a script.
-    pub attempt: Option<AttemptLog>,
-    /// `None`: it is an application, or has no span.
-    pub step: Option<StepLog>,
     /// Whether the attempt has its time of connecting.
     is_connected: Cell<bool>,
     pub began: Instant,
     /// Since when the upstream has all of the body that has been received. `None`: it waits for the client.
     waiting_since: Cell<Option<Instant>>,
-    /// `None`: the upstream takes no more of the request's body.
-    pump: RefCell<Option<Pump>>,
-    /// The whole request has been sent.
-    is_flushed: Cell<bool>,
-    /// The body cannot be read to its end. The upstream does not learn of an end: it would take the body for a whole
-    /// one.
-    is_broken: Cell<bool>,
-    /// Why, if the client is told.
-    rejection: Cell<Option<Rejection>>,
+    sending: RefCell<Sending>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the upstream is, with its log.
 pub enum Kind {
-    /// The end of its process is a part of the response.
-    Script,
-    Application,
+    /// The end of its process is a part of the response. `None`: it has no span.
+    Script(Option<StepLog>),
+    /// `None`: what it has switched to writes the log.
+    Application(Option<AttemptLog>),
+}
+
+/// How far the request has been sent.
+enum Sending {
+    Body(Pump),
+    /// The upstream takes no more of the body. Its last bytes are buffered.
+    Flushing,
+    Sent,
+    /// The body cannot be read to its end. The upstream does not learn of an end: it would take the body for a whole
+    /// one. With the reason, if the client is told.
+    Broken(Option<Rejection>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +203,7 @@ impl Pump {
         while self.written < self.chunk.len() {
             let written = ready!(transport.poll_write(cx, &self.chunk[self.written..]))?;
             self.written += written;
-            if let Some(attempt) = &exchange.attempt {
+            if let Some(attempt) = exchange.attempt() {
                 attempt.add_sent(written);
             }
         }
@@ -233,8 +233,9 @@ impl UpstreamExchange {
         services: &Rc<Services>,
         request: &UpstreamRequest,
         opened: Opened,
+        log: Option<StepLog>,
     ) -> UpstreamExchange {
-        UpstreamExchange::new(services, request, opened, Kind::Script, Timeouts::of_scripts(services))
+        UpstreamExchange::new(services, request, opened, Kind::Script(log), Timeouts::of_scripts(services))
     }
 
     pub fn with_application(
@@ -242,8 +243,9 @@ impl UpstreamExchange {
         request: &UpstreamRequest,
         opened: Opened,
         timeouts: Timeouts,
+        log: Option<AttemptLog>,
     ) -> UpstreamExchange {
-        UpstreamExchange::new(services, request, opened, Kind::Application, timeouts)
+        UpstreamExchange::new(services, request, opened, Kind::Application(log), timeouts)
     }
 
     fn new(
@@ -254,13 +256,13 @@ impl UpstreamExchange {
         timeouts: Timeouts,
     ) -> UpstreamExchange {
         let Opened { transport, source, began } = opened;
-        let pump = match source {
+        let sending = match source {
             BodySource::Empty => {
                 // An error is that of the first read, too.
                 _ = transport.poll_end_body(&mut Context::from_waker(Waker::noop()));
-                None
+                Sending::Flushing
             }
-            source => Some(Pump { source, is_open: true, chunk: Vec::new(), written: 0 }),
+            source => Sending::Body(Pump { source, is_open: true, chunk: Vec::new(), written: 0 }),
         };
         UpstreamExchange {
             services: services.clone(),
@@ -273,15 +275,10 @@ impl UpstreamExchange {
             upgrade: request.upgrade.clone(),
             trailers: request.trailers.clone(),
             response_trailers: request.response_trailers,
-            attempt: None,
-            step: None,
             is_connected: Cell::new(false),
             began,
             waiting_since: Cell::new(Some(began)),
-            pump: RefCell::new(pump),
-            is_flushed: Cell::new(false),
-            is_broken: Cell::new(false),
-            rejection: Cell::new(None),
+            sending: RefCell::new(sending),
         }
     }
 
@@ -343,38 +340,51 @@ impl UpstreamExchange {
     }
 
     fn count_received(&self, read: &Result<Option<Vec<u8>>, ReadError>) {
-        if let (Some(attempt), Ok(Some(bytes))) = (&self.attempt, read) {
+        if let (Some(attempt), Ok(Some(bytes))) = (self.attempt(), read) {
             attempt.add_received(bytes.len());
         }
     }
 
     /// Sends the part of the request's body that has been received. Ready: the upstream takes no more of it.
     pub fn poll_send(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut pump = self.pump.borrow_mut();
-        let Some(running) = &mut *pump else {
-            if !self.is_flushed.get() {
-                self.is_flushed.set(self.transport.poll_ready(cx).is_ready());
+        let mut sending = self.sending.borrow_mut();
+        match &mut *sending {
+            Sending::Body(pump) => {
+                *sending = match ready!(pump.poll(cx, self)) {
+                    Ok(()) => Sending::Flushing,
+                    Err(BodyError::Cut) => {
+                        self.transport.abandon_body();
+                        Sending::Flushing
+                    }
+                    Err(BodyError::Rejected(rejection)) => Sending::Broken(Some(rejection)),
+                    Err(BodyError::Broken) => Sending::Broken(None),
+                };
+                self.resume();
             }
-            return Poll::Ready(());
-        };
-        match ready!(running.poll(cx, self)) {
-            Ok(()) => {}
-            Err(BodyError::Cut) => self.transport.abandon_body(),
-            Err(error) => {
-                self.is_broken.set(true);
-                if let BodyError::Rejected(rejection) = error {
-                    self.rejection.set(Some(rejection));
-                }
-            }
+            Sending::Flushing if self.transport.poll_ready(cx).is_ready() => *sending = Sending::Sent,
+            Sending::Flushing | Sending::Sent | Sending::Broken(_) => {}
         }
-        *pump = None;
-        self.resume();
         Poll::Ready(())
     }
 
     /// Whether the body of the request has broken off.
     pub fn lacks_body(&self) -> bool {
-        self.is_broken.get()
+        matches!(*self.sending.borrow(), Sending::Broken(_))
+    }
+
+    /// `None`: it is a script, or what the application has switched to writes the log.
+    pub fn attempt(&self) -> Option<&AttemptLog> {
+        match &self.kind {
+            Kind::Application(log) => log.as_ref(),
+            Kind::Script(_) => None,
+        }
+    }
+
+    pub fn take_attempt(&mut self) -> Option<AttemptLog> {
+        match &mut self.kind {
+            Kind::Application(log) => log.take(),
+            Kind::Script(_) => None,
+        }
     }
 
     /// As `Transport::has_whole_output`.
@@ -418,18 +428,18 @@ impl UpstreamExchange {
     /// Reads the rest of the response in the background: a script may go on, and a connection may be reused.
     pub fn drain(self) {
         let limit = match self.kind {
-            Kind::Script => {
+            Kind::Script(_) => {
                 self.finish(Persistence::Close);
                 Limit::Total
             }
-            Kind::Application => Limit::Idle,
+            Kind::Application(_) => Limit::Idle,
         };
         self.keep_body();
         spawn_local(async move {
             let mut left = DRAIN_LIMIT;
             while let Ok(Some(bytes)) = self.read_within(Instant::now(), limit).await {
                 left = left.saturating_sub(bytes.len());
-                if left == 0 && self.kind == Kind::Application {
+                if left == 0 && matches!(self.kind, Kind::Application(_)) {
                     return;
                 }
             }
@@ -439,8 +449,9 @@ impl UpstreamExchange {
 
     /// Sends no more of the client's body: the rest is for the response that the client gets.
     pub fn keep_body(&self) {
-        let is_from_client = |pump: &mut Pump| matches!(pump.source, BodySource::Client(..));
-        if self.pump.borrow_mut().take_if(is_from_client).is_some() {
+        let mut sending = self.sending.borrow_mut();
+        if matches!(&*sending, Sending::Body(Pump { source: BodySource::Client(..), .. })) {
+            *sending = Sending::Flushing;
             self.transport.abandon_body();
         }
     }
@@ -467,7 +478,7 @@ impl UpstreamExchange {
             }
             _ = self.poll_send(cx);
             self.note_connection();
-            if self.is_broken.get() {
+            if self.lacks_body() {
                 return Poll::Ready(Err(ReadError::Failed(io::ErrorKind::UnexpectedEof)));
             }
             // Twice at most: the deadline moves while the upstream waits for the client.
@@ -488,7 +499,7 @@ impl UpstreamExchange {
     fn note_connection(&self) {
         if !self.is_connected.get() && self.transport.is_connected() {
             self.is_connected.set(true);
-            self.attempt.iter().for_each(AttemptLog::on_connection);
+            self.attempt().into_iter().for_each(AttemptLog::on_connection);
         }
     }
 
@@ -510,12 +521,13 @@ impl UpstreamExchange {
 
     /// `received`: bytes behind the head.
     fn on_head(&self, head: &UpstreamHead, received: usize) {
-        if let Some(attempt) = &self.attempt {
-            attempt.on_head(head.status);
-            attempt.add_received(received);
-        }
-        if let Some(step) = &self.step {
-            step.on_head(head.status);
+        match &self.kind {
+            Kind::Script(Some(step)) => step.on_head(head.status),
+            Kind::Application(Some(attempt)) => {
+                attempt.on_head(head.status);
+                attempt.add_received(received);
+            }
+            Kind::Script(None) | Kind::Application(None) => {}
         }
         if head.repeats_type {
             log::warn(format_args!(
@@ -528,7 +540,7 @@ impl UpstreamExchange {
     /// The head could not be read.
     fn on_failed_read(&self, error: &ReadError) -> Failure {
         // The fault is the client's, and not the endpoint's.
-        if let Some(rejection) = self.rejection.get() {
+        if let Sending::Broken(Some(rejection)) = *self.sending.borrow() {
             return Failure::Rejected(rejection);
         }
         match error {
@@ -614,7 +626,7 @@ impl UpstreamExchange {
 
     /// `, exit status 3`, where a script has exited so.
     pub fn describe(&self, exit: Option<Exit>) -> String {
-        match exit.filter(|_| self.kind == Kind::Script) {
+        match exit.filter(|_| matches!(self.kind, Kind::Script(_))) {
             Some(Exit::Code(0) | Exit::NotStarted(_)) | None => String::new(),
             Some(exit) => format!(", {exit}"),
         }

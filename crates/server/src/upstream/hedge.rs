@@ -50,7 +50,7 @@ impl<'a> Hedger<'a> {
                 (endpoint, Ok(*response))
             }
             Winner::First(received) => {
-                first.attempt.iter().for_each(AttemptLog::on_chosen);
+                first.attempt().into_iter().for_each(AttemptLog::on_chosen);
                 (
                     endpoint,
                     received.map(|(head, received)| UpstreamResponse { exchange: first, head, received }),

@@ -256,8 +256,7 @@ async fn forward_to_script(
         _ => Box::new(script),
     };
     let opened = Opened { transport, source, began: Instant::now() };
-    let mut exchange = UpstreamExchange::with_script(services, request, opened);
-    exchange.step = step;
+    let exchange = UpstreamExchange::with_script(services, request, opened, step);
     let interims = Interims::dropped();
     let response = exchange.receive_response(&interims).await;
     match receive(response, handler, request, None).await {

@@ -115,7 +115,7 @@ async fn of_client(
     received: Vec<u8>,
 ) -> Outcome {
     if head.status == Status::SWITCHING_PROTOCOLS {
-        let attempt = exchange.attempt.take();
+        let attempt = exchange.take_attempt();
         return switched(&exchange, handler, &head, received, attempt);
     }
     if exchange.upgrade.as_ref().is_some_and(Upgrade::is_by_connect) && head.status.is_successful() {
