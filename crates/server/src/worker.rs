@@ -225,7 +225,7 @@ async fn serve(
 }
 
 /// Carries out a command after which the worker goes on as before. `recent`: how many requests it shows.
-fn on_command(connections: &Connections, command: WorkerCommand, recent: u64) {
+fn on_command(connections: &Rc<Connections>, command: WorkerCommand, recent: u64) {
     let Services { access, .. } = &*connections.services;
     match command {
         WorkerCommand::Admit(connection, permit) => {

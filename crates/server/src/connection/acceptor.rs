@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::clock::{self, Ticks};
 use crate::connection::Connections;
 use crate::connection::client::Client;
+use crate::connection::idle::IdleConnection;
 use crate::connection::proxied::Header;
 use crate::connection::stream::Socket;
 use crate::connection::{ConnectionState, Leaving, handshake_rate, idle, proxied};
@@ -273,7 +274,7 @@ fn accept_last(connections: &Rc<Connections>, listener: &Listener) {
         connections.services.counts.add(Count::Accepted, 1);
         connections.on_activity();
         let client = Client::known(peer, destination);
-        connections.keep(socket, client, 0, connections.services.clock.ticks());
+        connections.keep(IdleConnection::new(socket, client, 0, connections.services.clock.ticks()));
     }
 }
 

@@ -23,15 +23,15 @@ use self::handoffs::Handoffs;
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::h1::{Http1, Next};
+use super::h2;
 use super::h2::task::Http2Task;
-use super::h2::{self, Http2};
-use super::idle::IdleSet;
+use super::idle::{IdleConnection, IdleSet};
 use super::output::Output;
 use super::stream::{Socket, Stream};
 use super::table::{ConnectionIdentity, ConnectionTable, is_of};
 use super::task::{Start, Task};
 use super::{Deadlines, Phase, tls};
-use crate::clock::{self, Ticks};
+use crate::clock;
 use crate::content::fixed;
 use crate::destination::{Destination, TooMany};
 use crate::exchange::Responder;
@@ -164,22 +164,19 @@ impl Connections {
     }
 
     /// Keeps a connection between two requests in the idle set, hands it off, or closes it: the worker's mode
-    /// decides. `since`: when it became idle.
-    pub fn keep(&self, socket: Socket, client: Client, requests: u32, since: Ticks) {
-        match self.mode.get() {
-            Mode::Serving => {
-                if let Err(error) = self.idle.insert(socket, client, requests, since) {
-                    log::error(format_args!("cannot keep a connection: {error}"));
-                }
-                self.table.wake_clock();
+    /// decides.
+    pub fn keep(self: &Rc<Connections>, connection: IdleConnection) {
+        match (self.mode.get(), connection) {
+            (Mode::Serving, connection) => self.add_idle(connection),
+            // No other process can continue with it: the client is told to open another.
+            (_, IdleConnection { socket, client, http2: Some(http2), .. }) => {
+                self.give_http2_task(socket, client, h2::task::Begin::idle(*http2));
             }
-            Mode::Closing => socket.close_session(),
-            Mode::HandingOff if !socket.can_be_handed_off() => {
-                // Fails only without memory. Then the connection closes.
-                _ = self.idle.insert(socket, client, requests, since);
-                self.table.wake_clock();
+            (Mode::Closing, connection) => connection.socket.close_session(),
+            (Mode::HandingOff, connection) if !connection.socket.can_be_handed_off() => {
+                self.add_idle(connection);
             }
-            Mode::HandingOff => {
+            (Mode::HandingOff, IdleConnection { socket, client, requests, .. }) => {
                 let protocols = socket.protocols();
                 // Only the header has it.
                 let destination = client.destination().address().filter(|_| protocols.proxy);
@@ -191,19 +188,9 @@ impl Connections {
         }
     }
 
-    /// As `keep`, for a connection that speaks HTTP/2. No other process can continue with it: the client is told to
-    /// open another.
-    pub fn keep_http2(
-        self: &Rc<Connections>,
-        socket: Socket,
-        client: Client,
-        http2: Box<Http2>,
-        since: Ticks,
-    ) {
-        if self.is_leaving() {
-            return self.give_http2_task(socket, client, h2::task::Begin::idle(*http2));
-        }
-        if let Err(error) = self.idle.insert_http2(socket, client, http2, since) {
+    /// One that cannot be added closes. This fails only without memory.
+    fn add_idle(&self, connection: IdleConnection) {
+        if let Err(error) = self.idle.insert(connection) {
             log::error(format_args!("cannot keep a connection: {error}"));
         }
         self.table.wake_clock();
@@ -211,7 +198,7 @@ impl Connections {
 
     /// Closes a connection whose last response is sent, but whose client may still be sending.
     pub fn linger(self: &Rc<Connections>, socket: Socket, client: Client) {
-        let http = Http1::new(client.peer(), 0, socket.scheme());
+        let http = Http1::new(&client, 0, socket.scheme());
         self.give_task(socket, client, http, Vec::new(), Start::Linger);
     }
 
@@ -255,7 +242,7 @@ impl Connections {
     /// Takes over an idle connection of the predecessor, also above the limits as long as most descriptors are free: what
     /// it has above them, it opens no files with. When they are scarce, a connection that has had a response is closed
     /// rather than one whose first request may be on its way.
-    pub fn inherit(&self, connection: InheritedConnection) {
+    pub fn inherit(self: &Rc<Connections>, connection: InheritedConnection) {
         if self.is_full() && !self.evict() && is_scarce(connection.fd.as_fd()) {
             self.services.counts.add(Count::Evicted, 1);
             if connection.requests > 0 || !self.idle.evict_used(self.services.clock.ticks()) {
@@ -268,7 +255,8 @@ impl Connections {
         let Some(socket) = self.open(connection.fd, family, connection.protocols) else { return };
         self.services.counts.add(Count::Inherited, 1);
         let client = Client::known(peer, destination);
-        self.keep(socket, client, connection.requests, self.services.clock.ticks());
+        let now = self.services.clock.ticks();
+        self.keep(IdleConnection::new(socket, client, connection.requests, now));
     }
 
     /// Gives a connection a task of its own, because it has to wait.
@@ -347,8 +335,7 @@ impl Connections {
     /// Gives a connection above the worker's capacity a task that rejects its first request.
     pub fn reject(self: &Rc<Connections>, socket: Socket, client: Client, permit: Permit) {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
-        let mut http = Http1::new(client.peer(), 0, socket.scheme());
-        http.destination = client.destination();
+        let mut http = Http1::new(&client, 0, socket.scheme());
         http.began = clock::micros();
         self.give_task(socket, client, http, Vec::new(), Start::Reject(permit, response));
     }

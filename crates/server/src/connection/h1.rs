@@ -18,6 +18,7 @@ use super::batch::{Batch, connection_line};
 use super::client;
 use super::output::{Output, Persistence};
 use crate::connection::Connections;
+use crate::connection::client::Client;
 use crate::content::fixed;
 use crate::destination::DestinationId;
 use crate::exchange::{self, Sending, Unfinished};
@@ -93,7 +94,8 @@ enum Step {
 }
 
 impl Http1 {
-    pub fn new(peer: Peer, requests: u32, scheme: Scheme) -> Http1 {
+    pub fn new(client: &Client, requests: u32, scheme: Scheme) -> Http1 {
+        let peer = client.peer();
         Http1 {
             peer,
             scheme,
@@ -101,7 +103,7 @@ impl Http1 {
             tls: None,
             client: peer,
             via: Via::Nothing,
-            destination: DestinationId::default(),
+            destination: client.destination(),
             connection: None,
             requests,
             began: 0,

@@ -34,6 +34,7 @@ use tokio::task::AbortHandle;
 use super::output::Output;
 use super::table::ConnectionState;
 use crate::connection::Connections;
+use crate::connection::client::Client;
 use crate::destination::DestinationId;
 use crate::handshake::TlsFacts;
 use crate::log::EndReason;
@@ -166,7 +167,7 @@ pub fn refusal() -> Vec<u8> {
 }
 
 impl Http2 {
-    pub fn new(connections: &Connections, peer: Peer, scheme: Scheme) -> Http2 {
+    pub fn new(connections: &Connections, client: &Client, scheme: Scheme) -> Http2 {
         let services = &connections.services;
         let large_window = connections.large_windows.take();
         let site = &services.site;
@@ -189,8 +190,8 @@ impl Http2 {
         let mut out = Vec::new();
         Http2 {
             services: services.clone(),
-            peer,
-            destination: DestinationId::default(),
+            peer: client.peer(),
+            destination: client.destination(),
             connection: None,
             scheme,
             is_early: false,

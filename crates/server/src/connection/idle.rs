@@ -87,8 +87,14 @@ impl Visit {
 }
 
 impl IdleConnection {
-    fn new(socket: Socket, client: Client, requests: u32, since: Ticks) -> IdleConnection {
+    /// It has had so many requests, and is idle since then.
+    pub fn new(socket: Socket, client: Client, requests: u32, since: Ticks) -> IdleConnection {
         IdleConnection { socket, requests, state: State::Open, since, unsent: None, client, http2: None }
+    }
+
+    pub fn of_http2(socket: Socket, client: Client, http2: Box<Http2>, since: Ticks) -> IdleConnection {
+        let requests = http2.requests();
+        IdleConnection { http2: Some(http2), ..IdleConnection::new(socket, client, requests, since) }
     }
 
     /// How long it may wait, and what counts it when that has passed.
@@ -104,9 +110,7 @@ impl IdleConnection {
     }
 
     fn http1(&self) -> Http1 {
-        let mut http = Http1::new(self.client.peer(), self.requests, self.socket.scheme());
-        http.destination = self.client.destination();
-        http
+        Http1::new(&self.client, self.requests, self.socket.scheme())
     }
 
     /// The state of HTTP/2, if the client speaks that.
@@ -115,11 +119,8 @@ impl IdleConnection {
         match self.http2.take() {
             None if self.requests == 0 && self.socket.may_speak_http2() => {
                 let begins = || h2::is_preface(connections.services.scratch.borrow().input(input));
-                (self.socket.has_negotiated_http2() || begins()).then(|| {
-                    let mut http2 = Http2::new(connections, self.client.peer(), self.socket.scheme());
-                    http2.destination = self.client.destination();
-                    Box::new(http2)
-                })
+                let is_http2 = self.socket.has_negotiated_http2() || begins();
+                is_http2.then(|| Box::new(Http2::new(connections, &self.client, self.socket.scheme())))
             }
             http2 => http2,
         }
@@ -127,7 +128,7 @@ impl IdleConnection {
 
     /// It has had so many requests, and is idle again.
     #[inline]
-    fn note_responses(&mut self, requests: u32, now: Ticks) {
+    pub fn note_responses(&mut self, requests: u32, now: Ticks) {
         self.requests = requests;
         self.since = now;
         self.unsent = None;
@@ -229,13 +230,7 @@ pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) 
         Ok(Visit::Stay) if connection.state == State::Draining => {
             connections.drain(connection.socket, connection.client);
         }
-        Ok(Visit::Stay) => {
-            let IdleConnection { socket, client, requests, since, http2, .. } = connection;
-            match http2 {
-                None => connections.keep(socket, client, requests, since),
-                Some(http2) => connections.keep_http2(socket, client, http2, since),
-            }
-        }
+        Ok(Visit::Stay) => connections.keep(connection),
         Ok(Visit::Close) => connection.socket.close_session(),
         Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
         Ok(Visit::NeedsHttp2Task(begin)) => {
@@ -448,7 +443,7 @@ mod tests {
         server.set_nonblocking(true).unwrap();
         let client_of = Client::known(Peer::Unix, Default::default());
         let socket = Socket::new(server.into(), Family::Unix, Protocols::default(), None);
-        connections.idle.insert(socket, client_of, 0, 0).unwrap();
+        connections.idle.insert(IdleConnection::new(socket, client_of, 0, 0)).unwrap();
         client
     }
 

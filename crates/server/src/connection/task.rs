@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::h1::{Answered, Http1, Next, Reading};
 use super::h2::{self, Http2, is_preface};
+use super::idle::IdleConnection;
 use super::log_guard::LogGuard;
 use super::output::{Output, Persistence, SendError, Sent, TURN};
 use super::stream::Stream;
@@ -495,8 +496,7 @@ impl Task {
         let Task { transport, client, connections, .. } = self;
         let input = transport.buffered.take();
         if let Some((socket, _)) = transport.into_socket() {
-            let mut http2 = Http2::new(&connections, client.peer(), socket.scheme());
-            http2.destination = client.destination();
+            let http2 = Http2::new(&connections, &client, socket.scheme());
             connections.give_http2_task(socket, client, h2::task::Begin { http2, output: None, input });
         }
     }
@@ -508,7 +508,7 @@ impl Task {
             if socket.has_plaintext() {
                 return connections.give_task(socket, client, http, Vec::new(), Start::Input);
             }
-            connections.keep(socket, client, http.requests, since);
+            connections.keep(IdleConnection::new(socket, client, http.requests, since));
         }
     }
 }

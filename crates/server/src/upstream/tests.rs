@@ -15,7 +15,7 @@ use site::route::{Pattern, Routes};
 
 use crate::connection::Connections;
 use crate::connection::client::Client;
-use crate::connection::idle;
+use crate::connection::idle::{self, IdleConnection};
 use crate::connection::stream::Socket;
 use crate::files::roots::OpenRoots;
 use crate::peer::Family;
@@ -113,15 +113,9 @@ fn serve<T, F: Future<Output = T>>(site: Site, test: impl FnOnce(Rc<Connections>
 fn connect(connections: &Connections) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    connections
-        .idle
-        .insert(
-            Socket::new(server.into(), Family::Unix, Default::default(), None),
-            Client::known(Peer::Unix, Default::default()),
-            0,
-            0,
-        )
-        .unwrap();
+    let socket = Socket::new(server.into(), Family::Unix, Default::default(), None);
+    let own = Client::known(Peer::Unix, Default::default());
+    connections.idle.insert(IdleConnection::new(socket, own, 0, 0)).unwrap();
     client
 }
 

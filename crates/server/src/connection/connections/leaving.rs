@@ -9,8 +9,6 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 
 use super::{Connections, Mode};
-use crate::connection::h2::task::Begin;
-use crate::connection::idle::IdleConnection;
 use crate::process::ipc::{self, Channel};
 use crate::stats::Count;
 use crate::{log, sys};
@@ -22,11 +20,8 @@ impl Connections {
     /// Closes idle connections, and finishes the others.
     pub async fn leave(self: Rc<Connections>) {
         self.set_mode(Mode::Closing);
-        for IdleConnection { socket, client, http2, .. } in self.idle.take_all() {
-            match http2 {
-                None => socket.close_session(),
-                Some(http2) => self.give_http2_task(socket, client, Begin::idle(*http2)),
-            }
+        for connection in self.idle.take_all() {
+            self.keep(connection);
         }
         self.idle.close_all();
         self.table.park_idle();
@@ -36,11 +31,9 @@ impl Connections {
     /// Hands idle connections off to the successor, and finishes the others. Sends `closed` when no listener is open.
     pub async fn hand_off(self: Rc<Connections>, closed: oneshot::Sender<()>) {
         self.set_mode(Mode::HandingOff);
-        for IdleConnection { socket, client, requests, http2, .. } in self.idle.take_all() {
-            match http2 {
-                None => self.keep(socket, client, requests, self.services.clock.ticks()),
-                Some(http2) => self.give_http2_task(socket, client, Begin::idle(*http2)),
-            }
+        for mut connection in self.idle.take_all() {
+            connection.note_responses(connection.requests, self.services.clock.ticks());
+            self.keep(connection);
         }
         self.table.park_idle();
         let listeners = async {

@@ -20,6 +20,7 @@ use super::shared::Shared;
 use super::stream_task::StreamTask;
 use super::{Answered, Http2, TaskHandle, Then};
 use crate::connection::client::Client;
+use crate::connection::idle::IdleConnection;
 use crate::connection::output::{Output, SendError};
 use crate::connection::stream::{More, SendStream, Stream};
 use crate::connection::table::{ConnectionIdentity, TableEntry};
@@ -423,7 +424,7 @@ impl Http2Task {
         let connections = shared.connections.clone();
         if let Some(mut http2) = Shared::into_http2(shared) {
             http2.trim();
-            connections.keep_http2(stream.into_socket(), client, Box::new(http2), since);
+            connections.keep(IdleConnection::of_http2(stream.into_socket(), client, Box::new(http2), since));
         }
     }
 }

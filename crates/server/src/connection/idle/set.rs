@@ -14,7 +14,6 @@ use tokio::io::unix::AsyncFd;
 use super::{IdleConnection, State};
 use crate::clock::Ticks;
 use crate::connection::client::Client;
-use crate::connection::h2::Http2;
 use crate::connection::stream::Socket;
 use crate::connection::tls::Failure;
 use crate::connection::{Connections, EVICT_AFTER, PARK_AFTER};
@@ -48,33 +47,7 @@ impl IdleSet {
     }
 
     /// Adds a connection, until its next request comes or its deadline passes.
-    pub fn insert(&self, socket: Socket, client: Client, requests: u32, since: Ticks) -> io::Result<()> {
-        self.register(IdleConnection::new(socket, client, requests, since))
-    }
-
-    /// As `insert`, for a connection that speaks HTTP/2.
-    pub fn insert_http2(
-        &self,
-        socket: Socket,
-        client: Client,
-        http2: Box<Http2>,
-        since: Ticks,
-    ) -> io::Result<()> {
-        let requests = http2.requests();
-        self.register(IdleConnection {
-            http2: Some(http2),
-            ..IdleConnection::new(socket, client, requests, since)
-        })
-    }
-
-    /// Adds a connection after its last response, until the client closes it or receives too slowly.
-    pub fn drain(&self, socket: Socket, client: Client, now: Ticks) -> io::Result<()> {
-        let mut connection = IdleConnection::new(socket, client, 0, now);
-        connection.drain(now);
-        self.register(connection)
-    }
-
-    fn register(&self, connection: IdleConnection) -> io::Result<()> {
+    pub fn insert(&self, connection: IdleConnection) -> io::Result<()> {
         let mut entries = self.entries.borrow_mut();
         if entries.len() == entries.capacity() && entries.len() >= FEW {
             entries.reserve(MANY);
@@ -87,6 +60,13 @@ impl IdleSet {
         calls::epoll_add(self.epoll.get_ref(), &connection.socket, data, events)?;
         entry.insert(connection);
         Ok(())
+    }
+
+    /// Adds a connection after its last response, until the client closes it or receives too slowly.
+    pub fn drain(&self, socket: Socket, client: Client, now: Ticks) -> io::Result<()> {
+        let mut connection = IdleConnection::new(socket, client, 0, now);
+        connection.drain(now);
+        self.insert(connection)
     }
 
     /// Closes the connections whose deadline has passed.
