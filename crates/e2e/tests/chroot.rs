@@ -132,6 +132,32 @@ fn everything_works_once_nothing_is_missing_as_root() {
     rows.holds("the log", &log(), is_logged);
 }
 
+#[test]
+fn messages_name_folders_and_users_as_they_are_outside() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new().file_beside_root("closed/page", "page").config(
+        "chroot = \".\"\nuser = \"daemon\"\n[[route]]\npath = \"/closed/\"\nalias = \"closed\"\n\
+         [[route]]\npath = \"/none/\"\nalias = \"none\"\n[cache_files]\nfolder = \"cached\"\n",
+    );
+    let home = site.home().to_owned();
+    fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(home.join("closed"), Permissions::from_mode(0o700)).expect("it is ours");
+    let checked = run(["check".as_ref(), "-c".as_ref(), site.write_config().as_os_str()]);
+    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+    let home = home.display();
+    for expected in [
+        format!("user \"daemon\" may not enter {home}/closed (mode 0700); run `chmod o+x {home}/closed`"),
+        format!("the root {home}/none does not exist"),
+        format!(
+            "the folder {home}/cached of the cache: it does not exist; make it, owned by user \"daemon\""
+        ),
+    ] {
+        assert!(errors.contains(&expected), "{expected}\n{errors}");
+    }
+}
+
 /// The program, for which `/dev/log` is a link to this socket.
 fn with_log_daemon(socket: &Path) -> Command {
     const DEVICES: &str =

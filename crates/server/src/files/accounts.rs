@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::mutex::locked;
+use crate::process::privilege;
 use crate::{log, regular_file};
 
 /// Bytes of a file. What follows is not read.
@@ -39,7 +40,7 @@ pub fn read(path: &Path) -> Arc<[u8]> {
     let text = match read_whole(path) {
         Ok(text) => text,
         Err(error) => {
-            let shown = path.display();
+            let shown = privilege::shown(path);
             let bytes = known.map_or_else(|| Arc::from([]), |known| known.bytes);
             match bytes.is_empty() {
                 true => log::error(format_args!(

@@ -84,7 +84,8 @@ impl OpenRoots {
                 Some(no_access(path, "serve it as another user, by --user"))
             }
             (Opened::Failed(why) | Opened::Unknown(why), _) => Some(
-                obstacle(path).unwrap_or_else(|| format!("cannot open the root {}: {why}", path.display())),
+                obstacle(path)
+                    .unwrap_or_else(|| format!("cannot open the root {}: {why}", privilege::shown(path))),
             ),
             (Opened::Root(_) | Opened::Unresponsive, _) => None,
         };
@@ -163,11 +164,11 @@ impl Opened {
 /// A message with the reason why the user of this process cannot open a root, and what to do. `None`: the reason is not
 /// known.
 fn obstacle(root: &Path) -> Option<String> {
-    let shown = root.display();
+    let shown = privilege::shown(root);
     let mut folders: Vec<&Path> = root.ancestors().collect();
     folders.reverse();
     for folder in folders {
-        let here = folder.display();
+        let here = privilege::shown(folder);
         let metadata = match folder.metadata() {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound && folder == root => {
@@ -195,7 +196,7 @@ fn obstacle(root: &Path) -> Option<String> {
 /// A message that the user of this process may not enter `folder`; `alternative` is the second thing to do.
 fn no_access(folder: &Path, alternative: &str) -> String {
     let user = privilege::user_text(geteuid().as_raw());
-    let here = folder.display();
+    let here = privilege::shown(folder);
     let mode =
         folder.metadata().map_or(String::new(), |found| format!(" (mode {:04o})", found.mode() & 0o7777));
     format!("{user} may not enter {here}{mode}; run `chmod o+x {here}`, or {alternative}")
@@ -369,17 +370,17 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         // All workers keep the descriptor that they share.
         (Opened::Root(before), Opened::Root(now)) if before.is_same(now) => return,
         (Opened::Root(_), Opened::Unknown(why)) => {
-            return log::error(format_args!("cannot open the root {} again: {why}", path.display()));
+            return log::error(format_args!("cannot open the root {} again: {why}", privilege::shown(&path)));
         }
         (_, Opened::Root(_)) if is_denied => {
             log::error(format_args!(
                 "the root {} is another folder than at the start, which the sandbox denies; reload, so that the \
                  sandbox allows it",
-                path.display()
+                privilege::shown(&path)
             ));
         }
         (_, Opened::Failed(why) | Opened::Unknown(why)) => {
-            log::error(format_args!("cannot open the root {}: {why}", path.display()));
+            log::error(format_args!("cannot open the root {}: {why}", privilege::shown(&path)));
         }
         _ => {}
     }

@@ -113,7 +113,7 @@ fn open_cache(
 /// Has the chroot and the account that serves. Errors: the step that failed.
 fn give_up_privileges(site: &mut Site, identity: Option<Identity>) -> Result<(), String> {
     if let Some(folder) = site.chroot.clone() {
-        privilege::chroot(&folder)?;
+        privilege::chroot(&folder, identity.as_ref())?;
         site.enter(&folder);
     }
     identity.map_or(Ok(()), |identity| identity.assume())?;
@@ -125,7 +125,7 @@ fn give_up_privileges(site: &mut Site, identity: Option<Identity>) -> Result<(),
 fn log_warnings<'a>(warnings: impl Iterator<Item = &'a str>, roots: &OpenRoots) {
     warnings.for_each(|what| log::warn(format_args!("{what}")));
     for root in roots.unresponsive() {
-        let root = root.display();
+        let root = privilege::shown(root);
         log::warn(format_args!("the root {root} does not respond; the next request tries again"));
     }
 }

@@ -295,7 +295,7 @@ fn become_account(site: &Site, identity: Option<&Identity>) -> Site {
     let mut site = site.clone();
     // `chroot` reports problems with the folder.
     if let (Some(chroot), true) = (&site.chroot.clone(), geteuid().is_root())
-        && privilege::chroot(chroot).is_ok()
+        && privilege::chroot(chroot, identity).is_ok()
     {
         site.enter(chroot);
     }

@@ -18,6 +18,7 @@ use site::model::Resources;
 use site::upstream::{Managed, SocketPassing};
 
 use crate::clock;
+use crate::process::privilege;
 use crate::spawner::groups;
 use crate::spawner::launch::{Launched, Launcher, Process};
 use crate::spawner::{SpawnRequest, Streams};
@@ -119,7 +120,7 @@ impl ProcessStarter {
                 Err(errno) => {
                     let why = format!(
                         "cannot make a folder in {}: {}",
-                        self.spool.display(),
+                        privilege::shown(&self.spool),
                         io::Error::from(errno)
                     );
                     return Err(io::Error::new(io::Error::from(errno).kind(), why));

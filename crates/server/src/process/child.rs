@@ -46,7 +46,7 @@ impl Privileges {
         setsid().map_err(cannot("begin a session"))?;
         // Ours are already; the program may have inherited others.
         sys::keep_from_programs(FIRST_OTHER);
-        chroot.map_or(Ok(()), |folder| privilege::chroot(&folder))?;
+        chroot.map_or(Ok(()), |folder| privilege::chroot(&folder, identity.as_ref()))?;
         if new_privileges == NewPrivileges::None {
             // Before the change of user: only root may.
             sandbox::forbid_new_privileges().map_err(cannot("give up privileges"))?;

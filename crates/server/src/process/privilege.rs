@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -331,11 +332,35 @@ pub fn run_in_child_within(time: Duration, work: impl FnOnce() -> String) -> io:
 }
 
 /// Makes `folder` the root of the file system and the current folder. Called before root is given up and after
-/// everything outside the folder has been opened. Errors: the reason, with what to do.
-pub fn chroot(folder: &Path) -> Result<(), String> {
+/// everything outside the folder has been opened; then the process becomes `identity`, if there is one. Errors: the
+/// reason, with what to do.
+pub fn chroot(folder: &Path, identity: Option<&Identity>) -> Result<(), String> {
+    let user = identity.map_or_else(process::geteuid, |identity| identity.credentials().user).as_raw();
+    let outside = Outside { folder: folder.to_owned(), user, user_text: user_text(user) };
     let entered =
         process::chdir(folder).and_then(|()| process::chroot(".")).and_then(|()| process::chdir("/"));
-    entered.map_err(|errno| cannot_enter(folder, errno))
+    entered.map_err(|errno| cannot_enter(folder, errno))?;
+    // A process has one chroot.
+    _ = OUTSIDE.set(outside);
+    Ok(())
+}
+
+/// What a process in a chroot cannot look up there, for its messages.
+struct Outside {
+    folder: PathBuf,
+    user: u32,
+    user_text: String,
+}
+
+static OUTSIDE: OnceLock<Outside> = OnceLock::new();
+
+/// A path of this process, for a message: in a chroot, as it is outside.
+pub fn shown(path: &Path) -> impl Display {
+    fmt::from_fn(move |text| match (OUTSIDE.get(), path.strip_prefix("/")) {
+        // The root of the chroot has no slash at its end.
+        (Some(outside), Ok(inside)) => outside.folder.join(inside).components().as_path().display().fmt(text),
+        _ => path.display().fmt(text),
+    })
 }
 
 /// Why this folder can be no root of the file system. `None`: root can make it one. Changes nothing.
@@ -376,7 +401,10 @@ pub fn nobody() -> (String, Option<String>) {
 
 /// A user, for a message. Does not use the system's libraries for names, which would stay in memory.
 pub fn user_text(user: u32) -> String {
-    named("user", "/etc/passwd", user)
+    match OUTSIDE.get() {
+        Some(outside) if outside.user == user => outside.user_text.clone(),
+        _ => named("user", "/etc/passwd", user),
+    }
 }
 
 /// A group, for a message.
@@ -386,7 +414,7 @@ pub fn group_text(group: u32) -> String {
 
 /// What lets this process write to a folder where that has failed with `errno`.
 pub fn advice_on_writing(errno: Errno, folder: &Path) -> String {
-    let folder = folder.display();
+    let folder = shown(folder);
     match errno {
         Errno::ROFS => {
             format!("if systemd has started the server, name {folder} in ReadWritePaths= of the unit")
@@ -549,7 +577,7 @@ mod tests {
     fn chroot_errors_say_what_to_do() {
         for (folder, part) in [("/no/such/folder", "create it"), ("/proc/self/status", "it is not a folder")]
         {
-            let error = chroot(Path::new(folder)).unwrap_err();
+            let error = chroot(Path::new(folder), None).unwrap_err();
             assert!(error.contains(folder) && error.contains(part), "{error}");
         }
     }

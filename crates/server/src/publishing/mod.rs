@@ -22,6 +22,7 @@ use site::model::{Action, Site};
 
 use crate::files::roots::OpenRoots;
 use crate::log;
+use crate::process::privilege;
 use failure::Failure;
 use store::Store;
 
@@ -38,13 +39,13 @@ pub fn clean_up(site: &Site, roots: &OpenRoots) {
     }
     let clean = move || {
         for store in stores {
-            let root = store.root.path.display();
+            let root = privilege::shown(&store.root.path);
             let cleaned = removal::clean(&store);
             match cleaned.and(uploads::sweep(&store, crate::clock::wall())) {
                 Ok(_) => {}
                 Err(Failure::Permission(errno)) => log::error(format_args!(
                     "clients cannot publish in {root}: {errno}; give {} the right to write there",
-                    crate::process::privilege::user_text(rustix::process::geteuid().as_raw())
+                    privilege::user_text(rustix::process::geteuid().as_raw())
                 )),
                 Err(failure) => log::warn(format_args!("cannot clean up in {root}: {failure}")),
             }

@@ -18,6 +18,7 @@ use super::usage::{self, cost};
 use crate::files::beneath;
 use crate::log;
 use crate::mutex::locked;
+use crate::process::privilege::shown;
 use crate::sys::calls;
 
 /// Names that are removed in one step.
@@ -190,7 +191,7 @@ impl Emptying {
                 }
             }
             Err(failure) => {
-                let root = self.store.root.path.display();
+                let root = shown(&self.store.root.path);
                 log::warn(format_args!(
                     "cannot remove everything that clients have deleted in {root}: {failure}"
                 ));

@@ -19,6 +19,7 @@ use super::Outcome;
 use crate::buffer::append;
 use crate::disk::{Busy, Work};
 use crate::log;
+use crate::process::privilege;
 use crate::request::body::{BodyError, Length, ReadBody, RequestBody};
 use crate::services::Services;
 use crate::spawner::Spawner;
@@ -65,7 +66,7 @@ pub async fn receive(
     body: &RequestBody,
     limit: u64,
 ) -> Result<SpooledBody, Outcome> {
-    let folder = services.site.scripts.spool.display();
+    let folder = privilege::shown(&services.site.scripts.spool);
     let mut file = open(services, spawner).await?;
     let (mut space, spool_bytes) = (SpoolSpace::none(), services.site.scripts.spool_bytes);
     let mut is_whole = false;
@@ -100,7 +101,7 @@ async fn open(services: &Services, spawner: &Spawner) -> Result<OwnedFd, Status>
         Ok(Ok(file)) => Ok(file),
         Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(report_busy(services, Busy::Full)),
         Ok(Err(error)) => {
-            let folder = services.site.scripts.spool.display();
+            let folder = privilege::shown(&services.site.scripts.spool);
             log::error(format_args!("cannot make a file in {folder} for the body of a request: {error}"));
             services.counts.add(Count::ScriptsRejected, 1);
             Err(Status::SERVICE_UNAVAILABLE)
@@ -110,7 +111,7 @@ async fn open(services: &Services, spawner: &Spawner) -> Result<OwnedFd, Status>
 }
 
 fn report_busy(services: &Services, busy: Busy) -> Status {
-    let folder = services.site.scripts.spool.display();
+    let folder = privilege::shown(&services.site.scripts.spool);
     services.report_busy(format_args!("the body of a request in {folder}"), busy)
 }
 
@@ -129,7 +130,7 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     };
     let written = services.disk.run(device, Work::File, write).await;
     written.map_err(|busy| report_busy(services, busy))?.map_err(|errno| {
-        let folder = services.site.scripts.spool.display();
+        let folder = privilege::shown(&services.site.scripts.spool);
         let is_full = is_disk_full(errno);
         let advice = if is_full { "; free space there, or set `spool` to a folder with more" } else { "" };
         log::error(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
@@ -199,7 +200,7 @@ impl ReadBody for SpoolReader {
         let Some(bytes) = bytes else {
             log::error(format_args!(
                 "cannot read the body of a request in {}",
-                self.services.site.scripts.spool.display()
+                privilege::shown(&self.services.site.scripts.spool)
             ));
             return Poll::Ready(Err(BodyError::Broken));
         };

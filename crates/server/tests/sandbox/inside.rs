@@ -46,7 +46,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         }
         "everywhere" => apply(Reads::Everywhere, Connects::Nowhere, Sandbox::On),
         "another user" => change_user(&here).and_then(|()| confine(&here, Connects::Nowhere, Sandbox::On)),
-        "chroot" => privilege::chroot(&here.home).and_then(|()| {
+        "chroot" => privilege::chroot(&here.home, None).and_then(|()| {
             here.home = PathBuf::from("/");
             change_user(&here)?;
             confine(&here, Connects::Nowhere, Sandbox::On)

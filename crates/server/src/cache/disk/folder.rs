@@ -14,7 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::disk::Device;
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, Stat, stat};
-use crate::process::privilege::{advice_on_writing, user_text};
+use crate::process::privilege::{advice_on_writing, shown, user_text};
 use crate::sys::{self, calls};
 
 /// The file that marks the folder as one of a cache. A folder without it must be empty.
@@ -288,5 +288,5 @@ pub fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Er
 }
 
 fn problem(path: &Path, what: &str) -> String {
-    format!("the folder {} of the cache: {what}", path.display())
+    format!("the folder {} of the cache: {what}", shown(path))
 }

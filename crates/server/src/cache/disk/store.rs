@@ -26,6 +26,7 @@ use crate::clock;
 use crate::files::open::Stamp;
 use crate::log::{self, LineLimit};
 use crate::mutex::locked;
+use crate::process::privilege;
 use crate::stats::StoredFiles;
 use crate::sys::{calls, is_disk_full};
 
@@ -261,7 +262,10 @@ impl Store {
         });
         if let Err(errno) = listed {
             purged.failed += 1;
-            self.fail(format_args!("a part of {} cannot be listed: {errno}", self.folder.path.display()));
+            self.fail(format_args!(
+                "a part of {} cannot be listed: {errno}",
+                privilege::shown(&self.folder.path)
+            ));
         }
         names.into_iter().for_each(|name| purged.add(self.purge_file(name, purge, begun)));
     }
@@ -304,7 +308,10 @@ impl Store {
             });
             if let Err(errno) = listed {
                 is_complete = false;
-                self.fail(format_args!("a part of {} cannot be listed: {errno}", self.folder.path.display()));
+                self.fail(format_args!(
+                    "a part of {} cannot be listed: {errno}",
+                    privilege::shown(&self.folder.path)
+                ));
             }
         }
         if is_complete {
@@ -355,7 +362,7 @@ impl Store {
             self.fail(format_args!(
                 "the cache stores no more: {} has {free} bytes free, and `min_free` keeps {}; free space there, or set it \
                  lower",
-                self.folder.path.display(),
+                privilege::shown(&self.folder.path),
                 self.limits.min_free
             ));
             return Err(NotStored::Full);
@@ -378,7 +385,10 @@ impl Store {
     fn not_written(&self, errno: Errno, missing: u64) -> NotStored {
         let is_full = is_disk_full(errno);
         let advice = if is_full { "; free space there, or set `bytes` of `[cache_files]` lower" } else { "" };
-        self.fail(format_args!("the cache cannot write to {}: {errno}{advice}", self.folder.path.display()));
+        self.fail(format_args!(
+            "the cache cannot write to {}: {errno}{advice}",
+            privilege::shown(&self.folder.path)
+        ));
         if is_full {
             // For the next response. Where files or a quota are at an end, one eviction suffices.
             let enough = self.index().bytes().saturating_sub(missing.max(1));
@@ -404,7 +414,7 @@ impl Store {
     }
 
     fn shown(&self, name: Name) -> String {
-        format!("{}/{}/{}", self.folder.path.display(), name::folder(name.shard()), name.file())
+        format!("{}/{}/{}", privilege::shown(&self.folder.path), name::folder(name.shard()), name.file())
     }
 
     fn index(&self) -> MutexGuard<'_, Index<Known>> {

@@ -11,7 +11,7 @@ use crate::disk::Busy;
 use crate::exchange::Exchange;
 use crate::files::beneath::Root;
 use crate::log;
-use crate::process::privilege::advice_on_writing;
+use crate::process::privilege::{advice_on_writing, shown};
 use crate::publishing::failure::Failure;
 use crate::publishing::tree::Kind;
 use crate::request::body::Rejection;
@@ -99,7 +99,7 @@ impl<'a> Exchange<'a> {
                     log::warn(format_args!(
                         "/{path} cannot be stored: no space in {}, or \"publish_quota\" or \"publish_min_free\" does not \
                          allow it{omitted}",
-                        target.store.root.path.display()
+                        shown(&target.store.root.path)
                     ));
                 }
             }
@@ -113,7 +113,7 @@ impl<'a> Exchange<'a> {
                     log::warn(format_args!(
                         "/{path} cannot be changed: too many requests change names in {}, or its disk does not \
                          respond{omitted}",
-                        target.store.root.path.display()
+                        shown(&target.store.root.path)
                     ));
                 }
             }
@@ -135,7 +135,7 @@ impl<'a> Exchange<'a> {
             true => format!(
                 "the root is another folder than at the start, {}, where the sandbox lets clients change nothing; \
                  reload, so that the sandbox allows it",
-                root.path.display()
+                shown(&root.path)
             ),
             false => advice_on_writing(errno, &root.path),
         }
