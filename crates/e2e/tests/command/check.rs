@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use e2e::command_without_privilege;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use super::*;
 
@@ -322,6 +323,23 @@ fn check_says_what_to_do_where_the_user_may_not_write() {
         rows.check(&config, text(&checked.stderr).as_str(), expected);
         rows.check(&config, checked.status.code(), Some(code));
     }
+}
+
+/// A start would be refused, but may have a reader.
+#[test]
+fn check_warns_of_a_log_that_no_process_reads() {
+    let site = Site::new().config("[log]\naccess = \"./fifo\"\n");
+    let path = site.home().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("the folder is ours");
+    site.write_config();
+    let check = || output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+    let warning =
+        "warning: cannot open the log ./fifo: it is a FIFO that no process reads; start its reader first";
+    let unread = check();
+    assert_eq!(unread.status.code(), Some(0), "{}", text(&unread.stderr));
+    assert!(text(&unread.stderr).contains(warning), "{}", text(&unread.stderr));
+    let _reader = open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).expect("it is there");
+    assert_eq!(text(&check().stderr), "");
 }
 
 #[test]

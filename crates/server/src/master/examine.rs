@@ -25,7 +25,8 @@ use crate::cache::disk::folder::Folder;
 use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
 use crate::process::privilege::Identity;
-use crate::process::{privilege, privileged_file, sandbox};
+use crate::process::privileged_file::{self, LogProblem};
+use crate::process::{privilege, sandbox};
 use crate::spawner::cgroup;
 use crate::tls::material::{Keys, Reading};
 use crate::tls::{ClientReading, Material, TicketSecrets};
@@ -317,7 +318,10 @@ fn written_files(site: &Site) -> Vec<Finding> {
     let is_certain = geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok();
     let severity = if is_certain { Severity::Error } else { Severity::Warning };
     let logs = memory::logs(site).into_iter().filter_map(|path| {
-        let why = privileged_file::log_problem(path)?;
+        let (severity, why) = match privileged_file::log_problem(path)? {
+            LogProblem::Refused(why) => (severity, why),
+            LogProblem::Unread(why) => (Severity::Warning, why),
+        };
         Some(Finding { severity, ..Finding::error(&["access", "error", "access_log"], path, why) })
     });
     let pid_file = site.pid_file.iter().filter_map(|path| {

@@ -90,10 +90,24 @@ enum Entries {
     OfGroup(u32),
 }
 
+/// Why a log could not be written, with what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LogProblem {
+    Refused(String),
+    /// It is a FIFO without a reader; there may be one when the program starts.
+    Unread(String),
+}
+
 /// Why a log at `path` could not be written if the program started now. `None`: it could. Creates nothing.
-pub fn log_problem(path: &Path) -> Option<String> {
+pub fn log_problem(path: &Path) -> Option<LogProblem> {
     let found = Location::of(path).and_then(|location| location.probe());
-    found.err().map(|why| cannot_open_log(path, &why))
+    let why = found.err()?;
+    let text = cannot_open_log(path, &why);
+    Some(if why == Refusal::Errno(Errno::NXIO) {
+        LogProblem::Unread(text)
+    } else {
+        LogProblem::Refused(text)
+    })
 }
 
 /// Like `log_problem`, for a pid file.
@@ -270,8 +284,6 @@ impl Location {
             Ok(file) => self.inspect(&fstat(&file)?),
             Err(Errno::LOOP) if !self.links.is_empty() => Err(self.is_a_link()),
             Err(Errno::NOENT) => self.could_make(),
-            // A FIFO without a reader; there may be one when the program starts.
-            Err(Errno::NXIO) => Ok(()),
             Err(errno) => Err(self.refused(errno)),
         }
     }
