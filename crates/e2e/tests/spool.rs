@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use e2e::{Client, Response, Rows, Server, Site, SmallDisk, TIMEOUT, path_of, run, wait_until};
 
 const APP: &str = include_str!("programs/scgi_app.py");
@@ -98,6 +100,21 @@ fn rejects_bodies_beyond_the_common_spool_limit_until_space_is_free() {
     server.files().file("www/go", "");
     assert_eq!(first.read_response().text().trim(), (40 * KIB).to_string());
     wait_for_space(&server);
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_named() {
+    let server = start();
+    let limit = Rlimit { current: Some(4096), maximum: Some(4096) };
+    let pid = Pid::from_raw(server.serving_pid() as i32);
+    prlimit(pid, Resource::Fsize, limit).expect("it is our process");
+    assert_eq!(post(&server, "/a.cgi", 16 * KIB).status, 500);
+    let line = server.wait_for_line("cannot write the body of a request", TIMEOUT);
+    assert!(
+        line.contains("File too large; raise the limit of the size of files") && line.contains("LimitFSIZE"),
+        "{line}"
+    );
+    assert!(is_counted(&post(&server, "/a.cgi", 2 * KIB), 2 * KIB), "a smaller one is received");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{SeekFrom, fstat, major, minor, seek};
+use rustix::io::Errno;
 use taipan_http::status::Status;
 use tokio::time::timeout;
 
@@ -132,7 +133,13 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
     written.map_err(|busy| report_busy(services, busy))?.map_err(|errno| {
         let folder = privilege::shown(&services.site.scripts.spool);
         let is_full = is_disk_full(errno);
-        let advice = if is_full { "; free space there, or set `spool` to a folder with more" } else { "" };
+        let advice = match errno {
+            _ if is_full => "; free space there, or set `spool` to a folder with more",
+            Errno::FBIG => {
+                "; raise the limit of the size of files, `ulimit -f` (LimitFSIZE), or lower `max_body` to it"
+            }
+            _ => "",
+        };
         log::error(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
         if !is_full {
             return Status::INTERNAL_SERVER_ERROR;
