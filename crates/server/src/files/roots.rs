@@ -286,6 +286,14 @@ impl Roots {
         })
     }
 
+    /// What a root was at the start, for a message about one whose folder is not that of the start.
+    fn change_since_start(&self, path: &Path) -> &'static str {
+        match self.at_start.opened(path) {
+            Some(_) => "is another folder than at the start",
+            None => "could not be opened at the start",
+        }
+    }
+
     /// Whether a folder is a root since the start.
     pub fn has_since_start(&self, root: &Root) -> bool {
         self.at_start.all.values().any(|opened| matches!(opened, Opened::Root(other) if other.is_same(root)))
@@ -374,9 +382,9 @@ async fn reopen(files: Rc<Files>, path: PathBuf) {
         }
         (_, Opened::Root(_)) if is_denied => {
             log::error(format_args!(
-                "the root {} is another folder than at the start, which the sandbox denies; reload, so that the \
-                 sandbox allows it",
-                privilege::shown(&path)
+                "the root {} {}, and the sandbox denies it; reload, so that the sandbox allows it",
+                privilege::shown(&path),
+                files.roots.change_since_start(&path)
             ));
         }
         (_, Opened::Failed(why) | Opened::Unknown(why)) => {

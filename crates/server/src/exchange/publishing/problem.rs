@@ -133,8 +133,8 @@ impl<'a> Exchange<'a> {
         let may_write = || accessat(&root.fd, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok();
         match errno == Errno::ACCESS && !is_since_start && may_write() {
             true => format!(
-                "the root is another folder than at the start, {}, where the sandbox lets clients change nothing; \
-                 reload, so that the sandbox allows it",
+                "the root is {} by now, which was none at the start, and where the sandbox lets clients change \
+                 nothing; reload, so that the sandbox allows it",
                 shown(&root.path)
             ),
             false => advice_on_writing(errno, &root.path),
