@@ -1,5 +1,6 @@
 //! `taipan watch`: what it shows of which requests, and what a watcher costs the others.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
@@ -7,8 +8,8 @@ use std::sync::mpsc::channel;
 
 use e2e::upstream::upstream;
 use e2e::{
-    Authority, Client, Lines, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, command, signal_process,
-    stop_process, wait_until,
+    Authority, Client, Lines, Rows, Server, Signal, Site, TIMEOUT, Tls, authority, command, output_of,
+    signal_process, stop_process, wait_until,
 };
 
 /// `taipan watch` with its lines. It ends with the test.
@@ -239,6 +240,18 @@ fn goes_on_after_a_reload_and_ends_with_the_program() {
     server.wait(TIMEOUT);
     assert!(wait_until(TIMEOUT, || watcher.child.try_wait().expect("it is our child").is_some()));
     assert!(watcher.errors.text().contains("the program has ended"), "{}", watcher.errors.text());
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let server = site().start();
+    let full = File::options().write(true).open("/dev/full").expect("it is there");
+    let mut watch = command();
+    let watch = watch.arg("watch").arg("-c").arg(server.home().join("site.toml")).stdout(full);
+    let output = output_of(watch);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr, "taipan: cannot write to standard output: No space left on device\n");
 }
 
 #[test]

@@ -68,6 +68,15 @@ pub fn print(text: &str) {
     note(io::stdout().write_all(text.as_bytes()));
 }
 
+/// Writes bytes to standard output, at once. `false`: they could not be written, so that more would be of no use.
+pub fn pass(bytes: &[u8]) -> bool {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    let is_written = written.is_ok();
+    note(written);
+    is_written
+}
+
 /// The exit code of a command that has ended with `code`: it has failed if not all of its output could be written. A
 /// reader that has stopped reading, such as `head`, wants no more.
 pub fn end(code: ExitCode) -> ExitCode {

@@ -40,7 +40,7 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
     while tries < WATCH_TRIES {
         match connect(source, &request).and_then(|stream| show(stream, request.timeout())) {
             Ok(Shown::Moved) => (has_begun, tries) = (true, 0),
-            Ok(Shown::Unread) => return ExitCode::SUCCESS,
+            Ok(Shown::Unwritten) => return ExitCode::SUCCESS,
             Ok(Shown::Refused(lines)) if !has_begun => {
                 lines.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
                 return ExitCode::FAILURE;
@@ -62,8 +62,8 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
 enum Shown {
     /// The process serves no more.
     Moved,
-    /// Nothing reads the output.
-    Unread,
+    /// The output cannot be written, as when its reader has ended; `terminal::end` tells which.
+    Unwritten,
     /// With lines that say why.
     Refused(String),
 }
@@ -83,9 +83,8 @@ fn show(stream: UnixStream, timeout: Duration) -> io::Result<Shown> {
         if bytes.is_empty() {
             return Ok(Shown::Moved);
         }
-        let mut out = io::stdout().lock();
-        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-            return Ok(Shown::Unread);
+        if !terminal::pass(bytes) {
+            return Ok(Shown::Unwritten);
         }
         let read = bytes.len();
         reader.consume(read);
