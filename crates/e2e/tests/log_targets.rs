@@ -102,13 +102,13 @@ fn a_command_that_does_not_read_delays_no_request_and_the_losses_are_counted() {
     let started = Instant::now();
     request(&server, 0..8000);
     assert!(started.elapsed() < 2 * TIMEOUT);
-    let reported = server.wait_for_line("log lines were dropped: log |/bin/sleep 1000", TIMEOUT);
+    let reported = server.wait_for_line("dropped: log |/bin/sleep 1000", TIMEOUT);
     assert!(reported.contains("error"), "{reported}");
     server.signal(Signal::TERM);
     assert_eq!(server.wait(2 * TIMEOUT).code(), Some(0));
     // What was lost is all that was logged, because the command has read nothing.
     let lost = |line: &str| {
-        let (before, _) = line.split_once(" log lines were dropped")?;
+        let (before, _) = line.split_once(" log line")?;
         before.rsplit(' ').next()?.parse::<u32>().ok()
     };
     let lost: u32 = server.errors().all().iter().filter_map(|line| lost(line)).sum();
@@ -162,7 +162,7 @@ fn a_peer_that_never_reads_delays_no_request() {
         (0..100).for_each(|_| {
             assert_eq!(client.get_with("/a.txt", &format!("User-Agent: {agent}\r\n")).status, 200)
         });
-        server.stderr().contains("log lines were dropped: log tcp://127.0.0.1")
+        server.stderr().contains("dropped: log tcp://127.0.0.1")
     };
     assert!(wait_until(3 * TIMEOUT, is_reported), "{}", server.stderr());
 }
@@ -353,7 +353,7 @@ fn a_folder_that_was_removed_costs_lines_but_no_request() {
 fn a_full_disk_costs_lines_which_are_counted_but_no_request() {
     let server = site("access = \"/dev/full\"\nrotate = { size = \"4KiB\" }").start();
     request(&server, 0..200);
-    server.wait_for_line("log lines were dropped: /dev/full cannot be written", TIMEOUT);
+    server.wait_for_line("dropped: /dev/full cannot be written", TIMEOUT);
     request(&server, 200..201);
     assert!(Path::new("/dev/full").exists(), "a device is not rotated");
 }
@@ -381,7 +381,7 @@ fn a_full_disk_that_is_mounted_has_no_rotated_file_removed_for_an_empty_one() {
         request(&server, next..next + 1);
         next += 1;
         let errors = server.stderr();
-        let counts = errors.lines().filter_map(|line| line.split_once(" log lines were dropped: "));
+        let counts = errors.lines().filter_map(|line| line.split_once(" log line"));
         let counts = counts.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<u32>().ok());
         counts.sum::<u32>() > 600
     };

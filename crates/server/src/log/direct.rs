@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use site::model::Level;
 
-use super::{OpenSink, STACK, SharedLog, level_now, locked, report_dropped};
+use super::{Dropped, OpenSink, STACK, SharedLog, level_now, locked, report_dropped};
 
 /// Lines that wait for the thread. Further ones are dropped, and it says how many.
 const WAITING: u64 = 256;
@@ -133,9 +133,10 @@ fn write_all(messages: &Receiver<Message>) {
             Message::Lines(lines) => {
                 sink.write(&lines);
                 QUEUED.fetch_sub(1, Ordering::Relaxed);
-                let dropped = DROPPED.load(Ordering::Relaxed);
-                if dropped + sink.lost() > 0 && report_dropped(&mut sink, dropped) {
-                    DROPPED.fetch_sub(dropped, Ordering::Relaxed);
+                let lines = DROPPED.load(Ordering::Relaxed);
+                let dropped = (lines > 0).then(|| Dropped { lines, why: Dropped::too_slow(sink.sink()) });
+                if lines + sink.lost() > 0 && report_dropped(&mut sink, dropped.iter().collect()) {
+                    DROPPED.fetch_sub(lines, Ordering::Relaxed);
                 }
             }
             Message::Replace(to) => sink.replace(to),

@@ -14,6 +14,8 @@ mod sink;
 pub mod stderr;
 pub mod upstream;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Arguments;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,6 +41,8 @@ use crate::{clock, encoder, terminal};
 
 /// Empty blocks that are kept for reuse, so that a busy worker need not allocate.
 const SPARE_BLOCKS: usize = 64;
+/// Of lines that were dropped, a report names this many logs.
+const NAMED_LOGS: usize = 3;
 /// Dropped lines are reported, and the log daemon is asked for, at most this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -75,11 +79,19 @@ struct Logs {
     /// The index of the sink of what scripts write to standard error.
     scripts: usize,
     level: Level,
-    /// Dropped lines that are not reported yet, but for those that the error log itself did not take.
-    dropped: AtomicU64,
+    /// Lines that were dropped and are not reported yet, by their sinks, but for those that the error log itself did
+    /// not take.
+    dropped: Mutex<BTreeMap<usize, Dropped>>,
     /// All of them, for the statistics.
     dropped_ever: &'static AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
+}
+
+/// Lines of one log that were dropped.
+struct Dropped {
+    lines: u64,
+    /// The log, and what was wrong with it last.
+    why: String,
 }
 
 /// A thread that writes to some of the sinks.
@@ -207,7 +219,7 @@ pub fn start(
         sinks,
         scripts,
         level: log.level,
-        dropped: AtomicU64::new(0),
+        dropped: Mutex::default(),
         dropped_ever,
         spare: Mutex::default(),
     };
@@ -362,16 +374,23 @@ impl Logs {
             Err(
                 TrySendError::Full(Message::Block(block)) | TrySendError::Disconnected(Message::Block(block)),
             ) => {
-                self.note_dropped(block.count);
+                self.note_dropped(block.sink, block.count, || Dropped::too_slow(&self.sinks[block.sink]));
                 self.recycle(block.lines);
             }
             Err(_) => {}
         }
     }
 
-    fn note_dropped(&self, count: u64) {
-        self.dropped_ever.fetch_add(count, Ordering::Relaxed);
-        if self.dropped.fetch_add(count, Ordering::Relaxed) == 0 {
+    fn note_dropped(&self, sink: usize, lines: u64, why: impl FnOnce() -> String) {
+        self.dropped_ever.fetch_add(lines, Ordering::Relaxed);
+        let mut dropped = locked(&self.dropped);
+        let is_first = dropped.is_empty();
+        match dropped.entry(sink) {
+            Entry::Occupied(mut known) => known.get_mut().lines += lines,
+            Entry::Vacant(new) => _ = new.insert(Dropped { lines, why: why() }),
+        }
+        drop(dropped);
+        if is_first {
             self.errors.wake();
         }
     }
@@ -446,11 +465,10 @@ impl OwnSinks {
 
     /// Has the error log report the lines that the others did not take.
     fn note_lost(&mut self, logs: &Logs) {
-        let others = &mut self.sinks[usize::from(self.first == ERRORS)..];
-        let lost = others.iter().map(OpenSink::lost).sum();
-        if lost > 0 {
-            logs.note_dropped(lost);
-            others.iter_mut().for_each(|sink| sink.subtract_lost(sink.lost()));
+        let others = (self.first..).zip(&mut self.sinks).filter(|(number, _)| *number != ERRORS);
+        for (number, sink) in others.filter(|(_, sink)| sink.lost() > 0) {
+            logs.note_dropped(number, sink.lost(), || sink.why_lost());
+            sink.subtract_lost(sink.lost());
         }
     }
 }
@@ -468,17 +486,21 @@ struct Reports {
 impl Reports {
     /// Reports the lines that were dropped, if that is due. `is_last`: the process may end.
     fn update(&mut self, logs: &Logs, errors: &mut OpenSink, is_last: bool) {
-        let dropped = logs.dropped.load(Ordering::Relaxed);
         let lost = errors.lost();
         // Now: the error log may be on the same full disk, and have no report for long.
         logs.dropped_ever.fetch_add(lost.saturating_sub(self.counted), Ordering::Relaxed);
         self.counted = lost;
-        self.has_more = dropped + lost > 0;
+        self.has_more = lost > 0 || !locked(&logs.dropped).is_empty();
         let is_due = is_last || self.last.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if self.has_more && is_due {
             self.last = Some(Instant::now());
-            if report_dropped(errors, dropped) {
-                logs.dropped.fetch_sub(dropped, Ordering::Relaxed);
+            // No worker waits for the lock until the report is written.
+            let dropped = std::mem::take(&mut *locked(&logs.dropped));
+            if !report_dropped(errors, dropped.values().collect()) {
+                let mut later = locked(&logs.dropped);
+                for (sink, Dropped { lines, why }) in dropped {
+                    later.entry(sink).or_insert(Dropped { lines: 0, why }).lines += lines;
+                }
             }
             self.counted = errors.lost();
             self.has_more = false;
@@ -486,15 +508,33 @@ impl Reports {
     }
 }
 
-/// Reports `dropped` lines, and those that the error log did not take. `false`: it has not taken the report either, and
+impl Dropped {
+    /// Why lines of a log are dropped whose queue is full.
+    fn too_slow(sink: &Sink) -> String {
+        format!("the disk or the reader of {sink} is too slow")
+    }
+}
+
+/// How a message about things that were dropped begins. `what`: one of them.
+pub fn were_dropped(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what} was dropped") } else { format!("{count} {what}s were dropped") }
+}
+
+/// Reports dropped lines, and those that the error log did not take. `false`: it has not taken the report either, and
 /// the next one has them.
-fn report_dropped(errors: &mut OpenSink, dropped: u64) -> bool {
+fn report_dropped(errors: &mut OpenSink, dropped: Vec<&Dropped>) -> bool {
     let lost = errors.lost();
-    let text = format!(
-        "{} log lines were dropped: the disk or the reader of a log is too slow, full or gone",
-        dropped + lost
-    );
-    errors.write(&error_line(Level::Error, &text));
+    let own = (lost > 0).then(|| Dropped { lines: lost, why: errors.why_lost() });
+    let mut all = dropped;
+    all.extend(&own);
+    let lines = all.iter().map(|dropped| dropped.lines).sum();
+    let mut reasons: Vec<&str> = all.iter().map(|dropped| dropped.why.as_str()).collect();
+    if reasons.len() > NAMED_LOGS {
+        reasons.truncate(NAMED_LOGS);
+        reasons.push("and other logs");
+    }
+    let text = format!("{}: {}", were_dropped(lines, "log line"), reasons.join("; "));
+    errors.write(&error_line(Level::Error, &terminal::plain(&text)));
     let is_taken = errors.lost() == lost;
     // A report that is lost does not count itself.
     errors.subtract_lost(if is_taken { lost } else { 1 });

@@ -172,9 +172,14 @@ impl OpenSink {
         self.lost
     }
 
-    /// Why the last lines were lost, if a write has failed.
-    pub fn failure(&self) -> Option<&io::Error> {
-        self.failure.as_ref()
+    /// The log, and why its last lines were lost.
+    pub fn why_lost(&self) -> String {
+        match (&self.failure, &self.to) {
+            (Some(why), _) => format!("{} cannot be written: {why}", self.sink),
+            (None, To::Daemon(_)) => "the log daemon does not take them (syslog)".to_owned(),
+            (None, To::Given(None)) => format!("{} is not open", self.sink),
+            (None, _) => format!("{} takes no bytes", self.sink),
+        }
     }
 
     /// Called when this many have been reported.

@@ -237,10 +237,6 @@ impl RotatedFile {
         self.reported = Some(Instant::now());
         self.sink.subtract_lost(lost);
         self.counted = 0;
-        let why = self.sink.failure().map_or_else(String::new, |why| format!(": {why}"));
-        log::error(format_args!(
-            "{lost} log lines were dropped: {} cannot be written{why}",
-            self.path.display()
-        ));
+        log::error(format_args!("{}: {}", log::were_dropped(lost, "log line"), self.sink.why_lost()));
     }
 }

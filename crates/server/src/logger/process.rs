@@ -494,8 +494,8 @@ impl Reader {
             if !is_of_spans {
                 self.dropped.fetch_add(lost, Ordering::Relaxed);
             }
-            let what = if is_of_spans { "spans" } else { "log lines" };
-            log::error(format_args!("{lost} {what} were dropped: log {}: {why}", self.sink));
+            let what = log::were_dropped(lost, if is_of_spans { "span" } else { "log line" });
+            log::error(format_args!("{what}: log {}: {why}", self.sink));
         }
     }
 }

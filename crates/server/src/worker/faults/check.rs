@@ -234,12 +234,24 @@ pub fn lost(run: &Run) -> usize {
         .saturating_sub(written)
 }
 
+/// How reports of dropped lines end, by the faults of writes, unless they were cut themselves.
+const WHOLE: &[&str] = &[
+    " left on device",
+    " quota exceeded",
+    "/output error",
+    " temporarily unavailable",
+    " pipe",
+    " too slow",
+];
+
 /// The number of dropped lines that the error log reports.
 pub fn reported(errors: &[String]) -> usize {
-    let whole = errors.iter().filter(|line| line.ends_with(" full or gone"));
-    let reports = whole.filter_map(|line| line.split_once(" log lines were dropped"));
-    let counts = reports.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
-    counts.sum()
+    let is_whole = |line: &&String| WHOLE.iter().any(|end| line.ends_with(end));
+    let count = |line: &String| {
+        let (before, _) = line.split_once(" log line")?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    };
+    errors.iter().filter(is_whole).filter_map(count).sum()
 }
 
 /// Every request of a run that has a line, by its name in the log.
