@@ -33,6 +33,22 @@ pub const PROXY_LOOP: &Rule = &Rule::new(
     "the request has passed this server ten times, because an upstream leads back to it",
 );
 
+/// The destination of COPY or MOVE is on another server (RFC 4918 §9.8.5).
+pub const DESTINATION_ELSEWHERE: &Rule = &Rule::new(
+    "destination-elsewhere",
+    "the Destination is on another server, and this one changes its own files alone",
+);
+
+/// The destination of COPY or MOVE is the source (RFC 4918 §9.8.5), or contains it, or is in it.
+pub const DESTINATION_OVERLAPS: &Rule = &Rule::new(
+    "destination-overlaps",
+    "the Destination is what is to be copied or moved, or a folder around it or in it",
+);
+
+/// COPY or MOVE would replace or remove the folder in which everything is.
+pub const DESTINATION_ROOT: &Rule =
+    &Rule::new("destination-root", "the root folder is neither moved nor replaced");
+
 /// A client without TLS has connected to a port for TLS.
 pub const PLAINTEXT: &Rule =
     &Rule::new("plaintext", "the client speaks plain HTTP, and this port speaks TLS (https)");
@@ -98,6 +114,8 @@ mod tests {
             PathError::RULES,
             ChunkError::RULES,
             &[BODY_TOO_LARGE, BODY_INCOMPLETE, PART_OF_A_FILE, CODED_FILE, PROXY_LOOP, PLAINTEXT]
+                .map(|rule| (rule.token, rule.sentence)),
+            &[DESTINATION_ELSEWHERE, DESTINATION_OVERLAPS, DESTINATION_ROOT]
                 .map(|rule| (rule.token, rule.sentence)),
         ];
         let mut tokens: Vec<_> = tables.concat();

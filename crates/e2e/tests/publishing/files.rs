@@ -184,6 +184,21 @@ fn folders_of_many_files_are_streamed() {
 }
 
 #[test]
+fn a_destination_that_is_refused_is_explained() {
+    let server = server();
+    for (method, path, destination, status, why) in [
+        ("MOVE", "/a.txt", "/a.txt", 403, "Destination is what is to be copied or moved"),
+        ("COPY", "/folder/", "/folder/in/", 403, "or a folder around it or in it"),
+        ("COPY", "/folder/", "/", 403, "root folder is neither moved nor replaced"),
+        ("COPY", "/a.txt", "http://other.example/a.txt", 502, "Destination is on another server"),
+    ] {
+        let response = send(&server, method, path, &format!("Destination: {destination}\r\n"), "");
+        assert_eq!(response.status, status, "{method} {path} {destination}");
+        assert!(response.text().contains(why), "{method} {path} {destination}: {}", response.text());
+    }
+}
+
+#[test]
 fn explain_says_what_is_rejected() {
     let files = OPEN.replace("webdav", "files");
     let server = Site::new().file("a.txt", "a").folder("sub").config(&files).start();

@@ -23,7 +23,7 @@ use site::publishing::{Mode, UPLOAD_NAME};
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Method, Names};
 use taipan_http::path_text;
-use taipan_http::rule::BODY_TOO_LARGE;
+use taipan_http::rule::{BODY_TOO_LARGE, DESTINATION_ELSEWHERE};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Target as RequestTarget, encode_path, encoded_path};
 use tokio::time::timeout;
@@ -375,17 +375,17 @@ impl<'a> Exchange<'a> {
     }
 
     /// The path of a URL of this host. Errors: the status of the response.
-    fn local_path(&self, request: Request<'_>, url: &[u8]) -> Result<SafePath<'static>, Status> {
+    fn local_path(&self, request: Request<'_>, url: &[u8]) -> Result<SafePath<'static>, Problem> {
         let url = std::str::from_utf8(url).map_err(|_| Status::BAD_REQUEST)?.trim_matches([' ', '\t']);
         let target = RequestTarget::parse(Method::Get, url).map_err(|_| Status::BAD_REQUEST)?;
         if let Some(authority) = target.authority()
             && !name_of(authority.as_bytes()).eq_ignore_ascii_case(name_of(request.head.authority))
         {
             // RFC 4918 §9.8.5.
-            return Err(Status::BAD_GATEWAY);
+            return Err((Status::BAD_GATEWAY, DESTINATION_ELSEWHERE).into());
         }
         let path = target.path().ok_or(Status::BAD_REQUEST)?;
-        SafePath::parse(path).map(SafePath::into_owned).map_err(|error| error.status())
+        SafePath::parse(path).map(SafePath::into_owned).map_err(|error| error.status().into())
     }
 
     /// Whether the request may do this with a member of the target's folder.

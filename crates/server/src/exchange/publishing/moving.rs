@@ -5,6 +5,7 @@ use dav::locks::Touch;
 use dav::method::Method;
 use rustix::fs::RenameFlags;
 use site::model::Symlinks;
+use taipan_http::rule::{DESTINATION_OVERLAPS, DESTINATION_ROOT};
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -401,10 +402,14 @@ fn check_there(
 /// is.
 fn check_places(from: &Target<'_>, to: &Target<'_>, method: Method) -> Result<(), Problem> {
     if to.is_root() || (from.is_root() && method == Method::Move) {
-        return Err(Status::FORBIDDEN.into());
+        return Err((Status::FORBIDDEN, DESTINATION_ROOT).into());
     }
     // A link may lead from one root into another.
     let place = |target: &Target<'_>| target.store.root.path.join(target.below.as_str());
     let (from, to) = (place(from), place(to));
-    if from.starts_with(&to) || to.starts_with(&from) { Err(Status::FORBIDDEN.into()) } else { Ok(()) }
+    if from.starts_with(&to) || to.starts_with(&from) {
+        Err((Status::FORBIDDEN, DESTINATION_OVERLAPS).into())
+    } else {
+        Ok(())
+    }
 }
