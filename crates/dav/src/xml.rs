@@ -4,6 +4,7 @@
 //! refuses document types, and with them every entity that a document could define: a request needs none, and they are
 //! how small documents become large.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Elements that may be open at the same time.
@@ -62,7 +63,7 @@ pub enum Node {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XmlError {
-    /// Neither UTF-8 nor ASCII.
+    /// Neither UTF-8 nor UTF-16 with a byte order mark, or not what its declaration names.
     Encoding,
     Malformed,
     /// It has a document type.
@@ -74,7 +75,7 @@ pub enum XmlError {
 impl fmt::Display for XmlError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            XmlError::Encoding => "the document is not in UTF-8",
+            XmlError::Encoding => "the document is neither in UTF-8 nor in UTF-16 with a byte order mark",
             XmlError::Malformed => "the document is not well-formed",
             XmlError::DocumentType => "the document has a document type",
             XmlError::TooLarge => {
@@ -190,14 +191,34 @@ pub fn escape(text: &str, out: &mut String) {
 
 /// Reads a document, which has one element with others within it.
 pub fn parse(document: &[u8]) -> Result<Element, XmlError> {
-    let document = document.strip_prefix("\u{feff}".as_bytes()).unwrap_or(document);
-    let text = std::str::from_utf8(document).map_err(|_| XmlError::Encoding)?;
+    let (text, encodings) = text(document)?;
     if !text.chars().all(is_character) {
         return Err(XmlError::Malformed);
     }
-    let mut reader = Reader { rest: text, open: Vec::new(), scope: Vec::new(), nodes: 0 };
-    reader.declaration()?;
+    let mut reader = Reader { rest: &text, open: Vec::new(), scope: Vec::new(), nodes: 0 };
+    reader.declaration(encodings)?;
     reader.document()
+}
+
+/// The text of a document, and the encodings that its declaration may name. UTF-16 begins with a byte order mark
+/// (XML 1.0 §4.3.3).
+fn text(document: &[u8]) -> Result<(Cow<'_, str>, &'static [&'static str]), XmlError> {
+    let of_utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| match bytes.as_chunks() {
+        (units, []) => {
+            char::decode_utf16(units.iter().copied().map(unit)).collect::<Result<String, _>>().ok()
+        }
+        _ => None,
+    };
+    let text = match document {
+        [0xfe, 0xff, rest @ ..] => of_utf16(rest, u16::from_be_bytes),
+        [0xff, 0xfe, rest @ ..] => of_utf16(rest, u16::from_le_bytes),
+        _ => {
+            let document = document.strip_prefix("\u{feff}".as_bytes()).unwrap_or(document);
+            let text = std::str::from_utf8(document).map_err(|_| XmlError::Encoding)?;
+            return Ok((text.into(), &["utf-8", "utf8", "us-ascii", "ascii"]));
+        }
+    };
+    Ok((text.ok_or(XmlError::Encoding)?.into(), &["utf-16", "utf16"]))
 }
 
 /// An element whose end has not been read.
@@ -217,7 +238,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn declaration(&mut self) -> Result<(), XmlError> {
+    fn declaration(&mut self, encodings: &[&str]) -> Result<(), XmlError> {
         let Some(rest) =
             self.rest.strip_prefix("<?xml").filter(|rest| rest.starts_with([' ', '\t', '\r', '\n']))
         else {
@@ -229,8 +250,7 @@ impl<'a> Reader<'a> {
         let name = encoding.trim_start().strip_prefix('=').ok_or(XmlError::Malformed)?.trim_start();
         let name = name.strip_prefix(['"', '\'']).ok_or(XmlError::Malformed)?;
         let name = name.split(['"', '\'']).next().unwrap_or_default();
-        let is_known =
-            ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|own| name.eq_ignore_ascii_case(own));
+        let is_known = encodings.iter().any(|own| name.eq_ignore_ascii_case(own));
         if is_known { Ok(()) } else { Err(XmlError::Encoding) }
     }
 
@@ -591,7 +611,29 @@ mod tests {
             check(document, expected);
         }
         assert_eq!(parse(b"<a>\xff</a>"), Err(Encoding));
-        assert_eq!(parse(&[0xff, 0xfe, b'<', 0]), Err(Encoding));
+    }
+
+    #[test]
+    fn reads_utf_16_with_a_byte_order_mark() {
+        use XmlError::{Encoding, Malformed};
+        let element = |text: &str| parse(text.as_bytes());
+        for (document, expected) in [
+            ("<a b='ü'>\u{1f600}</a>", element("<a b='ü'>\u{1f600}</a>")),
+            ("<?xml version='1.0' encoding='UTF-16'?><a/>", element("<a/>")),
+            ("<?xml version='1.0' encoding='UTF-8'?><a/>", Err(Encoding)),
+            ("<a", Err(Malformed)),
+            ("", Err(Malformed)),
+        ] {
+            let units = || document.encode_utf16();
+            let little: Vec<u8> = units().flat_map(u16::to_le_bytes).collect();
+            let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+            let orders: [(&[u8], &[u8]); 2] = [(b"\xff\xfe", &little), (b"\xfe\xff", &big)];
+            for (mark, bytes) in orders {
+                assert_eq!(parse(&[mark, bytes].concat()), expected, "{document} {mark:?}");
+                assert_eq!(parse(&[mark, bytes, b"x"].concat()), Err(Encoding), "half a character");
+            }
+        }
+        assert_eq!(parse(b"\xff\xfe\x00\xd8"), Err(Encoding), "half of a surrogate pair");
     }
 
     #[test]
