@@ -139,7 +139,7 @@ fn text_and_json_have_every_count_of_every_worker() {
     assert!(wait_until(TIMEOUT, || server.count("status_2xx") == 20));
     let json = server.stats();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(json["process"], server.serving_pid());
+    assert_eq!((&json["process"], &json["master"]), (&server.serving_pid().into(), &server.pid().into()));
     assert!(json["uptime_s"].is_u64() && json["log_lines_dropped"] == 0);
     let workers = json["workers"].as_array().expect("it is an array");
     assert_eq!(workers.len(), 3);
@@ -164,11 +164,10 @@ fn text_and_json_have_every_count_of_every_worker() {
     let accepted = row("connections accepted");
     assert_eq!((accepted.len(), accepted[0]), (4, accepted[1..].iter().sum()), "all, and each: {text}");
     assert_eq!(row("responses 2xx")[0], 20);
-    assert!(text.starts_with(&format!(
-        "taipan {}, process {}",
-        env!("CARGO_PKG_VERSION"),
-        server.serving_pid()
-    )));
+    let (version, master, serving) = (env!("CARGO_PKG_VERSION"), server.pid(), server.serving_pid());
+    let processes =
+        format!("taipan {version}, process {master} takes signals, process {serving} serves, for ");
+    assert!(text.starts_with(&processes), "{text}");
     // The kernel may not count descriptors.
     let rows = COUNTS.len() + 14..=COUNTS.len() + 15;
     assert!(rows.contains(&text.lines().count()), "a row for each, durations, and the processes: {text}");

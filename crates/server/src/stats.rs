@@ -352,7 +352,10 @@ pub struct Report {
     pub since: i64,
     /// Of all workers, and of the processes before this one.
     pub counts: Values,
+    /// The serving process.
     pub process: u32,
+    /// Its parent, which takes signals. `None`: it has ended.
+    pub master: Option<u32>,
     pub uptime: Duration,
     /// `None`: stored responses have no files.
     pub files: Option<StoredFiles>,
@@ -406,7 +409,8 @@ mod tests {
         Report {
             since: 5,
             counts,
-            process: 1,
+            process: 2,
+            master: Some(1),
             uptime: Duration::from_secs(5),
             files: Some(StoredFiles::default()),
             workers,

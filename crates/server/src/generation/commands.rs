@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use cache::store::purge::Purge;
+use rustix::process::getppid;
 use site::maintenance::Maintenance;
 use site::model::SignalSet;
 use tokio::io::Interest;
@@ -120,6 +121,7 @@ impl MainThread {
                 since: ledger.since,
                 counts: ledger.sum(),
                 process: std::process::id(),
+                master: getppid().map(|master| master.as_raw_nonzero().get().unsigned_abs()),
                 uptime,
                 files: disk::stats(),
                 workers,

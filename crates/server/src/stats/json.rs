@@ -41,9 +41,10 @@ impl Report {
     /// The start of the object.
     pub(super) fn json_begin(&self) -> String {
         let mut out = format!(
-            "{{\"version\":\"{}\",\"process\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
+            "{{\"version\":\"{}\",\"process\":{},\"master\":{},\"uptime_s\":{},\"since\":{},\"log_lines_dropped\":{},",
             env!("CARGO_PKG_VERSION"),
             self.process,
+            self.master.map_or_else(|| "null".to_owned(), |master| master.to_string()),
             self.uptime.as_secs(),
             self.since,
             self.counts.dropped_lines()

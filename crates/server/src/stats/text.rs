@@ -14,8 +14,9 @@ use crate::handshake::Validity;
 impl Report {
     pub(super) fn text(&self) -> String {
         let mut out = format!(
-            "taipan {}, process {}, serving for {} s, counting since {}\n\n",
+            "taipan {}{}, process {} serves, for {} s, counting since {}\n\n",
             env!("CARGO_PKG_VERSION"),
+            self.master.map_or_else(String::new, |master| format!(", process {master} takes signals")),
             self.process,
             self.uptime.as_secs(),
             String::from_utf8_lossy(&date::format(self.since)),
