@@ -137,7 +137,7 @@ pub(super) fn template(text: &str) -> Option<String> {
         ("?{query}", "$query"),
         ("{http.request.uri}", "$path$query"),
         ("{http.request.host}", "$host"),
-        ("{hostport}", "$host"),
+        ("{hostport}", "$hostport"),
     ];
     let mut out = text.replace('$', "$$");
     for (name, value) in VARIABLES {

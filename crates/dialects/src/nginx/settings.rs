@@ -93,14 +93,15 @@ pub fn template(text: &str, server_name: &str) -> Option<String> {
 
 /// As `template`, with these values of `$1` and so on.
 pub fn target(text: &str, server_name: &str, groups: &[String]) -> Option<String> {
-    const VARIABLES: [(&str, &str); 12] = [
+    const VARIABLES: [(&str, &str); 13] = [
         ("$is_args$args", "$query"),
         ("$query_string", "?"),
         ("$args", "?"),
         ("$request_uri", "$path$query"),
         ("$document_uri", "$path"),
         ("$uri", "$path"),
-        ("$http_host", "$host"),
+        ("$http_host", "$hostport"),
+        ("$host:$server_port", "$hostport"),
         ("$hostname", ""),
         ("$host", "$host"),
         ("$scheme", "$scheme"),

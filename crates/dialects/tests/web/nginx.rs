@@ -279,7 +279,7 @@ fn the_authorizers_of_nginx_that_manuals_describe_are_converted() {
                 &[
                     "path = \"/\"",
                     "authorizer_path = \"/outpost.goauthentik.io/auth/nginx\"",
-                    "authorizer_login = \"/outpost.goauthentik.io/start?rd=$scheme://$host$path$query\"",
+                    "authorizer_login = \"/outpost.goauthentik.io/start?rd=$scheme://$hostport$path$query\"",
                     "authorizer_response_fields = [\"Set-Cookie\"]",
                     "authorizer_fields = [\"X-authentik-username\"]",
                     "path = \"/outpost.goauthentik.io/\"",
@@ -2085,7 +2085,7 @@ fn logins_of_nginx_are_those_of_variables_and_of_pages_of_applications() {
         (
             variable,
             "=302 https://auth.example/?rd=$target",
-            "https://auth.example/?rd=$scheme://$host$path$query",
+            "https://auth.example/?rd=$scheme://$hostport$path$query",
         ),
         ("", "=403 /oauth2/sign_in", "/oauth2/sign_in?rd=$scheme://$host$path$query"),
         ("", "= /oauth2/start?rd=$request_uri", "/oauth2/start?rd=$path$query"),

@@ -28,6 +28,27 @@ fn names_the_directive_that_was_meant() {
     }
 }
 
+/// A redirect to the host that the client asked for is one to its port, too.
+#[test]
+fn a_redirect_keeps_the_port_of_the_request() {
+    let expected = "redirect = \"http://$hostport/b\"";
+    for (web, text) in [
+        (Web::Nginx, "server { location /a { return 302 http://$http_host/b; } }"),
+        (Web::Nginx, "server { location /a { return 302 http://$host:$server_port/b; } }"),
+        (Web::Apache, "DocumentRoot /srv\nRewriteEngine on\nRewriteRule ^/a$ http://%{HTTP_HOST}/b [R,QSD]"),
+        (
+            Web::Lighttpd,
+            "server.document-root = \"/srv\"\nurl.redirect = ( \"^/a$\" => \"http://${url.authority}/b\" )",
+        ),
+        (Web::Caddy, ":80 {\n redir /a http://{hostport}/b\n}"),
+    ] {
+        check(web, &[(text, &[expected])]);
+    }
+    let without = "redirect = \"http://$host/b\"";
+    check(Web::Nginx, &[("server { location /a { return 302 http://$host/b; } }", &[without])]);
+    check(Web::Caddy, &[(":80 {\n redir /a http://{host}/b\n}", &[without])]);
+}
+
 /// What the original protects stays protected: rows of a configuration and lines that it becomes.
 #[test]
 fn keeps_what_is_protected() {

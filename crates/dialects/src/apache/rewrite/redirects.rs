@@ -135,9 +135,9 @@ pub(super) fn redirections(
         true if base.is_none_or(|base| base == "/") => rule.argument(1).replace("$1", "${rest}"),
         _ => rule.argument(1).to_owned(),
     };
-    let to = whole(&target, base).replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
+    let to = whole(&target, base).replace("%{HTTP_HOST}", "$hostport").replace("%{REQUEST_URI}", "$path");
     let to = to.replace("%{REQUEST_SCHEME}", "$scheme").replace("?%{QUERY_STRING}", "$query");
-    let known = ["$host", "$path", "${rest}", "$scheme", "$query"];
+    let known = ["$hostport", "$path", "${rest}", "$scheme", "$query"];
     if known.iter().fold(to.clone(), |text, name| text.replace(name, "")).contains(['$', '%']) {
         return None;
     }

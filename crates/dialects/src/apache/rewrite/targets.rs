@@ -65,12 +65,12 @@ impl Targets {
 
 /// `None`: patterns or targets cannot say it.
 pub fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Targets> {
-    let to = target.replace("%{HTTP_HOST}", "$host").replace("%{REQUEST_URI}", "$path");
+    let to = target.replace("%{HTTP_HOST}", "$hostport").replace("%{REQUEST_URI}", "$path");
     let to = match to.split_once('?') {
         Some((path, query)) => format!("{path}?{}", query.replace("%{QUERY_STRING}", "$query")),
         None => to,
     };
-    let names = to.replace("$host", "").replace("$path", "").replace("$query", "");
+    let names = to.replace("$hostport", "").replace("$path", "").replace("$query", "");
     let has_groups = names.contains('$');
     if names.contains('%') {
         return None;

@@ -33,9 +33,10 @@ fn target(text: &str, rest: &str) -> Option<String> {
         .replace("?$query", "$query")
         .replace("$1", rest)
         .replace("$query$query", "$query")
-        .replace("%0", "$host")
-        .replace("${url.authority}", "$host");
-    let rest = text.replace("$path", "").replace("$query", "").replace("${rest}", "").replace("$host", "");
+        .replace("%0", "$hostport")
+        .replace("${url.authority}", "$hostport");
+    let known = ["$path", "$query", "${rest}", "$hostport"];
+    let rest = known.iter().fold(text.clone(), |rest, name| rest.replace(name, ""));
     (!rest.contains(['$', '%']) && !text.is_empty()).then_some(text)
 }
 
