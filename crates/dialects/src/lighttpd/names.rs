@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 80] = [
+const DIRECTIVES: [&str; 81] = [
     "server.port",
     "server.bind",
     "ssl.engine",
@@ -65,6 +65,7 @@ const DIRECTIVES: [&str; 80] = [
     "url.rewrite",
     "url.rewrite-repeat",
     "url.rewrite-if-not-file",
+    "url.rewrite-repeat-if-not-file",
     "cgi.assign",
     "cgi.local-redir",
     "fastcgi.server",

@@ -392,12 +392,28 @@ fn rewrites_of_lighttpd_set_a_query() {
     ] {
         check(Web::Lighttpd, &[(&site("url.rewrite-if-not-file", expression, to), expected)]);
     }
+    for (expression, to, expected) in [
+        ("^/(.*)$", "/index.php/$1", "/index.php"),
+        (r"^/([^?]*)(\?.*)?$", "/index.php/$1$2", "/index.php"),
+        (r"^\/([^\?]*)(?:\?(.*))?$", "/index.php?q=$1&$2", "/index.php?q=${rest}&$query"),
+        (r"^/(.*)(\?|$)(.*)", "/index.php?q=$1&$3", "/index.php?q=${rest}&$query"),
+        (r"(?:\?(.*))?$", "/index.php?$1", "/index.php"),
+        ("^/.*$", "/index.php/$0", "/index.php"),
+        ("^(.+)/?$", "/index.php/$1", "/index.php"),
+        ("(.*)", "/index.php?q=$1", "/index.php?q=$path"),
+    ] {
+        let expected = format!("fallback = \"{expected}\"");
+        for name in ["url.rewrite-if-not-file", "url.rewrite-repeat-if-not-file"] {
+            check(Web::Lighttpd, &[(&site(name, expression, to), &[&expected])]);
+        }
+    }
     for (name, expression, to) in [
         ("url.rewrite-once", "^/(.*)$", "/index.php?page=$1"),
         ("url.rewrite-once", "^/a/([0-9]+)$", "/b.php?c=$1"),
         ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$2"),
         ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=%1"),
         ("url.rewrite-if-not-file", "^/(.*)$", "/$1.php?x"),
+        ("url.rewrite-repeat-if-not-file", "^/a/(.*)$", "/b/$1"),
     ] {
         refuse(Web::Lighttpd, &[(&site(name, expression, to), 2, "cannot be converted")]);
     }

@@ -89,7 +89,8 @@ const LIGHTTPD: Table = Table {
                    compress.filetype = ( \"text/plain\" )\nsetenv.set-response-header = ( \"X-Own\" => \"yes\" )\n\
                    setenv.set-environment = ( \"COLOR\" => \"red\" )\nuserdir.path = \"public_html\"\n\
                    url.rewrite = ( \"^/first$\" => \"/index.html\" )\nurl.rewrite-repeat = ( \"^/again$\" => \"/index.html\" )\n\
-                   url.rewrite-if-not-file = ( \"\" => \"/index.html\" )\nextforward.forwarder = ( \"192.0.2.7\" => \"trust\" )\n\
+                   url.rewrite-if-not-file = ( \"\" => \"/index.html\" )\n\
+                   url.rewrite-repeat-if-not-file = ( \"^/app/\" => \"/first.html\" )\nextforward.forwarder = ( \"192.0.2.7\" => \"trust\" )\n\
                    extforward.headers = ( \"X-Forwarded-For\" )\nextforward.params = ( \"host\" => 1 )\nextforward.hap-PROXY = \"disable\"\n\
                    proxy.header = ( \"upgrade\" => \"enable\" )\nproxy.forwarded = ( \"for\" => 1 )\nproxy.balance = \"fair\"\nfastcgi.balance = \"fair\"\n\
                    ssl.ca-file = \"/ca.pem\"\nssl.cipher-list = \"HIGH\"\nssl.openssl.ssl-conf-cmd = ( \"A\" => \"b\" )\nssl.honor-cipher-order = \"enable\"\n",
@@ -109,6 +110,7 @@ const LIGHTTPD: Table = Table {
                 ("url.rewrite", Get("/first"), "200 by default"),
                 ("url.rewrite-repeat", Get("/again"), "200 by default"),
                 ("url.rewrite-if-not-file", Get("/nothing"), "200 by default"),
+                ("url.rewrite-repeat-if-not-file", Line, "fallback = \"/first.html\""),
                 ("extforward.forwarder", Line, "trusted_proxies = [\"192.0.2.7\"]"),
                 ("extforward.headers", Says, "note: extforward.headers has no effect"),
                 ("extforward.params", Says, "note: extforward.params has no effect"),

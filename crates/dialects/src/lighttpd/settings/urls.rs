@@ -19,7 +19,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
             }
         }
         "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(setting, host, draft),
-        "url.rewrite-if-not-file" => fallback(setting, host, draft),
+        "url.rewrite-if-not-file" | "url.rewrite-repeat-if-not-file" => fallback(setting, host, draft),
         _ => return false,
     }
     true
@@ -128,7 +128,10 @@ struct Rewritten {
 }
 
 /// The ends of expressions that find the query of a URL, with what their groups are.
-const QUERY_ENDS: [(&str, &[&str]); 8] = [
+const QUERY_ENDS: [(&str, &[&str]); 11] = [
+    ("(\\?|$)(.*)$", &["", "&$query"]),
+    ("(\\?|$)(.*)", &["", "&$query"]),
+    ("(\\?.*)$", &["$query"]),
     ("(?:\\?(.*))?$", &["&$query"]),
     ("(?:\\?(.*))?", &["&$query"]),
     ("(\\?(.*))?$", &["$query", "&$query"]),
@@ -139,8 +142,14 @@ const QUERY_ENDS: [(&str, &[&str]); 8] = [
     ("\\?(.*)$", &["&$query"]),
 ];
 
+/// An expression as it is written mostly, without needless backslashes.
+fn spelled(expression: &str) -> String {
+    expression.replace("\\/", "/").replace("[^\\?]", "[^?]").replace("[^/\\?]", "[^/?]")
+}
+
 /// `None`: patterns or targets cannot say it.
 fn rewritten(expression: &str, to: &str) -> Option<Rewritten> {
+    let expression = &*spelled(expression);
     let end = QUERY_ENDS.iter().find(|(end, _)| expression.ends_with(end));
     let (path, of_query) = match end {
         Some((end, groups)) => (format!("{}$", expression.strip_suffix(end)?), *groups),
@@ -149,13 +158,17 @@ fn rewritten(expression: &str, to: &str) -> Option<Rewritten> {
     let prefixed = regex::prefix(&path).map(|path| (path, vec!["${rest}".to_owned()]));
     let alone = || regex::exact(&path).map(|path| (path, Vec::new()));
     let whole = || {
-        matches!(path.as_str(), "" | "^" | "^/" | "^/.*$" | ".*" | "/").then(|| ("/".to_owned(), Vec::new()))
+        const WHOLE: [&str; 9] = ["", "$", "^", "^/", "^/.*$", "^.*$", ".*", ".*$", "/"];
+        WHOLE.contains(&path.as_str()).then(|| ("/".to_owned(), Vec::new()))
     };
-    let rest = || {
-        matches!(path.as_str(), "^(.*)$" | "(.*)" | "/(.*)")
-            .then(|| ("/".to_owned(), vec!["${rest}".to_owned()]))
+    let rest = || match path.as_str() {
+        "^(.*)$" | "^(.+)$" | "^(/.*)$" | "^([^?]*)$" | "(.*)" | "(.*)$" | "(.+)" | "^(.+)/?$" => {
+            Some(("/".to_owned(), vec!["$path".to_owned()]))
+        }
+        "/(.*)" | "/(.*)$" => Some(("/".to_owned(), vec!["${rest}".to_owned()])),
+        _ => None,
     };
-    let one = prefixed.or_else(alone).or_else(whole).or_else(rest);
+    let one = whole().or_else(rest).or(prefixed).or_else(alone);
     let all = match one {
         Some((pattern, groups)) => vec![Captured { pattern, groups }],
         None => regex::captured(&path)?,
@@ -201,9 +214,11 @@ fn with_query(to: &str) -> Option<String> {
     })
 }
 
-/// `url.rewrite-if-not-file`, for a front controller.
+/// `url.rewrite-if-not-file`, for a front controller. `url.rewrite-repeat-if-not-file` is the same for a target that is a
+/// file.
 fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    let Setting { value, place, paths, .. } = *setting;
+    let Setting { name, value, place, paths, .. } = *setting;
+    let is_file = |to: &str| to.split(['?', '$']).next().is_some_and(|path| path.contains('.'));
     for (expression, to) in value.pairs() {
         // What is excepted is not there.
         if to.text() == "$0"
@@ -215,14 +230,28 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             }
             continue;
         }
-        if set_fallbacks(setting, expression, to.text(), host, draft).is_none() {
-            draft.error(
-                place,
-                format!("url.rewrite-if-not-file \"{}\" cannot be converted", expression.escape_debug()),
-                "see fallback; patterns have wildcards, and no classes of characters",
-            );
+        let what = format!("{name} \"{}\" cannot be converted", expression.escape_debug());
+        if name == "url.rewrite-repeat-if-not-file" && !is_file(to.text()) {
+            draft.error(place, what, "write the file that it leads to in the end");
+        } else if set_fallbacks(setting, expression, to.text(), host, draft).is_none() {
+            let what_to_do = "see fallback; patterns have wildcards, and no classes of characters";
+            draft.error(place, what, what_to_do);
+        } else {
+            let what =
+                "folders that have an index file respond themselves, and not what missing files lead to";
+            draft.note(place, what, "see index");
         }
     }
+}
+
+/// A target without what a script has as PATH_INFO: all paths of a fallback are one.
+fn without_path_info(to: &str) -> String {
+    let script = to.split_once(".php").and_then(|(script, rest)| {
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        let query = ["$0", "$1"].iter().find_map(|group| rest.strip_prefix(group))?;
+        Some(format!("{script}.php{query}"))
+    });
+    script.unwrap_or_else(|| to.to_owned())
 }
 
 /// The end of a name that is added to paths without a dot, as from `^/([^.?]+)(\?.*)?$` to `/$1.php$2`.
@@ -254,19 +283,11 @@ fn set_fallbacks(
         host.scope.set(place, "try_suffixes", all);
         return Some(());
     }
-    // `[^?]*` is the path. `$0` behind the script is what it has in PATH_INFO.
-    let expression = match expression {
-        "^/[^?]*(\\?.*)?$" | "^/[^?]*(\\?.*)?" => "^/(\\?.*)?$",
-        expression => expression,
+    // `[^?]*` is the path.
+    let Rewritten { all, takes_query } = match &*spelled(expression) {
+        "^/[^?]*(\\?.*)?$" | "^/[^?]*(\\?.*)?" | "^/(\\?.*)?$" => rewritten("", &to.replace("$1", "${qsa}"))?,
+        expression => rewritten(expression, &without_path_info(to))?,
     };
-    let is_path_info = |to: &str| to.ends_with(".php/$1") || to.ends_with(".php$1") || to.ends_with(".php$0");
-    let bare = match is_path_info(to) {
-        true => to.trim_end_matches("$1").trim_end_matches("$0").trim_end_matches('/').to_owned(),
-        false => to.to_owned(),
-    };
-    let bare = if expression == "^/(\\?.*)?$" { bare.replace("$1", "${qsa}") } else { bare };
-    let expression = if expression == "^/(\\?.*)?$" { "" } else { expression };
-    let Rewritten { all, takes_query } = rewritten(expression, &bare)?;
     let is_usable =
         |to: &str| to.split('?').next().is_some_and(|path| path.starts_with('/') && !path.contains('$'));
     if !all.iter().all(|(_, to)| is_usable(to)) {
