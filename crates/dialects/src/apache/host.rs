@@ -18,6 +18,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 
@@ -26,6 +27,7 @@ use super::names::OF_TLS;
 use super::paths;
 use super::proxy::Balancers;
 use super::read::Reader;
+use super::rewrite::{cased, redirect_matches};
 
 pub struct World<'w, 'r> {
     pub disk: &'w dyn Disk,
@@ -358,15 +360,11 @@ impl<'s> Site<'s> {
             (status, words) = (named, &words[1..]);
         }
         let is_match = directive.name == "redirectmatch";
-        let path = match words.first() {
-            Some(path) if is_match => regex::prefix(path).or_else(|| paths::exact(path)),
-            Some(path) if path.starts_with('/') => Some(path.clone()),
-            _ => None,
-        };
+        let path = words.first().filter(|path| is_match || path.starts_with('/'));
         match (path, words.get(1), status) {
-            (_, None, 400..=599) if is_match => self.reject_matches(directive, words.first(), status, draft),
+            (_, None, 400..=599) if is_match => self.reject_matches(directive, path, status, draft),
             (Some(path), None, 400..=599) => {
-                let folder = paths::prefix(&path);
+                let folder = paths::prefix(path);
                 let route = self.host.route(&folder, place);
                 if !route.responds() {
                     route.set(place, "return", status);
@@ -374,17 +372,18 @@ impl<'s> Site<'s> {
                 self.redirects.push(folder);
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
-                let to = to.replace("$1", "${rest}");
-                match to.replace("${rest}", "").contains('$') {
-                    true => draft.error(place, unconverted(directive), "see redirects"),
-                    false => {
-                        redirected(&mut self.host, &path, format!("{to}$query"), status, place);
-                        self.leading.push((path, place.clone()));
-                    }
+                let Some(all) = redirect_matches(path, to) else {
+                    let what_to_do = "see redirects; patterns have wildcards, and no classes of characters";
+                    return draft.error(place, unconverted(directive), what_to_do);
+                };
+                for (pattern, to) in all {
+                    let to = if to.contains('?') { to } else { format!("{to}$query") };
+                    redirected(&mut self.host, &pattern, to, status, place);
+                    self.leading.push((pattern, place.clone()));
                 }
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) => {
-                self.redirect_prefix(&path, to, status, place);
+                self.redirect_prefix(path, to, status, place);
             }
             _ => draft.error(place, unconverted(directive), "see redirects"),
         }
@@ -398,8 +397,12 @@ impl<'s> Site<'s> {
         status: i64,
         draft: &mut Draft,
     ) {
-        let patterns = expression
-            .and_then(|text| paths::expression(text).or_else(|| paths::wider(text, directive, draft)));
+        let patterns = expression.and_then(|text| {
+            let (text, any_case) = cased(text);
+            let all = paths::expression(&text).or_else(|| paths::wider(&text, directive, draft))?;
+            let in_any_case = |pattern: &String| pattern::ignoring_case(pattern);
+            if any_case { all.iter().map(in_any_case).collect() } else { Some(all) }
+        });
         let Some(patterns) = patterns else {
             return paths::left_open(directive, unconverted(directive), draft);
         };

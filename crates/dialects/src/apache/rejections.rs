@@ -182,6 +182,7 @@ pub fn is_everything(expression: &str) -> bool {
 pub fn anchored(expression: &str, base: Option<&str>) -> String {
     match (base, expression.strip_prefix('^')) {
         (Some(base), Some(rest)) => format!("^{}{}", base.replace('.', "\\."), rest.trim_start_matches("/?")),
+        (None, Some(rest)) if rest.starts_with("(/") || rest.starts_with("(?:/") => expression.to_owned(),
         (None, Some(rest)) => format!("^/{}", rest.trim_start_matches("/?").trim_start_matches('/')),
         (_, None) => expression.to_owned(),
     }

@@ -20,6 +20,7 @@ use self::kinds::{
 use self::meaning::{Conditions, meaning};
 use self::redirects::{canonical, leads_to_https, redirections, to_https};
 use self::targets::{Query, Targets, redirect_status, targets, whole};
+pub use self::targets::{cased, redirect_matches};
 use super::expressions;
 use super::extensions::Extension;
 use super::flags::Flags;
@@ -46,14 +47,16 @@ pub struct Rewrites {
 #[derive(Debug, Clone)]
 struct Rule {
     conditions: Vec<Directive>,
+    /// Its expression has no `(?i)`, but the flag NC.
     rule: Directive,
+    written: Directive,
     /// The `<If>` that it stands for, which counts whatever `RewriteEngine` says.
     section: Option<Directive>,
 }
 
 impl Rule {
     fn unconverted(&self) -> String {
-        unconverted(self.section.as_ref().unwrap_or(&self.rule))
+        unconverted(self.section.as_ref().unwrap_or(&self.written))
     }
 }
 
@@ -67,9 +70,9 @@ impl Rewrites {
             "rewritecond" => self.conditions.push(self.with_variables(directive)),
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                let rule = self.with_variables(directive);
+                let rule = with_flag_for_case(self.with_variables(directive));
                 self.learn(&conditions, &rule);
-                self.rules.push(Rule { conditions, rule, section: None });
+                self.rules.push(Rule { conditions, rule, written: directive.clone(), section: None });
             }
             "rewriteoptions" => {
                 draft.note(&directive.place, "RewriteOptions has no effect", "nothing to do");
@@ -108,7 +111,8 @@ impl Rewrites {
     pub fn add_section(&mut self, section: &Directive) -> bool {
         let conditions = expressions::conditions(&section.arguments.join(" "), &section.place);
         let (Some(conditions), Some(rule)) = (conditions, expressions::rule(section)) else { return false };
-        self.rules.push(Rule { conditions, rule, section: Some(section.clone()) });
+        let written = rule.clone();
+        self.rules.push(Rule { conditions, rule, written, section: Some(section.clone()) });
         true
     }
 
@@ -274,6 +278,18 @@ impl Rewrites {
             }
         }
     }
+}
+
+/// A rule with the flag NC in place of `(?i)`.
+fn with_flag_for_case(mut rule: Directive) -> Directive {
+    if let (expression, true) = cased(rule.argument(0)) {
+        rule.arguments[0] = expression;
+        let flags: Vec<&str> = Flags::of(&rule).all().filter(|flag| !flag.is_empty()).chain(["NC"]).collect();
+        let flags = format!("[{}]", flags.join(","));
+        rule.arguments.truncate(2);
+        rule.arguments.push(flags);
+    }
+    rule
 }
 
 /// `None`: it cannot be converted.

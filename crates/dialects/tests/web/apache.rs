@@ -1691,3 +1691,49 @@ fn options_of_a_pattern_of_apache_list_no_folder_that_is_not_listed_around() {
     let named = |finding: &dialects::Finding| finding.line == Some(3) && finding.what.contains("Indexes");
     assert!(conversion.findings.iter().any(named), "{:#?}", conversion.findings);
 }
+
+#[test]
+fn redirects_of_apache_name_what_their_expression_finds() {
+    let site = |line: &str| format!("DocumentRoot /srv\n{line}\n");
+    for (directive, path, to) in [
+        ("^/old/(.*)\\.html$ /new/$1", "/old/**.html", "/new/$1$query"),
+        ("(.*)\\.gif$ http://b.example$1.jpg", "/**.gif", "http://b.example/$1.jpg$query"),
+        ("/(.*)\\.html$ /$1", "/**.html", "/$1$query"),
+        ("^(.*)$ https://b.example$1", "/", "https://b.example$path$query"),
+        (".* https://b.example/", "/", "https://b.example/$query"),
+        ("^/(en|de)/(.*)$ https://$1.example/$2", "/de/", "https://de.example/${rest}$query"),
+        ("^/([^/]+)/x/(.*)$ /$2/$1", "/?*/x/**", "/$3/$1$2$query"),
+        ("^/a(/.*)?$ /b$1", "/a/", "/b/${rest}$query"),
+        ("^/a/?$ /b%20c", "/a", "/b%20c$query"),
+        ("(?i)^/old/(.*)$ /new/$1", "(?i)/old/**", "/new/$1$query"),
+        // A target with a query of its own has not that of the request.
+        ("^/old/(.*)$ /new?p=$1", "/old/", "/new?p=${rest}"),
+    ] {
+        let expected = [format!("path = \"{path}\""), format!("redirect = \"{to}\"")];
+        check(
+            Web::Apache,
+            &[(&site(&format!("RedirectMatch {directive}")), &expected.each_ref().map(String::as_str))],
+        );
+    }
+    let of_host = "^/([^/]+)/(.*)$ https://$1.example/$2";
+    for directive in
+        ["^/old/(\\d+)$ /new/$1", of_host, "^/old/(.*)$ /new/$2", "^/old/(.*)$ /new/%{HTTP_HOST}"]
+    {
+        let text = format!("RedirectMatch {directive}");
+        refuse(Web::Apache, &[(&site(&text), 2, "cannot be converted")]);
+    }
+    check(
+        Web::Apache,
+        &[(&site("RedirectMatch 404 (?i)^/secret"), &["path = \"(?i)/secret**\"", "return = 404"])],
+    );
+}
+
+#[test]
+fn a_rule_of_apache_for_any_case_finds_paths_in_any_case() {
+    let site = |rule: &str| format!("DocumentRoot /srv\nRewriteEngine on\nRewriteRule {rule}\n");
+    for rule in ["(?i)^/old/(.*)$ /new/$1 [L]", "^(?i)/old/(.*)$ /new/$1", "^/old/(.*)$ /new/$1 [NC,PT]"] {
+        check(Web::Apache, &[(&site(rule), &["path = \"(?i)/old/**\"", "rewrite = \"/new/$1\""])]);
+    }
+    // What is said about it has the rule as it is written.
+    refuse(Web::Apache, &[(&site("(?i)^/old/(\\d+)$ /new/$1 [L]"), 3, "(?i)^/old/(\\d+)$ /new/$1 [L]")]);
+}

@@ -1,8 +1,10 @@
 //! What a rule leads to: the patterns of paths, each with its target, and what becomes of the query.
 
+use site::template::Template;
+
 use crate::apache::flags::Flags;
 use crate::apache::paths;
-use crate::apache::rejections::{all, anchored, excepting};
+use crate::apache::rejections::{all, anchored, excepting, is_everything};
 use crate::pattern;
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
@@ -76,40 +78,84 @@ pub fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Tar
         return None;
     }
     let expression = Some(rule.argument(0)).filter(|text| !text.starts_with('!'))?;
-    let expression = anchored(expression, base);
+    leading(expression, Flags::of(rule).has("NC", "nocase"), &to, base, has_groups)
+}
+
+/// `RedirectMatch`: the patterns, each with its target. `None`: patterns or targets cannot say it.
+pub fn redirect_matches(expression: &str, to: &str) -> Option<Vec<(String, String)>> {
+    let (expression, any_case) = cased(expression);
+    let is_variable = |behind: &str| !behind.starts_with(|c: char| c.is_ascii_digit());
+    if to.contains("%{") || to.split('$').skip(1).any(is_variable) {
+        return None;
+    }
+    if is_everything(&expression) {
+        // What a group finds begins with the slash that every path begins with.
+        let group = if expression.contains('/') { "${rest}" } else { "$path" };
+        let one = Captured { pattern: "/".to_owned(), groups: vec![group.to_owned()] };
+        return Some(vec![(one.pattern.clone(), one.target(to)?)]);
+    }
+    let begun = ["^(.*)", "(.*)", "/(.*)"].iter().find_map(|begin| {
+        let rest = expression.strip_prefix(begin)?;
+        Some(if begin.starts_with('/') { format!("^/(.*){rest}") } else { format!("^(/.*){rest}") })
+    });
+    let Targets { all, excepted } =
+        leading(&begun.unwrap_or(expression), any_case, to, None, to.contains('$'))?;
+    // What is captured cannot be a host.
+    let is_usable = |(_, to): &(String, String)| Template::redirect(to).is_ok();
+    (excepted.is_empty() && all.iter().all(is_usable)).then_some(all)
+}
+
+/// An expression without `(?i)` in front, and whether it had it.
+pub fn cased(expression: &str) -> (String, bool) {
+    let begins = [("(?i)^", "^"), ("^(?i)", "^"), ("(?i)", "")];
+    let rest = begins
+        .iter()
+        .find_map(|(begin, instead)| expression.strip_prefix(begin).map(|rest| format!("{instead}{rest}")));
+    rest.map_or_else(|| (expression.to_owned(), false), |rest| (rest, true))
+}
+
+/// What an expression leads to a target.
+fn leading(
+    expression: &str,
+    any_case: bool,
+    to: &str,
+    base: Option<&str>,
+    has_groups: bool,
+) -> Option<Targets> {
+    let text = expression;
+    let expression = anchored(text, base);
     let path = regex::prefix(&expression).or_else(|| paths::exact(&expression));
     let one = |path: String| Captured { pattern: path, groups: vec!["${rest}".to_owned()] };
     // A path alone has no rest.
-    let of_path = path.filter(|path| path.ends_with('/') || !has_groups).and_then(|path| {
+    let is_said = |path: &String| !any_case && (path.ends_with('/') || !has_groups);
+    let of_path = path.filter(is_said).and_then(|path| {
         let one = one(path);
-        Some((one.pattern.clone(), one.target(&to)?))
+        Some((one.pattern.clone(), one.target(to)?))
     });
     if let Some(pair) = of_path {
         return Some(Targets::of(vec![pair]));
     }
     // What is not captured has no place in the target.
-    if let Some((patterns, excepted)) = found(rule, base).filter(|_| !has_groups) {
-        let all = patterns.into_iter().map(|pattern| (pattern, to.clone())).collect();
+    if let Some((patterns, excepted)) = found(text, base, any_case).filter(|_| !has_groups) {
+        let all = patterns.into_iter().map(|pattern| (pattern, to.to_owned())).collect();
         return Some(Targets { all, excepted });
     }
-    let any_case = Flags::of(rule).has("NC", "nocase");
     let pair = |one: &Captured| {
-        let is_glob = one.pattern.contains(['*', '?']);
-        let pattern = match any_case && is_glob {
-            true => pattern::ignoring_case(&one.pattern)?,
-            false => one.pattern.clone(),
-        };
-        Some((pattern, one.target(&to)?))
+        let to = one.target(to)?;
+        Some(match any_case {
+            // The rest of a prefix is what the wildcard of a pattern matches.
+            true => (pattern::ignoring_case(&one.pattern)?, to.replace("${rest}", "$1")),
+            false => (one.pattern.clone(), to),
+        })
     };
     let all: Option<Vec<_>> = regex::captured(&expression)?.iter().map(pair).collect();
     all.map(Targets::of)
 }
 
 /// The patterns of an expression without a capture, and the folders that it excepts.
-fn found(rule: &Directive, base: Option<&str>) -> Option<(Vec<String>, Vec<String>)> {
-    let any_case = Flags::of(rule).has("NC", "nocase");
+fn found(expression: &str, base: Option<&str>, any_case: bool) -> Option<(Vec<String>, Vec<String>)> {
     let (mut patterns, mut excepted) = (Vec::new(), Vec::new());
-    for one in excepting(rule.argument(0)) {
+    for one in excepting(expression) {
         patterns.extend(all(&one.text, base, any_case)?);
         for path in one.except.map_or(Some(Vec::new()), |except| all(&except, base, any_case))? {
             let folder = path.strip_suffix("**").unwrap_or(&path).trim_end_matches('/');
