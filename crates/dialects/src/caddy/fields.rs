@@ -37,12 +37,12 @@ impl Site<'_> {
         if name == "defer" {
             return;
         }
-        if value.contains('{') || count > 1 || name.starts_with('>') || name.contains('*') {
+        if value.contains('{') || count > 1 || name.contains('*') {
             return self.draft.error(place, unconverted(field), "headers have no variables; write a value");
         }
         let (name, value) = match name.strip_prefix('-') {
             Some(name) => (name.to_owned(), Value::Flag(false)),
-            None => (name.trim_start_matches('?').to_owned(), Value::from(value)),
+            None => (name.trim_start_matches(['?', '>']).to_owned(), Value::from(value)),
         };
         let has_no_extension = |path: &String| {
             !path.ends_with('/') && !path.rsplit('/').next().unwrap_or_default().contains(['.', '*', '?'])

@@ -16,10 +16,15 @@ impl Site<'_> {
         host: &mut Host,
     ) {
         let place = &child.place;
-        if folder.contains('{') {
-            return self.draft.error(place, unconverted(child), "write a folder; see $host in root");
+        let is_name = |part: &str| matches!(part, "{host}" | "{http.request.host}");
+        let is_known = |part: &str| !part.contains('{') || is_name(part) && paths.is_empty();
+        if !folder.split('/').all(is_known) {
+            let what_to_do = "write a folder; see $host in root, which the root of some paths has not";
+            return self.draft.error(place, unconverted(child), what_to_do);
         }
-        let root = self.folder.join(folder).to_string_lossy().into_owned();
+        let parts: Vec<&str> =
+            folder.split('/').map(|part| if is_name(part) { "$host" } else { part }).collect();
+        let root = self.folder.join(parts.join("/")).to_string_lossy().into_owned();
         let key = if way.strips { "alias" } else { "root" };
         self.each(paths, place, host, |scope| scope.set(place, key, root.as_str()));
     }

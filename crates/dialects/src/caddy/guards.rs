@@ -7,7 +7,7 @@ use crate::draft::{Host, Scope};
 use crate::pattern;
 use crate::tree::{Directive, unconverted};
 
-use super::responses::redirected;
+use super::responses::{Seen, redirected};
 use super::site::{Hidden, Site};
 use super::upstreams::upstream;
 use crate::within::covers;
@@ -41,7 +41,7 @@ fn login(authorizer: &Directive, response: &Directive) -> Option<String> {
         || matches!(matcher.children(), [only] if only.name == "status" && only.arguments == ["401"]);
     let redirect = response.children().first().filter(|_| is_denial)?;
     let arguments = redirect.arguments.strip_prefix(&["*".to_owned()][..]).unwrap_or(&redirect.arguments);
-    redirected(arguments).map(|(target, _)| target)
+    redirected(arguments, &Seen::default()).map(|(target, _)| target)
 }
 
 /// The patterns as far as they are within these paths, if there are any. `is_whole`: all of a path is. `None`: a pattern

@@ -4,7 +4,7 @@ use site::route::Pattern;
 
 use crate::draft::Scope;
 use crate::pattern;
-use crate::regex;
+use crate::regex::{self, Captured};
 use crate::tree::{Directive, Place, unconverted};
 
 use super::options::networks;
@@ -21,6 +21,8 @@ pub(super) struct Matcher {
     pub(super) file: Option<Presence>,
     /// They come from an expression, in which the case of letters counts.
     pub(super) counts_case: bool,
+    /// The paths of an expression with its groups, as far as patterns can say them.
+    pub(super) captured: Vec<Captured>,
     /// The other conditions, as those of a rule. `None`: they cannot be converted.
     pub(super) rule: Option<Scope>,
 }
@@ -48,6 +50,7 @@ impl Matcher {
             except: Vec::new(),
             file: None,
             counts_case: false,
+            captured: Vec::new(),
             rule: Some(Scope::new(place.line)),
         }
     }
@@ -121,7 +124,11 @@ impl Site<'_> {
             "path_regexp" if !matcher.paths.is_empty() => return None,
             "path_regexp" if negation.is_empty() => {
                 matcher.counts_case = true;
-                matcher.paths.extend(regex::patterns(condition.arguments.last()?)?)
+                let expression = condition.arguments.last()?;
+                matcher.captured = regex::captured(expression).unwrap_or_default();
+                let captured = || matcher.captured.iter().map(|one| one.pattern.clone()).collect::<Vec<_>>();
+                let all = regex::patterns(expression).or_else(|| Some(captured()));
+                matcher.paths.extend(all.filter(|all| !all.is_empty())?);
             }
             // A second condition of a kind would replace the first.
             "remote_ip" | "client_ip" if rule.get("address").is_some() => return None,

@@ -1,9 +1,11 @@
 //! Directives that respond without a file: redirects, rewrites and texts.
 
+use site::template::Template;
+
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
-use super::site::Site;
+use super::site::{Site, Way};
 
 impl Site<'_> {
     pub(super) fn redirect(
@@ -11,32 +13,63 @@ impl Site<'_> {
         child: &Directive,
         paths: &[String],
         arguments: &[String],
+        way: &Way,
         host: &mut Host,
     ) {
         let place = &child.place;
-        let Some((target, status)) = redirected(arguments) else {
-            return self.draft.error(place, unconverted(child), "see redirect");
-        };
-        self.in_other_cases(child, paths, |rule| {
-            rule.set(place, "then", "redirect");
-            rule.set(place, "to", target.as_str());
-            rule.set(place, "status", status);
-        });
-        self.route(paths, place, host, |scope| {
-            scope.set(place, "redirect", target.as_str());
-            scope.set(place, "status", status);
-        });
+        for (paths, seen) in self.seen(child, paths, way) {
+            let Some((target, status)) = redirected(arguments, &seen) else {
+                return self.draft.error(place, unconverted(child), "see redirect");
+            };
+            // A rule knows nothing of prefixes.
+            match way.strips && target.contains("${rest}") {
+                true => self.close_in_other_cases(child, &paths),
+                false => self.in_other_cases(child, &paths, |rule| {
+                    rule.set(place, "then", "redirect");
+                    rule.set(place, "to", target.as_str());
+                    rule.set(place, "status", status);
+                }),
+            }
+            self.route(&paths, place, host, |scope| {
+                scope.set(place, "redirect", target.as_str());
+                scope.set(place, "status", status);
+            });
+        }
     }
 
-    pub(super) fn rewrite(&mut self, child: &Directive, paths: &[String], to: &str, host: &mut Host) {
+    pub(super) fn rewrite(
+        &mut self,
+        child: &Directive,
+        paths: &[String],
+        to: &str,
+        way: &Way,
+        host: &mut Host,
+    ) {
         let place = &child.place;
-        match template(to).and_then(|target| rewritten(&target)) {
-            Some(target) if !paths.is_empty() => {
-                self.close_in_other_cases(child, paths);
-                self.route(paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
+        for (paths, seen) in self.seen(child, paths, way) {
+            match template(to, &seen).and_then(|target| rewritten(&target)) {
+                Some(target) if !paths.is_empty() => {
+                    self.close_in_other_cases(child, &paths);
+                    self.route(&paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
+                }
+                _ => return self.draft.error(place, unconverted(child), "see rewrite and fallback"),
             }
-            _ => self.draft.error(place, unconverted(child), "see rewrite and fallback"),
         }
+    }
+
+    /// The paths of a directive with what its placeholders stand for: each alone, if an expression found them.
+    fn seen(&self, child: &Directive, paths: &[String], way: &Way) -> Vec<(Vec<String>, Seen)> {
+        let own = self.matchers.iter().find(|matcher| matcher.name == child.argument(0));
+        let captured = own.map(|own| own.captured.as_slice()).unwrap_or_default();
+        let strips = way.strips;
+        if captured.is_empty() {
+            return vec![(paths.to_vec(), Seen { strips, groups: Vec::new() })];
+        }
+        let groups = |path: &String| {
+            let own = captured.iter().find(|one| one.pattern == *path);
+            Seen { strips, groups: own.map(|own| own.groups.clone()).unwrap_or_default() }
+        };
+        paths.iter().map(|path| (vec![path.clone()], groups(path))).collect()
     }
 
     pub(super) fn respond(
@@ -49,6 +82,9 @@ impl Site<'_> {
         let place = &child.place;
         match (status(child, arguments), text(child, arguments)) {
             (Some(status @ 400..=599), _) if ![401, 405, 407, 416, 426].contains(&status) => {
+                if child.block.is_some() || arguments.iter().any(|text| text.parse::<i64>().is_err()) {
+                    self.draft.warn(place, "the response has no text of its own", "see error_pages");
+                }
                 self.protect(child, paths, status);
                 self.route(paths, place, host, |scope| scope.set(place, "return", status));
             }
@@ -71,9 +107,9 @@ impl Site<'_> {
 }
 
 /// The target and the status of `redir`. `None`: it has placeholders that there are not.
-pub(super) fn redirected(arguments: &[String]) -> Option<(String, i64)> {
-    let target = template(arguments.first().map_or("", String::as_str))?;
-    if !target.starts_with(['/', '$']) && !target.contains("://") {
+pub(super) fn redirected(arguments: &[String], seen: &Seen) -> Option<(String, i64)> {
+    let target = template(arguments.first().map_or("", String::as_str), seen)?;
+    if target.starts_with("//") || Template::redirect(&target).is_err() {
         return None;
     }
     let status = match arguments.get(1).map(String::as_str) {
@@ -124,27 +160,61 @@ pub(super) fn rewritten(target: &str) -> Option<String> {
     }
 }
 
-/// `{uri}` and the like. `None`: there is no such variable.
-pub(super) fn template(text: &str) -> Option<String> {
-    const VARIABLES: [(&str, &str); 11] = [
-        ("{uri}", "$path$query"),
-        ("{path}", "$path"),
-        ("{host}", "$host"),
-        ("{scheme}", "$scheme"),
-        ("{http.request.uri.path}", "$path"),
-        ("{http.request.uri.query}", "{query}"),
-        ("?{query}&", "?$query&"),
-        ("?{query}", "$query"),
-        ("{http.request.uri}", "$path$query"),
-        ("{http.request.host}", "$host"),
-        ("{hostport}", "$hostport"),
-    ];
-    let mut out = text.replace('$', "$$");
-    for (name, value) in VARIABLES {
-        out = out.replace(name, value);
+/// What the placeholders of a target stand for, besides those that are the same everywhere.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The path lacks the prefix of its block.
+    pub(super) strips: bool,
+    /// The groups of the expression that found the path.
+    pub(super) groups: Vec<String>,
+}
+
+impl Seen {
+    fn path(&self) -> &'static str {
+        if self.strips { "/${rest}" } else { "$path" }
     }
-    if out.contains('?') {
-        out = out.replace("{query}", "$query");
+
+    /// The value of a placeholder, besides that of the query. `None`: there is no such variable.
+    fn value(&self, name: &str) -> Option<String> {
+        let group = || {
+            let name = name.strip_prefix("re.").or_else(|| name.strip_prefix("http.regexp."))?;
+            let number: usize = name.rsplit('.').next()?.parse().ok()?;
+            self.groups.get(number.checked_sub(1)?).cloned()
+        };
+        Some(match name {
+            "uri" | "http.request.uri" => format!("{}$query", self.path()),
+            "path" | "http.request.uri.path" => self.path().to_owned(),
+            "http.request.orig_uri" => "$path$query".to_owned(),
+            "http.request.orig_uri.path" => "$path".to_owned(),
+            "host" | "http.request.host" => "$host".to_owned(),
+            "hostport" | "http.request.hostport" => "$hostport".to_owned(),
+            "scheme" | "http.request.scheme" => "$scheme".to_owned(),
+            _ => return group(),
+        })
     }
-    (!out.contains(['{', '}']) && !out.is_empty()).then_some(out)
+}
+
+/// A target with the values of its placeholders. `None`: there is no such variable.
+pub(super) fn template(text: &str, seen: &Seen) -> Option<String> {
+    let text = text.replace('$', "$$");
+    let mut out = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (name, after) = behind.split_once('}').filter(|_| !before.contains('}'))?;
+        out.push_str(before);
+        match name {
+            "query" | "http.request.uri.query" | "http.request.orig_uri.query" => {
+                if out.ends_with('?') && !after.starts_with('&') {
+                    out.pop();
+                } else if !out.contains('?') {
+                    return None;
+                }
+                out.push_str("$query");
+            }
+            name => out.push_str(&seen.value(name)?),
+        }
+        rest = after;
+    }
+    out.push_str(Some(rest).filter(|rest| !rest.contains('}'))?);
+    Some(out).filter(|out| !out.is_empty())
 }

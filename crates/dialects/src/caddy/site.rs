@@ -11,7 +11,7 @@ use super::finish::hoist;
 use super::listens::address_of;
 use super::matchers::{Condition, Matcher, pattern};
 use super::options::log;
-use super::responses::{redirected, status};
+use super::responses::{Seen, redirected, status};
 
 /// What is true for the directives of a block.
 #[derive(Debug, Clone, Default)]
@@ -186,8 +186,8 @@ impl Site<'_> {
             "file_server" => self.file_server(child, &paths, first, way, host),
             "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
             "php_fastcgi" => self.php(child, &paths, first, way, host),
-            "redir" => self.redirect(child, &paths, &arguments, host),
-            "rewrite" => self.rewrite(child, &paths, first, host),
+            "redir" => self.redirect(child, &paths, &arguments, way, host),
+            "rewrite" => self.rewrite(child, &paths, first, way, host),
             "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
             "basic_auth" | "basicauth" | "forward_auth" | "header" | "encode" | "request_body" => {
                 self.precede(child, &paths, &arguments, host);
@@ -296,7 +296,8 @@ impl Site<'_> {
             [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
             _ => (child, arguments),
         };
-        let redirect = (only.name == "redir").then(|| redirected(own)).flatten();
+        let redirect = (only.name == "redir").then(|| redirected(own, &Seen::default())).flatten();
+        let redirect = redirect.filter(|(to, _)| !way.strips || !to.contains("$path"));
         let denied = status(only, own).filter(|status| (400..=599).contains(status));
         let place = &only.place;
         if redirect.is_none() && denied.is_none() {

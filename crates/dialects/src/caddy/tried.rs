@@ -1,6 +1,6 @@
 //! What `try_files` looks for.
 
-use super::responses::{rewritten, template};
+use super::responses::{Seen, rewritten, template};
 
 /// The parts of `try_files`.
 pub struct Tried {
@@ -61,5 +61,5 @@ fn is_suffix(end: &str) -> bool {
 fn fallback(target: &str) -> Option<String> {
     let has_plain_path =
         |to: &String| to.starts_with('/') && to.split('?').next().is_some_and(|path| !path.contains('$'));
-    template(target).and_then(|to| rewritten(&to)).filter(has_plain_path)
+    template(target, &Seen::default()).and_then(|to| rewritten(&to)).filter(has_plain_path)
 }

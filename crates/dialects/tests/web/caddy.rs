@@ -589,3 +589,47 @@ fn files_of_an_ending_in_other_cases_are_sent_and_fields_close_nothing() {
         ],
     );
 }
+
+#[test]
+fn placeholders_of_caddy_are_variables() {
+    let site = |lines: &str| format!(":80 {{\n root * /srv\n {lines}\n file_server\n}}");
+    for (lines, expected) in [
+        (
+            "redir /a {http.request.scheme}://{host}:8443{uri}",
+            "redirect = \"$scheme://$host:8443$path$query\"",
+        ),
+        ("redir /a http://{http.request.hostport}/b", "redirect = \"http://$hostport/b\""),
+        ("redir /a {http.request.orig_uri.path}/", "redirect = \"$path/\""),
+        // Within `handle_path`, the path has no prefix.
+        (
+            "handle_path /a/* {\n redir https://b.example{uri}\n }",
+            "redirect = \"https://b.example/${rest}$query\"",
+        ),
+        ("handle_path /a/* {\n redir {http.request.orig_uri}\n }", "redirect = \"$path$query\""),
+        ("handle_path /a/* {\n rewrite * /b{path}\n }", "rewrite = \"/b/${rest}\""),
+        // Groups of an expression.
+        ("@x path_regexp x ^/a/(.*)$\n redir @x /b/{re.x.1}", "redirect = \"/b/${rest}\""),
+        ("@x path_regexp ^/a/(.*)\\.html$\n redir @x /b/{re.1}", "redirect = \"/b/$1\""),
+        (
+            "@x path_regexp ^/(en|de)/(.*)$\n redir @x /b-{http.regexp.x.1}/{re.2}",
+            "redirect = \"/b-de/${rest}\"",
+        ),
+        ("@x path_regexp ^/a/(.*)$\n rewrite @x /b/{re.1}", "rewrite = \"/b/${rest}\""),
+    ] {
+        check(Web::Caddy, &[(&site(lines), &[expected])]);
+    }
+    for lines in ["redir /a /b/{path.1}", "redir /a https://{labels.1}/", "redir /a //b", "redir /a /b}"] {
+        refuse(Web::Caddy, &[(&site(lines), 3, "cannot be converted")]);
+    }
+    check(Web::Caddy, &[(":80 {\n root * /srv/{host}/www\n file_server\n}", &["root = \"/srv/$host/www\""])]);
+    refuse(Web::Caddy, &[(&site("root /a/* /srv/{host}"), 3, "root /a/*")]);
+}
+
+#[test]
+fn a_denial_of_caddy_with_a_text_has_a_warning() {
+    let text = ":80 {\n root * /srv\n respond /a \"away\" 410\n file_server\n}";
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let said: Vec<String> = conversion.findings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|line| line.contains("the response has no text of its own")), "{said:?}");
+    check(Web::Caddy, &[(text, &["path = \"/a\"", "return = 410"])]);
+}
