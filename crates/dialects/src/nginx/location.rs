@@ -85,7 +85,7 @@ pub fn location(
     // An alias of one file.
     if let [folder, path] = patterns.as_slice()
         && *folder == format!("{path}/")
-        && scope.text("alias").is_some_and(context.is_file)
+        && scope.text("alias").is_some_and(|alias| is_one_file(alias, path, context))
     {
         patterns.remove(0);
     }
@@ -400,6 +400,12 @@ fn show_to_few(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     draft.warn(&place, what, "add rules for those that read it");
 }
 
+/// Whether the alias of a path is a file: one that is there, or that has the extension of the path.
+fn is_one_file(alias: &str, path: &str, context: &Context) -> bool {
+    let extension = |path: &str| Some(path.rsplit('/').next()?.rsplit_once('.')?.1.to_owned());
+    (context.is_file)(alias) || extension(alias).is_some_and(|own| extension(path) == Some(own))
+}
+
 fn set_alias(
     directive: &Directive,
     location: &Directive,
@@ -408,15 +414,16 @@ fn set_alias(
     context: &Context,
     draft: &mut Draft,
 ) {
-    let is_file = |target: &str| (context.is_file)(&(context.path)(target));
+    let is_one = |target: &str| {
+        let target = (context.path)(target);
+        patterns.iter().all(|path| !path.contains(['*', '?']) && is_one_file(&target, path, context))
+    };
     match alias(directive.argument(0), location, patterns) {
         // In nginx, that is what all paths of the expression have.
-        Some(folder) if is_plain_of_expression(directive, location) && !is_file(folder) => {
-            draft.error(
-                &directive.place,
-                unconverted(directive),
-                "end the expression with (.*), and the folder with $1",
-            );
+        Some(folder) if is_plain_of_expression(directive, location) && !is_one(folder) => {
+            let what =
+                "end the expression with (.*), and the folder with $1; for one file, write location = /path";
+            draft.error(&directive.place, unconverted(directive), what);
             scope.set(&directive.place, "return", 404);
         }
         Some(folder) => scope.set(&directive.place, "alias", (context.path)(folder)),

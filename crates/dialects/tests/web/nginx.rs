@@ -1437,6 +1437,26 @@ fn an_alias_of_nginx_has_no_variables() {
     }
 }
 
+/// The file need not be on the machine that converts.
+#[test]
+fn an_alias_of_nginx_for_one_file_is_that_file() {
+    let server = |location: &str| format!("server {{ root /srv; location {location} }}");
+    for location in ["= /favicon.ico", "/favicon.ico", "^~ /favicon.ico", "~ ^/favicon\\.ico$"] {
+        for (alias, expected) in
+            [("/srv/img/fav.ico", "rewrite = \"/img/fav.ico\""), ("/icons/favicon.ico", "root = \"/icons\"")]
+        {
+            let text = server(&format!("{location} {{ alias {alias}; }}"));
+            check(Web::Nginx, &[(&text, &["path = \"/favicon.ico\"", expected])]);
+            lacks(Web::Nginx, &[(&text, &["path = \"/favicon.ico/\""])]);
+        }
+    }
+    check(
+        Web::Nginx,
+        &[(&server("/v1.ico { alias /srv/icons; }"), &["path = \"/v1.ico/\"", "alias = \"/srv/icons\""])],
+    );
+    refuse(Web::Nginx, &[(&server("~ \\.ico$ {\nalias /srv/a.ico; }"), 2, "alias /srv/a.ico")]);
+}
+
 #[test]
 fn an_upstream_of_index_files_is_reported() {
     let site =
