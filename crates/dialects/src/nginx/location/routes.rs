@@ -42,8 +42,8 @@ pub fn finish(patterns: &[String], mut scope: Scope, first: &[Scope], host: &mut
         }
         let mut own = scope.clone();
         if has_alias && !is_prefix && !alias_of_file(path, &mut own) && !leads_to_file(&mut own, host) {
-            let what = "an alias of one file has the name of the file, in the root of the host";
-            draft.error(&place, what, "write a location that is a folder, with a slash at its end");
+            let what = format!("an alias of one file needs a file with the name of the path, {path}");
+            draft.error(&place, what, "give a link to the file that name, and write root for its folder");
             continue;
         }
         if !runs_script(path, runs_files) {
