@@ -478,7 +478,7 @@ fn check_names_what_is_wrong_with_rules() {
         ("[[rule]]\nthen = \"deny\"\naddress = []", "\"address\" is empty"),
         ("[[rule]]\nthen = \"deny\"\naddress_file = \"bad.txt\"", "bad.txt:2"),
         ("[[rule]]\nthen = \"deny\"\naddress_file = \"missing.txt\"", "cannot be read"),
-        ("[[rule]]\nthen = \"deny\"\nmethod = \"get\"", "write a method"),
+        ("[[rule]]\nthen = \"deny\"\nmethod = \"get\"", "write it in capitals: \"GET\""),
         ("[[rule]]\nthen = \"deny\"\npath = \"private\"", "begin it with a slash"),
         ("[[rule]]\nthen = \"deny\"\ntime = \"25:00-26:00\"", "in UTC"),
         ("[[rule]]\nthen = \"deny\"\ntls_version = \"1.1\"", "\"1.2\" or \"1.3\""),

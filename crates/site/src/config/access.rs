@@ -60,7 +60,7 @@ fn rule(section: &Section, limits: &LimitReader<'_>) -> Option<Rule> {
     conditions.extend(server_addresses(section));
     conditions.extend(selection(section, "method", method).map(Condition::Method));
     conditions.extend(selection(section, "host", wildcard).map(Condition::Host));
-    conditions.extend(selection(section, "path", path).map(Condition::Path));
+    conditions.extend(paths(section).map(Condition::Path));
     conditions.extend(selection(section, "query", wildcard).map(Condition::Query));
     conditions.extend(selection(section, "referer", referer).map(Condition::Referer));
     conditions.extend(selection(section, "user_agent", wildcard).map(Condition::UserAgent));
@@ -207,8 +207,10 @@ fn server_addresses(section: &Section) -> Option<Condition> {
 }
 
 fn method(text: &str) -> Result<String, String> {
-    match is_token(text.as_bytes()) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        true => Ok(text.to_owned()),
+    let name = text.to_ascii_uppercase();
+    match is_token(text.as_bytes()) {
+        true if name == text => Ok(name),
+        true => Err(format!("write it in capitals: \"{name}\"")),
         false => Err("write a method, such as \"POST\"".to_owned()),
     }
 }
@@ -217,8 +219,13 @@ fn wildcard(text: &str) -> Result<Wildcard, String> {
     Wildcard::new(text).ok_or_else(|| format!("a pattern has at most {MAX_WILDCARD} bytes"))
 }
 
-fn path(text: &str) -> Result<Pattern, String> {
-    Pattern::parse(text).map_err(|error| error.to_string())
+fn paths(section: &Section) -> Option<Selection<Pattern>> {
+    let path = |text: &str| Pattern::parse(text).map_err(|error| error.to_string());
+    let read = selection(section, "path", path)?;
+    for Given { place, value } in section.texts("path")? {
+        section.warn_of_pattern(value.strip_prefix(EXCEPT).unwrap_or(value), place);
+    }
+    Some(read)
 }
 
 fn referer(text: &str) -> Result<Referer, String> {

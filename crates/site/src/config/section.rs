@@ -325,7 +325,7 @@ impl<'c> Section<'c> {
     }
 
     /// Warns of what a pattern can have, and hardly means: a query, or characters that are percent-encoded.
-    fn warn_of_pattern(&self, text: &str, place: &Place) {
+    pub fn warn_of_pattern(&self, text: &str, place: &Place) {
         let shown = text.escape_debug();
         let decoded = percent_decoded(text);
         if decoded != text {

@@ -488,6 +488,14 @@ fn warns_of_values_that_are_hardly_meant() {
         ],
     );
     check_warnings(
+        "[[rule]]\npath = [\"/private/\", \"!/a%20b/\", \"/x?y=1\"]\nthen = \"deny\"",
+        &[
+            "site.toml:4: the pattern \"/a%20b/\" has a percent-encoding, and paths are compared decoded; write \"/a b/\"",
+            "site.toml:4: the pattern \"/x?y=1\" is for a path, in which ? stands for one character; write the query to \
+             \"query\" of a [[rule]], or leave it out",
+        ],
+    );
+    check_warnings(
         "[[rule]]\nuser_agent = \"~*bot\"\nthen = \"deny\"",
         &[
             "site.toml:4: \"user_agent\" has the entry \"~*bot\", in which ~ is a letter; write it with wildcards, such as \
