@@ -102,14 +102,18 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
     let mut rows = Rows::new();
     if is_root() {
         let config = home.path().join("nobody.toml");
-        let output = run(["-c", config.to_str().expect("our own path")]);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        rows.check("root without a user", output.status.code(), Some(2));
-        rows.holds(
-            &stderr,
-            "how root would serve",
-            stderr.contains("refusing to serve as root: set `user`") && stderr.contains("`user = \"root\"`"),
-        );
+        let config = config.to_str().expect("our own path");
+        for (arguments, code) in [(&["-c", config][..], 2), (&["check", "-c", config], 1)] {
+            let output = run(arguments.iter().copied());
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            rows.check(format!("root without a user: {arguments:?}"), output.status.code(), Some(code));
+            rows.holds(
+                &stderr,
+                "how root would serve",
+                stderr.contains("refusing to serve as root: set `user`")
+                    && stderr.contains("`user = \"root\"`"),
+            );
+        }
     }
     for (arguments, parts) in table {
         let output = output_of(command().args(*arguments).current_dir(home.path()));

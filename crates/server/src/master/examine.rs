@@ -162,7 +162,7 @@ fn ticket_keys(site: &Site) -> Option<Finding> {
     })
 }
 
-/// The problems of the account that serves, and its identity. Another user than that of the check may start the server.
+/// The problems of the account that serves, and its identity. Root may start a server that another user checks.
 fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
     let keys: &[&str] = match (&site.user, &site.group) {
         (Some(user), Some(_)) => {
@@ -184,10 +184,10 @@ fn own_account(site: &Site) -> (Vec<Finding>, Option<Identity>) {
     }
     match Identity::of(site) {
         Ok(identity) => (Vec::new(), identity),
-        Err(why) if site.user.is_none() && site.group.is_some() => {
+        Err(why) if site.user.is_none() && (site.group.is_some() || geteuid().is_root()) => {
             (vec![Finding::error(keys, value, why)], None)
         }
-        // Another user, or root, may start the server.
+        // Root may start the server.
         Err(why) => (vec![Finding::warning(keys, value, why)], None),
     }
 }
