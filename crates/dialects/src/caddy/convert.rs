@@ -39,6 +39,11 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         }
         Err(error) => draft.findings.unreadable(&error),
     }
+    draft.top.preset(
+        "user",
+        "nobody",
+        "Caddy serves as the user that starts it. This is for a start by root.",
+    );
     draft.top.preset("compress", false, "Caddy compresses nothing without encode.");
     draft.top.preset("precompressed", Vec::<String>::new(), "nor does it look for compressed files.");
     draft.top.preset("index", INDEXES.map(str::to_owned).to_vec(), "as Caddy's file_server.");

@@ -12,6 +12,7 @@ fn converts_caddy() {
             (
                 ":8080 {\n\troot * /srv\n\tfile_server browse\n\tencode gzip zstd\n}\n",
                 &[
+                    "user = \"nobody\"",
                     "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
                     "[[host]]",
                     "root = \"/srv\"",

@@ -101,7 +101,9 @@ fn serve(site: Site, server: &str, text: &str, added: &str) -> Server {
     let home = site.home().display().to_string();
     let site = site.file_beside_root("original", text.replace("HOME", &home));
     let program = command().get_program().to_string_lossy().into_owned();
-    let text = conversion(&site, server).replace("/usr/bin/taipan", &program);
+    // The account is among the lines in front.
+    let text = conversion(&site, server).replace("user = \"nobody\"\n", "");
+    let text = text.replace("/usr/bin/taipan", &program);
     let whole = format!("{added}{text}");
     fs::write(site.home().join("site.toml"), whole).expect("it is our folder");
     site.start_with(1, |site| {
