@@ -442,6 +442,22 @@ fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
     const MOST: usize = 32;
     let server = site(&format!("workers = 1\n{PAGE}")).start();
     let silent: Vec<Client> = (0..MOST)
+#[test]
+fn events_count_neither_in_durations_nor_as_responses_that_ended_early() {
+    let server = site(&format!("workers = 1\n{PAGE}")).start();
+    let mut watching = server.connect();
+    watching.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(watching.read_response_to_head().status, 200);
+    watching.read_some().expect("it sends events");
+    drop(watching);
+    let is_over = || server.count("active") == 0;
+    assert!(wait_until(TIMEOUT, is_over), "{}", server.stats());
+    let all = &server.stats()["all"];
+    let counts = ["status_2xx", "incomplete"].map(|key| all[key].as_u64());
+    assert_eq!(counts, [Some(1), Some(0)], "{all}");
+    assert_eq!(all["duration_us"]["count"].as_u64(), Some(0), "{all}");
+}
+
         .map(|_| {
             let mut client = server.connect();
             client.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");

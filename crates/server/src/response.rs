@@ -141,6 +141,12 @@ pub trait BodyStream {
         EndReason::NotMade
     }
 
+    /// Whether it goes on until the client leaves or a limit ends it, so that neither its duration nor its end says
+    /// anything.
+    fn is_endless(&self) -> bool {
+        false
+    }
+
     /// Whether the next chunk is likely to follow at once. If not, the client should get all chunks before it.
     fn has_more(&mut self) -> bool {
         true
@@ -323,6 +329,7 @@ impl Response {
             status,
             head,
             length,
+            is_endless: matches!(&self.body, Body::Stream(stream) if stream.is_endless()),
             user,
             upstream,
             script: self.origin.as_ref().and_then(|origin| origin.script),

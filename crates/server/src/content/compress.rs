@@ -320,6 +320,10 @@ impl BodyStream for CompressedStream {
         self.inner.abort_reason()
     }
 
+    fn is_endless(&self) -> bool {
+        self.inner.is_endless()
+    }
+
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_request_body(cx)
     }

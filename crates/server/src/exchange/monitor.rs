@@ -186,6 +186,10 @@ impl EventStream {
 impl BodyStream for EventStream {
     fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
         Box::pin(async move {
+    fn is_endless(&self) -> bool {
+        true
+    }
+
             let left = self.end.saturating_duration_since(Instant::now());
             let pause = std::mem::replace(&mut self.pause, EVENT_INTERVAL);
             tokio::time::sleep(pause.min(left)).await;

@@ -132,13 +132,23 @@ impl AccessLogs {
     pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
         let records = records.kept.get_or_insert_default();
         let number = self.recent.push(request, &response);
-        let LoggedResponse { status, head, length, .. } = response;
+        let LoggedResponse { status, head, length, is_endless, .. } = response;
         let zones = match &self.zones {
-            None => ZonesOf::NOTHING,
-            Some(zones) => zones.find(request.host, request.head, response.script),
+            Some(zones) if !is_endless => zones.find(request.host, request.head, response.script),
+            _ => ZonesOf::NOTHING,
         };
         let began = request.began;
-        records.pending.push(PendingResponse { began, number, head, length, status, zones, item: None });
+        let item = None;
+        records.pending.push(PendingResponse {
+            began,
+            number,
+            head,
+            length,
+            is_endless,
+            status,
+            zones,
+            item,
+        });
         if self.watches.is_on() {
             records.watch(&self.watches, number, request, &response);
         }
@@ -203,12 +213,14 @@ impl AccessLogs {
         let mut incomplete = 0;
         let is_watched = !records.watched.borrow().is_empty();
         for response in &records.pending {
-            let &PendingResponse { began, number, status, zones, .. } = response;
-            counts.add_durations(began, first, now);
+            let &PendingResponse { began, number, is_endless, status, zones, .. } = response;
+            if !is_endless {
+                counts.add_durations(began, first, now);
+            }
             let Delivered { whole, body, is_complete } = response.take_from(&mut sent);
             // The responses in front of one that has ended early are complete.
             let cut = ended.filter(|_| !is_complete);
-            incomplete += u64::from(cut.is_some());
+            incomplete += u64::from(cut.is_some() && !is_endless);
             let micros = now.saturating_sub(began);
             self.recent.finish(number, body, micros, cut.map(EndReason::text));
             if zones != ZonesOf::NOTHING {
@@ -381,6 +393,8 @@ pub struct LoggedResponse<'a> {
     pub head: u64,
     /// Bytes of its content. `None`: they are known when it has been sent.
     pub length: Option<u64>,
+    /// It is left out of durations, of responses that ended early, and of what hosts and routes count.
+    pub is_endless: bool,
     /// The authenticated user.
     pub user: Option<&'a str>,
     /// `None`: the request was sent to no application.
@@ -406,6 +420,7 @@ impl LoggedResponse<'_> {
             status,
             head: 0,
             length: None,
+            is_endless: false,
             user: None,
             upstream: None,
             script: None,

@@ -48,6 +48,7 @@ pub(super) struct PendingResponse {
     /// Bytes of the response's head, and of its content. `None`: they are known when it has been sent.
     pub(super) head: u64,
     pub(super) length: Option<u64>,
+    pub(super) is_endless: bool,
     pub(super) status: Status,
     pub(super) zones: ZonesOf,
     /// Its index in `Kept::items`. `None`: it has no line.
