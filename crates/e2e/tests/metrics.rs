@@ -314,6 +314,20 @@ fn is_not_ready_without_an_endpoint_of_an_application() {
 }
 
 #[test]
+fn readiness_does_not_show_the_address_of_an_upstream() {
+    let route = format!(
+        "[[route]]\npath = \"/app/\"\nproxy = \"http://127.0.0.1:{}/\"\n\
+         proxy_health = {{ path = \"/\", interval = \"100ms\", fall = 1 }}\n\
+         [[route]]\npath = \"/-/ready\"\nmonitor = \"ready\"\n",
+        free_port()
+    );
+    let server = site(&route).start();
+    let is_unready = || server.get("/-/ready").status == 503;
+    assert!(wait_until(TIMEOUT, is_unready), "{}", server.get("/-/ready").text());
+    assert_eq!(server.get("/-/ready").text(), "no endpoint of an application is up\n");
+}
+
+#[test]
 fn an_application_whose_processes_end_at_once_has_no_endpoint() {
     let application = "[[application]]\nname = \"app\"\ncommand = \"/bin/false\"\nprocesses = 2\n\
                        [[route]]\npath = \"/app/\"\napplication = \"app\"\n\
@@ -429,20 +443,6 @@ fn events_show_requests_without_the_values_of_their_queries() {
 }
 
 #[test]
-fn events_end_after_a_time() {
-    let server = site(&format!("workers = 1\n[timeouts]\nevents = \"10ms\"\n{PAGE}")).start();
-    let mut watching = server.connect();
-    let events = watching.get("/-/status?events");
-    assert!(events.text().starts_with("retry: 1000\ndata: {"), "{events}");
-    assert_eq!(watching.get("/a.txt").status, 200, "on the same connection");
-}
-
-#[test]
-fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
-    const MOST: usize = 32;
-    let server = site(&format!("workers = 1\n{PAGE}")).start();
-    let silent: Vec<Client> = (0..MOST)
-#[test]
 fn events_count_neither_in_durations_nor_as_responses_that_ended_early() {
     let server = site(&format!("workers = 1\n{PAGE}")).start();
     let mut watching = server.connect();
@@ -458,6 +458,20 @@ fn events_count_neither_in_durations_nor_as_responses_that_ended_early() {
     assert_eq!(all["duration_us"]["count"].as_u64(), Some(0), "{all}");
 }
 
+#[test]
+fn events_end_after_a_time() {
+    let server = site(&format!("workers = 1\n[timeouts]\nevents = \"10ms\"\n{PAGE}")).start();
+    let mut watching = server.connect();
+    let events = watching.get("/-/status?events");
+    assert!(events.text().starts_with("retry: 1000\ndata: {"), "{events}");
+    assert_eq!(watching.get("/a.txt").status, 200, "on the same connection");
+}
+
+#[test]
+fn clients_that_read_no_events_are_bounded_and_cost_nothing_else() {
+    const MOST: usize = 32;
+    let server = site(&format!("workers = 1\n{PAGE}")).start();
+    let silent: Vec<Client> = (0..MOST)
         .map(|_| {
             let mut client = server.connect();
             client.send("GET /-/status?events HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -107,6 +107,8 @@ impl Exchange<'_> {
         let mut pools = self.responder.upstreams.pools.iter();
         match pools.find(|pool| pool.is_required() && pool.is_down()) {
             None => Ok(()),
+            // The name of an upstream that only a route names is its address.
+            Some(pool) if pool.is_of_route() => Err("no endpoint of an application is up".to_owned()),
             Some(pool) => Err(format!("no endpoint of the application \"{}\" is up", pool.application())),
         }
     }
@@ -184,12 +186,12 @@ impl EventStream {
 }
 
 impl BodyStream for EventStream {
-    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
-        Box::pin(async move {
     fn is_endless(&self) -> bool {
         true
     }
 
+    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
+        Box::pin(async move {
             let left = self.end.saturating_duration_since(Instant::now());
             let pause = std::mem::replace(&mut self.pause, EVENT_INTERVAL);
             tokio::time::sleep(pause.min(left)).await;

@@ -223,6 +223,11 @@ impl Pool {
         &self.upstream.name
     }
 
+    /// As of the upstream.
+    pub fn is_of_route(&self) -> bool {
+        self.upstream.is_of_route()
+    }
+
     /// The circuit breaker, for the statistics. `None`: there is none.
     pub fn breaker_snapshot(&self) -> Option<BreakerSnapshot> {
         let state = self.breaker.as_ref()?.borrow().state(Instant::now());
