@@ -340,14 +340,32 @@ impl Rule {
     }
 
     fn depends_on_client(&self, path: &SafePath<'_>) -> bool {
-        let is_for_path = |condition: &Condition| match condition {
-            Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
-            _ => true,
-        };
         let is_same_for_all =
             |condition: &Condition| matches!(condition, Condition::Path(_) | Condition::Host(_));
-        self.conditions.iter().all(is_for_path)
+        self.is_for(path)
             && (self.action == Action::Authenticate || !self.conditions.iter().all(is_same_for_all))
+    }
+
+    /// Whether it may decide about a request for this path.
+    pub fn may_decide(&self, path: &SafePath<'_>) -> bool {
+        self.verdict().is_some() && self.is_for(path)
+    }
+
+    /// A path that it is for. `None`: none was found.
+    pub fn example(&self) -> Option<SafePath<'static>> {
+        let patterns = self.conditions.iter().find_map(|condition| match condition {
+            Condition::Path(patterns) => Some(&*patterns.include),
+            _ => None,
+        });
+        let own = patterns.unwrap_or_default().iter().filter_map(Pattern::example);
+        own.chain(Pattern::EVERYTHING.example()).find(|path| self.is_for(path))
+    }
+
+    fn is_for(&self, path: &SafePath<'_>) -> bool {
+        self.conditions.iter().all(|condition| match condition {
+            Condition::Path(patterns) => patterns.matches(|own| matches_path(own, path)),
+            _ => true,
+        })
     }
 
     /// Whether it may deny some client a request with this method and path.

@@ -79,6 +79,31 @@ fn check_warns_of_probable_mistakes() {
         ("a redirect of all", "redirects = { \"/\" = \"/app/\" }", Some("write \"/.\" for the folder")),
         ("a redirect of the root alone", "redirects = { \"/.\" = \"/app/\" }", None),
         (
+            "a rule that redirects all",
+            "[[rule]]\npath = \"/\"\nthen = \"redirect\"\nto = \"/app/\"",
+            Some("the rule of site.toml:3 redirects the path that it leads to"),
+        ),
+        (
+            "a rule that redirects every client of a network",
+            "[[rule]]\naddress = \"192.0.2.0/24\"\nthen = \"redirect\"\nto = \"/app/$rest\"",
+            Some("the rule of site.toml:3 redirects the path that it leads to"),
+        ),
+        (
+            "a rule that redirects the root alone",
+            "[[rule]]\npath = \"/.\"\nthen = \"redirect\"\nto = \"/app/\"",
+            None,
+        ),
+        (
+            "a rule whose target is allowed",
+            "[[rule]]\npath = \"/app/\"\nthen = \"allow\"\n[[rule]]\nthen = \"redirect\"\nto = \"/app/\"",
+            None,
+        ),
+        (
+            "a rule that redirects by the query",
+            "[[rule]]\nquery = \"p=1\"\nthen = \"redirect\"\nto = \"/app/\"",
+            None,
+        ),
+        (
             "a login that is guarded",
             &*guarded("/login"),
             Some("leads to /login, which asks the authorizer, too"),

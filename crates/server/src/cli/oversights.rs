@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use site::access::{Condition, Rule};
 use site::authorizer::Authorizer;
@@ -48,6 +49,7 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
                 route.access.iter().flat_map(|list| list.iter()).map(|rule| (rule.place.as_str(), &**rule)),
             );
         }
+        endless.extend(rules.values().filter_map(|rule| endless_rule(host, rule)));
         all.extend(rules.into_values().flat_map(|rule| folders_beside_rule(host, rule, silent)));
     }
     let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
@@ -236,6 +238,50 @@ fn endless_redirect(host: &Host, route: &Route) -> Option<String> {
         _ => "add a route for the target, or narrow the pattern".to_owned(),
     };
     Some(format!("the redirect of {} leads back to itself; {to_do}", route.name()))
+}
+
+/// A rule that redirects what it leads to, again and again, for an example of its paths.
+fn endless_rule(host: &Host, rule: &Rule) -> Option<String> {
+    let site::access::Action::Redirect(redirect) = &rule.action else { return None };
+    // The next request may have another query, method, referer or cookie, and the rest of it stays.
+    let may_change = |condition: &Condition| {
+        matches!(
+            condition,
+            Condition::Query(_) | Condition::Method(_) | Condition::Referer(_) | Condition::Field(..)
+        )
+    };
+    if rule.conditions.iter().any(may_change) {
+        return None;
+    }
+    let led_to = |path: &SafePath<'_>| {
+        let to = redirect.to.location(&Variables {
+            host,
+            authority: b"",
+            scheme: Scheme::Http,
+            query: None,
+            path: path.as_str(),
+            pattern: &Pattern::EVERYTHING,
+        });
+        path_of(&to).filter(|_| is_first(host, rule, path))
+    };
+    let target = led_to(&rule.example()?)?;
+    let mut path = target.clone();
+    for _ in 1..MAX_REDIRECTS {
+        path = led_to(&path)?;
+    }
+    Some(format!(
+        "the rule of {} redirects the path that it leads to; name the paths that it is for, such as \"/.\" for the \
+         root alone, or allow {} in front of it",
+        rule.place,
+        target.encoded()
+    ))
+}
+
+/// Whether no other rule can decide about a path before this one.
+fn is_first(host: &Host, rule: &Rule, path: &SafePath<'_>) -> bool {
+    let decides = |other: &&Arc<Rule>| other.may_decide(path);
+    let mut lists = planned_route(host, path.borrowed()).access.iter();
+    lists.any(|list| list.iter().find(decides).is_some_and(|first| **first == *rule))
 }
 
 /// The path of this host to which a path is redirected.
