@@ -71,7 +71,7 @@ const fn sentence(status: Status) -> &'static str {
     match status.code() {
         300..=399 => "This page is at another address.",
         400 => "The address is wrong, or the program that sent the request has a fault.",
-        401 => "This page needs a user name and a password.",
+        401 => "This page is only for users who log in.",
         403 => "You may not see this page.",
         404 => "There is no page at this address.",
         405 => "Nothing can be sent to this address or changed there.",
@@ -92,7 +92,7 @@ const fn sentence(status: Status) -> &'static str {
         500 => "The server has a fault.",
         501 => "The server does not know this kind of request.",
         502 => "Another program or server makes this page, and it has failed.",
-        503 => "The server is busy.",
+        503 => "The server cannot respond just now.",
         504 => "Another program or server makes this page, and it took too long.",
         507 => "There is no space for this.",
         _ if status.is_error() => "The request cannot be answered.",
@@ -127,7 +127,7 @@ mod tests {
             (
                 503,
                 "<title>503 Service Unavailable</title>\n<main>\n<h1><b>503</b> Service Unavailable</h1>\n\
-                 <p>The server is busy.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
+                 <p>The server cannot respond just now.</p>\n<p><a href=\"\">Try again</a></p>\n</main>\n",
             ),
             (
                 409,
