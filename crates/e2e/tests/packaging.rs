@@ -41,7 +41,10 @@ fn installs_every_file_and_keeps_configuration() {
     ] {
         assert_eq!(read(path).as_bytes(), generated(what), "{path}");
     }
-    assert!(read("usr/share/doc/taipan/configuration.md").contains("### `listen`"));
+    assert!(read("usr/share/doc/taipan/docs/manual/configuration.md").contains("### `listen`"));
+    assert!(read("usr/share/doc/taipan/contrib/python/taipan.py").contains("def accept"));
+    let dead = dead_links(&to.path().join("usr/share/doc/taipan"));
+    assert!(dead.is_empty(), "{dead:#?}");
     assert!(read("usr/share/man/man1/taipan-bench.1").starts_with(".TH"));
     assert!(read("usr/lib/systemd/system/taipan.service").contains("ExecStart=/usr/bin/taipan -c"));
     assert!(read("usr/lib/systemd/system/taipan.socket").contains("[Socket]"));
@@ -55,6 +58,25 @@ fn installs_every_file_and_keeps_configuration() {
     fs::write(&config, "# changed\n").expect("it is ours");
     assert!(install(to.path(), built.path()).contains("site.toml is there already, and is kept"));
     assert_eq!(read("etc/taipan/site.toml"), "# changed\n");
+}
+
+/// The links of the pages beneath a folder that lead to no file.
+fn dead_links(folder: &Path) -> Vec<String> {
+    let entries =
+        fs::read_dir(folder).expect("it is installed").map(|entry| entry.expect("it is listed").path());
+    let of_entry = |entry: PathBuf| {
+        if entry.is_dir() {
+            return dead_links(&entry);
+        }
+        let text = fs::read_to_string(&entry).unwrap_or_default();
+        let is_page = entry.extension().is_some_and(|extension| extension == "md");
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let is_dead = |target: &&str| {
+            is_page && !target.starts_with("http") && !entry.with_file_name("").join(target).exists()
+        };
+        targets.filter(is_dead).map(|target| format!("{}: {target}", entry.display())).collect()
+    };
+    entries.flat_map(of_entry).collect()
 }
 
 #[test]

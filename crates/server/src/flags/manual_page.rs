@@ -44,7 +44,8 @@ pub fn man() -> String {
     out.push_str(
         ".br\n.B taipan\n\\-c FILE\n.SH DESCRIPTION\nServes a folder, or the sites that a configuration describes, \
          over HTTP/1.1 and HTTP/2, with or without TLS, runs scripts, and passes requests to applications. It stays \
-         in the foreground. The manual, with every key of the configuration, is in share/doc/taipan.\n.SH COMMANDS\n",
+         in the foreground. The manual, with every key of the configuration, is in \
+         share/doc/taipan/docs/manual.\n.SH COMMANDS\n",
     );
     for row in COMMANDS {
         let name = format!("{} {}", row.name, row.arguments);
