@@ -333,6 +333,17 @@ fn lists_the_certificates_that_can_be_read() {
 }
 
 #[test]
+fn the_list_of_certificates_says_that_one_has_no_names() {
+    let site = Site::new()
+        .file_beside_root("a.pem", pair(&authority().server(&[])))
+        .config("listen = [\"127.0.0.1:0 tls\"]\ncertificate = \"a.pem\"\n");
+    let config = site.write_config();
+    let listed = e2e::run(["certificates".as_ref(), "-c".as_ref(), config.as_os_str()]);
+    let said = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(said.contains("  names         none\n"), "{said}");
+}
+
+#[test]
 fn the_list_of_certificates_of_a_site_without_any_says_so() {
     let site = Site::new().config("listen = [\"127.0.0.1:0\"]\n");
     let config = site.write_config();

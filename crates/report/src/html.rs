@@ -17,9 +17,9 @@ main{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1
 section{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem;overflow-x:auto;min-width:0}
 section.wide{grid-column:1/-1}
 table{border-collapse:collapse;width:100%;font-size:.87rem}
-th{text-align:right;color:var(--soft);font-weight:500}th:first-child,td:first-child{text-align:left;width:55%}
+th{text-align:right;color:var(--soft);font-weight:500;padding-left:.8rem}th:first-child,td:first-child{text-align:left;width:55%}
 td{border-top:1px solid var(--line);padding:.22rem 0 .22rem .8rem;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-td:first-child{padding-left:0;white-space:normal;overflow-wrap:anywhere}
+th:first-child,td:first-child{padding-left:0}td:first-child{white-space:normal;overflow-wrap:anywhere}
 svg{display:block;width:100%}svg rect{fill:var(--bar)}td svg{height:3px;margin-top:2px}
 .chart{height:9rem}.axis{display:grid;margin-bottom:.6rem;border-top:1px solid var(--line);color:var(--soft);font-size:.75rem;white-space:nowrap}details summary{color:var(--soft);cursor:pointer}
 ";

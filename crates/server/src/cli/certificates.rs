@@ -99,7 +99,7 @@ fn persistent_record(name: &str, issuer: &str, account: &str) -> String {
 }
 
 fn show_facts(facts: &CertificateFacts) {
-    line("names", facts.names.join(", "));
+    line("names", facts.names_text());
     line("issuer", &facts.issuer);
     line("valid", facts.validity(clock::wall()));
 }

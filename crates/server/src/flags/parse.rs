@@ -154,11 +154,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     }
     if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
         given.unless_misspelt()?;
-        let (command, help) = match given.command {
-            CommandKey::Serve => ("taipan without a command".to_owned(), "taipan --help".to_owned()),
-            command => (format!("taipan {}", command.name()), format!("taipan {} --help", command.name())),
+        let command = match given.command {
+            CommandKey::Serve => "taipan without a command".to_owned(),
+            command => format!("taipan {}", command.name()),
         };
-        return Err(UsageError(format!("{typed} is not a flag of {command}; see {help}")));
+        return Err(UsageError(format!("{typed} is not a flag of {command}; see {}", help(given.command))));
     }
     given.command()
 }
@@ -169,7 +169,7 @@ fn named(
     typed: &str,
     is_named: impl Fn(&FlagRow) -> bool,
 ) -> Result<&'static FlagRow, UsageError> {
-    let of_command = |flag: &&FlagRow| flag.commands.is_empty() || flag.commands.contains(&command);
+    let of_command = |flag: &&FlagRow| is_of(flag, command);
     let mut all = FLAGS.iter().filter(|flag| is_named(flag));
     let first = all.clone().next();
     if (command, typed) == (CommandKey::Passwd, "-d") {
@@ -179,8 +179,12 @@ fn named(
     match (all.find(of_command), first) {
         (Some(flag), _) => Ok(flag),
         (None, Some(flag)) if !is_foreign() => Ok(flag),
-        _ => Err(unknown(typed)),
+        _ => Err(unknown(command, typed)),
     }
+}
+
+fn is_of(flag: &FlagRow, command: CommandKey) -> bool {
+    flag.commands.is_empty() || flag.commands.contains(&command)
 }
 
 /// Without arguments, standard input.
@@ -570,17 +574,26 @@ pub fn advice(name: &str) -> Option<String> {
     (distance(nearest) <= 1 + name.len() / 5).then(|| format!("did you mean taipan {nearest}?"))
 }
 
-fn unknown(flag: &str) -> UsageError {
+fn unknown(command: CommandKey, flag: &str) -> UsageError {
     if let Some((_, what_to_do)) = FOREIGN_FLAGS.iter().find(|(names, _)| names.contains(&flag)) {
         return UsageError(format!("unknown flag {flag}; {what_to_do}"));
     }
     let written = flag.trim_start_matches('-');
     let near = |name: &str| strsim::damerau_levenshtein(name, written);
-    match FLAGS.iter().map(|f| f.long).min_by_key(|name| near(name)) {
+    let own = FLAGS.iter().filter(|flag| is_of(flag, command)).map(|flag| flag.long);
+    match own.min_by_key(|name| near(name)) {
         Some(name) if near(name) <= written.len() / 3 => {
             UsageError(format!("unknown flag {flag}; did you mean --{name}?"))
         }
-        _ => UsageError(format!("unknown flag {flag}; see taipan --help")),
+        _ => UsageError(format!("unknown flag {flag}; see {}", help(command))),
+    }
+}
+
+/// What prints the flags of a command.
+fn help(command: CommandKey) -> String {
+    match command {
+        CommandKey::Serve => "taipan --help".to_owned(),
+        command => format!("taipan {} --help", command.name()),
     }
 }
 

@@ -227,6 +227,7 @@ fn errors_say_what_to_do() {
     let table = [
         ("--lisen :1", "did you mean --listen?"),
         ("--zzzzzzzz", "see taipan --help"),
+        ("metrics --foo", "unknown flag --foo; see taipan metrics --help"),
         ("a b", "only one folder"),
         ("a -c b", "not both"),
         ("-c a -c b", "only one configuration"),

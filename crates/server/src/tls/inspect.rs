@@ -42,6 +42,11 @@ pub struct CertificateFacts {
 }
 
 impl CertificateFacts {
+    /// Its names, for a reader.
+    pub fn names_text(&self) -> String {
+        if self.names.is_empty() { "none".to_owned() } else { self.names.join(", ") }
+    }
+
     /// Errors: the middle of a sentence whose subject is the certificate.
     pub fn read(der: &CertificateDer<'_>) -> Result<CertificateFacts, String> {
         let invalid = || "is not a valid X.509 certificate".to_owned();

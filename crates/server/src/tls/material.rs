@@ -110,12 +110,11 @@ impl Certificate {
     }
 
     fn lines(&self, now: i64) -> Vec<String> {
-        let CertificateFacts { names, key, .. } = &self.facts;
         let mut lines = vec![
             format!("\nCertificate {}:", self.source.display()),
-            format!("  names   {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }),
+            format!("  names   {}", self.facts.names_text()),
             format!("  valid   {}", self.facts.validity(now)),
-            format!("  key     {key}"),
+            format!("  key     {}", self.facts.key),
         ];
         let chain = self.chain_facts();
         let issuers = chain.iter().map(|certificate| certificate.issuer.as_str());

@@ -139,8 +139,7 @@ pub fn lister(section: &Section, inherited: Option<&Script>, scripts: &Scripts) 
 fn meta_files(section: &Section, inherited: Option<&Arc<MetaFiles>>) -> Option<Arc<MetaFiles>> {
     let is_on = section.flag("meta_files").unwrap_or(inherited.is_some());
     if !is_on {
-        let what = "there are no metafiles here";
-        section.reject_keys(&["meta_dir", "meta_suffix"], what, "add meta_files = true");
+        section.reject_keys(&["meta_dir", "meta_suffix"], "is for metafiles", "add meta_files = true");
         return None;
     }
     let MetaFiles { folder, suffix } = inherited.map_or_else(MetaFiles::default, |own| MetaFiles::clone(own));
