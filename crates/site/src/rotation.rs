@@ -3,15 +3,13 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use taipan_http::date::{CLOCK_IS_SET, civil};
+use taipan_http::date::{self, CLOCK_IS_SET, civil};
 use taipan_http::negotiate::Coding;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 /// Clocks are corrected by so many seconds while they run.
 const CORRECTION: i64 = 60;
-/// Names with one date that are tried. A file of the last one is replaced.
-const MAX_SAME_DATE: u32 = 9999;
 
 /// When a log begins another file, and which files are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +48,8 @@ pub enum RotatedNames {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
     Number(u64),
-    Date(Reverse<(String, u64)>),
+    /// In seconds since 1970, and a number among those of that second.
+    Date(Reverse<(i64, u64)>),
 }
 
 impl Rotation {
@@ -97,28 +96,38 @@ impl Rotation {
     }
 
     /// The name of a file that is rotated now, when `shifts` have been carried out.
+    ///
+    /// Dates never go back: a clock that was set back by less than a day goes on behind the last name, one second for
+    /// each file, until it has reached that name. So what is rotated last is always the last in order.
     pub fn name(&self, base: &str, now: i64, names: &[String]) -> String {
         if self.names == RotatedNames::Number {
             return format!("{base}.1");
         }
-        let date = civil(now);
-        let mut name = format!("{base}-{:04}{:02}{:02}", date.year, date.month, date.day);
-        if self.size.is_some() || !matches!(self.period, Some(Period::Day(_))) {
-            name.push_str(&format!("-{:02}{:02}{:02}", date.hour, date.minute, date.second));
+        let time = |name: &String| match self.age(base, name)? {
+            Age::Date(Reverse((time, _))) => Some(time),
+            Age::Number(_) => None,
+        };
+        let taken: Vec<i64> = names.iter().filter_map(time).collect();
+        let last = taken.iter().copied().filter(|time| *time < now.saturating_add(DAY)).max();
+        let is_free = |time: i64| last.is_none_or(|last| last < time);
+        let day = now.div_euclid(DAY) * DAY;
+        let is_one_of_a_day = self.size.is_none() && matches!(self.period, Some(Period::Day(_)));
+        if is_one_of_a_day && is_free(day) {
+            return format!("{base}-{}", Stamp::of(day).day);
         }
-        let is_taken = |name: &str| names.iter().any(|other| plain(other) == name);
-        let candidates = (1..MAX_SAME_DATE).map(|number| format!("{name}.{number}"));
-        let first = std::iter::once(name.clone()).chain(candidates).find(|candidate| !is_taken(candidate));
-        first.unwrap_or(name)
+        let next = last.map_or(now, |last| now.max(last + 1));
+        let free = (next..).find(|time| !taken.contains(time));
+        let stamp = Stamp::of(free.unwrap_or(next));
+        format!("{base}-{}-{}", stamp.day, stamp.time)
     }
 
     /// The rotated files that are not kept. `files`: the names in the folder, with their sizes.
     ///
-    /// A date that is still to come is one of a wrong clock, now or then: such a file goes first, because it would take
-    /// the place of all that are rotated until that date. But a clock that is not set removes no file of one that was:
-    /// only those of clocks like it are counted.
+    /// A date that is more than a day ahead is one of a wrong clock, now or then: such a file goes first, because it would
+    /// take the place of all that are rotated until that date; `name` goes on behind the others. But a clock that is not
+    /// set removes no file of one that was: only those of clocks like it are counted.
     pub fn removed(&self, base: &str, now: i64, files: &[(String, u64)]) -> Vec<String> {
-        let date = |time| Age::Date(Reverse((stamp(time), 0)));
+        let date = |time| Age::Date(Reverse((time, 0)));
         let (tomorrow, set) = (date(now.saturating_add(DAY)), date(CLOCK_IS_SET));
         let rotated = |(name, size): &(String, u64)| {
             let age = self.age(base, name)?;
@@ -167,18 +176,35 @@ impl Rotation {
                     None => (rest, 0),
                 };
                 let (day, time) = date.split_once('-').unwrap_or((date, "000000"));
-                let is_date = digits(day, 8) && digits(time, 6);
-                is_date.then(|| Age::Date(Reverse((format!("{day}{time}"), count))))
+                Some(Age::Date(Reverse((Stamp::seconds(day, time)?, count))))
             }
         }
     }
 }
 
-/// A time as the names of rotated files have it, without the hyphens.
-fn stamp(time: i64) -> String {
-    let date = civil(time);
-    let (year, month, day) = (date.year, date.month, date.day);
-    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", date.hour, date.minute, date.second)
+/// A time as the names of rotated files have it: `20261122` and `153059`.
+struct Stamp {
+    day: String,
+    time: String,
+}
+
+impl Stamp {
+    fn of(time: i64) -> Stamp {
+        let date = civil(time);
+        Stamp {
+            day: format!("{:04}{:02}{:02}", date.year, date.month, date.day),
+            time: format!("{:02}{:02}{:02}", date.hour, date.minute, date.second),
+        }
+    }
+
+    fn seconds(day: &str, time: &str) -> Option<i64> {
+        if !digits(day, 8) || !digits(time, 6) {
+            return None;
+        }
+        let part = |text: &str| text.parse::<i64>().ok();
+        let midnight = date::midnight(part(&day[..4])?, part(&day[4..6])?, part(&day[6..])?)?;
+        Some(midnight + part(&time[..2])? * HOUR + part(&time[2..4])? * 60 + part(&time[4..])?)
+    }
 }
 
 /// Without what a compressed file's name ends with.
@@ -258,12 +284,50 @@ mod tests {
     fn names_a_file_by_its_date_and_keeps_every_name_apart() {
         let of_day = rotation(RotatedNames::Date);
         assert_eq!(of_day.name("a.log", TODAY, &[]), "a.log-20261122");
-        let taken = names("a.log a.log-20261122.gz a.log-20261122.1");
-        assert_eq!(of_day.name("a.log", TODAY, &taken), "a.log-20261122.2");
+        let taken = names("a.log a.log-20261122.gz");
+        assert_eq!(of_day.name("a.log", TODAY, &taken), "a.log-20261122-153059");
+        assert_eq!(of_day.name("a.log", TODAY + DAY, &taken), "a.log-20261123");
         let by_size = Rotation { size: Some(1), ..of_day.clone() };
         assert_eq!(by_size.name("a.log", TODAY, &[]), "a.log-20261122-153059");
         let of_hour = Rotation { period: Some(Period::Hour), ..of_day };
         assert_eq!(of_hour.name("a.log", TODAY, &[]), "a.log-20261122-153059");
+        let of_future = names("a.log-20261124 a.log-20261122-153059.1.gz");
+        assert_eq!(of_hour.name("a.log", TODAY, &of_future), "a.log-20261122-153100");
+        assert_eq!(of_hour.name("a.log", 5, &of_future), "a.log-19700101-000005");
+    }
+
+    /// Rotates a log at these times, and returns its files in the order in which they were rotated.
+    fn rotated_at(rotation: &Rotation, times: &[i64], before: &str) -> Vec<String> {
+        let mut kept = names(before);
+        for now in times {
+            let name = rotation.name("a.log", *now, &kept);
+            assert!(!kept.contains(&name));
+            kept.push(format!("{name}.gz"));
+            let files: Vec<(String, u64)> = kept.iter().map(|name| (name.clone(), 10)).collect();
+            let removed = rotation.removed("a.log", *now, &files);
+            kept.retain(|name| !removed.contains(name));
+        }
+        kept
+    }
+
+    #[test]
+    fn what_is_rotated_last_is_kept_when_the_clock_is_set_back_or_within_one_second() {
+        let by_size = Rotation { size: Some(1), ..rotation(RotatedNames::Date) };
+        let ahead = "a.log-20261122-203000.gz a.log-20261122-213000.gz a.log-20261122-223000.gz";
+        assert_eq!(
+            rotated_at(&by_size, &[TODAY, TODAY + 60], ahead),
+            ["a.log-20261122-223000.gz", "a.log-20261122-223001.gz", "a.log-20261122-223002.gz"]
+        );
+        assert_eq!(
+            rotated_at(&by_size, &[TODAY; 6], ""),
+            ["a.log-20261122-153102.gz", "a.log-20261122-153103.gz", "a.log-20261122-153104.gz"],
+            "the order in which a shell sorts them"
+        );
+        let of_day = rotation(RotatedNames::Date);
+        assert_eq!(
+            rotated_at(&of_day, &[TODAY, TODAY + HOUR], "a.log-20261121.gz a.log-20261123.gz"),
+            ["a.log-20261123.gz", "a.log-20261123-000001.gz", "a.log-20261123-000002.gz"]
+        );
     }
 
     #[test]
