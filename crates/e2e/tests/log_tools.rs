@@ -225,6 +225,29 @@ fn report_counts_a_day_in_every_format_plain_or_compressed() {
 }
 
 #[test]
+fn report_has_what_could_be_read_and_names_what_could_not() {
+    let folder = Folder::new();
+    let line = format!("192.0.2.1 - - {TIME} \"GET /page HTTP/1.1\" 200 1000\n");
+    let plain = folder.file("access.log", &line);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(line.as_bytes()).expect("memory suffices");
+    let gzip = gzip.finish().expect("memory suffices");
+    let padded = folder.file("padded.gz", [&gzip[..], &[0; 512]].concat());
+    let cut = folder.file("cut.gz", &gzip[..gzip.len() - 8]);
+    assert!(
+        text(&run([Path::new("report"), &padded])).contains("1  requests"),
+        "as gzip, which ignores zeros"
+    );
+    let output = run([Path::new("report"), &plain, &cut, &folder.path().join("missing"), &padded]);
+    assert_eq!(output.status.code(), Some(1));
+    let (report, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(report.contains("3  requests"), "{report}");
+    for name in ["cut.gz: unexpected end of file", "missing: No such file"] {
+        assert!(errors.contains(name), "{errors}");
+    }
+}
+
+#[test]
 fn report_writes_a_page_that_shows_hostile_fields_as_text_and_loads_nothing() {
     let folder = Folder::new();
     let evil = "<script>alert(1)</script><img src=http://evil.example/>";

@@ -91,6 +91,7 @@ mod clock;
 mod encoder;
 mod file_stamps;
 mod finding;
+mod gunzip;
 mod handshake;
 mod mutex;
 mod peer;

@@ -244,6 +244,7 @@ const SERVER: &[&str] = &[
     "disk",
     "background",
     "encoder",
+    "gunzip",
     "admission",
     "semaphore",
     "tasks",

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
+use crate::gunzip::{Gunzip, Trailing};
 
 /// Bytes of a block.
 const BLOCK: usize = 4 << 20;
@@ -20,6 +20,8 @@ pub struct LogInput {
     buffer: Vec<u8>,
     filled: usize,
     is_over: bool,
+    /// What has ended the input, if it is no end.
+    error: Option<io::Error>,
 }
 
 impl LogInput {
@@ -40,15 +42,19 @@ impl LogInput {
         from.by_ref().take(4).read_to_end(&mut magic)?;
         let plain: Found<_> = Cursor::new(magic.clone()).chain(from);
         let from: Box<dyn Read> = match magic[..] {
-            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 17, plain))),
+            [0x1f, 0x8b, ..] => {
+                Box::new(Gunzip::new(BufReader::with_capacity(1 << 17, plain), Trailing::Zeros))
+            }
             [0x28, 0xb5, 0x2f, 0xfd] => zstd(plain)?,
             _ => Box::new(plain),
         };
-        Ok(LogInput { from, buffer: vec![0; BLOCK], filled: 0, is_over: false })
+        Ok(LogInput { from, buffer: vec![0; BLOCK], filled: 0, is_over: false, error: None })
     }
 
     /// Calls `take` with the next lines, with their ends. The last line may have none. `false`: there are no more.
+    /// Errors: there are no more that can be read.
     pub fn next(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<bool> {
+        let is_end = |byte: &u8| *byte == b'\n';
         while !self.is_over {
             if self.filled == self.buffer.len() {
                 self.buffer.resize(2 * self.filled, 0);
@@ -57,9 +63,13 @@ impl LogInput {
                 Ok(0) => self.is_over = true,
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                // The lines in front of it come first. One that it has cut is none.
+                Err(error) => {
+                    self.filled = self.buffer[..self.filled].iter().rposition(is_end).map_or(0, |at| at + 1);
+                    (self.is_over, self.error) = (true, Some(error));
+                }
             }
-            let whole = self.buffer[..self.filled].iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+            let whole = self.buffer[..self.filled].iter().rposition(is_end).map(|at| at + 1);
             let end = match whole {
                 _ if self.is_over => self.filled,
                 None if self.filled >= MAX_LINE => self.filled,
@@ -74,14 +84,14 @@ impl LogInput {
                 return Ok(true);
             }
         }
-        Ok(false)
+        self.error.take().map_or(Ok(false), Err)
     }
 }
 
 #[cfg(feature = "compression")]
 fn zstd(from: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let context = zstd_safe::DCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Box::new(Zstd { from, context, input: vec![0; 1 << 17], at: 0, end: 0 }))
+    Ok(Box::new(Zstd { from, context, input: vec![0; 1 << 17], at: 0, end: 0, is_open: false }))
 }
 
 #[cfg(not(feature = "compression"))]
@@ -97,6 +107,8 @@ struct Zstd<R> {
     /// What of `input` is not decoded.
     at: usize,
     end: usize,
+    /// A frame has begun, and not ended.
+    is_open: bool,
 }
 
 #[cfg(feature = "compression")]
@@ -111,10 +123,15 @@ impl<R: Read> Read for Zstd<R> {
             let mut output = zstd_safe::OutBuffer::around(&mut *out);
             let decoded = self.context.decompress_stream(&mut output, &mut input);
             let (read, written) = (input.pos(), output.pos());
-            decoded.map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
+            let left = decoded.map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
             self.at += read;
-            if written > 0 || is_over {
-                return Ok(written);
+            if read > 0 || written > 0 {
+                self.is_open = left > 0;
+            }
+            match written {
+                0 if is_over && self.is_open => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 if !is_over => {}
+                _ => return Ok(written),
             }
         }
     }
@@ -155,6 +172,12 @@ mod tests {
         use crate::encoder::{Effort, encode};
         use taipan_http::negotiate::Coding;
         let text = b"some line\n".repeat(200_000);
-        assert!(lines(encode(Coding::Zstd, Effort::Quick, &text).unwrap()) == text);
+        let whole = encode(Coding::Zstd, Effort::Quick, &text).unwrap();
+        assert!(lines([&whole[..], &whole[..]].concat()) == [&text[..], &text[..]].concat());
+        for length in 5..whole.len() {
+            let mut input = LogInput::of(Cursor::new(whole[..length].to_vec())).unwrap();
+            let error = std::iter::repeat_with(|| input.next(|_| {})).find_map(Result::err).unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length} bytes");
+        }
     }
 }
