@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use e2e::{
-    Random, ReadError, Rows, Server, Site, TIMEOUT, command, gzip, output_of, shown, wait_until,
+    Client, Random, ReadError, Rows, Server, Site, TIMEOUT, command, gzip, output_of, shown, wait_until,
     without_privilege,
 };
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -449,6 +449,46 @@ fn selects_a_precompressed_file_by_the_weights_of_the_client() {
             (coding, Some(kind)),
         );
     }
+}
+
+#[test]
+fn a_gzip_file_is_inflated_up_to_its_end_and_a_damaged_one_is_an_error() {
+    let text = "some text\n".repeat(100);
+    let whole = gzip(&text);
+    // It inflates to more than is kept, and is itself too large to be read at once.
+    let random = Random::new(7).bytes(4 << 20);
+    let large = gzip(&random);
+    let server = Site::new()
+        .file("trailing.txt.gz", [&whole[..], b"trailing garbage"].concat())
+        .file("twice.txt.gz", whole.repeat(2))
+        .file("damaged.txt.gz", &whole[..whole.len() - 4])
+        .file("none.txt.gz", "not gzip")
+        .file("large.bin.gz", [&large[..], b"trailing garbage"].concat())
+        .file("cut.bin.gz", &large[..large.len() / 2])
+        .start();
+    let mut rows = Rows::new();
+    let get = |path: &str| Client::tcp(server.addr()).get(path);
+    rows.check("trailing", get("/trailing.txt").text(), text.clone());
+    rows.check("twice", get("/twice.txt").text(), text.repeat(2));
+    rows.holds("large", "is whole", get("/large.bin").body == random);
+    for name in ["damaged.txt", "none.txt"] {
+        let line = format!("error: /{name}.gz is damaged: ");
+        // The log has one such line a second.
+        let is_logged = wait_until(TIMEOUT, || {
+            rows.check(name, get(&format!("/{name}")).status, 500);
+            server.stderr().contains(&line)
+        });
+        rows.holds(name, "is in the error log", is_logged);
+        let response = Client::tcp(server.addr()).get_with(&format!("/{name}"), "Accept-Encoding: gzip\r\n");
+        rows.check(name, response.status, 200);
+    }
+    let is_logged = wait_until(TIMEOUT, || {
+        let mut client = Client::tcp(server.addr());
+        client.send("GET /cut.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        rows.holds("cut", "is visibly incomplete", client.try_read_response().is_err());
+        server.stderr().contains("error: /cut.bin.gz is damaged: incomplete deflate stream; make it again")
+    });
+    rows.holds("cut", "is in the error log", is_logged);
 }
 
 #[test]

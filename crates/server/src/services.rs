@@ -5,6 +5,7 @@ mod scratch;
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Arguments;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub struct Services {
     pub job_readers: Semaphore,
     /// What disks that are too slow write into the log.
     busy_disks: LineLimit,
+    damaged_files: LineLimit,
     /// Whether the worker accepts no more.
     pub is_leaving: Cell<bool>,
     /// When the present turn of the loop began, of `clock::micros`.
@@ -86,6 +88,7 @@ impl Services {
             events: Semaphore::new(EVENT_STREAMS),
             job_readers: Semaphore::new(memory::JOB_READERS),
             busy_disks: LineLimit::default(),
+            damaged_files: LineLimit::default(),
             is_leaving: Cell::new(false),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
@@ -130,6 +133,16 @@ impl Services {
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()
+    }
+
+    /// Logs that a gzip file cannot be inflated for a client without gzip.
+    pub fn report_damaged(&self, path: &str, why: &io::Error) {
+        // Each request has this error.
+        if let Some(omitted) = self.damaged_files.admit(self.clock.now()) {
+            log::error(format_args!(
+                "{path} is damaged: {why}; make it again, or clients without gzip do not get all of it{omitted}"
+            ));
+        }
     }
 
     /// Logs and counts that a disk was busy, and returns the status of the response. `what` was to be found, read or

@@ -23,11 +23,15 @@ pub fn full(services: &Services, entry: &Entry, chosen: usize) -> Response {
     let body = match &prepared.content {
         Content::Inline => Body::Nothing,
         Content::File(file) => Body::File(FilePart { file: file.clone(), at: 0, left: file.stamp.size }),
+        Content::Damaged(damaged) => {
+            services.report_damaged(&damaged.path, &damaged.why);
+            return fixed::status(services, None, Status::INTERNAL_SERVER_ERROR);
+        }
         Content::Inflated(_) if services.sheds_cold() => {
             return fixed::status(services, None, Status::SERVICE_UNAVAILABLE);
         }
-        Content::Inflated(file) => match services.disk.admit_stream(file.stamp.device) {
-            Some(permit) => Body::Stream(Box::new(Inflate::new(file.clone(), permit))),
+        Content::Inflated(gzip) => match services.disk.admit_stream(gzip.file.stamp.device) {
+            Some(permit) => Body::Stream(Box::new(Inflate::new(gzip.clone(), permit))),
             None => return fixed::status(services, None, Status::SERVICE_UNAVAILABLE),
         },
     };
@@ -125,10 +129,11 @@ fn with_content(head: HeadWriter<'_>, prepared: &PreparedRepresentation, range: 
 impl PreparedRepresentation {
     fn part(&self, range: ByteRange) -> Part {
         match &self.content {
-            Content::File(file) | Content::Inflated(file) => {
+            Content::File(file) => {
                 Part::File(FilePart { file: file.clone(), at: range.from, left: range.len })
             }
-            Content::Inline => {
+            // Those that are inflated while they are sent have no parts, because their length is not known.
+            Content::Inline | Content::Inflated(_) | Content::Damaged(_) => {
                 let end = range.from + range.len;
                 Part::Bytes(self.response.head().body()[range.from as usize..end as usize].to_vec())
             }

@@ -69,7 +69,7 @@ impl Entry {
         match &plain.content {
             Content::Inline => Some(Source::Bytes(plain.response.head().body().to_vec())),
             Content::File(file) => Some(Source::File(file.fd.clone(), file.stamp)),
-            Content::Inflated(_) => None,
+            Content::Inflated(_) | Content::Damaged(_) => None,
         }
     }
 

@@ -5,9 +5,9 @@ mod representation;
 mod special;
 
 use std::cell::Cell;
-use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::{io, iter};
 
 use site::alternates::{AlternateRules, Differences, Label};
 use site::compress::{Codings, Kept, forbids_transform};
@@ -101,8 +101,9 @@ pub struct PreparedRepresentation {
 impl PreparedRepresentation {
     fn file(&self) -> Option<&OpenFile> {
         match &self.content {
-            Content::Inline => None,
-            Content::File(file) | Content::Inflated(file) => Some(file),
+            Content::Inline | Content::Damaged(_) => None,
+            Content::File(file) => Some(file),
+            Content::Inflated(gzip) => Some(&gzip.file),
         }
     }
 }
@@ -114,7 +115,20 @@ pub enum Content {
     Inline,
     File(Rc<OpenFile>),
     /// In a gzip file that is inflated while it is sent.
-    Inflated(Rc<OpenFile>),
+    Inflated(Rc<Inflated>),
+    /// In a gzip file that cannot be inflated.
+    Damaged(Rc<Damaged>),
+}
+
+pub struct Inflated {
+    pub file: Rc<OpenFile>,
+    /// As the log names it.
+    pub path: String,
+}
+
+pub struct Damaged {
+    pub path: String,
+    pub why: io::Error,
 }
 
 impl Files {
@@ -339,7 +353,7 @@ impl Entry {
             one.response.head().bytes().len() + size_of_val(one) + memory
         };
         let bytes = self.prepared.iter().map(size).sum::<usize>();
-        let descriptors = self.prepared.iter().filter(|one| !matches!(one.content, Content::Inline)).count();
+        let descriptors = self.prepared.iter().filter(|one| one.file().is_some()).count();
         let map = if let Resource::ImageMap(map) = &self.resource { map.memory() } else { 0 };
         let deltas = self.deltas.as_ref().map_or((0, 0), |deltas| deltas.cost());
         let page = self.page.as_ref().map_or((0, 0), |page| page.cost());
@@ -447,7 +461,8 @@ fn prepare(
         let file = fd.map(|fd| Rc::new(OpenFile::compared(fd, stamp, compared_at, services.disk.clone())));
         let source = Source { stamp, file, body };
         if is_gzip_only {
-            add(shared.inflated(&source));
+            let path = file_at(path, &format!("{name}{}", Coding::Gzip.extension()));
+            add(shared.inflated(&source, path.map_or_else(|| name.clone(), |path| path.to_string())));
         }
         add(shared.unchanged(source, coding));
     }

@@ -52,7 +52,7 @@ use table::{Cost, Table};
 
 pub use disk_lookup::DiskLookup;
 use entry::Checked;
-pub use entry::{Content, Entry, PreparedRepresentation, stat_etag};
+pub use entry::{Content, Entry, Inflated, PreparedRepresentation, stat_etag};
 pub use host_key::HostKey;
 
 /// A rendered listing. It is valid while its folder has this stamp, and for `LISTING_SECONDS`.

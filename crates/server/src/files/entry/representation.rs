@@ -1,9 +1,8 @@
 //! The representations of one file: what its name says of them, and the heads of their full responses.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::rc::Rc;
 
-use flate2::read::MultiGzDecoder;
 use site::alternates::Label;
 use site::decide::Representation;
 use site::memory;
@@ -15,9 +14,10 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
-use super::{Content, PreparedRepresentation, file_at};
+use super::{Content, Damaged, Inflated, PreparedRepresentation, file_at};
 use crate::files::HostKey;
 use crate::files::open::{OpenFile, Stamp};
+use crate::gunzip::{Gunzip, Trailing};
 use crate::response_head::{DatedHead, HeadWriter};
 use crate::services::Services;
 
@@ -121,13 +121,18 @@ impl Shared<'_> {
     }
 
     /// The representation without coding of a file that exists only as gzip.
-    pub(super) fn inflated(&self, gzip: &Source) -> (Representation, PreparedRepresentation) {
+    pub(super) fn inflated(&self, gzip: &Source, path: String) -> (Representation, PreparedRepresentation) {
         let limit = memory::RESPONSE.max(self.services.site.cache.file);
-        let plain = gzip.body.as_ref().and_then(|body| inflate(body, limit));
+        let (plain, why) = match gzip.body.as_ref().map(|body| inflate(body, limit)) {
+            Some(Ok(plain)) => (plain, None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
-        let content = match (&plain, &gzip.file) {
-            (None, Some(file)) => Content::Inflated(file.clone()),
+        let content = match (&plain, why, &gzip.file) {
+            (_, Some(why), _) => Content::Damaged(Rc::new(Damaged { path, why })),
+            (None, None, Some(file)) => Content::Inflated(Rc::new(Inflated { file: file.clone(), path })),
             _ => Content::Inline,
         };
         let prepared = self.finish(&representation, &plain.unwrap_or_default(), content);
@@ -192,11 +197,11 @@ impl Shared<'_> {
     }
 }
 
-/// `None`: it inflates to more than `limit` bytes, or is not gzip.
-fn inflate(gzip: &[u8], limit: u64) -> Option<Vec<u8>> {
+/// `None`: it inflates to more than `limit` bytes. Errors: it is not gzip, or damaged.
+fn inflate(gzip: &[u8], limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut plain = Vec::new();
-    let read = MultiGzDecoder::new(gzip).take(limit + 1).read_to_end(&mut plain);
-    (read.is_ok() && plain.len() as u64 <= limit).then_some(plain)
+    Gunzip::new(gzip, Trailing::Anything).take(limit + 1).read_to_end(&mut plain)?;
+    Ok((plain.len() as u64 <= limit).then_some(plain))
 }
 
 /// The entity tag by the attributes of a file.
