@@ -256,6 +256,25 @@ fn a_second_program_leaves_the_pid_file_of_the_first_alone() {
 }
 
 #[test]
+fn a_second_program_writes_a_pid_file_of_its_own() {
+    let folder = Folder::new();
+    folder.file("www/a.txt", "a");
+    let start = |name: &str| {
+        let mut command = e2e::command();
+        command.args(["--thttpd", "-D", "-h", "127.0.0.1", "-p", "0", "-l", "/dev/null", "-d"]);
+        command.arg(folder.path().join("www")).arg("-i").arg(folder.path().join(name));
+        Server::start(command, 1, None)
+    };
+    let pid = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+    let (first, mut second) = (start("first.pid"), start("second.pid"));
+    let own = |server: &Server| Some(format!("{}\n", server.pid()));
+    assert_eq!((pid("first.pid"), pid("second.pid")), (own(&first), own(&second)));
+    second.signal(Signal::TERM);
+    assert_eq!(second.wait(AT_ONCE).code(), Some(0));
+    assert_eq!((pid("first.pid"), pid("second.pid")), (own(&first), None));
+}
+
+#[test]
 fn a_failed_reload_changes_nothing_and_says_why() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let taken = taken.local_addr().expect("it is bound");

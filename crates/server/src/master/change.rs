@@ -345,13 +345,16 @@ impl Master {
             before.remove();
         }
         let Some(path) = &site.pid_file else { return Ok(()) };
-        if self.control.is_none() && control::is_served(&self.options.source) {
+        let holder = match &self.predecessor {
+            Some(_) => Holder::Predecessor,
+            None if self.control.is_none() && control::is_served(&self.options.source) => Holder::Sibling,
+            None => Holder::None,
+        };
+        self.pid_file = PidFile::write(path, holder)?;
+        if self.pid_file.is_none() {
             let path = path.display();
             log::warn(format_args!("the pid file {path} stays that of the taipan that serves this already"));
-            return Ok(());
         }
-        let holder = if self.predecessor.is_some() { Holder::Predecessor } else { Holder::None };
-        self.pid_file = Some(PidFile::write(path, holder)?);
         Ok(())
     }
 

@@ -26,14 +26,16 @@ pub enum Holder {
     None,
     /// This one replaces it.
     Predecessor,
+    /// It serves the same, and keeps its file.
+    Sibling,
 }
 
 impl PidFile {
-    /// Writes the ID of this process. Errors: the reason, with what to do.
-    pub fn write(path: &Path, holder: Holder) -> Result<PidFile, String> {
-        let write = || -> Result<PidFile, Refusal> {
+    /// Writes the ID of this process. `None`: a sibling has the file. Errors: the reason, with what to do.
+    pub fn write(path: &Path, holder: Holder) -> Result<Option<PidFile>, String> {
+        let write = || -> Result<Option<PidFile>, Refusal> {
             let location = Location::of_root(path)?;
-            let mut file = open(&location, holder)?;
+            let Some(mut file) = open(&location, holder)? else { return Ok(None) };
             let text = format!("{}\n", std::process::id());
             // In this order: on a full disk, the block of a file that was truncated may be lost to another program.
             let written = file.write_all(text.as_bytes()).and_then(|()| file.set_len(text.len() as u64));
@@ -42,7 +44,7 @@ impl PidFile {
                 _ = location.remove();
             }
             written.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-            Ok(PidFile { path: path.to_owned(), file })
+            Ok(Some(PidFile { path: path.to_owned(), file }))
         };
         write().map_err(|why| super::cannot_write_pid_file(path, &why))
     }
@@ -67,17 +69,18 @@ impl PidFile {
     }
 }
 
-/// Opens the file and locks it.
-fn open(location: &Location, holder: Holder) -> Result<File, Refusal> {
+/// Opens the file and locks it. `None`: a sibling has it.
+fn open(location: &Location, holder: Holder) -> Result<Option<File>, Refusal> {
     for _ in 0..ATTEMPTS {
         let file = File::from(location.open(OFlags::empty(), MODE)?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if holder == Holder::None => return Err(in_use(location)),
+            Err(Errno::WOULDBLOCK) if holder == Holder::Sibling => return Ok(None),
             // Not every file system has locks.
-            Err(_) => return Ok(file),
+            Err(_) => return Ok(Some(file)),
             // Its process may have removed it in between.
             Ok(()) if fstat(&file)?.st_nlink == 0 => {}
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(Some(file)),
         }
     }
     Err(Errno::EXIST.into())
