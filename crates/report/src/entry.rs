@@ -71,9 +71,13 @@ fn common(line: &[u8]) -> Option<Entry<'_>> {
     let (before, time, rest) = around_time(line)?;
     let mut words = before.splitn(5, |byte| *byte == b' ');
     let (first, second, _) = (words.next()?, words.next()?, words.next()?);
-    let (host, client) = match words.next() {
+    let (host, client) = match (first, words.next()) {
+        // The addresses that a field has passed on; the first is that of the client.
+        ([client @ .., b','], _) => (&[][..], client),
         // A user may have spaces where a server does not escape them; then there is no host in front.
-        Some(_) if second != b"-" || ip(second).is_some() => (first, second),
+        (host, Some(_)) if second != b"-" => {
+            (Some(host).filter(|host| is_host(host)).unwrap_or_default(), second)
+        }
         _ => (&[][..], first),
     };
     let end = request_end(rest)?;
@@ -90,7 +94,7 @@ fn common(line: &[u8]) -> Option<Entry<'_>> {
     let (own_host, seconds) = (word(&mut rest), word(&mut rest));
     if let Some(micros) = micros(seconds) {
         entry.micros = Some(micros);
-        if entry.host.is_empty() && own_host != b"-" {
+        if entry.host.is_empty() && is_host(own_host) {
             entry.host = own_host;
         }
     }
@@ -160,6 +164,18 @@ fn word<'l>(rest: &mut &'l [u8]) -> &'l [u8] {
     let word = &rest[..end];
     *rest = rest.get(end + 1..).unwrap_or_default();
     word
+}
+
+/// Whether a word looks like a host, with or without its port: it is no number, as the seconds of other servers are,
+/// and no text in quotes.
+fn is_host(word: &[u8]) -> bool {
+    let is_part = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%')
+    };
+    let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let name = word.split(|byte| *byte == b':').next().unwrap_or_default();
+    let is_address = ip(word).is_some() || ip(name).is_some();
+    word != b"-" && word.iter().all(is_part) && (is_address || !name.iter().all(is_number))
 }
 
 fn number(text: &[u8]) -> Option<u64> {
@@ -367,6 +383,16 @@ mod tests {
             &format!(r#"1.2.3.4 - - {time} "\x16\x03" 400 9 "-" "-" "7.7.7.7""#),
             r"1.2.3.4|||\x16\x03|400|9|||-1",
         );
+        // What servers may be told to add.
+        for (behind, micros) in [(r#""-" 0.123"#, 123_000), ("0.123 0.120 .", 120_000), ("- 0.5", 500_000)] {
+            check(
+                &format!(r#"1.2.3.4 - - {time} "GET / HTTP/1.1" 200 1 "-" "a" {behind}"#),
+                &format!("1.2.3.4||GET|/|200|1||a|{micros}"),
+            );
+        }
+        check(&format!(r#"1.2.3.4, 5.6.7.8 - - {time} "GET / HTTP/1.1" 200 1"#), "1.2.3.4||GET|/|200|1|||-1");
+        check(&format!(r#"::1 1.2.3.4 - - {time} "GET / HTTP/1.1" 200 1"#), "1.2.3.4|::1|GET|/|200|1|||-1");
+        check(&format!(r#"0.5 1.2.3.4 - - {time} "GET / HTTP/1.1" 200 1"#), "1.2.3.4||GET|/|200|1|||-1");
         // What clients have sent, unescaped.
         check(
             &format!(r#"192.0.2.7 - a[b ] [x] {time} "GET /x HTTP/1.0" 200 5"#),
