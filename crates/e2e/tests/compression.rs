@@ -679,6 +679,7 @@ fn a_client_with_an_earlier_version_gets_the_difference() {
         for (row, codings, fields) in [
             ("no coding", "gzip, *", fields.as_str()),
             ("refused", &format!("{coding};q=0"), fields.as_str()),
+            ("lighter", &format!("{coding};q=0.1, gzip;q=0.9"), fields.as_str()),
             ("no dictionary", coding, ""),
             ("malformed", coding, "Available-Dictionary: :AAAA:\r\n"),
             ("unknown", coding, "Available-Dictionary: :47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n"),

@@ -52,7 +52,7 @@ pub fn find(
     let rules = &files.services.route(host.host(), path).files.compress;
     let coding = negotiate::choose(head.values("accept-encoding"), &codings(rules));
     match deltas.get(&hash, coding) {
-        _ if coding == Coding::Identity => None,
+        _ if !matches!(coding, Coding::Dcb | Coding::Dcz) => None,
         Some(Delta::Ready(delta)) => Some(delta),
         Some(Delta::Making | Delta::None) => None,
         None => {
@@ -62,16 +62,17 @@ pub fn find(
     }
 }
 
-/// In the order of the codings that they are made of.
-fn codings(rules: &CompressRules) -> [Coding; 3] {
-    let mut codings = [Coding::Identity; 3];
-    for (place, coding) in codings.iter_mut().zip(rules.codings.iter()) {
-        let delta = match coding {
-            Coding::Br => Coding::Dcb,
-            Coding::Zstd => Coding::Dcz,
-            _ => Coding::Identity,
-        };
-        *place = if encoder::encodes(delta) { delta } else { Coding::Identity };
+/// Those with a dictionary, in the order of the codings that they are made of, and then these codings.
+fn codings(rules: &CompressRules) -> [Coding; 6] {
+    let delta = |coding| match coding {
+        Coding::Br => Coding::Dcb,
+        Coding::Zstd => Coding::Dcz,
+        _ => Coding::Identity,
+    };
+    let deltas = rules.codings.iter().map(delta).filter(|coding| encoder::encodes(*coding));
+    let mut codings = [Coding::Identity; 6];
+    for (place, coding) in codings.iter_mut().zip(deltas.chain(rules.codings.iter())) {
+        *place = coding;
     }
     codings
 }
