@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use taipan_http::date;
 use taipan_http::digits::{write_ip, write_number};
+use taipan_http::fields::host_and_port;
 use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 
@@ -219,7 +220,10 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
             combined(line, time, out);
         }
         LogFormat::Thttpd => thttpd(line, time, "", out),
-        LogFormat::ThttpdHost => thttpd(line, time, line.host, out),
+        LogFormat::ThttpdHost => {
+            // As the name of the folder: in lower case, and without the port.
+            thttpd(line, time, &host_and_port(line.host).0.to_ascii_lowercase(), out);
+        }
         LogFormat::Json => json::write(line, time, out),
         LogFormat::Fields(parts) => fields(parts, line, time, out),
     }

@@ -43,7 +43,7 @@ pub fn client_error(
     format: ErrorFormat,
     host: LoggedHost,
     line: &Line<'_>,
-    file: Option<&str>,
+    file: Option<&[u8]>,
     time: &mut TimeText,
     out: &mut Vec<u8>,
 ) {
@@ -65,7 +65,7 @@ pub fn client_error(
             }
             request_line(line.request.as_ref(), "", ABSENT, out);
             out.extend_from_slice(b" (\"");
-            text::quoted(file.unwrap_or(ABSENT).as_bytes(), out);
+            text::quoted(file.unwrap_or(ABSENT.as_bytes()), out);
             out.extend_from_slice(b"\"): ");
             match line.status {
                 _ if line.ended.is_some() || line.why.is_some() => write_reason(line, out),
@@ -86,7 +86,7 @@ pub fn client_error(
             }
             if let Some(file) = file {
                 out.extend_from_slice(b", file ");
-                text::quoted(file.as_bytes(), out);
+                text::quoted(file, out);
             }
             if line.ended.is_some() || line.why.is_some() {
                 out.extend_from_slice(b", ");

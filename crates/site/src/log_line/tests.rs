@@ -58,6 +58,11 @@ fn writes_the_formats_of_other_servers() {
     ] {
         check(format, &line, &expected);
     }
+    check(
+        LogFormat::ThttpdHost,
+        &Line { host: "Example.ORG:8080", ..plain() },
+        &format!(r#"{begin}/example.org/a?b HTTP/1.1{end}"" "curl/8""#),
+    );
     // What neither of them escaped.
     let line = Line { user_agent: Some(b"\x1b]0;x\x07\"\n"), ..line };
     check(LogFormat::Boa, &line, &format!(r#"{begin}/a?b HTTP/1.1{end}"-" "\x1b]0;x\x07\x22\x0a""#));
@@ -116,21 +121,21 @@ fn writes_the_errors_of_clients() {
     let missing = Line { status: Status::NOT_FOUND, ..plain() };
     let unread = Line { request: None, host: "", status: Status::BAD_REQUEST, ..plain() };
     let too_slow = Line { ended: Some("request too slow"), status: Status::REQUEST_TIMEOUT, ..unread };
-    let (file, boa) = (Some("/srv/www/a\"b"), ErrorFormat::Boa);
+    let (file, boa) = (Some(&b"/srv/www/a\"\xff"[..]), ErrorFormat::Boa);
     for (format, host, line, file, expected) in [
         (
             boa,
             nothing,
             missing,
             file,
-            r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22b"): document open: No such file or directory"#,
+            r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22\xff"): document open: No such file or directory"#,
         ),
         (
             boa,
             nothing,
             Line { status: Status::FORBIDDEN, ..missing },
             file,
-            r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22b"): document open: Permission denied"#,
+            r#"192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/www/a\x22\xff"): document open: Permission denied"#,
         ),
         (
             boa,
@@ -143,7 +148,7 @@ fn writes_the_errors_of_clients() {
             boa,
             address,
             Line { host: "192.0.2.1", ..missing },
-            Some("/srv/a"),
+            Some(&b"/srv/a"[..]),
             r#"192.0.2.1 192.0.2.7 - - [20/Nov/2026:04:19:41 -0330] request "GET /a?b HTTP/1.1" ("/srv/a"): document open: No such file or directory"#,
         ),
         (
@@ -158,7 +163,7 @@ fn writes_the_errors_of_clients() {
             nothing,
             missing,
             file,
-            r#"2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a?b HTTP/1.1", host example.org, file /srv/www/a\x22b"#,
+            r#"2026-11-20T07:49:41Z warn: 404 Not Found for 192.0.2.7: "GET /a?b HTTP/1.1", host example.org, file /srv/www/a\x22\xff"#,
         ),
         (
             ErrorFormat::Taipan,

@@ -1,6 +1,7 @@
 //! The lines of the error log about requests that got a status from 400 to 499.
 
 use std::cell::RefCell;
+use std::os::unix::ffi::OsStrExt;
 
 use site::client_errors;
 use site::host::Hosts;
@@ -37,15 +38,15 @@ impl ClientErrors {
     /// What the request was for. Empty: no file.
     #[cold]
     #[inline(never)]
-    pub(super) fn file(&self, request: &LoggedRequest<'_>) -> Box<str> {
+    pub(super) fn file(&self, request: &LoggedRequest<'_>) -> Box<[u8]> {
         let file = |head| client_errors::file(&self.hosts, request.host, head, request.server());
         let file = request.head.and_then(file);
-        file.map_or_else(Default::default, |file| file.to_string_lossy().into())
+        file.map_or_else(Default::default, |file| file.as_os_str().as_bytes().into())
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn write(&self, line: &Line<'_>, file: &str, begun: &Notify) {
+    pub(super) fn write(&self, line: &Line<'_>, file: &[u8], begun: &Notify) {
         if !is_written(Level::Warn) {
             return;
         }

@@ -100,7 +100,7 @@ pub(super) struct Item {
     /// `None`: requests have no trace.
     pub(super) trace: Option<Box<Trace>>,
     /// The file that the request was for, or nothing. `None`: the error log has no line of it.
-    pub(super) error: Option<Box<str>>,
+    pub(super) error: Option<Box<[u8]>>,
 }
 
 impl Records {
@@ -202,7 +202,7 @@ impl Kept {
         request: &LoggedRequest<'_>,
         response: LoggedResponse<'_>,
         trace: Option<Box<Trace>>,
-        error: Option<Box<str>>,
+        error: Option<Box<[u8]>>,
     ) {
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
