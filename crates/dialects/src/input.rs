@@ -150,6 +150,13 @@ impl Input {
 pub enum Start {
     /// `background`: the program that was started ends as soon as another process serves.
     Serve { input: Input, background: bool },
-    /// A text to print, and the exit code.
-    Print(String, u8),
+    /// Bytes to print, and the exit code.
+    Print(Vec<u8>, u8),
+}
+
+impl Start {
+    /// Prints a text, and succeeds.
+    pub fn print(text: impl Into<Vec<u8>>) -> Start {
+        Start::Print(text.into(), 0)
+    }
 }

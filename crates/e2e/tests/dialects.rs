@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use e2e::device::{self, bounded, example, page};
 use e2e::{
-    Folder, Rows, Server, Signal, Site, TIMEOUT, command, is_root, program, signal_process, wait_until,
+    Folder, Rows, Server, Signal, Site, TIMEOUT, command, is_root, output_of, program, signal_process,
+    wait_until,
 };
 
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\numask\n";
@@ -835,6 +836,22 @@ fn a_program_called_uhttpd_takes_its_flags_and_convert_knows_its_file() {
 
 fn run(mut command: Command) -> Output {
     command.stdin(Stdio::null()).output().expect("it starts")
+}
+
+#[test]
+fn flags_alone_are_named_as_flags_and_texts_are_decoded_to_bytes() {
+    let mut rows = Rows::new();
+    for name in ["--busybox", "--uhttpd"] {
+        let output = output_of(command().args([name, "-d", "%ff+%41"]));
+        rows.check(name, output.stdout, b"\xff A".to_vec());
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    for (name, flags) in [("--busybox", "-f"), ("--uhttpd", "-f")] {
+        let output = output_of(command().args([name, flags, "-p", &address, "-h", "/usr/share"]));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        rows.holds(name, &errors, errors.contains("cannot listen") && !errors.contains("/etc/httpd.conf"));
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub enum Command {
         input: Input,
     },
     /// What another server would print, and its exit code.
-    Print(String, u8),
+    Print(Vec<u8>, u8),
     Certificates {
         config: PathBuf,
     },

@@ -30,7 +30,7 @@ fn run(command: Command) -> ExitCode {
         Command::Check { source } => check::check(&source),
         Command::Convert { input } => convert::convert(&input),
         Command::Print(text, code) => {
-            terminal::print(&text);
+            terminal::write(&text);
             ExitCode::from(code)
         }
         Command::Certificates { config } => certificates::list(&config),

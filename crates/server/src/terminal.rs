@@ -65,7 +65,12 @@ pub fn fail(why: impl Display, code: u8) -> ExitCode {
 
 /// Writes text to standard output, without adding a line end.
 pub fn print(text: &str) {
-    note(io::stdout().write_all(text.as_bytes()));
+    write(text.as_bytes());
+}
+
+/// As `print`, for bytes that may be no text.
+pub fn write(bytes: &[u8]) {
+    note(io::stdout().write_all(bytes));
 }
 
 /// Writes bytes to standard output, at once. `false`: they could not be written, so that more would be of no use.

@@ -50,7 +50,7 @@ impl Flags {
                     background = false;
                     continue;
                 }
-                ('h', "-h") => return Ok(Start::Print(format!("{USAGE}\n"), 0)),
+                ('h', "-h") => return Ok(Start::print(format!("{USAGE}\n"))),
                 ('d' | 'h', _) => return Err(format!("unknown flag {text}; {USAGE}")),
                 _ => {}
             }

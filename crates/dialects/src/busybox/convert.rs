@@ -74,7 +74,7 @@ pub fn convert(flags: &Flags, disk: &dyn Disk) -> Conversion {
         }
         lines.add(line, text, &mut findings);
     }
-    let file = file.unwrap_or_else(|| FILE.into());
+    let file = file.unwrap_or_else(|| "httpd".into());
     let home = lines.home.as_ref().map_or(home.clone(), |(own, _)| home.join(own));
     let inner = inner(&home, &mut lines, disk, &mut findings);
     lines.close_emptied();

@@ -47,8 +47,8 @@ impl Flags {
                 'p' => flags.address = Some(letters.text()?),
                 'u' => flags.user = Some(letters.text()?),
                 'r' => flags.realm = Some(letters.text()?),
-                'd' => return Ok(Start::Print(text::decoded(&letters.text()?), 0)),
-                'e' => return Ok(Start::Print(format!("{}\n", text::encoded(&letters.text()?)), 0)),
+                'd' => return Ok(Start::Print(text::decoded(&letters.value()?), 0)),
+                'e' => return Ok(Start::print(format!("{}\n", text::encoded(&letters.value()?)))),
                 'i' => return Err("httpd -i: it is not started for each connection; remove -i".to_owned()),
                 'm' => {
                     return Err("httpd -m: write taipan passwd -n USER, which has better hashes".to_owned());
@@ -97,8 +97,8 @@ mod tests {
             let start = Start::Serve { input: Input::Busybox(expected.clone()), background: false };
             assert_eq!(parsed(line), Ok(start), "{line}");
         }
-        assert_eq!(parsed("-d a%20b"), Ok(Start::Print("a b".into(), 0)));
-        assert_eq!(parsed("-e a<"), Ok(Start::Print("a&#60;\n".into(), 0)));
+        assert_eq!(parsed("-d a%20b"), Ok(Start::print("a b")));
+        assert_eq!(parsed("-e a<"), Ok(Start::print("a&#60;\n")));
     }
 
     #[test]

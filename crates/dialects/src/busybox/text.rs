@@ -1,7 +1,10 @@
 //! `httpd -d` and `httpd -e`: texts for scripts, without a server.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 /// As in a URL: `+` is a space. What is no escape stays.
-pub fn decoded(text: &str) -> String {
+pub fn decoded(text: &OsStr) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
     let mut at = 0;
@@ -20,16 +23,16 @@ pub fn decoded(text: &str) -> String {
         }
         at += 1;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 /// For a page: everything but ASCII letters and digits by its number.
-pub fn encoded(text: &str) -> String {
+pub fn encoded(text: &OsStr) -> String {
     let encode = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),
         false => format!("&#{byte};"),
     };
-    text.bytes().map(encode).collect()
+    text.as_bytes().iter().copied().map(encode).collect()
 }
 
 #[cfg(test)]
@@ -46,8 +49,10 @@ mod tests {
             ("%zz%41", "%zzA"),
             ("%+1", "% 1"),
         ] {
-            assert_eq!(decoded(text), expected);
+            assert_eq!(decoded(text.as_ref()), expected.as_bytes());
         }
-        assert_eq!(encoded("<Hi 1>"), "&#60;Hi&#32;1&#62;");
+        assert_eq!(decoded("%ff%fe".as_ref()), b"\xff\xfe");
+        assert_eq!(decoded(OsStr::from_bytes(b"\xe4%20")), b"\xe4 ");
+        assert_eq!(encoded("<Hi 1>".as_ref()), "&#60;Hi&#32;1&#62;");
     }
 }

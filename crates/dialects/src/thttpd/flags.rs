@@ -66,7 +66,7 @@ impl Flags {
             let text = argument.to_string_lossy().into_owned();
             let mut value = || arguments.next().ok_or_else(|| format!("{text} needs a value; {USAGE}"));
             if text == "-V" {
-                return Ok(Start::Print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n").to_owned(), 0));
+                return Ok(Start::print(concat!("taipan ", env!("CARGO_PKG_VERSION"), "\n")));
             }
             if text == "-C" {
                 flags.file = Some(value()?.into());
@@ -152,6 +152,6 @@ mod tests {
         for line in ["-x", "file", "-p", "-ddd x", "--help"] {
             assert!(parsed(line).unwrap_err().contains("usage: thttpd"), "{line}");
         }
-        assert!(matches!(parsed("-V"), Ok(Start::Print(text, 0)) if text.starts_with("taipan ")));
+        assert!(matches!(parsed("-V"), Ok(Start::Print(text, 0)) if text.starts_with(b"taipan ")));
     }
 }

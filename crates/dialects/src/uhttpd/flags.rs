@@ -55,12 +55,12 @@ impl Flags {
         let mut letters = Getopt::new("uhttpd", USAGE, arguments.into_iter());
         while let Some(letter) = letters.next()? {
             let value = match letter {
+                'd' => return Ok(Start::Print(decoded(&letters.value()?), 0)),
                 _ if ALONE.contains(&letter) => String::new(),
                 _ if WITH_VALUE.contains(&letter) => letters.text()?,
                 _ => return Err(letters.unknown()),
             };
             match letter {
-                'd' => return Ok(Start::Print(decoded(&value), 0)),
                 'm' => {
                     return Err("uhttpd -m: write taipan passwd -n USER, which has better hashes".to_owned());
                 }
@@ -102,7 +102,7 @@ mod tests {
                 "{line}"
             );
         }
-        assert_eq!(parsed("-d a%20b"), Ok(Start::Print("a b".into(), 0)));
+        assert_eq!(parsed("-d a%20b"), Ok(Start::print("a b")));
         for line in ["", "-p 80"] {
             assert!(matches!(parsed(line), Ok(Start::Serve { background: true, .. })), "{line}");
         }
