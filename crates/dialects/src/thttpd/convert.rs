@@ -171,6 +171,12 @@ impl Reading<'_> {
         if let (true, line) = (self.is_on("vhost"), self.options.line_of("vhost")) {
             let what = "vhost: a request without Host gets 404, and not the folder of the local address";
             self.findings.note(line, what, "add default_folder to the configuration");
+            if checks {
+                let what =
+                    "vhost: links lead to files of the same host; those to another folder of dir are 403";
+                let line = line.or(self.options.line_of("symlinkcheck"));
+                self.findings.note(line, what, "write an alias, or symlinks = \"follow\"");
+            }
         }
     }
 
