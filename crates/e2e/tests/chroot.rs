@@ -133,10 +133,7 @@ fn everything_works_once_nothing_is_missing_as_root() {
 }
 
 #[test]
-fn messages_name_folders_and_users_as_they_are_outside() {
-    if !is_root() {
-        return;
-    }
+fn messages_name_folders_and_users_as_they_are_outside_as_root() {
     let site = Site::new().file_beside_root("closed/page", "page").config(
         "chroot = \".\"\nuser = \"daemon\"\n[[route]]\npath = \"/closed/\"\nalias = \"closed\"\n\
          [[route]]\npath = \"/none/\"\nalias = \"none\"\n[cache_files]\nfolder = \"cached\"\n",
