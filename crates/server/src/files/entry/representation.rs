@@ -123,18 +123,16 @@ impl Shared<'_> {
     /// The representation without coding of a file that exists only as gzip.
     pub(super) fn inflated(&self, gzip: &Source, path: String) -> (Representation, PreparedRepresentation) {
         let limit = memory::RESPONSE.max(self.services.site.cache.file);
-        let (plain, why) = match gzip.body.as_ref().map(|body| inflate(body, limit)) {
-            Some(Ok(plain)) => (plain, None),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
+        let inflated = gzip.body.as_ref().map_or(Ok(None), |body| inflate(body, limit));
+        let (plain, content) = match (inflated, &gzip.file) {
+            (Err(why), _) => (None, Content::Damaged(Rc::new(Damaged { path, why }))),
+            (Ok(None), Some(file)) => {
+                (None, Content::Inflated(Rc::new(Inflated { file: file.clone(), path })))
+            }
+            (Ok(plain), _) => (plain, Content::Inline),
         };
         let size = plain.as_ref().map(|body| body.len() as u64);
         let representation = self.representation(gzip, Coding::Identity, size, "-inflated");
-        let content = match (&plain, why, &gzip.file) {
-            (_, Some(why), _) => Content::Damaged(Rc::new(Damaged { path, why })),
-            (None, None, Some(file)) => Content::Inflated(Rc::new(Inflated { file: file.clone(), path })),
-            _ => Content::Inline,
-        };
         let prepared = self.finish(&representation, &plain.unwrap_or_default(), content);
         (representation, prepared)
     }
