@@ -90,7 +90,7 @@ struct Logs {
 /// Lines of one log that were dropped.
 struct Dropped {
     lines: u64,
-    /// The log, and what was wrong with it last.
+    /// The log, and what was wrong with it when the first was dropped.
     why: String,
 }
 
