@@ -54,7 +54,7 @@ pub use site::Site;
 pub use tls::Tls;
 pub use tools::{
     command_with_descriptors, command_without_privilege, debian_package, exclusive, free_port, gzip,
-    has_open, is_root, npm_package, output_of, output_within, path_of, php_fpm, python_packages,
+    has_open, is_root, npm_package, output_of, output_within, own_user, path_of, php_fpm, python_packages,
     python_source, raise_descriptor_limit, tool, without_privilege,
 };
 

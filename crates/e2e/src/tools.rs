@@ -143,6 +143,12 @@ pub fn command_with_descriptors(limit: u64) -> Command {
     command
 }
 
+/// The line of a configuration without which root cannot start a server: it sets the user `root` if the test runs as
+/// root.
+pub fn own_user() -> &'static str {
+    if is_root() { "user = \"root\"\n" } else { "" }
+}
+
 /// The line of the configuration that makes permissions apply: it sets the user `nobody` if the test runs as
 /// root.
 pub fn without_privilege() -> &'static str {

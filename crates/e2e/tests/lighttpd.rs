@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use e2e::{
-    BackgroundProcess, Client, Rows, Server, Site, TIMEOUT, command, free_port, is_root, tool, wait_until,
+    BackgroundProcess, Client, Rows, Server, Site, TIMEOUT, command, free_port, own_user, tool, wait_until,
 };
 
 /// A script whose job outlives it, and ends when it finds a file.
@@ -40,7 +40,7 @@ impl Both {
         let listens = || TcpStream::connect(address).is_ok();
         assert!(wait_until(TIMEOUT, listens), "it does not listen:\n{}", process.errors().text());
         write("converted.conf", &configuration(0));
-        let account = if is_root() { "user = \"root\"\n" } else { "" };
+        let account = own_user();
         write("site.toml", &format!("{account}{}", converted(&home)));
         let taipan = site.start_with(1, |site| {
             let mut taipan = command();

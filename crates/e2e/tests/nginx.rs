@@ -7,8 +7,8 @@ use std::process::Command;
 
 use e2e::upstream::upstream;
 use e2e::{
-    BackgroundProcess, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root, php_fpm,
-    wait_until,
+    BackgroundProcess, Rows, Server, Site, TIMEOUT, command, debian_package, free_port, is_root, own_user,
+    php_fpm, wait_until,
 };
 
 /// Of `ann` with the password `myPassword`.
@@ -188,7 +188,7 @@ fn beside(site: Site, directives: &str) -> (BackgroundProcess, u16, Server) {
         command().args(["convert", "converted.conf", "--from", "nginx"]).current_dir(site.home()).output();
     let output = output.expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let account = if is_root() { "user = \"root\"\n" } else { "" };
+    let account = own_user();
     let text = account.to_owned() + &String::from_utf8(output.stdout).expect("TOML is UTF-8");
     fs::write(site.home().join("site.toml"), text).expect("it is our folder");
     let server = site.start_with(1, |site| {

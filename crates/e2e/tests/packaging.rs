@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use e2e::{Folder, Server, TIMEOUT, command, is_root, output_of, program, tool, wait_until};
+use e2e::{Folder, Server, TIMEOUT, command, output_of, own_user, program, tool, wait_until};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
@@ -108,7 +108,7 @@ fn packaged_site(home: &Folder) -> PathBuf {
         .replace("/srv/www", &home.path().join("www").display().to_string());
     let kept: Vec<&str> =
         config.lines().filter(|line| !line.starts_with("listen") && !line.starts_with("user")).collect();
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     home.file("site.toml", format!("listen = [\"127.0.0.1:0\"]\n{user}{}", kept.join("\n")))
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::{Response, Rows, Server, Site, TIMEOUT, is_root, program, tool, wait_until};
+use e2e::{Response, Rows, Server, Site, TIMEOUT, own_user, program, tool, wait_until};
 
 /// `user:hash` of Debian's htpasswd. `kind` is one of its options.
 fn htpasswd(kind: &str, user: &str, password: &str) -> String {
@@ -629,7 +629,7 @@ fn guesses_at_the_same_time_count_like_those_one_by_one() {
 fn check_names_what_is_wrong() {
     let site = Site::new().file_beside_root("users", "ann:$9$nonsense\nbob\n").file_beside_root("empty", "");
     let check = |keys: &str| {
-        let user = if is_root() { "user = \"root\"\n" } else { "" };
+        let user = own_user();
         let text = format!("listen = \"127.0.0.1:0\"\nroot = \"www\"\n{user}{keys}\n");
         let config = site.home().join("site.toml");
         fs::write(&config, text).expect("the folder can be written");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Client, Clients, Folder, Page, Persistence, Random, ReadError, Rows, Server, Signal, Site, TIMEOUT,
-    command, free_port, has_open, is_root, output_of, raise_descriptor_limit, runs, signal_process,
+    command, free_port, has_open, is_root, output_of, own_user, raise_descriptor_limit, runs, signal_process,
     stop_process, wait_until,
 };
 
@@ -920,7 +920,7 @@ fn serving_processes_end_when_the_master_dies() {
 fn check_start_and_reload_say_all_that_is_wrong_once_and_in_the_order_of_the_file() {
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = other.local_addr().expect("it is bound");
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     let wrong = format!(
         "root = \"missing\"\n{user}listen = [\"127.0.0.1:0 tls\", \"{taken}\"]\npid_file = \"no/pid\"\n[log]\n\
          access = \"no/access.log\"\n[[host]]\nnames = \"a.example\"\nroot = \"gone\"\ncertificate = \"none.pem\"\n"

@@ -234,7 +234,7 @@ fn check_finds_what_a_start_would_meet() {
     home.file("plain", "plain");
     home.folder("logs");
     let top = "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n";
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     let no_chroot = "chroot = \"missing\"\nroot = \"missing/www\"\nlisten = [\"127.0.0.1:0\"]\n";
     let mut table = vec![
         (

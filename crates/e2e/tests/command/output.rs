@@ -9,7 +9,7 @@ use super::*;
 fn a_command_whose_output_cannot_be_written_fails() {
     let home = Folder::new();
     home.file("boa.conf", "Port 80\nDocumentRoot /srv\n");
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     home.file("site.toml", format!("listen = \"127.0.0.1:0\"\nroot = \"www\"\n{user}"));
     home.file("www/index.html", "");
     let mut rows = Rows::new();

@@ -19,7 +19,7 @@ fn prints_one_line_with_advice_when_it_cannot_serve() {
         home.file(name, format!("{two_lines}{rest}"));
     }
     // A test that runs as root serves as root on purpose.
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     for (name, rest) in [
         ("pid.toml", "pid_file = \"missing/taipan.pid\"\n"),
         ("log.toml", "[log]\naccess = \"missing/access.log\"\n"),
@@ -128,7 +128,7 @@ fn a_second_start_suggests_a_reload() {
     let home = Folder::new();
     home.file("a.txt", "here");
     let address = format!("127.0.0.1:{}", free_port());
-    let user = if is_root() { "user = \"root\"\n" } else { "" };
+    let user = own_user();
     let config = home.file("site.toml", format!("listen = [\"{address}\"]\nroot = \".\"\n{user}"));
     let start = || {
         let mut start = command();

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use e2e::device::{self, bounded, example, page};
-use e2e::{BackgroundProcess, Folder, Rows, Server, Site, TIMEOUT, command, is_root, wait_until};
+use e2e::{BackgroundProcess, Folder, Rows, Server, Site, TIMEOUT, command, own_user, wait_until};
 
 const SCRIPT: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nenv\n";
 
@@ -74,7 +74,7 @@ fn site() -> Site {
 /// Converts the configuration, and serves the result.
 fn converted(server: &str, text: &str) -> Server {
     // Root needs an account to serve as.
-    serve(site(), server, text, if is_root() { "user = \"root\"\n" } else { "" })
+    serve(site(), server, text, own_user())
 }
 
 /// The result of a conversion: whether it succeeded, the text, and what was said.
@@ -225,7 +225,7 @@ fn local_time_is_that_of_the_machine_in_converted_logs() {
             .current_dir(site.home())
             .output()
             .expect("it starts");
-        let user = if is_root() { "user = \"root\"\n" } else { "" };
+        let user = own_user();
         let config = format!("{user}{}", String::from_utf8_lossy(&output.stdout));
         fs::write(site.home().join("site.toml"), config).expect("it is our folder");
         let server = site.start_with(1, |site| {

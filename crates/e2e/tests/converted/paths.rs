@@ -663,7 +663,7 @@ fn converted_paths_are_those_of_the_original() {
         .fold(site, |site, path| site.file(path, "source"));
         let site = site.file_beside_root("docs/a.php", "uploaded").file("gone/a.php", "gone");
         let site = site.file(".env", "hidden").file("near/.env/x.php", "hidden");
-        let server = serve(site, name, text, if is_root() { "user = \"root\"\n" } else { "" });
+        let server = serve(site, name, text, own_user());
         for (path, status, part) in *expected {
             let response = server.get(path);
             let text = format!("{} {}", response.field("location").unwrap_or_default(), response.text());

@@ -377,7 +377,7 @@ fn one_program_of_apache_responds_for_its_path_and_those_below() {
          ScriptAlias /near/one HOME/programs/one.cgi\nScriptAlias /tree/ HOME/programs/one.cgi/\n\
          ScriptAlias /closed HOME/programs/one.cgi\n<Location /closed>\nRequire all denied\n</Location>\n"
     );
-    let server = serve(site, "apache", &text, if is_root() { "user = \"root\"\n" } else { "" });
+    let server = serve(site, "apache", &text, own_user());
     let mut rows = Rows::new();
     for (path, status, expected) in [
         ("/near/one", 200, "/near/one||"),
