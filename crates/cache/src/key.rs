@@ -17,7 +17,7 @@ use crate::settings::{Query, Settings};
 /// spelling. None of the parts before `UPSTREAM` has a space.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    text: Box<[u8]>,
+    text: Box<str>,
     hash: u128,
     resource: u128,
 }
@@ -37,67 +37,66 @@ pub struct Parts<'a> {
     pub upstream: &'a str,
 }
 
-/// What of the configuration decides which request an upstream gets for a URL, as a number that stays the same after a
-/// restart. The same URL at two addresses of the server may have two of them.
+/// What of the configuration decides which request an upstream gets for a URL, as 16 hexadecimal digits that stay the
+/// same after a restart. The same URL at two addresses of the server may have two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mapping(u64);
+pub struct Mapping([u8; 16]);
 
 impl Mapping {
     /// No configuration counts.
-    pub const NONE: Mapping = Mapping(0);
+    pub const NONE: Mapping = Mapping([b'0'; 16]);
 
     /// `text` names all that counts.
     pub fn of(text: &str) -> Mapping {
-        Mapping(XxHash3_128::oneshot(text.as_bytes()) as u64)
+        let hash = XxHash3_128::oneshot(text.as_bytes()) as u64;
+        Mapping(std::array::from_fn(|at| b"0123456789abcdef"[(hash >> (60 - 4 * at) & 15) as usize]))
     }
 
-    /// Appends 16 hexadecimal digits.
-    fn write(self, out: &mut Vec<u8>) {
-        let digit = |at: u64| b"0123456789abcdef"[(self.0 >> (4 * at) & 15) as usize];
-        out.extend((0..16).rev().map(digit));
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 impl Parts<'_> {
     /// Appends the canonical text.
-    pub fn write(&self, settings: &Settings, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.scheme.as_str().as_bytes());
-        out.extend_from_slice(b"://");
-        let authority = self.scheme.without_default_port(self.authority);
-        out.extend(authority.iter().map(u8::to_ascii_lowercase));
-        out.extend_from_slice(self.path.as_bytes());
+    pub fn write(&self, settings: &Settings, out: &mut String) {
+        out.push_str(self.scheme.as_str());
+        out.push_str("://");
+        let start = out.len();
+        out.push_str(&String::from_utf8_lossy(self.scheme.without_default_port(self.authority)));
+        out[start..].make_ascii_lowercase();
+        out.push_str(self.path);
         if let Some(query) = self.query {
             let end = out.len();
-            out.push(b'?');
+            out.push('?');
             settings.query.write(query, out);
             // A page without parameters, and one whose parameters do not count, are the same.
             if out.len() == end + 1 && settings.query != Query::All {
                 out.truncate(end);
             }
         }
-        out.push(b' ');
-        self.mapping.write(out);
-        out.push(b' ');
-        out.extend_from_slice(self.upstream.as_bytes());
+        out.push(' ');
+        out.push_str(self.mapping.as_str());
+        out.push(' ');
+        out.push_str(self.upstream);
         if self.raw_path != self.path {
-            out.push(b' ');
-            out.extend_from_slice(self.raw_path.as_bytes());
+            out.push(' ');
+            out.push_str(self.raw_path);
         }
     }
 }
 
 impl Key {
     /// `text` is what [`Parts::write`] writes.
-    pub fn new(text: &[u8]) -> Key {
-        let mut spaces = text.iter().enumerate().filter(|(_, byte)| **byte == b' ');
-        let end = spaces.nth(1).map_or(text.len(), |(at, _)| at);
-        let resource: Vec<u8> = percent_decoded(&text[..end]).collect();
-        let [hash, resource] = [text, &resource].map(XxHash3_128::oneshot);
+    pub fn new(text: &str) -> Key {
+        let end = text.match_indices(' ').nth(1).map_or(text.len(), |(at, _)| at);
+        let resource: Vec<u8> = percent_decoded(&text.as_bytes()[..end]).collect();
+        let [hash, resource] = [text.as_bytes(), &resource].map(XxHash3_128::oneshot);
         Key { text: text.into(), hash, resource }
     }
 
     /// The canonical text.
-    pub fn text(&self) -> &[u8] {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
@@ -126,7 +125,7 @@ impl Hash for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&String::from_utf8_lossy(&self.text), out)
+        fmt::Display::fmt(&self.text, out)
     }
 }
 
@@ -140,14 +139,14 @@ mod tests {
         raw_path: "/a/b",
         path: "/a/b",
         query: None,
-        mapping: Mapping(0x1f),
+        mapping: Mapping(*b"000000000000001f"),
         upstream: "http://127.0.0.1:3000",
     };
 
     fn text(parts: &Parts<'_>) -> String {
-        let mut out = Vec::new();
+        let mut out = String::new();
         parts.write(&Settings::default(), &mut out);
-        String::from_utf8(out).unwrap()
+        out
     }
 
     #[test]
@@ -171,9 +170,9 @@ mod tests {
         }
         let filtered = Settings { query: Query::Without(vec!["b".to_owned()]), ..Settings::default() };
         let with = |query| {
-            let mut out = Vec::new();
+            let mut out = String::new();
             Parts { query, ..PARTS }.write(&filtered, &mut out);
-            String::from_utf8(out).unwrap()
+            out
         };
         assert_eq!(
             [with(None), with(Some("")), with(Some("b=1"))],
@@ -185,14 +184,14 @@ mod tests {
         );
         let raw = Parts { raw_path: "/a%2fb", query: Some("x=1"), ..PARTS };
         assert_eq!(text(&raw), "https://example.org/a/b?x=1 000000000000001f http://127.0.0.1:3000 /a%2fb");
-        let key = Key::new(text(&raw).as_bytes());
-        assert_eq!(url(key.text()), b"https://example.org/a/b?x=1");
+        let key = Key::new(&text(&raw));
+        assert_eq!(url(key.text().as_bytes()), b"https://example.org/a/b?x=1");
         assert_eq!(key, Key::new(key.text()));
     }
 
     #[test]
     fn the_spellings_of_a_url_are_one_resource() {
-        let key = |parts: &Parts<'_>| Key::new(text(parts).as_bytes());
+        let key = |parts: &Parts<'_>| Key::new(&text(parts));
         let plain = key(&PARTS);
         for (raw_path, path) in [("/%61/b", "/%61/b"), ("/a/./b", "/a/b"), ("/%61//b", "/%61/b")] {
             let spelled = key(&Parts { raw_path, path, ..PARTS });
@@ -203,12 +202,12 @@ mod tests {
         for other in [
             Parts { path: "/a", raw_path: "/a", ..PARTS },
             Parts { query: Some(""), ..PARTS },
-            Parts { mapping: Mapping(1), ..PARTS },
+            Parts { mapping: Mapping(*b"0000000000000001"), ..PARTS },
         ] {
             assert_ne!(plain.resource(), key(&other).resource(), "{other:?}");
         }
         for short in ["", " ", "a", "a ", "a b", "  ", "%", "%4"] {
-            Key::new(short.as_bytes()).resource();
+            Key::new(short).resource();
         }
     }
 

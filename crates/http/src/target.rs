@@ -111,6 +111,11 @@ impl Scheme {
     /// The authority without its port, if that is the default one or empty (RFC 9110 §4.2.3).
     pub fn without_default_port(self, authority: &[u8]) -> &[u8] {
         let is_default = |port: &[u8]| port.is_empty() || port_number(port) == Some(self.default_port());
+        // Nearly every other authority is told by its last byte.
+        let last_digit = b'0' + (self.default_port() % 10) as u8;
+        if !matches!(authority.last(), Some(&last) if last == b':' || last == last_digit) {
+            return authority;
+        }
         match authority.iter().rposition(|byte| *byte == b':') {
             Some(at) if is_default(&authority[at + 1..]) => &authority[..at],
             _ => authority,

@@ -73,7 +73,7 @@ impl Placement {
 
     /// What is requested now.
     pub fn now(text: &str) -> Placement {
-        Placement { resource: Key::new(text.as_bytes()).resource(), requested: clock::micros() }
+        Placement { resource: Key::new(text).resource(), requested: clock::micros() }
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Cache {
     /// Bytes of bodies that are being received.
     received: Rc<Cell<usize>>,
     /// The text of a key, while it is looked up.
-    text: RefCell<Vec<u8>>,
+    text: RefCell<String>,
 }
 
 /// What is found for a request.
@@ -125,11 +125,11 @@ impl Cache {
 
     /// As `find`, for the key that `write` appends to a buffer.
     #[inline]
-    pub fn find_written(&self, write: impl FnOnce(&mut Vec<u8>), fields: &[Field<'_>]) -> Found {
+    pub fn find_written(&self, write: impl FnOnce(&mut String), fields: &[Field<'_>]) -> Found {
         let mut text = self.text.borrow_mut();
         text.clear();
         write(&mut text);
-        std::str::from_utf8(&text).map_or(Found::Nothing, |text| self.find(text, fields))
+        self.find(&text, fields)
     }
 
     /// Takes what the files have for a request into memory, if there is nothing. Returns it, because memory may be too
@@ -141,7 +141,7 @@ impl Cache {
         settings: &Arc<Settings>,
     ) -> Option<Rc<CachedResponse>> {
         let disk = self.disk.as_ref()?;
-        let key = Key::new(text.as_bytes());
+        let key = Key::new(text);
         if !disk.may_have(&key) || matches!(self.find(text, fields), Found::Entry(_)) {
             return None;
         }
@@ -167,7 +167,7 @@ impl Cache {
         if is_purged(text, Epoch(entry.requested()), &tags(entry)) {
             return;
         }
-        let key = Key::new(text.as_bytes());
+        let key = Key::new(text);
         self.insert(text, entry.clone());
         self.pending.collapse(key.hash(), |identity| entry.policy.is_for(identity));
         if let Some(disk) = &self.disk {
@@ -222,7 +222,7 @@ impl Cache {
         }
         self.insert(text, entry.clone());
         if let Some(disk) = &self.disk {
-            disk.update(&Key::new(text.as_bytes()), entry);
+            disk.update(&Key::new(text), entry);
         }
     }
 
@@ -262,17 +262,15 @@ impl Cache {
         }
         drop(table);
         if let Some(disk) = &self.disk {
-            disk.remove_variant(&Key::new(text.as_bytes()), &entry.stored.variant);
+            disk.remove_variant(&Key::new(text), &entry.stored.variant);
         }
     }
 
     /// Removes what a request has made wrong: all that is stored of the resource, in all workers.
     pub fn invalidate(&self, key: &Key) {
         stamps::invalidate(key.resource(), clock::micros());
-        if let Ok(text) = std::str::from_utf8(key.text()) {
-            self.remove_parts(text);
-            self.table.borrow_mut().remove(HOST.into(), text);
-        }
+        self.remove_parts(key.text());
+        self.table.borrow_mut().remove(HOST.into(), key.text());
         if let Some(disk) = &self.disk {
             disk.remove(key);
         }

@@ -83,7 +83,7 @@ const STALLED: Duration = Duration::from_millis(250);
 impl PendingKey {
     /// `text`: of the key of the cache.
     pub fn new(text: &str, identity: ClientIdentity, variant: Variant) -> PendingKey {
-        PendingKey { key: Key::new(text.as_bytes()), identity, variant }
+        PendingKey { key: Key::new(text), identity, variant }
     }
 
     /// `Key::resource`.
@@ -283,7 +283,7 @@ mod tests {
         assert!(matches!(join(&all, 5 + UNCOLLAPSED_SECONDS), Role::Leader(_)));
         assert!(matches!(join(&all, 4), Role::Leader(_)), "the clock was set back");
         all.do_not_collapse(&PendingKey::new("a", COOKIES, Variant::default()), 5);
-        all.collapse(Key::new(b"a").hash(), |identity| identity == ClientIdentity::default());
+        all.collapse(Key::new("a").hash(), |identity| identity == ClientIdentity::default());
         assert!(matches!(join(&all, 5), Role::Leader(_)), "one was stored");
         assert!(matches!(
             all.join(PendingKey::new("a", COOKIES, Variant::default()), 1, 5, |_| true),

@@ -158,7 +158,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Appends the text of the key of the request.
-    fn write_key(&self, settings: &Settings, origin: OriginServer<'_>, out: &mut Vec<u8>) {
+    fn write_key(&self, settings: &Settings, origin: OriginServer<'_>, out: &mut String) {
         let (path, query) = (self.head.target.path().unwrap_or("/"), self.head.target.query());
         self.write_key_of(settings, origin, (path, query), out);
     }
@@ -168,7 +168,7 @@ impl<'a> Exchange<'a> {
         settings: &Settings,
         origin: OriginServer<'_>,
         (raw_path, query): (&str, Option<&str>),
-        out: &mut Vec<u8>,
+        out: &mut String,
     ) {
         let authority = self.head.authority;
         let path = match origin.is_of_urls() {
@@ -232,9 +232,8 @@ impl<'a> Exchange<'a> {
         settings: &Arc<Settings>,
         origin: OriginServer<'_>,
     ) -> Resource<'a> {
-        let mut text = Vec::with_capacity(256);
+        let mut text = String::with_capacity(256);
         self.write_key(settings, origin, &mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
         Resource { route, settings: settings.clone(), text }
     }
 
@@ -409,7 +408,7 @@ impl<'a> Exchange<'a> {
         }
         let response = self.pass_on(forward).await;
         if invalidation::invalidates(self.head, response.status()) {
-            self.responder.cache.invalidate(&Key::new(resource.text.as_bytes()));
+            self.responder.cache.invalidate(&Key::new(&resource.text));
             self.invalidate_others(&response, resource, origin);
         }
         let why = if self.head.is_safe() { Forwarded::Bypass } else { Forwarded::Method };
@@ -431,7 +430,7 @@ impl<'a> Exchange<'a> {
                 None => (target.as_str(), None),
             };
             for mapping in self.mappings_of(raw_path, origin) {
-                let mut text = Vec::new();
+                let mut text = String::new();
                 let origin = OriginServer { mapping, ..origin };
                 self.write_key_of(&resource.settings, origin, (raw_path, query), &mut text);
                 self.responder.cache.invalidate(&Key::new(&text));

@@ -158,7 +158,7 @@ impl Store {
     /// The verified files of a key.
     pub fn find(&self, key: &Key) -> Vec<FoundFile> {
         let names = self.index().variants(key.resource());
-        names.into_iter().filter_map(|name| self.open(name, key.text())).collect()
+        names.into_iter().filter_map(|name| self.open(name, key.text().as_bytes())).collect()
     }
 
     fn open(&self, name: Name, key: &[u8]) -> Option<FoundFile> {
@@ -240,7 +240,7 @@ impl Store {
     /// Removes what matches a purge that has begun.
     pub fn purge(&self, purge: &Purge, begun: Epoch) -> Purged {
         let purged = match &purge.what {
-            What::Key(key) => self.remove(Key::new(key.as_bytes()).resource()),
+            What::Key(key) => self.remove(Key::new(key).resource()),
             What::All | What::Path(_) | What::Prefix(_) | What::Tag(_) => {
                 let mut purged = Purged::default();
                 (0..name::SHARDS).for_each(|shard| self.purge_shard(shard as u8, purge, begun, &mut purged));

@@ -130,7 +130,8 @@ impl DiskTier {
         let (key, tags, since) = (key.clone(), tags(entry), Epoch(entry.requested()));
         self.run((permit, held), move |store| {
             // The store counts and logs what fails.
-            let written = work(store, name, Label { key: key.text(), tags: &tags }, metadata, since);
+            let written =
+                work(store, name, Label { key: key.text().as_bytes(), tags: &tags }, metadata, since);
             // It was invalidated while it was written.
             if written.is_ok() && !stamps::is_valid(key.resource(), since.0) {
                 store.remove(key.resource());

@@ -34,7 +34,7 @@ impl Exchange<'_> {
         let raw_path = self.head.target.path().unwrap_or("/");
         let (path, query) = (normalized(raw_path), self.head.target.query());
         for scheme in SCHEMES {
-            let mut text = Vec::with_capacity(256);
+            let mut text = String::with_capacity(256);
             let authority = self.head.authority;
             Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }
                 .write(&resource.settings, &mut text);

@@ -37,7 +37,7 @@ impl Exchange<'_> {
         route: Option<&Route>,
         entry: &Rc<CachedResponse>,
         status: CacheStatus,
-        write_key: impl FnOnce(&mut Vec<u8>),
+        write_key: impl FnOnce(&mut String),
     ) -> Response {
         let Some(route) = route else { return entry.respond(self.services, None, self.head, status) };
         if is_page(route, entry.stored.status, || stored_fields(&entry.stored)) {
@@ -57,11 +57,9 @@ impl Exchange<'_> {
         if let Some(copy) = entry.copies.get(coding) {
             return copy.respond(self.services, Some(route), self.head, status);
         }
-        let mut text = Vec::new();
+        let mut text = String::new();
         write_key(&mut text);
-        if let Ok(text) = std::str::from_utf8(&text) {
-            self.responder.cache.make_copy(text, entry, coding, rules.kept);
-        }
+        self.responder.cache.make_copy(&text, entry, coding, rules.kept);
         self.processed(route, response)
     }
 
@@ -117,7 +115,7 @@ impl Exchange<'_> {
         if let Some(count) = count {
             self.services.counts.add(count, 1);
         }
-        self.of_stored(resource.route, entry, status, |text| text.extend_from_slice(resource.text.as_bytes()))
+        self.of_stored(resource.route, entry, status, |text| text.push_str(&resource.text))
     }
 
     /// What the client gets of the response of an upstream.

@@ -71,7 +71,7 @@ impl Drop for TestFolder {
 }
 
 fn key(url: &str) -> Key {
-    Key::new(format!("{url} http://up").as_bytes())
+    Key::new(&format!("{url} http://up"))
 }
 
 fn name(key: &Key) -> Name {
@@ -84,7 +84,7 @@ fn put(store: &Arc<Store>, url: &str, body: &[u8]) -> Result<(), NotStored> {
 
 fn put_since(store: &Arc<Store>, url: &str, tags: &[u8], body: &[u8], since: Epoch) -> Result<(), NotStored> {
     let key = key(url);
-    let label = Label { key: key.text(), tags };
+    let label = Label { key: key.text().as_bytes(), tags };
     let mut writing = store.write(name(&key), label, b"metadata".to_vec(), Some(body.len() as u64), since)?;
     body.chunks(100_000).try_for_each(|part| writing.write(part))?;
     writing.finish()
@@ -154,7 +154,7 @@ fn a_key_has_variants_and_a_hash_is_not_a_key() {
     let store = folder.open();
     let key = key("http://a/");
     for variant in 0..3 {
-        let label = Label { key: key.text(), tags: b"" };
+        let label = Label { key: key.text().as_bytes(), tags: b"" };
         let name = Name { key: key.resource(), variant };
         let writing = store.write(name, label, vec![variant as u8], Some(0), Epoch::default()).unwrap();
         writing.finish().unwrap();
@@ -175,7 +175,7 @@ fn an_unfinished_response_leaves_nothing() {
     let store = folder.open();
     let key = key("http://a/");
     let begin = || {
-        let label = Label { key: key.text(), tags: b"" };
+        let label = Label { key: key.text().as_bytes(), tags: b"" };
         let mut writing = store.write(name(&key), label, Vec::new(), None, Epoch::default()).unwrap();
         writing.write(&body(1, 100_000)).unwrap();
         writing
@@ -241,7 +241,7 @@ fn a_retired_process_writes_no_more() {
     let store = folder.open();
     put(&store, "http://a/1", b"1").unwrap();
     let second = key("http://a/2");
-    let label = Label { key: second.text(), tags: b"" };
+    let label = Label { key: second.text().as_bytes(), tags: b"" };
     let mut writing = store.write(name(&second), label, Vec::new(), None, Epoch::default()).unwrap();
     writing.write(b"2").unwrap();
     store.retire();

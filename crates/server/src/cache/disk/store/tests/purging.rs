@@ -54,7 +54,7 @@ fn what_was_requested_before_a_purge_is_not_stored_after_it() {
     let store = folder.open();
     let since = purges::now();
     let key = key("http://a/x");
-    let label = Label { key: key.text(), tags: b"" };
+    let label = Label { key: key.text().as_bytes(), tags: b"" };
     let mut writing = store.write(name(&key), label, Vec::new(), None, since).unwrap();
     writing.write(b"old").unwrap();
     assert_eq!(purged(&store, "path - /x"), 0);
