@@ -26,7 +26,7 @@ use crate::files::roots::OpenRoots;
 use crate::finding::{Finding, Severity};
 use crate::process::privilege::Identity;
 use crate::process::privileged_file::{self, LogProblem};
-use crate::process::{privilege, sandbox};
+use crate::process::{forked, privilege, sandbox};
 use crate::spawner::cgroup;
 use crate::tls::material::{Keys, Reading};
 use crate::tls::{ClientReading, Material, TicketSecrets};
@@ -123,7 +123,7 @@ impl Master {
             completed(&lines, findings, &places).join("\n")
         };
         // The disk of a file that is named may hang.
-        match privilege::run_in_child_within(TIMEOUT, examine) {
+        match forked::answer_within(TIMEOUT, examine) {
             Ok(text) if !text.is_empty() => text.lines().map(str::to_owned).collect(),
             Ok(_) | Err(_) => lines,
         }
@@ -209,7 +209,7 @@ fn roots(site: &Site, identity: Option<&Identity>) -> (Vec<Finding>, Vec<PathBuf
         }
         report
     };
-    let (child, report) = match privilege::run_in_child(examine) {
+    let (child, report) = match forked::answer(examine) {
         Ok(examined) => examined,
         Err(error) => {
             return (vec![Finding::error(&[], "", format!("cannot examine the roots: {error}"))], Vec::new());
@@ -239,7 +239,7 @@ fn cache_folder(site: &Site, identity: Option<&Identity>) -> Option<Finding> {
         let folder = site.cache_files.map(|files| files.folder).unwrap_or_default();
         Folder::examine(&folder).err().unwrap_or_default()
     };
-    let why = match privilege::run_in_child(examine) {
+    let why = match forked::answer(examine) {
         Ok((child, why)) => {
             _ = waitpid(child, None);
             why
@@ -275,7 +275,7 @@ fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
     if all.is_empty() {
         return Vec::new();
     }
-    let Ok((child, report)) = privilege::run_in_child(examine) else { return Vec::new() };
+    let Ok((child, report)) = forked::answer(examine) else { return Vec::new() };
     _ = waitpid(child, None);
     let finding = |line: &str| {
         let (number, user) = line.split_once(' ')?;

@@ -5,15 +5,12 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::{self, Display};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{self, Gid, Group, Pid, Uid, User};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{self, Gid, Group, Uid, User};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{self, DumpableBehavior, set_dumpable_behavior};
@@ -24,8 +21,7 @@ use rustix::thread::{
 use site::model::{Account, NewPrivileges, Route, Site};
 use site::upstream::Upstream;
 
-use crate::process::sandbox;
-use crate::sys::{self, Fork};
+use crate::process::{forked, sandbox};
 
 /// The account that the packages create for this program.
 const ACCOUNT: &str = "taipan";
@@ -249,7 +245,7 @@ fn look_up_in_child(
     look_up: impl FnOnce() -> Result<Option<Identity>, String>,
 ) -> io::Result<Result<Option<Identity>, String>> {
     const FAILED: char = '!';
-    let (process, text) = run_in_child(|| match look_up() {
+    let (process, text) = forked::answer(|| match look_up() {
         Ok(identity) => identity.map_or(String::new(), |identity| identity.text()),
         Err(why) => format!("{FAILED}{why}"),
     })?;
@@ -262,73 +258,6 @@ fn look_up_in_child(
         }
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
-}
-
-/// Runs `work` in a child process, and returns the child and the resulting text. The caller reaps the child. Errors: no
-/// child could be started.
-pub fn run_in_child(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
-    let (mut reader, mut writer) = io::pipe()?;
-    match sys::fork()? {
-        Fork::Child => {
-            drop(reader);
-            let written = writer.write_all(work().as_bytes());
-            // Closed before the end, which a thread that waits for a disk may delay.
-            drop(writer);
-            std::process::exit(i32::from(written.is_err()))
-        }
-        Fork::Parent(process) => {
-            drop(writer);
-            let mut text = String::new();
-            match reader.read_to_string(&mut text) {
-                Ok(_) => Ok((process, text)),
-                Err(error) => {
-                    _ = waitpid(process, None);
-                    Err(error)
-                }
-            }
-        }
-    }
-}
-
-/// As `run_in_child`, but waits no longer than `time`, and not for children of the child, which have copies of the pipe.
-/// Errors: also that the time is over.
-pub fn run_in_child_within(time: Duration, work: impl FnOnce() -> String) -> io::Result<String> {
-    /// Behind the text.
-    const END: u8 = 0;
-    let (mut reader, mut writer) = io::pipe()?;
-    let child = match sys::fork()? {
-        Fork::Child => {
-            drop(reader);
-            let text = [work().into_bytes(), vec![END]].concat();
-            std::process::exit(i32::from(writer.write_all(&text).is_err()))
-        }
-        Fork::Parent(child) => child,
-    };
-    drop(writer);
-    let until = Instant::now() + time;
-    let mut text = Vec::new();
-    let mut receive = || -> io::Result<()> {
-        while text.last() != Some(&END) {
-            let left = until.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
-            if poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&left))? == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let mut buffer = [0; 4096];
-            match reader.read(&mut buffer)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => text.extend_from_slice(&buffer[..n]),
-            }
-        }
-        Ok(())
-    };
-    let received = receive();
-    // One that waits for a disk ends when that responds, and is reaped later.
-    _ = kill(child, Signal::SIGKILL);
-    _ = waitpid(child, received.is_err().then_some(WaitPidFlag::WNOHANG));
-    received?;
-    text.pop();
-    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// Makes `folder` the root of the file system and the current folder. Called before root is given up and after
