@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use rustls::RootCertStore;
 use site::certificates::Certificates;
@@ -26,6 +25,7 @@ use super::account::{AccountKey, Binding, uri};
 use super::https::Client;
 use super::order::AcmeClient;
 use crate::log;
+use crate::process::child;
 use crate::process::ipc::Channel;
 use crate::process::privilege::Identity;
 use crate::process::sandbox::{self, Confinement, Connects, MAX_PORTS, Pipes, Reads, Writes};
@@ -114,19 +114,15 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
 
 /// A process that executes the program for DNS-01 has no filter of system calls: the program needs all of them.
 fn give_up(settings: &Certificates, identity: Option<Identity>, sandbox: Sandbox) -> Result<(), String> {
-    let cannot = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
-    // Without a controlling terminal, no terminal sends signals to this process.
-    setsid().map_err(cannot("begin a session"))?;
-    identity.map_or(Ok(()), |identity| identity.assume())?;
     // Other processes of the same user could otherwise read the key.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))?;
+    child::detach(identity)?;
     if !settings.dns_command.is_empty() {
         return match sandbox {
             Sandbox::Off => Ok(()),
             Sandbox::On | Sandbox::Required => {
                 let given_up = sandbox::forbid_new_privileges()
                     .and_then(|()| sandbox::hold_only(CapabilitySet::empty()));
-                given_up.map_err(cannot("give up privileges"))
+                given_up.map_err(|errno| format!("cannot give up privileges: {errno}"))
             }
         };
     }

@@ -62,6 +62,15 @@ impl Privileges {
     }
 }
 
+/// Makes this process one that neither a terminal nor a program of its user reaches, with this identity, for good: no
+/// terminal signals it, and no program traces it or reads its memory. Errors: what could not be done.
+pub fn detach(identity: Option<Identity>) -> Result<(), String> {
+    setsid().map_err(cannot("begin a session"))?;
+    identity.map_or(Ok(()), |identity| identity.assume())?;
+    // Behind the change of user, which resets the attribute.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(cannot("forbid tracing"))
+}
+
 /// Runs the work on a loop of this thread, until it ends. Errors: why it cannot begin or go on.
 pub fn run_loop(work: impl Future<Output = io::Result<()>>) -> Result<(), String> {
     let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustls::SignatureScheme;
 use rustls::sign::SigningKey;
 use site::model::Sandbox;
 
 use super::message::{PublicKey, SignRequest, SignResponse, SignerEvent};
 use super::statement;
+use crate::process::child;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
@@ -78,12 +78,8 @@ pub fn run(setup: SignerSetup, read: impl FnOnce() -> Result<SigningKeys, Vec<St
 
 /// Keeps nothing but open descriptors. Errors: what could not be given up.
 fn give_up(identity: Option<Identity>, sandbox: Sandbox) -> Result<(), String> {
-    // Without a controlling terminal, no terminal sends signals to this process.
-    setsid().map_err(|errno| format!("cannot begin a session: {errno}"))?;
-    identity.map_or(Ok(()), |identity| identity.assume())?;
     // Other processes of the same user could otherwise read the keys.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| format!("cannot forbid tracing: {errno}"))?;
+    child::detach(identity)?;
     // The workers end this process by leaving it.
     SigSet::all().thread_block().map_err(|errno| format!("cannot block signals: {errno}"))?;
     // The generation reports what is missing on this machine.
