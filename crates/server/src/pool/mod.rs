@@ -2,8 +2,9 @@
 //! them. An endpoint is a process that the pool has started, or an address. A worker can neither connect nor execute,
 //! and only a process that all workers ask knows which endpoint has the fewest requests.
 //!
-//! This file is the worker's end: it keeps idle connections, and connections that several requests share. Knows
-//! nothing of what is in a response.
+//! `process` is this process, with the modules in its folder. The other modules are the worker's end, of which this file
+//! keeps idle connections, and connections that several requests share; the process uses some of them, too, such as
+//! `message` and `selection`. Knows nothing of what is in a response.
 
 pub mod message;
 
@@ -20,16 +21,10 @@ pub mod http2;
 pub mod hedging;
 
 mod acquisitions;
-mod application_process;
-mod balancer;
 mod checkout;
 mod connection;
 mod endpoint_table;
-mod endpoints;
-mod health;
-mod health_check;
 mod names;
-mod resolution;
 #[cfg(feature = "tls")]
 mod session;
 #[cfg(not(feature = "tls"))]

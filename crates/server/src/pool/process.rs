@@ -1,6 +1,12 @@
 //! The process of a pool: it carries out what the `balancer` decides. It starts and ends processes, connects to
 //! endpoints, and sends the connections to workers.
 
+mod application_process;
+mod balancer;
+mod endpoints;
+mod health;
+mod health_check;
+mod resolution;
 mod watched_names;
 
 use std::collections::{HashMap, HashSet};
@@ -18,15 +24,15 @@ use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use self::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
+use self::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
+use self::health_check::Subject;
+use self::resolution::Found;
 use self::watched_names::WatchedName;
-use super::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
-use super::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
-use super::health_check::Subject;
 use super::message::{
     Availability, EndpointId, EndpointNotice, EndpointOrigin, Lease, PoolCommand, PoolEvent, PoolRequest,
     Share,
 };
-use super::resolution::Found;
 use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;

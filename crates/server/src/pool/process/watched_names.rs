@@ -8,11 +8,10 @@ use site::endpoint::{EndpointAddress, Resolution};
 use site::upstream::Upstream;
 use tokio::sync::Notify;
 
-use super::{Event, PoolManager, Target};
+use super::{Event, PoolManager, Target, resolution};
 use crate::log;
 use crate::names::{self, Resolved, Resolver, SystemNames};
 use crate::pool::message::{EndpointOrigin, Share};
-use crate::pool::resolution;
 use crate::tasks::spawn_local;
 
 /// A configured address that is a name.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use site::health::{Checks, Health};
 
-use super::message::Availability;
+use crate::pool::message::Availability;
 
 /// What the pool knows of the health of an endpoint.
 #[derive(Debug, Clone)]

@@ -12,11 +12,11 @@ use site::health::Health;
 use site::upstream::{Endpoints, Upstream};
 
 use self::requests::RECALL_INTERVAL;
-use super::PoolError;
 use super::endpoints::{Endpoint, EndpointState, Startup, next_retry};
-use super::message::{EndpointId, EndpointNotice, Fault, Lease, PoolRequest, Share, Tried};
-use super::selection::Choice;
 use crate::admission::AdmissionQueue;
+use crate::pool::PoolError;
+use crate::pool::message::{EndpointId, EndpointNotice, Fault, Lease, PoolRequest, Share, Tried};
+use crate::pool::selection::Choice;
 use crate::process::supervisor::RestartLimit;
 
 pub type WorkerId = u64;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Action, Balancer, Waiter, WorkerId};
 use crate::pool::PoolError;
-use crate::pool::endpoints::{Endpoint, Wish, choose};
 use crate::pool::message::{Availability, EndpointId, Lease};
+use crate::pool::process::endpoints::{Endpoint, Wish, choose};
 use crate::pool::selection::Choice;
 
 /// How long a request waits for an idle connection of another worker, before a process is started for it.

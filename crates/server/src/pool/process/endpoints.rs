@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::health::EndpointHealth;
-use super::message::{Availability, EndpointId, Share};
-use super::selection::{Choice, effective_weight, load, next_in_turn};
+use crate::pool::message::{Availability, EndpointId, Share};
+use crate::pool::selection::{Choice, effective_weight, load, next_in_turn};
 use crate::process::supervisor::KillTimer;
 
 /// How long an endpoint whose queue is full is no choice.

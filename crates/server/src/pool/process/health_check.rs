@@ -14,9 +14,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-use super::http2;
-use super::session::Session;
-use super::stream::Stream;
+use crate::pool::http2;
+use crate::pool::session::Session;
+use crate::pool::stream::Stream;
 use crate::sys;
 use crate::tls::{ClientTls, Offer};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use site::upstream::Managed;
 
 use super::{Action, Balancer, FirstConnection, KillReason};
-use crate::pool::endpoints::{Endpoint, EndpointState, Startup, lacking, superfluous};
 use crate::pool::message::{EndpointId, Share};
+use crate::pool::process::endpoints::{Endpoint, EndpointState, Startup, lacking, superfluous};
 use crate::process::supervisor::KillTimer;
 use crate::spawner::Exit;
 
