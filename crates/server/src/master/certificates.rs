@@ -12,7 +12,7 @@ use site::model::{Level, Sandbox, Site};
 
 use super::change::Cause;
 use super::process::ErrorLog;
-use super::{GRACE, Master, Phase};
+use super::{GRACE, Master};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
@@ -152,7 +152,7 @@ impl Master {
                 _ = kill(process.pid, Signal::SIGKILL);
             }
         }
-        let (Phase::Serving, Some(site), Some(files)) = (self.phase, &self.site, &self.tls.acme) else {
+        let (true, Some(site), Some(files)) = (self.phase.is_serving(), &self.site, &self.tls.acme) else {
             return self.certificates.end_running(now);
         };
         if site.certificates.thumbprint.is_none() {
@@ -312,7 +312,7 @@ impl Master {
         let is_due = self.certificates.renewed.is_some_and(|at| at <= Instant::now());
         let Some(site) = self.site.clone().filter(|_| is_due) else { return };
         let is_busy = self.change.is_some() || self.successor.is_some() || self.restart.is_some();
-        if self.phase != Phase::Serving || is_busy || self.generations.len() >= site.limits.generations {
+        if !self.phase.is_serving() || is_busy || self.generations.len() >= site.limits.generations {
             return;
         }
         self.certificates.renewed = None;
@@ -341,7 +341,7 @@ impl Master {
         let processes = &mut self.certificates.processes;
         let Some(at) = processes.iter().position(|process| process.pid == pid) else { return false };
         let process = processes.remove(at);
-        if self.phase == Phase::Serving && process.kill.is_none() {
+        if self.phase.is_serving() && process.kill.is_none() {
             let now = Instant::now();
             let pause = self.certificates.restart_limit.count(now);
             log::error(format_args!(

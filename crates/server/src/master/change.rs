@@ -15,7 +15,7 @@ use super::lifecycle::{Event, State};
 use super::process::{ChannelState, Generation, Retirement};
 use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
-use super::{GRACE, Master, NO_ADDRESS, Phase, START_TIMEOUT, UPGRADING};
+use super::{GRACE, Master, NO_ADDRESS, START_TIMEOUT, UPGRADING};
 use super::{announce, examine};
 use crate::control::{self, Client, SiteSource};
 use crate::file_stamps::FileStamps;
@@ -101,9 +101,9 @@ impl Preparation {
 
 impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
-        if self.phase != Phase::Serving || self.successor.is_some() {
+        if !self.phase.is_serving() || self.successor.is_some() {
             log::warn(format_args!("no reload: {UPGRADING}"));
-            if self.phase == Phase::Serving {
+            if self.phase.is_serving() {
                 // The manager waits for the end of the reload that it has requested.
                 self.notify.reloading();
                 self.notify.ready();
@@ -308,7 +308,7 @@ impl Master {
             Cause::Start | Cause::Renewal | Cause::Crash => Vec::new(),
         };
         self.respond_when_retired(clients);
-        if self.phase == Phase::Serving {
+        if self.phase.is_serving() {
             self.notify.ready();
         }
         self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);

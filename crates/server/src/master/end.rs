@@ -8,12 +8,12 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::change::{Cause, Change, reject_clients};
-use super::lifecycle::{Ended, Event, State, Wait};
+use super::lifecycle::{Ended, Event, Phase, State, Wait};
 use super::loggers::LoggerProcess;
 use super::process::{Generation, PoolProcess, blocked};
 use super::sockets::Sockets;
 use super::upgrade::{ended_before_serving, report_failed_upgrade};
-use super::{GRACE, Master, Phase, could_not_start, oom};
+use super::{GRACE, Master, could_not_start, oom};
 use crate::log;
 use crate::logger::process::LONGEST_END;
 use crate::process::ipc::MasterCommand;
@@ -25,9 +25,7 @@ use crate::spawner::cgroup;
 impl Master {
     /// Ends all children, and then the program with this exit code.
     pub(super) fn end_all(&mut self, command: &MasterCommand, code: u8) {
-        // If the successor serves, this program only finishes running requests.
-        if self.phase != Phase::Replaced {
-            self.phase = Phase::Ending(code);
+        if !self.phase.is_replaced() {
             self.notify.stopping();
         }
         self.drop_change("the program is ending");
@@ -42,12 +40,12 @@ impl Master {
         }
         // The process that gets certificates ends at the same time as the generations.
         let until = now + (patience + GRACE + self.longest_end()).max(self.certificates.patience());
-        self.wait = Some(self.wait.unwrap_or(Wait::Until(until)).shortened_to(until));
+        self.phase = self.phase.end(code, until);
         self.signal_children(Signal::SIGCONT);
         if let Some(clients) = self.queued_reload.take() {
             reject_clients(clients, "the program is ending");
         }
-        if self.phase != Phase::Replaced {
+        if !self.phase.is_replaced() {
             self.cancel_upgrade();
         }
         self.restart = None;
@@ -89,12 +87,12 @@ impl Master {
 
     /// The end of the program has waited for its children.
     pub(super) fn end_waiting(&mut self, now: Instant) {
-        let Some(wait) = self.wait else { return };
+        let Some(wait) = self.phase.wait_mut() else { return };
         let next = wait.next(now);
-        self.wait = Some(next);
+        let before = std::mem::replace(wait, next);
         match next {
             Wait::Until(_) => {}
-            Wait::Killed(_) if wait == next => {}
+            Wait::Killed(_) if before == next => {}
             Wait::Killed(_) => {
                 let children = self.signal_children(Signal::SIGKILL);
                 log::error(format_args!(
@@ -132,7 +130,7 @@ impl Master {
             }
             if self.successor.as_ref().is_some_and(|s| s.pid() == pid) {
                 // After its takeover, its end does not concern this program.
-                if self.phase == Phase::Serving
+                if self.phase.is_serving()
                     && let Some(successor) = self.successor.take()
                 {
                     report_failed_upgrade(successor, &ended_before_serving(&end));
@@ -310,14 +308,14 @@ impl Master {
             || !self.loggers.running.is_empty()
             || !self.certificates.is_empty();
         match self.phase {
-            _ if has_children && self.wait != Some(Wait::Over) => None,
+            _ if has_children && self.phase.wait() != Some(Wait::Over) => None,
             Phase::Serving => None,
-            Phase::Ending(code) => {
+            Phase::Ending(code, _) => {
                 self.clean_up();
                 Some(code.into())
             }
             // The program behind the upgrade reaches the one before by this one.
-            Phase::Replaced => self.leaving_predecessor.is_none().then_some(ExitCode::SUCCESS),
+            Phase::Replaced(_) => self.leaving_predecessor.is_none().then_some(ExitCode::SUCCESS),
         }
     }
 

@@ -231,7 +231,6 @@ impl Master {
             watched: _,
             next_epoch: _,
             release: _,
-            wait: _,
             phase: _,
         } = self;
         *signals = None;

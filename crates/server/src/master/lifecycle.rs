@@ -1,5 +1,5 @@
-//! The life of a generation: its states, and what each event makes of them. Pure: knows no process, and the time is an
-//! argument. The master sends the commands and signals, and reports the events.
+//! The life of a generation, and that of the program: their states, and what each event makes of them. Pure: knows no
+//! process, and the time is an argument. The master sends the commands and signals, and reports the events.
 
 use std::time::Instant;
 
@@ -79,6 +79,57 @@ impl State {
     }
 }
 
+/// The life of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Serving,
+    /// The program ends with this exit code when all children have ended.
+    Ending(u8, Wait),
+    /// The successor serves; this program ends when all children have ended. `None`: each generation has its own time.
+    Replaced(Option<Wait>),
+}
+
+impl Phase {
+    pub(super) fn is_serving(self) -> bool {
+        self == Phase::Serving
+    }
+
+    pub(super) fn is_replaced(self) -> bool {
+        matches!(self, Phase::Replaced(_))
+    }
+
+    /// The program is to end, and its children by this time. One that was replaced only finishes running requests.
+    pub(super) fn end(self, code: u8, until: Instant) -> Phase {
+        let wait = self.wait().map_or(Wait::Until(until), |wait| wait.shortened_to(until));
+        match self {
+            Phase::Serving | Phase::Ending(..) => Phase::Ending(code, wait),
+            Phase::Replaced(_) => Phase::Replaced(Some(wait)),
+        }
+    }
+
+    /// The successor serves.
+    pub(super) fn replace(self) -> Phase {
+        Phase::Replaced(self.wait())
+    }
+
+    /// `None`: the end has not been ordered.
+    pub(super) fn wait(self) -> Option<Wait> {
+        match self {
+            Phase::Serving => None,
+            Phase::Ending(_, wait) => Some(wait),
+            Phase::Replaced(wait) => wait,
+        }
+    }
+
+    pub(super) fn wait_mut(&mut self) -> Option<&mut Wait> {
+        match self {
+            Phase::Serving => None,
+            Phase::Ending(_, wait) => Some(wait),
+            Phase::Replaced(wait) => wait.as_mut(),
+        }
+    }
+}
+
 /// How long the end of the program waits for its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -148,6 +199,28 @@ mod tests {
             (killed, Event::TimeOver, 10, (killed, Action::Abandon)),
         ] {
             assert_eq!(state.next(event, at(now)), expected, "{state:?} {event:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_replaced_stays_so_when_it_is_to_end() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (sooner, later) = (Wait::Until(at(5)), Wait::Until(at(10)));
+        for (phase, expected) in [
+            (Phase::Serving, Phase::Ending(0, sooner)),
+            (Phase::Ending(130, later), Phase::Ending(0, sooner)),
+            (Phase::Ending(130, Wait::Over), Phase::Ending(0, Wait::Over)),
+            (Phase::Replaced(None), Phase::Replaced(Some(sooner))),
+            (Phase::Replaced(Some(later)), Phase::Replaced(Some(sooner))),
+        ] {
+            assert_eq!(phase.end(0, at(5)), expected, "{phase:?}");
+        }
+        for (phase, expected) in [
+            (Phase::Serving, Phase::Replaced(None)),
+            (Phase::Replaced(Some(later)), Phase::Replaced(Some(later))),
+        ] {
+            assert_eq!(phase.replace(), expected, "{phase:?}");
         }
     }
 

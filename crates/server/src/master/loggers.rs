@@ -11,8 +11,8 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use site::endpoint::Resolution;
 use site::model::{Level, NewPrivileges, Sink, Site};
 
+use super::Master;
 use super::change::Preparation;
-use super::{Master, Phase};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
 use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
@@ -243,7 +243,7 @@ impl Master {
     pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) -> bool {
         let Some(at) = self.loggers.running.iter().position(|logger| logger.pid == pid) else { return false };
         let logger = self.loggers.running.remove(at);
-        if logger.channel.is_none() || self.phase != Phase::Serving {
+        if logger.channel.is_none() || !self.phase.is_serving() {
             return true;
         }
         let now = Instant::now();
@@ -307,7 +307,7 @@ impl Master {
             || !self.helpers.is_empty()
             || !self.pools.is_empty()
             || !self.certificates.is_empty();
-        if self.phase == Phase::Serving || has_writers || self.loggers.running.is_empty() {
+        if self.phase.is_serving() || has_writers || self.loggers.running.is_empty() {
             return;
         }
         for logger in &mut self.loggers.running {

@@ -70,7 +70,7 @@ use counters::Counters;
 use detach::Starter;
 use disconnects::Disconnects;
 use files::WatchedFiles;
-use lifecycle::{Action, State, Wait};
+use lifecycle::{Action, Phase, State};
 use loggers::Loggers;
 use notify::Notify;
 use oom::OomKills;
@@ -188,18 +188,7 @@ struct Master {
     next_epoch: Option<Instant>,
     /// When what a change of the configuration needed is given back.
     release: Option<Instant>,
-    /// `Some`: the program is to end.
-    wait: Option<Wait>,
     phase: Phase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    /// The program ends with this exit code when all children have ended.
-    Ending(u8),
-    /// The successor serves; this program ends when all children have ended.
-    Replaced,
 }
 
 /// A descriptor that is readable.
@@ -293,7 +282,6 @@ impl Master {
             watched: WatchedFiles::default(),
             next_epoch: None,
             release: None,
-            wait: None,
             phase: Phase::Serving,
             options: options.clone(),
         })
@@ -355,9 +343,7 @@ impl Master {
                 fds.push(readable(client.as_fd()));
             }
         }
-        if let Some(successor) = self.successor.as_ref().filter(|s| s.channel_state == ChannelState::Open)
-            && matches!(self.phase, Phase::Serving | Phase::Replaced)
-        {
+        if let Some(successor) = self.successor.as_ref().filter(|s| s.channel_state == ChannelState::Open) {
             sources.push(Source::Successor);
             fds.push(also_writable(successor.channel.as_fd(), successor.unsent.waits_for_space()));
         }

@@ -10,11 +10,11 @@ use nix::unistd::Pid;
 use site::model::{Level, Site};
 use site::upstream::Upstream;
 
+use super::Master;
 use super::change::Preparation;
 use super::lifecycle::State;
 use super::loggers::LoggerPlan;
 use super::process::{Circumstances, ErrorLog, PoolProcess, Service};
-use super::{Master, Phase};
 use crate::control::{Client, Drain};
 use crate::file_stamps::FileStamps;
 use crate::forward_proxy::process as forward_proxy;
@@ -181,7 +181,7 @@ impl Master {
     pub(super) fn on_pool_exit(&mut self, pid: Pid, end: &str) -> bool {
         let Some(at) = self.pools.iter().position(|pool| pool.pid == pid) else { return false };
         let pool = self.pools.remove(at);
-        if pool.channel.is_none() || self.phase != Phase::Serving {
+        if pool.channel.is_none() || !self.phase.is_serving() {
             return true;
         }
         log::error(format_args!("the process that manages the {} has ended: {end}", pool.service));
@@ -196,7 +196,7 @@ impl Master {
 
     /// Ends the pools when the last generation has ended and there will be no other.
     pub(super) fn end_pools(&mut self, now: Instant) {
-        if self.phase == Phase::Serving || !self.generations.is_empty() {
+        if self.phase.is_serving() || !self.generations.is_empty() {
             return;
         }
         for pool in &mut self.pools {

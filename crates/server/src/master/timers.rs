@@ -5,11 +5,11 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::Master;
 use super::change::Cause;
 use super::lifecycle::{Action, Event, State, Wait};
 use super::process::{Generation, Retirement};
 use super::upgrade::Successor;
-use super::{Master, Phase};
 use crate::control::Control;
 use crate::process::ipc::MasterCommand;
 
@@ -57,7 +57,7 @@ impl Master {
         });
         let lifecycles = self.generations.iter().filter_map(|generation| {
             // While the program serves, it waits for a killed process without limit.
-            let waits = matches!(generation.state, State::Killed(_)) && self.phase == Phase::Serving;
+            let waits = matches!(generation.state, State::Killed(_)) && self.phase.is_serving();
             let until = generation.state.deadline().filter(|_| !waits)?;
             Some((until, Timer::Lifecycle(generation.pid)))
         });
@@ -74,8 +74,8 @@ impl Master {
             .iter()
             .filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
         let while_serving =
-            |at: Option<Instant>, timer| at.filter(|_| self.phase == Phase::Serving).map(|at| (at, timer));
-        let upgrade = self.successor.as_ref().filter(|_| self.phase == Phase::Serving);
+            |at: Option<Instant>, timer| at.filter(|_| self.phase.is_serving()).map(|at| (at, timer));
+        let upgrade = self.successor.as_ref().filter(|_| self.phase.is_serving());
         let others = [
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
@@ -100,7 +100,7 @@ impl Master {
             self.release.map(|at| (at, Timer::Release)),
             while_serving(self.loggers.restart, Timer::RestartLoggers),
             while_serving(self.next_log, Timer::SendLogs),
-            self.wait.and_then(Wait::deadline).map(|at| (at, Timer::End)),
+            self.phase.wait().and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
             self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
         ];

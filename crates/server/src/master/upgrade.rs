@@ -24,7 +24,7 @@ use super::process::ChannelState;
 use super::signals::is_first_process;
 use super::sockets::{SocketOrigin, Sockets};
 use super::unsent::{Progress, Unsent};
-use super::{GRACE, Master, Phase};
+use super::{GRACE, Master};
 use crate::control::{Client, Control, Request};
 use crate::process::ipc::{Channel, Decoder, Encoder, Message, Received, TOO_MANY_IN_FLIGHT};
 use crate::stats::{CounterMemory, History};
@@ -189,7 +189,7 @@ impl Message<'_> for Disconnected {
 
 impl Master {
     pub(super) fn upgrade(&mut self, client: Option<Client>) {
-        if self.phase != Phase::Serving || self.successor.is_some() || self.change.is_some() {
+        if !self.phase.is_serving() || self.successor.is_some() || self.change.is_some() {
             let why = "another change is in progress; try again when it is over";
             log::warn(format_args!("no upgrade: {why}"));
             return reject_clients(client, why);
@@ -310,7 +310,7 @@ impl Master {
             },
             Ok(None) => {}
             // It may have been replaced itself.
-            Err(_) if self.phase == Phase::Replaced => successor.channel_state = ChannelState::Closed,
+            Err(_) if self.phase.is_replaced() => successor.channel_state = ChannelState::Closed,
             Err(_) => {
                 let Some(mut successor) = self.successor.take() else { return };
                 // Without the channel, it can never take over.
@@ -327,7 +327,7 @@ impl Master {
         }
         let client = successor.client.take();
         log::info(format_args!("process {} has taken over", successor.pid()));
-        self.phase = Phase::Replaced;
+        self.phase = self.phase.replace();
         self.pid_file = None;
         self.drop_change("another program has taken over");
         let patience = self.site.as_ref().map_or(Duration::ZERO, |site| site.timeouts.reload);
