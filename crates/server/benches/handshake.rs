@@ -67,7 +67,7 @@ fn measure(name: &str, site: &Path) {
         tls.expect("it is valid").config().clone()
     };
     let (signer, remote) =
-        SignerProcess::start(site.clone(), &material(), None, 1, || {}).expect("it starts");
+        SignerProcess::start(site.clone(), &material(), None, 1, server::sys::fork).expect("it starts");
     let servers = [server(KeySource::Files), server(remote)];
     let client = client();
     let pid = signer.pid().expect("it runs");

@@ -2,18 +2,15 @@
 //! with its user.
 
 use std::collections::BTreeSet;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use nix::unistd::Pid;
 use site::maintenance::{self, DEFAULT_HOST, Maintenance};
 use site::model::{Action, Level, Site};
 use site::monitor::Monitor;
 
 use super::Master;
 use crate::control::{Client, Drain, DrainChange, MaintenanceAct, Request};
-use crate::log::{self, LogCommand};
-use crate::pool::message::PoolCommand;
+use crate::log;
 use crate::process::ipc::MasterCommand;
 
 /// Endpoints that are remembered.
@@ -56,6 +53,11 @@ impl Acts {
         }
     }
 
+    /// The endpoints of an application that have been drained.
+    pub(super) fn drained_in(&self, application: &str) -> impl Iterator<Item = &str> {
+        self.drained.iter().filter(move |(name, _)| name == application).map(|(_, endpoint)| &**endpoint)
+    }
+
     /// The requests that switch all of it.
     pub(super) fn requests(&self) -> Vec<Request> {
         let drain = |(application, endpoint): &(String, String)| {
@@ -71,15 +73,12 @@ impl Acts {
 
 impl Master {
     /// Raises or lowers the level of the error log for a time.
-    pub(super) fn change_level(&self, client: Client, level: Level, time: Duration) {
+    pub(super) fn change_level(&mut self, client: Client, level: Level, time: Duration) {
         log::change_level(level, time);
-        for generation in &self.generations {
+        for generation in &self.children.generations {
             _ = generation.channel.send(&MasterCommand::Level { level, time });
         }
-        for channel in self.pools.iter().filter_map(|pool| pool.channel.as_ref()) {
-            _ = channel.send(&PoolCommand::Log(LogCommand::ChangeLevel { level, time }));
-        }
-        self.send_level_to_acme(level, time);
+        self.children.log_writers().for_each(|writer| writer.change_level(level, time));
         client.done("");
     }
 
@@ -99,7 +98,7 @@ impl Master {
         let hosts = self.acts.maintenance.to_text().into_bytes();
         // The client has its response when each process has closed its copy: no later request finds the host as it was.
         let done = client.into_done_socket();
-        for generation in &self.generations {
+        for generation in &self.children.generations {
             match done.try_clone() {
                 Ok(done) => {
                     generation.send_descriptor(MasterCommand::Maintenance { hosts: hosts.clone(), done });
@@ -108,19 +107,6 @@ impl Master {
                     "the process {} does not learn that hosts are switched to maintenance, or back: {error}; try again",
                     generation.pid
                 )),
-            }
-        }
-    }
-
-    /// Has a new pool leave out the endpoints that have been drained. What it does not have, it ignores.
-    pub(super) fn drain_in_pool(&self, pid: Pid) {
-        let Some(pool) = self.pools.iter().find(|pool| pool.pid == pid) else { return };
-        let (Some(application), Some(channel)) = (pool.service.application(), &pool.channel) else { return };
-        for (_, endpoint) in self.acts.drained.iter().filter(|(name, _)| *name == application.name) {
-            // Nothing reads the response.
-            if let Ok((to, _)) = UnixStream::pair() {
-                let (change, endpoint) = (DrainChange::Drain, endpoint.clone());
-                _ = channel.send(&PoolCommand::Drain { change, endpoint, to: to.into() });
             }
         }
     }

@@ -5,23 +5,23 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use site::certificates::Certificates;
-use site::model::{Level, Sandbox, Site};
+use site::model::{Level, Sandbox, Sink, Site};
 
 use super::change::Cause;
-use super::process::ErrorLog;
+use super::children::ChildProcess;
+use super::logs::{ErrorLog, LogWriter};
 use super::{GRACE, Master};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
 use crate::acme::{AcmeFiles, Effect};
 use crate::clock;
-use crate::log::{self, LogCommand, OpenSink, SharedLog};
+use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Received};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{KillTimer, RestartLimit, text, what_to_do};
-use crate::sys::{self, Fork};
+use crate::process::supervisor::{RestartLimit, text, what_to_do};
+use crate::sys::Fork;
 
 /// Requests of the process that are carried out before other events.
 const REQUESTS_PER_TURN: usize = 16;
@@ -36,18 +36,24 @@ pub(super) struct CertificateKeeper {
 }
 
 struct AcmeProcess {
-    pid: Pid,
+    process: ChildProcess,
     files: Rc<AcmeFiles>,
     circumstances: Circumstances,
-    /// `None`: it has to end, and is killed at its time.
-    channel: Option<Channel>,
     log: ErrorLog,
-    kill: Option<KillTimer>,
     /// The certificates for TLS-ALPN-01 challenges that are open, by name.
     challenges: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl AcmeProcess {
+    fn log_writer(&mut self) -> Option<LogWriter<'_>> {
+        Some(LogWriter {
+            what: "the process that gets certificates".into(),
+            channel: self.process.channel()?,
+            log: &mut self.log,
+            send: |channel, command| channel.send(&AcmeCommand::Log(command)),
+        })
+    }
+
     /// How long it may take to end: it removes the records of the orders that run.
     fn patience(&self) -> Duration {
         match self.circumstances.settings.dns_command.is_empty() {
@@ -79,29 +85,32 @@ impl CertificateKeeper {
         self.processes.clear();
     }
 
-    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
-        self.processes.iter().map(|process| process.pid)
+    pub(super) fn processes(&self) -> impl Iterator<Item = &ChildProcess> {
+        self.processes.iter().map(|acme| &acme.process)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.processes.is_empty()
+    pub(super) fn processes_mut(&mut self) -> impl Iterator<Item = &mut ChildProcess> {
+        self.processes.iter_mut().map(|acme| &mut acme.process)
+    }
+
+    pub(super) fn log_writers(&mut self) -> impl Iterator<Item = LogWriter<'_>> {
+        self.processes.iter_mut().filter_map(AcmeProcess::log_writer)
     }
 
     /// For poll.
     pub(super) fn channel(&self) -> Option<&Channel> {
-        self.running()?.channel.as_ref()
+        self.running()?.process.channel()
     }
 
     fn running(&self) -> Option<&AcmeProcess> {
-        self.processes.iter().find(|process| process.channel.is_some())
+        self.processes.iter().find(|acme| acme.process.channel().is_some())
     }
 
-    /// Everything that is due at some time.
+    /// When a process is started again, or what is stored is served.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let kills = self.processes.iter().filter_map(|process| process.kill.as_ref()).map(KillTimer::due);
         // One that is due already waits for the end of another change.
         let renewed = self.renewed.filter(|at| *at > Instant::now());
-        kills.chain(self.restart).chain(renewed).min()
+        self.restart.into_iter().chain(renewed).min()
     }
 
     /// A process that has ended is started again at once: an administrator may have mended the cause.
@@ -111,28 +120,8 @@ impl CertificateKeeper {
     }
 
     fn end_running(&mut self, now: Instant) {
-        for process in self.processes.iter_mut().filter(|process| process.channel.is_some()) {
-            process.channel = None;
-            process.kill = Some(KillTimer::start(now, process.patience()));
-        }
-    }
-
-    /// The error log has been opened again.
-    pub(super) fn on_log(&mut self) {
-        self.processes.iter_mut().for_each(|process| process.log = ErrorLog::Earlier);
-    }
-
-    pub(super) fn awaits_log(&self) -> bool {
-        self.running().is_some_and(|process| process.log != ErrorLog::Current)
-    }
-
-    /// Sends the error log, as it is opened now, to the process that does not have it.
-    pub(super) fn send_log(&mut self, log: &SharedLog, level: Level) {
-        for process in self.processes.iter_mut().filter(|process| process.log != ErrorLog::Current) {
-            let Some(channel) = &process.channel else { continue };
-            let command = log.try_clone().map(|log| AcmeCommand::Log(LogCommand::MoveTo { log, level }));
-            let sent = command.and_then(|command| channel.send(&command));
-            process.log = process.log.after(sent, &"the process that gets certificates");
+        for acme in &mut self.processes {
+            acme.process.end_within(acme.patience(), now);
         }
     }
 
@@ -146,36 +135,30 @@ impl Master {
     /// Starts the process that the configuration needs, and ends the one that it does not need.
     pub(super) fn look_after_certificates(&mut self) {
         let now = Instant::now();
-        for process in &mut self.certificates.processes {
-            if process.kill.as_mut().is_some_and(|timer| timer.expires(now)) {
-                // Fails only if it has ended.
-                _ = kill(process.pid, Signal::SIGKILL);
-            }
-        }
         let (true, Some(site), Some(files)) = (self.phase.is_serving(), &self.site, &self.tls.acme) else {
-            return self.certificates.end_running(now);
+            return self.children.certificates.end_running(now);
         };
         if site.certificates.thumbprint.is_none() {
             let (files, retry) = (files.clone(), site.certificates.retry);
-            self.certificates.end_running(now);
+            self.children.certificates.end_running(now);
             return self.make_account_key(&files, retry, now);
         }
         let is_right = |process: &AcmeProcess| {
             let Circumstances { settings, sandbox, .. } = &process.circumstances;
             process.files.is_same(files) && *settings == site.certificates && *sandbox == site.sandbox
         };
-        if self.certificates.running().is_some_and(is_right) {
+        if self.children.certificates.running().is_some_and(is_right) {
             return;
         }
-        self.certificates.end_running(now);
-        if self.certificates.restart.is_some_and(|at| now < at) {
+        self.children.certificates.end_running(now);
+        if self.children.certificates.restart.is_some_and(|at| now < at) {
             return;
         }
-        self.certificates.restart = None;
+        self.children.certificates.restart = None;
         let (site, files) = (site.clone(), files.clone());
         if let Err(why) = self.start_acme(&site, files) {
-            let pause = self.certificates.restart_limit.count(now);
-            self.certificates.restart = Some(now + pause);
+            let pause = self.children.certificates.restart_limit.count(now);
+            self.children.certificates.restart = Some(now + pause);
             log::error(format_args!(
                 "cannot start the process that gets certificates: {why}{}",
                 what_to_do(&why)
@@ -185,15 +168,15 @@ impl Master {
 
     /// The disk has not taken the key of the account. A generation that knows the account takes over when it does.
     fn make_account_key(&mut self, files: &AcmeFiles, retry: Duration, now: Instant) {
-        let is_waiting = self.certificates.restart.is_some_and(|at| now < at);
-        if is_waiting || self.change.is_some() || self.certificates.renewed.is_some() {
+        let is_waiting = self.children.certificates.restart.is_some_and(|at| now < at);
+        if is_waiting || self.change.is_some() || self.children.certificates.renewed.is_some() {
             return;
         }
-        self.certificates.restart = None;
+        self.children.certificates.restart = None;
         match files.make_account_key() {
-            Ok(()) => self.certificates.renewed = Some(now),
+            Ok(()) => self.children.certificates.renewed = Some(now),
             Err(why) => {
-                self.certificates.restart = Some(now + retry);
+                self.children.certificates.restart = Some(now + retry);
                 log::error(format_args!(
                     "no certificates are ordered: {why}; it is tried again {}",
                     text(retry)
@@ -206,23 +189,20 @@ impl Master {
         let (ours, theirs) = Channel::pair()?;
         let identity = self.accounts.as_ref().and_then(|accounts| accounts.own.clone());
         let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
-        let errors = self.open_error_log().or_else(|_| OpenSink::open(&site::model::Sink::Stderr));
-        match sys::fork()? {
+        let errors = self.open_error_log().or_else(|_| OpenSink::open(&Sink::Stderr));
+        match self.fork_child(None)? {
             Fork::Parent(pid) => {
-                self.certificates.processes.push(AcmeProcess {
-                    pid,
+                self.children.certificates.processes.push(AcmeProcess {
+                    process: ChildProcess::new(pid, ours),
                     files,
                     circumstances: Circumstances { settings, identity, sandbox },
-                    channel: Some(ours),
                     log: ErrorLog::Current,
-                    kill: None,
                     challenges: BTreeMap::new(),
                 });
                 Ok(())
             }
             Fork::Child => {
                 drop(ours);
-                self.release_in_child(None);
                 if let Ok(errors) = errors {
                     log::write_to(errors, site.log.level.max(Level::Error));
                 }
@@ -238,10 +218,10 @@ impl Master {
     /// Carries out what the process asks for.
     pub(super) fn on_acme(&mut self) {
         for _ in 0..REQUESTS_PER_TURN {
-            let Some(channel) = self.certificates.channel() else { return };
+            let Some(channel) = self.children.certificates.channel() else { return };
             match channel.receive::<AcmeRequest>() {
                 Ok(Received::Message(request)) => self.on_acme_request(request),
-                Ok(Received::End) => return self.certificates.end_running(Instant::now()),
+                Ok(Received::End) => return self.children.certificates.end_running(Instant::now()),
                 // There is no message, or it is none.
                 Err(_) => return,
             }
@@ -250,32 +230,32 @@ impl Master {
 
     fn on_acme_request(&mut self, request: AcmeRequest) {
         let AcmeRequest { number, certificate, what } = request;
-        let process = self.certificates.processes.iter_mut().find(|process| process.channel.is_some());
-        let Some(process) = process else { return };
+        let mut processes = self.children.certificates.processes.iter_mut();
+        let Some(acme) = processes.find(|acme| acme.process.channel().is_some()) else { return };
         let now = u64::try_from(clock::wall()).unwrap_or(0);
         let (reply, effect) = match what {
             Wish::Challenge { name, pem } => {
-                process.challenges.insert(name.clone(), pem.clone());
+                acme.challenges.insert(name.clone(), pem.clone());
                 // The generation responds.
                 return self.send_challenge(number, name, pem);
             }
             Wish::Withdraw { name } => {
-                process.challenges.remove(&name);
+                acme.challenges.remove(&name);
                 return self.send_challenge(number, name, Vec::new());
             }
-            wish => match process.files.perform(certificate, &wish, now) {
+            wish => match acme.files.perform(certificate, &wish, now) {
                 Some(done) => done,
                 None => (Reply::Failed("there is no such certificate".to_owned()), Effect::Nothing),
             },
         };
         self.reply_to_acme(number, reply);
         if effect == Effect::Changed {
-            self.certificates.renewed = Some(Instant::now());
+            self.children.certificates.renewed = Some(Instant::now());
         }
     }
 
     fn reply_to_acme(&self, number: u32, reply: Reply) {
-        if let Some(channel) = self.certificates.channel() {
+        if let Some(channel) = self.children.certificates.channel() {
             // If the process does not receive it, its order ends when its time is over.
             _ = channel.send_until(&AcmeCommand::Reply { number, reply }, Instant::now() + GRACE);
         }
@@ -283,7 +263,7 @@ impl Master {
 
     /// An empty `pem` withdraws the challenge.
     fn send_challenge(&self, number: u32, name: Vec<u8>, pem: Vec<u8>) {
-        let sent = match self.serving() {
+        let sent = match self.children.serving() {
             Some(generation) => generation.channel.send(&MasterCommand::Challenge { number, name, pem }),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
@@ -302,20 +282,21 @@ impl Master {
 
     /// A new generation answers the open challenges, too.
     pub(super) fn resend_challenges(&self) {
-        for (name, pem) in self.certificates.running().iter().flat_map(|process| &process.challenges) {
+        for (name, pem) in self.children.certificates.running().iter().flat_map(|process| &process.challenges)
+        {
             self.send_challenge(0, name.clone(), pem.clone());
         }
     }
 
     /// Starts a generation with the certificates that have been stored, as soon as there is no other change.
     pub(super) fn serve_renewed(&mut self) {
-        let is_due = self.certificates.renewed.is_some_and(|at| at <= Instant::now());
+        let is_due = self.children.certificates.renewed.is_some_and(|at| at <= Instant::now());
         let Some(site) = self.site.clone().filter(|_| is_due) else { return };
         let is_busy = self.change.is_some() || self.successor.is_some() || self.restart.is_some();
-        if !self.phase.is_serving() || is_busy || self.generations.len() >= site.limits.generations {
+        if !self.phase.is_serving() || is_busy || self.children.generations.len() >= site.limits.generations {
             return;
         }
-        self.certificates.renewed = None;
+        self.children.certificates.renewed = None;
         if let Err((lines, cause)) = self.begin_change(site, Cause::Renewal) {
             self.on_failed_change(&lines, cause);
         }
@@ -325,31 +306,22 @@ impl Master {
     /// expire.
     pub(super) fn serve_renewed_later(&mut self) {
         let Some(pause) = self.site.as_ref().map(|site| site.certificates.retry) else { return };
-        self.certificates.renewed = Some(Instant::now() + pause);
+        self.children.certificates.renewed = Some(Instant::now() + pause);
         log::error(format_args!("new certificates are not served yet; it is tried again {}", text(pause)));
     }
 
-    /// Sends another level of the error log.
-    pub(super) fn send_level_to_acme(&self, level: Level, time: Duration) {
-        if let Some(channel) = self.certificates.channel() {
-            _ = channel.send(&AcmeCommand::Log(LogCommand::ChangeLevel { level, time }));
-        }
-    }
-
-    /// `false`: the process was another one.
-    pub(super) fn on_acme_exit(&mut self, pid: Pid, end: &str) -> bool {
-        let processes = &mut self.certificates.processes;
-        let Some(at) = processes.iter().position(|process| process.pid == pid) else { return false };
-        let process = processes.remove(at);
-        if self.phase.is_serving() && process.kill.is_none() {
+    pub(super) fn on_acme_exit(&mut self, pid: Pid, end: &str) {
+        let processes = &mut self.children.certificates.processes;
+        let Some(at) = processes.iter().position(|acme| acme.process.pid == pid) else { return };
+        let acme = processes.remove(at);
+        if self.phase.is_serving() && acme.process.channel().is_some() {
             let now = Instant::now();
-            let pause = self.certificates.restart_limit.count(now);
+            let pause = self.children.certificates.restart_limit.count(now);
             log::error(format_args!(
                 "the process that gets certificates has ended: {end}; it is started again {}",
                 text(pause)
             ));
-            self.certificates.restart = Some(now + pause);
+            self.children.certificates.restart = Some(now + pause);
         }
-        true
     }
 }

@@ -10,9 +10,8 @@ use site::memory;
 use site::model::{Limits, Site};
 
 use super::files::{self, WatchedFiles};
-use super::generations::{NewGeneration, Started};
+use super::generations::{ChannelState, Generation, NewGeneration, Retirement, Started};
 use super::lifecycle::{Event, State};
-use super::process::{ChannelState, Generation, Retirement};
 use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
 use super::{GRACE, Master, NO_ADDRESS, START_TIMEOUT, UPGRADING};
@@ -117,7 +116,7 @@ impl Master {
         self.notify.reloading();
         let cause = Cause::Reload(clients);
         let begun = match start::site(&self.options) {
-            Ok(site) if self.generations.len() >= site.limits.generations => {
+            Ok(site) if self.children.generations.len() >= site.limits.generations => {
                 let line = "too many earlier processes still finish their responses (limit \"generations\")";
                 Err((vec![line.to_owned()], cause))
             }
@@ -163,7 +162,7 @@ impl Master {
             }
             Err(why) => {
                 sockets.remove_files(&self.sockets);
-                let earlier = self.generations.iter().filter(|g| g.state != State::Serving).count();
+                let earlier = self.children.generations.iter().filter(|g| g.state != State::Serving).count();
                 Err((why.lines(earlier), cause))
             }
         }
@@ -280,7 +279,7 @@ impl Master {
         }
         if let Err(line) = self.replace_pid_file(&site, &cause) {
             if matches!(cause, Cause::Start) {
-                self.generations.iter().for_each(Generation::kill);
+                self.children.generations.iter().for_each(Generation::kill);
                 sockets.remove_files(&self.sockets);
                 return Err(vec![line]);
             }
@@ -319,7 +318,7 @@ impl Master {
         self.schedule_certificate_check(Instant::now());
         self.schedule_file_check(Instant::now());
         self.release_pools();
-        self.loggers.in_use = loggers;
+        self.children.loggers.in_use = loggers;
         self.send_log_to_children();
         self.release_loggers();
         self.resend_challenges();
@@ -369,7 +368,7 @@ impl Master {
                 self.warn_of_missing_control();
             }
             Cause::Reload(_) => {
-                self.certificates.end_pause();
+                self.children.certificates.end_pause();
                 log::info(format_args!("the configuration has been reloaded"));
             }
             Cause::Renewal => log::info(format_args!("new certificates are served")),
@@ -405,7 +404,7 @@ impl Master {
         let is_earlier = |generation: &&Generation| {
             generation.pid != new && generation.channel_state == ChannelState::Open
         };
-        for generation in self.generations.iter().filter(is_earlier) {
+        for generation in self.children.generations.iter().filter(is_earlier) {
             let sent = messages.iter().try_for_each(|message| generation.channel.send(message));
             if let Err(error) = sent {
                 let pid = generation.pid;
@@ -418,7 +417,7 @@ impl Master {
     pub(super) fn retire_generations(&mut self, new: Option<Pid>, handoff: Option<OwnedFd>, until: Instant) {
         let command = Rc::new(handoff.map_or(MasterCommand::Leave, MasterCommand::HandOver));
         let now = Instant::now();
-        for generation in self.generations.iter_mut().filter(|g| Some(g.pid) != new) {
+        for generation in self.children.generations.iter_mut().filter(|g| Some(g.pid) != new) {
             generation.send_descriptor(Rc::clone(&command));
             generation.on_event(Event::Replaced(until), now);
         }
@@ -426,7 +425,7 @@ impl Master {
 
     /// The clients receive their response when no request can reach an earlier generation.
     pub(super) fn respond_when_retired(&mut self, clients: Vec<Client>) {
-        let last = self.generations.iter_mut().rev().find(|g| matches!(g.state, State::Leaving(_)));
+        let last = self.children.generations.iter_mut().rev().find(|g| matches!(g.state, State::Leaving(_)));
         match last {
             Some(last) if last.retirement != Retirement::Done => {
                 last.waiting.extend(clients);
@@ -461,7 +460,7 @@ impl Master {
     pub(super) fn drop_change(&mut self, why: &str) {
         let Some(change) = self.change.take() else { return };
         let now = Instant::now();
-        for generation in self.generations.iter_mut().filter(|g| g.pid == change.new.pid) {
+        for generation in self.children.generations.iter_mut().filter(|g| g.pid == change.new.pid) {
             generation.end(&MasterCommand::Stop);
             generation.on_event(Event::Stopped(now + GRACE), now);
         }

@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use site::disconnect::Selection;
 
 use super::Master;
+use super::generations::{ChannelState, Generation};
 use super::lifecycle::State;
-use super::process::{ChannelState, Generation};
 use super::upgrade::{Disconnected, Predecessor, Successor};
 use crate::control::Client;
 use crate::log;
@@ -60,7 +60,7 @@ pub(super) struct RunningDisconnect {
 
 impl Master {
     pub(super) fn disconnect(&mut self, selection: Selection, client: Client) {
-        if self.serving().is_none() {
+        if self.children.serving().is_none() {
             return client.failed([super::NOT_SERVING]);
         }
         if self.disconnects.running.len() >= MOST {
@@ -130,7 +130,7 @@ impl Master {
     pub(super) fn advance_disconnects(&mut self) {
         let now = Instant::now();
         for mut running in std::mem::take(&mut self.disconnects.running) {
-            match running.advance(self.leaving_predecessor.as_ref(), &self.generations, now) {
+            match running.advance(self.leaving_predecessor.as_ref(), &self.children.generations, now) {
                 true => running.end(self.successor.as_ref()),
                 false => self.disconnects.running.push(running),
             }

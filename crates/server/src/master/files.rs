@@ -142,7 +142,7 @@ impl Master {
         let Some(site) = &self.site else { return };
         let found = self.watched.round.next(&site.named_files);
         let Some(found) = found.filter(|found| found != site.named_files.files()) else { return };
-        let Some(generation) = self.serving() else { return };
+        let Some(generation) = self.children.serving() else { return };
         let messages =
             found.as_slice().chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
         for (follows, files) in messages {

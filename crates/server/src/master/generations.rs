@@ -1,31 +1,170 @@
-//! Starts a generation, with the processes that it needs: loggers, pools, the spawner and the signer.
+//! The generations: what the master has of each, how one is started with the processes that it needs, and what its end
+//! means.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Instant;
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
-use site::model::{Level, Sink, Site};
+use site::model::{Sink, Site};
 use site::zones::{Zone, Zones};
 
-use super::change::Preparation;
+use super::change::{Cause, Change, Preparation};
 use super::counters::Counters;
+use super::end::{blocked, exit_text};
+use super::lifecycle::{Action, Ended, Event, State};
 use super::loggers::LoggerPlan;
-use super::notify::Notify;
-use super::process::{Generation, SpawnerProcess};
-use super::sockets::Sockets;
-use super::tls::Tls;
-use super::{Master, START_TIMEOUT};
+use super::spawners::{SpawnerProcess, place_of_cgroups};
+use super::unsent::{Progress, Unsent};
+use super::{GRACE, Master, START_TIMEOUT, could_not_start, oom};
+use crate::control::Client;
 use crate::generation::GenerationSetup;
 use crate::listen::Socket;
 use crate::log::{self, OpenSink};
-use crate::process::ipc::{Channel, TOO_MANY_IN_FLIGHT};
+use crate::process::ipc::{Channel, MasterCommand, TOO_MANY_IN_FLIGHT};
 use crate::process::privilege;
-use crate::process::supervisor::{KillTimer, what_to_do};
-use crate::spawner::{self, cgroup};
+use crate::process::supervisor::{self, what_to_do};
+use crate::signer::SignerProcess;
 use crate::sys::{self, Fork};
 use crate::worker::WorkerSockets;
+
+/// A process that serves one configuration.
+pub(super) struct Generation {
+    pub(super) pid: Pid,
+    pub(super) channel: Channel,
+    pub(super) channel_state: ChannelState,
+    pub(super) sinks: Vec<Sink>,
+    pub(super) state: State,
+    /// `None`: its site has no scripts, or the spawner has ended.
+    pub(super) spawner: Option<SpawnerProcess>,
+    /// `None`: its workers have no private keys, or have them themselves.
+    pub(super) signer: Option<SignerProcess>,
+    /// The lines that it has sent before its end.
+    pub(super) failure: Vec<String>,
+    /// They receive their response when the generation has retired.
+    pub(super) waiting: Vec<Client>,
+    pub(super) retirement: Retirement,
+    unsent: RefCell<Unsent<Rc<MasterCommand>>>,
+}
+
+/// Whether the generation can still send events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChannelState {
+    Open,
+    Closed,
+}
+
+/// A generation has retired when no new request can reach it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retirement {
+    NotBegun,
+    /// The clients are not kept waiting beyond this time.
+    Until(Instant),
+    Done,
+}
+
+impl Generation {
+    pub(super) fn starting(
+        pid: Pid,
+        channel: Channel,
+        sinks: Vec<Sink>,
+        spawner: Option<SpawnerProcess>,
+        signer: Option<SignerProcess>,
+    ) -> Generation {
+        Generation {
+            pid,
+            channel,
+            channel_state: ChannelState::Open,
+            sinks,
+            state: State::Starting,
+            spawner,
+            signer,
+            failure: Vec::new(),
+            waiting: Vec::new(),
+            retirement: Retirement::NotBegun,
+            unsent: RefCell::default(),
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event, now: Instant) -> Action {
+        let (state, action) = self.state.next(event, now);
+        self.state = state;
+        match action {
+            Action::Kill => {
+                if self.unsent.borrow().has(|command| matches!(**command, MasterCommand::HandOver(_))) {
+                    log::error(format_args!(
+                        "the process {} has not learnt that it is replaced, and is killed: {TOO_MANY_IN_FLIGHT}",
+                        self.pid
+                    ));
+                }
+                self.kill();
+            }
+            Action::Abandon => log::error(format_args!("{}", blocked(self.pid))),
+            Action::Nothing | Action::TakeOver => {}
+        }
+        action
+    }
+
+    /// Sends a command with a descriptor, now or as soon as the kernel takes it.
+    pub(super) fn send_descriptor(&self, command: impl Into<Rc<MasterCommand>>) {
+        if self.unsent.borrow_mut().push(command.into()) {
+            self.send_unsent();
+        } else {
+            log::error(format_args!("the process {} does not read its commands, and misses one", self.pid));
+        }
+    }
+
+    pub(super) fn send_unsent(&self) {
+        let mut unsent = self.unsent.borrow_mut();
+        while !unsent.is_empty() {
+            match unsent.send(Instant::now(), |command| self.channel.send(&**command)) {
+                Ok(Progress::AllSent | Progress::Waits) => return,
+                Ok(Progress::Delayed) => {
+                    return log::warn(format_args!(
+                        "commands to the process {} wait: {TOO_MANY_IN_FLIGHT}",
+                        self.pid
+                    ));
+                }
+                // It has ended, which `reap` finds out.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => unsent.clear(),
+                Err(error) => {
+                    log::error(format_args!("a command to the process {} is lost: {error}", self.pid))
+                }
+            }
+        }
+    }
+
+    /// It is to end, and earlier commands do not matter.
+    pub(super) fn end(&self, command: &MasterCommand) {
+        self.unsent.borrow_mut().clear();
+        // Fails only if it has ended, or reads nothing; then it is killed.
+        _ = self.channel.send(command);
+    }
+
+    /// When commands are sent again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.unsent.borrow().due()
+    }
+
+    pub(super) fn waits_for_space(&self) -> bool {
+        self.unsent.borrow().waits_for_space()
+    }
+
+    pub(super) fn kill(&self) {
+        // Fails only if it has ended.
+        _ = kill(self.pid, Signal::SIGKILL);
+    }
+
+    pub(super) fn on_retired(&mut self) {
+        self.retirement = Retirement::Done;
+        self.waiting.drain(..).for_each(|client| client.done(""));
+    }
+}
 
 /// A generation that is starting, in each of the two processes.
 pub(super) enum Started {
@@ -92,16 +231,17 @@ impl Master {
         let (spawner, spawners, complaint) = self.start_spawner(preparation, place)?;
         if let Some(spawner) = spawner {
             // If the fork below fails, the spawner is killed.
-            self.helpers.push((spawner.pid, KillTimer::start(Instant::now(), START_TIMEOUT)));
+            self.children.add_helper(spawner.pid, START_TIMEOUT);
         }
-        let pools = self.join_pools(&pools, workers)?;
+        let pools = self.children.pools.join(&pools, workers)?;
         // Behind those, which must not inherit the channels to the signer.
         let (tls, signer) = self.prepare_tls(preparation).map_err(NotStarted::ByTls)?;
         let zones = Zones::of(&preparation.site);
         let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
         let counters = self.counters.create(workers, zones)?;
         let (ours, theirs) = Channel::pair()?;
-        let (handoff, predecessor) = match !self.generations.is_empty() || self.predecessor.is_some() {
+        let (handoff, predecessor) = match !self.children.generations.is_empty() || self.predecessor.is_some()
+        {
             true => {
                 Channel::pair().map(|(handoff, predecessor)| (Some(handoff.into()), Some(predecessor)))?
             }
@@ -110,16 +250,17 @@ impl Master {
         let listeners = preparation.sockets.per_worker(&preparation.site.listeners, workers);
         // As late as possible, so that no other process has the pipes: a logger ends with its writers.
         let mut sinks = std::mem::take(&mut preparation.sinks);
-        self.connect_logs(&mut sinks, &loggers)?;
+        self.children.loggers.connect(&mut sinks, &loggers)?;
         match sys::fork()? {
             Fork::Parent(pid) => {
                 let names = sinks.iter().map(|sink| sink.sink().clone()).collect();
-                self.helpers.retain(|(other, _)| Some(*other) != spawner.map(|spawner| spawner.pid));
+                spawner.iter().for_each(|spawner| self.children.remove_helper(spawner.pid));
                 self.counters.begin(pid, counters);
-                self.generations.push(Generation::starting(pid, ours, names, spawner, signer));
+                self.children.generations.push(Generation::starting(pid, ours, names, spawner, signer));
                 let errors = sinks.into_iter().next();
                 // One of its own: lines of two processes in one pipe could mix.
-                let errors = errors.and_then(|errors| self.open_log(errors.sink(), &loggers).ok());
+                let errors =
+                    errors.and_then(|errors| self.children.loggers.open(errors.sink(), &loggers).ok());
                 Ok(Started::Parent(NewGeneration { pid, loggers, errors, handoff }))
             }
             Fork::Child => {
@@ -149,120 +290,71 @@ impl Master {
         }
     }
 
-    /// Starts the spawner if the site has scripts. Also returns a channel for each worker, and a warning if scripts
-    /// have no control groups.
-    fn start_spawner(
-        &mut self,
-        preparation: &mut Preparation,
-        place: Result<Option<PathBuf>, String>,
-    ) -> io::Result<(Option<SpawnerProcess>, Vec<Channel>, Option<String>)> {
-        let &mut Preparation { ref site, ref accounts, workers, .. } = preparation;
-        if !site.has_scripts() {
-            return Ok((None, Vec::new(), None));
+    /// Its last events may contain the reason of its end. Returns the exit code if the start of the program has failed.
+    pub(super) fn on_generation_exit(&mut self, pid: Pid, status: WaitStatus) -> Option<ExitCode> {
+        if let Some(code) = self.on_generation(pid) {
+            return Some(code);
         }
-        let pairs = (0..workers).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
-        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let cgroups = place.and_then(|place| {
-            let Some((place, wanted)) = place.zip(site.scripts.cgroups.as_ref()) else { return Ok(None) };
-            // Twice as many as scripts: processes that an ended script leaves behind keep its group for a while.
-            let each = 2 * (site.scripts.processes / workers).max(1);
-            let made = cgroup::make(&place, wanted, each * workers)?;
-            self.cgroups.insert(place);
-            Ok(Some(made))
-        });
-        let complaint =
-            cgroups.as_ref().err().map(|why| format!("scripts have no control groups of their own: {why}"));
-        let cgroups = cgroups.ok().flatten();
-        let setup = spawner::process::SpawnerSetup::of(site, theirs, accounts, cgroups);
-        let grace = site.scripts.grace;
-        match sys::fork()? {
-            Fork::Parent(pid) => Ok((Some(SpawnerProcess { pid, grace }), ours, complaint)),
-            Fork::Child => {
-                drop(ours);
-                self.release_in_child(Some(preparation));
-                // The spawner must not keep a rotated log file open.
-                if let Ok(stderr) = OpenSink::open(&Sink::Stderr) {
-                    log::write_to(stderr, Level::Error);
+        let generations = &mut self.children.generations;
+        let index = generations.iter().position(|generation| generation.pid == pid)?;
+        let mut generation = generations.remove(index);
+        self.counters.end(pid);
+        if let Some(spawner) = generation.spawner {
+            self.children.add_helper(spawner.pid, spawner.patience() + GRACE);
+        }
+        if let Some(signer) = generation.signer.as_ref().and_then(SignerProcess::pid) {
+            self.children.add_helper(signer, GRACE);
+        }
+        generation.on_retired();
+        self.advance_purges();
+        self.advance_disconnects();
+        self.on_generation_end(generation, status)
+    }
+
+    fn on_generation_end(&mut self, generation: Generation, status: WaitStatus) -> Option<ExitCode> {
+        let end = exit_text(status);
+        let Generation { pid, state, failure, .. } = generation;
+        match state.on_exit() {
+            Ended::AsExpected => {}
+            Ended::BeforeServing => {
+                let change = self.change.take_if(|change| change.new.pid == pid)?;
+                let lines = match failure.is_empty() {
+                    true => vec![format!("the serving process has ended before it served: {end}")],
+                    false => failure,
+                };
+                change.sockets.remove_files(&self.sockets);
+                let Change { mut cause, sockets, .. } = change;
+                drop(sockets);
+                match &cause {
+                    Cause::Start => return Some(could_not_start(&self.all_problems(lines, &mut cause))),
+                    Cause::Crash => self.on_failed_restart(&lines.join("; ")),
+                    Cause::Renewal => self.on_failed_change(&lines, cause),
+                    Cause::Reload(_) => {
+                        let lines = self.all_problems(lines, &mut cause);
+                        self.on_failed_change(&lines, cause);
+                    }
                 }
-                std::process::exit(spawner::process::run(setup).into())
             }
+            Ended::Crashed if failure.is_empty() => {
+                let memory = match status {
+                    WaitStatus::Signaled(_, Signal::SIGKILL, _) => self.oom.explanation(),
+                    WaitStatus::Signaled(_, Signal::SIGABRT, _) => oom::ABORTED,
+                    _ => "",
+                };
+                self.on_crash(&format!("{end}{memory}"));
+            }
+            Ended::Crashed => self.on_crash(&failure.join("; ")),
         }
+        None
     }
 
-    /// Drops the master's resources in a forked child, and those of a change that is being prepared.
-    pub(super) fn release_in_child(&mut self, preparation: Option<&mut Preparation>) {
-        preparation.map(Preparation::release);
-        // Every field is named, so that the compiler finds a new one.
-        let Master {
-            signals,
-            control,
-            notify,
-            starter,
-            predecessor,
-            leaving_predecessor,
-            successor,
-            pid_file,
-            sockets,
-            generations,
-            helpers,
-            pools,
-            loggers,
-            certificates,
-            tls,
-            change,
-            queued_reload,
-            purges,
-            disconnects,
-            counters,
-            // These have neither descriptors nor secrets.
-            options: _,
-            program: _,
-            is_child_of_first_process: _,
-            descriptors: _,
-            site: _,
-            accounts: _,
-            next_log: _,
-            cgroups: _,
-            acts: _,
-            restart_limit: _,
-            oom: _,
-            restart: _,
-            next_ping: _,
-            watched: _,
-            next_epoch: _,
-            release: _,
-            phase: _,
-        } = self;
-        *signals = None;
-        *control = None;
-        *notify = Notify::default();
-        if let Some(starter) = starter {
-            starter.release();
-        }
-        *predecessor = None;
-        *leaving_predecessor = None;
-        *successor = None;
-        *pid_file = None;
-        *sockets = Sockets::default();
-        generations.clear();
-        helpers.clear();
-        pools.clear();
-        loggers.running.clear();
-        certificates.clear();
-        *tls = Tls::default();
-        *change = None;
-        *queued_reload = None;
-        // Their clients wait for the end of the stream, and so for each copy of its descriptor.
-        purges.running.clear();
-        disconnects.running.clear();
-        *counters = Counters::new(Vec::new(), None);
+    fn on_crash(&mut self, end: &str) {
+        let pause = self.schedule_restart();
+        log::error(format_args!(
+            "the serving process has ended: {end}; it is replaced {}",
+            supervisor::text(pause)
+        ));
     }
-}
-
-/// The folder for the control groups of scripts. `None`: the site has none. Errors: why there can be none.
-fn place_of_cgroups(site: &Site) -> Result<Option<PathBuf>, String> {
-    let wanted = site.scripts.cgroups.as_ref().filter(|_| site.has_scripts());
-    wanted.map(cgroup::place).transpose()
 }
 
 /// The sockets of each worker. `pools`: its channels, as `start_pools` orders them.

@@ -5,21 +5,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use site::endpoint::Resolution;
 use site::model::{Level, NewPrivileges, Sink, Site};
 
-use super::Master;
 use super::change::Preparation;
+use super::children::ChildProcess;
+use super::{GRACE, Master};
 use crate::log::{self, OpenSink};
 use crate::logger::message::LoggerCommand;
 use crate::logger::process::{DELIVERY, LoggerSetup, Targets, run};
 use crate::process::ipc::{Channel, MasterCommand};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::{self, KillTimer, RestartLimit, what_to_do};
-use crate::sys::{self, Fork};
+use crate::process::supervisor::{self, RestartLimit, what_to_do};
+use crate::sys::Fork;
 
 /// Bytes of a pipe to a logger: a few blocks of lines. The kernel may give less.
 const PIPE: usize = 256 * 1024;
@@ -39,7 +39,7 @@ pub(super) struct LoggerPlan {
 }
 
 pub(super) struct Loggers {
-    pub(super) running: Vec<LoggerProcess>,
+    running: Vec<LoggerProcess>,
     /// Of the site that is served.
     pub(super) in_use: Vec<LoggerPlan>,
     /// They have crashed, and are replaced at `restart`: each with how it ended, for the log that it wrote.
@@ -48,31 +48,10 @@ pub(super) struct Loggers {
     pub(super) restart: Option<Instant>,
 }
 
-impl Loggers {
-    pub(super) fn new() -> Loggers {
-        Loggers {
-            running: Vec::new(),
-            in_use: Vec::new(),
-            lost: Vec::new(),
-            limit: RestartLimit::of_servers(),
-            restart: None,
-        }
-    }
-}
-
-pub(super) struct LoggerProcess {
-    pid: Pid,
+struct LoggerProcess {
+    /// Without the master, it ends when its writers have left.
+    process: ChildProcess,
     plan: LoggerPlan,
-    /// `None`: the process ends when its writers have left.
-    channel: Option<Channel>,
-    /// When it is killed, if it has not ended.
-    pub(super) kill: Option<KillTimer>,
-}
-
-impl LoggerProcess {
-    pub(super) fn pid(&self) -> Pid {
-        self.pid
-    }
 }
 
 impl LoggerPlan {
@@ -103,12 +82,110 @@ impl LoggerPlan {
     }
 }
 
+impl Loggers {
+    pub(super) fn new() -> Loggers {
+        Loggers {
+            running: Vec::new(),
+            in_use: Vec::new(),
+            lost: Vec::new(),
+            limit: RestartLimit::of_servers(),
+            restart: None,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.running.clear();
+    }
+
+    pub(super) fn processes(&self) -> impl Iterator<Item = &ChildProcess> {
+        self.running.iter().map(|logger| &logger.process)
+    }
+
+    pub(super) fn processes_mut(&mut self) -> impl Iterator<Item = &mut ChildProcess> {
+        self.running.iter_mut().map(|logger| &mut logger.process)
+    }
+
+    /// To those that the master has not left.
+    fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.processes().filter_map(ChildProcess::channel)
+    }
+
+    fn has(&self, plan: &LoggerPlan) -> bool {
+        self.running.iter().any(|logger| logger.process.channel().is_some() && logger.plan == *plan)
+    }
+
+    /// Opens a log directly, or by the logger of one of these plans.
+    pub(super) fn open(&self, sink: &Sink, plans: &[LoggerPlan]) -> Result<OpenSink, String> {
+        let has_logger = plans.iter().any(|plan| plan.index(sink).is_some());
+        if !has_logger {
+            return OpenSink::open(sink);
+        }
+        let mut opened = OpenSink::unopened(sink);
+        let pipe =
+            self.pipe_to(sink, plans).map_err(|error| format!("cannot use the log {sink}: {error}"))?;
+        opened.replace(pipe);
+        Ok(opened)
+    }
+
+    /// Connects those of the logs that a logger writes.
+    pub(super) fn connect(&self, sinks: &mut [OpenSink], plans: &[LoggerPlan]) -> io::Result<()> {
+        for sink in sinks {
+            if plans.iter().any(|plan| plan.index(sink.sink()).is_some()) {
+                let pipe = self.pipe_to(sink.sink(), plans)?;
+                sink.replace(pipe);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a pipe to a logger that lines are written into.
+    fn pipe_to(&self, sink: &Sink, plans: &[LoggerPlan]) -> io::Result<OwnedFd> {
+        let of_plan = |logger: &LoggerProcess| {
+            let target = plans.contains(&logger.plan).then(|| logger.plan.index(sink)).flatten()?;
+            Some((logger.process.channel()?.try_clone().ok()?, target))
+        };
+        let (channel, target) =
+            self.running.iter().rev().find_map(of_plan).ok_or(io::ErrorKind::NotConnected)?;
+        let (output, input) = pipe()?;
+        channel.send_until(&LoggerCommand::Writer { target, pipe: output }, Instant::now() + GRACE)?;
+        Ok(input)
+    }
+
+    /// Leaves the loggers that neither the site that is served needs nor the next one. Each ends when its writers have
+    /// ended.
+    fn release(&mut self, next: &[LoggerPlan]) {
+        for logger in &mut self.running {
+            if !self.in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
+                logger.process.leave();
+            }
+        }
+    }
+
+    /// Another program has renamed files.
+    pub(super) fn reopen(&self) {
+        for channel in self.channels() {
+            // Fails only if the logger has ended, and then the next one opens the files.
+            _ = channel.send(&LoggerCommand::Reopen);
+        }
+    }
+
+    /// Has the loggers close a copy when they have opened their files.
+    pub(super) fn end_reopening(&self, done: &OwnedFd) {
+        for channel in self.channels() {
+            if let Ok(done) = done.try_clone() {
+                // If the logger does not receive it, the client does not wait for it.
+                _ = channel.send(&LoggerCommand::Done(done));
+            }
+        }
+    }
+}
+
 impl Master {
     /// Starts the loggers of the site that is being prepared, as far as they do not run. Errors: of `fork`.
     pub(super) fn start_loggers(&mut self, preparation: &mut Preparation) -> io::Result<Vec<LoggerPlan>> {
         let plans = LoggerPlan::of(&preparation.site, preparation.accounts.own.as_ref());
         for plan in &plans {
-            if !self.loggers.running.iter().any(|logger| logger.channel.is_some() && logger.plan == *plan) {
+            if !self.children.loggers.has(plan) {
                 self.start_logger(plan, &plans, Some(preparation))?;
             }
         }
@@ -132,23 +209,18 @@ impl Master {
                 errors.replace(input);
                 Ok(errors)
             }
-            None => self.open_log(&plan.errors, plans),
+            None => self.children.loggers.open(&plan.errors, plans),
         };
-        match sys::fork()? {
+        match self.fork_child(preparation)? {
             Fork::Parent(pid) => {
-                self.loggers.running.push(LoggerProcess {
-                    pid,
-                    plan: plan.clone(),
-                    channel: Some(ours),
-                    kill: None,
-                });
+                let process = ChildProcess::new(pid, ours);
+                self.children.loggers.running.push(LoggerProcess { process, plan: plan.clone() });
                 Ok(())
             }
             Fork::Child => {
                 drop(ours);
                 let LoggerPlan { targets, queue, resolution, identity, new_privileges, level, .. } =
                     plan.clone();
-                self.release_in_child(preparation);
                 if let Ok(errors) = errors.or_else(|_| OpenSink::open(&Sink::Stderr)) {
                     log::write_to(errors, level);
                 }
@@ -168,86 +240,27 @@ impl Master {
         }
     }
 
-    /// Opens a log directly, or by the logger of one of these plans.
-    pub(super) fn open_log(&self, sink: &Sink, plans: &[LoggerPlan]) -> Result<OpenSink, String> {
-        let has_logger = plans.iter().any(|plan| plan.index(sink).is_some());
-        if !has_logger {
-            return OpenSink::open(sink);
-        }
-        let mut opened = OpenSink::unopened(sink);
-        let pipe =
-            self.pipe_to(sink, plans).map_err(|error| format!("cannot use the log {sink}: {error}"))?;
-        opened.replace(pipe);
-        Ok(opened)
-    }
-
-    /// Connects those of the logs that a logger writes.
-    pub(super) fn connect_logs(&self, sinks: &mut [OpenSink], plans: &[LoggerPlan]) -> io::Result<()> {
-        for sink in sinks {
-            if plans.iter().any(|plan| plan.index(sink.sink()).is_some()) {
-                let pipe = self.pipe_to(sink.sink(), plans)?;
-                sink.replace(pipe);
-            }
-        }
-        Ok(())
-    }
-
-    /// The end of a pipe to a logger that lines are written into.
-    fn pipe_to(&self, sink: &Sink, plans: &[LoggerPlan]) -> io::Result<OwnedFd> {
-        let of_plan = |logger: &LoggerProcess| {
-            let target = plans.contains(&logger.plan).then(|| logger.plan.index(sink)).flatten()?;
-            Some((logger.channel.as_ref()?.try_clone().ok()?, target))
-        };
-        let (channel, target) =
-            self.loggers.running.iter().rev().find_map(of_plan).ok_or(io::ErrorKind::NotConnected)?;
-        let (output, input) = pipe()?;
-        channel.send_until(&LoggerCommand::Writer { target, pipe: output }, Instant::now() + super::GRACE)?;
-        Ok(input)
-    }
-
-    /// Leaves the loggers that no configuration needs. Each ends when its writers have ended.
+    /// Leaves the loggers that no configuration needs.
     pub(super) fn release_loggers(&mut self) {
         let next = self.change.as_ref().map_or(&[][..], |change| &change.new.loggers);
-        for logger in &mut self.loggers.running {
-            if !self.loggers.in_use.contains(&logger.plan) && !next.contains(&logger.plan) {
-                logger.channel = None;
-            }
-        }
+        self.children.loggers.release(next);
     }
 
     /// Whether a running logger writes there.
     pub(super) fn has_logger(&self, sink: &Sink) -> bool {
         let next = self.change.iter().flat_map(|change| &change.new.loggers);
-        self.loggers.in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
+        self.children.loggers.in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
     }
 
-    /// Another program has renamed files.
-    pub(super) fn reopen_in_loggers(&self) {
-        for channel in self.loggers.running.iter().filter_map(|logger| logger.channel.as_ref()) {
-            // Fails only if the logger has ended, and then the next one opens the files.
-            _ = channel.send(&LoggerCommand::Reopen);
-        }
-    }
-
-    /// Has the loggers close a copy when they have opened their files.
-    pub(super) fn end_reopening(&self, done: &OwnedFd) {
-        for channel in self.loggers.running.iter().filter_map(|logger| logger.channel.as_ref()) {
-            if let Ok(done) = done.try_clone() {
-                // If the logger does not receive it, the client does not wait for it.
-                _ = channel.send(&LoggerCommand::Done(done));
-            }
-        }
-    }
-
-    /// `false`: the process was no logger.
-    pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) -> bool {
-        let Some(at) = self.loggers.running.iter().position(|logger| logger.pid == pid) else { return false };
-        let logger = self.loggers.running.remove(at);
-        if logger.channel.is_none() || !self.phase.is_serving() {
-            return true;
+    pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) {
+        let loggers = &mut self.children.loggers;
+        let Some(at) = loggers.running.iter().position(|logger| logger.process.pid == pid) else { return };
+        let logger = loggers.running.remove(at);
+        if logger.process.channel().is_none() || !self.phase.is_serving() {
+            return;
         }
         let now = Instant::now();
-        let pause = self.loggers.limit.count(now);
+        let pause = loggers.limit.count(now);
         let line = format!(
             "the process that writes logs has ended: {end}; it is replaced {}",
             supervisor::text(pause)
@@ -257,18 +270,17 @@ impl Master {
             self.write_to_stderr();
         }
         log::error(format_args!("{line}"));
-        self.loggers.lost.push((logger.plan, line));
-        self.loggers.restart = Some(now + pause);
-        true
+        self.children.loggers.lost.push((logger.plan, line));
+        self.children.loggers.restart = Some(now + pause);
     }
 
     /// Replaces the loggers that have crashed, and gives their logs to the processes that write them.
     pub(super) fn replace_loggers(&mut self) {
-        self.loggers.restart = None;
-        let mut plans = self.loggers.in_use.clone();
+        self.children.loggers.restart = None;
+        let mut plans = self.children.loggers.in_use.clone();
         plans.extend(self.change.iter().flat_map(|change| change.new.loggers.clone()));
         let mut lines = Vec::new();
-        for (plan, line) in std::mem::take(&mut self.loggers.lost) {
+        for (plan, line) in std::mem::take(&mut self.children.loggers.lost) {
             if !plans.contains(&plan) {
                 continue;
             }
@@ -277,14 +289,15 @@ impl Master {
                     "cannot start the process that writes logs: {error}{}",
                     what_to_do(&error)
                 ));
-                self.loggers.restart = Some(Instant::now() + self.loggers.limit.count(Instant::now()));
-                self.loggers.lost.push((plan, line));
+                let loggers = &mut self.children.loggers;
+                loggers.restart = Some(Instant::now() + loggers.limit.count(Instant::now()));
+                loggers.lost.push((plan, line));
                 continue;
             }
-            for generation in &self.generations {
+            for generation in &self.children.generations {
                 for (number, sink) in generation.sinks.iter().enumerate() {
                     if plan.index(sink).is_some()
-                        && let Ok(pipe) = self.pipe_to(sink, &plans)
+                        && let Ok(pipe) = self.children.loggers.pipe_to(sink, &plans)
                     {
                         generation.send_descriptor(MasterCommand::Log { sink: number as u32, file: pipe });
                     }
@@ -303,25 +316,17 @@ impl Master {
 
     /// Ends the loggers when every other child has ended and there will be no other.
     pub(super) fn end_loggers(&mut self, now: Instant) {
-        let has_writers = !self.generations.is_empty()
-            || !self.helpers.is_empty()
-            || !self.pools.is_empty()
-            || !self.certificates.is_empty();
-        if self.phase.is_serving() || has_writers || self.loggers.running.is_empty() {
+        if self.phase.is_serving() || self.children.have_writers() {
             return;
         }
-        for logger in &mut self.loggers.running {
-            if logger.channel.take().is_some()
+        for process in self.children.loggers.processes_mut() {
+            if process.channel().is_some()
                 && let Ok(stderr) = OpenSink::open(&Sink::Stderr)
             {
                 // The master itself is a writer.
                 log::write_to(stderr, Level::Error);
             }
-            let timer = logger.kill.get_or_insert_with(|| KillTimer::start(now, 4 * DELIVERY));
-            if timer.expires(now) {
-                // Fails only if it has ended.
-                _ = kill(logger.pid, Signal::SIGKILL);
-            }
+            process.end_within(4 * DELIVERY, now);
         }
     }
 }

@@ -5,7 +5,6 @@
 //! It has one thread, which waits for signals, for clients of the control socket, and for events of its children.
 
 mod lifecycle;
-mod process;
 mod unsent;
 
 pub mod sockets;
@@ -16,15 +15,20 @@ mod change;
 mod detach;
 pub mod examine;
 mod files;
-mod generations;
 mod tls;
+
+mod children;
+mod fork;
+mod generations;
+mod loggers;
+mod pools;
+mod signers;
+mod spawners;
 
 mod counters;
 mod disconnects;
-mod loggers;
 mod logs;
 mod oom;
-mod pools;
 mod purges;
 
 #[cfg(feature = "acme")]
@@ -41,7 +45,6 @@ mod timers;
 pub mod notify;
 pub mod signals;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -61,20 +64,19 @@ use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
 use crate::process::privilege::Accounts;
 use crate::process::privileged_file::PidFile;
 use crate::process::sandbox;
-use crate::process::supervisor::{KillTimer, RestartLimit};
+use crate::process::supervisor::RestartLimit;
 use crate::{start, sys, terminal};
 use acts::Acts;
-use certificates::CertificateKeeper;
 use change::{Cause, Change};
+use children::Children;
 use counters::Counters;
 use detach::Starter;
 use disconnects::Disconnects;
 use files::WatchedFiles;
-use lifecycle::{Action, Phase, State};
-use loggers::Loggers;
+use generations::{ChannelState, Generation};
+use lifecycle::{Action, Phase};
 use notify::Notify;
 use oom::OomKills;
-use process::{ChannelState, Generation, PoolProcess};
 use purges::Purges;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
@@ -155,17 +157,10 @@ struct Master {
     accounts: Option<Accounts>,
     /// Its certificates.
     tls: Tls,
-    certificates: CertificateKeeper,
     sockets: Sockets,
-    generations: Vec<Generation>,
-    /// Spawners and signers that are ending, because their generations have ended; each is killed at its time.
-    helpers: Vec<(Pid, KillTimer)>,
-    pools: Vec<PoolProcess>,
-    loggers: Loggers,
+    children: Children,
     /// When the error log is sent again to the children that have not received it.
     next_log: Option<Instant>,
-    /// Folders in which scripts have had control groups.
-    cgroups: BTreeSet<PathBuf>,
     /// The change whose generation is starting.
     change: Option<Change>,
     /// Clients that have requested a reload during a change; `Some` without clients after a signal.
@@ -258,14 +253,9 @@ impl Master {
             pid_file: None,
             accounts: None,
             tls: Tls { tickets, ..Tls::default() },
-            certificates: CertificateKeeper::new(),
             sockets,
-            generations: Vec::new(),
-            helpers: Vec::new(),
-            pools: Vec::new(),
-            loggers: Loggers::new(),
+            children: Children::new(),
             next_log: None,
-            cgroups: BTreeSet::new(),
             change: None,
             queued_reload: None,
             counters: Counters::new(counters, history),
@@ -329,7 +319,7 @@ impl Master {
             sources.push(Source::Signals);
             fds.push(readable(signals.as_fd()));
         }
-        for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
+        for generation in self.children.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
             sources.push(Source::Generation(generation.pid));
             fds.push(also_writable(generation.channel.as_fd(), generation.waits_for_space()));
         }
@@ -351,7 +341,7 @@ impl Master {
             sources.push(Source::Predecessor);
             fds.push(also_writable(predecessor.as_fd(), predecessor.unsent.waits_for_space()));
         }
-        if let Some(channel) = self.certificates.channel() {
+        if let Some(channel) = self.children.certificates.channel() {
             sources.push(Source::Certificates);
             fds.push(readable(channel.as_fd()));
         }
@@ -378,7 +368,7 @@ impl Master {
                 SignalEvent::ReopenLogs => _ = self.reopen_logs(),
                 SignalEvent::Upgrade => self.upgrade(None),
                 SignalEvent::LogStats => {
-                    if let Some(generation) = self.serving() {
+                    if let Some(generation) = self.children.serving() {
                         _ = generation.channel.send(&MasterCommand::LogStats);
                     }
                 }
@@ -425,10 +415,12 @@ impl Master {
             Request::Purge(purge) => self.purge(purge, client),
             Request::Drain(drain) => {
                 // A mistake is not kept for later configurations.
-                if drain.change == DrainChange::Undrain || self.has_application(&drain.application) {
+                if drain.change == DrainChange::Undrain
+                    || self.children.pools.has_application(&drain.application)
+                {
                     self.acts.note(&Request::Drain(drain.clone()));
                 }
-                self.drain(client, drain);
+                self.children.pools.drain(client, drain);
             }
             Request::Reopen => {
                 let problems = self.reopen_logs();
@@ -440,14 +432,14 @@ impl Master {
             Request::Level(level, time) => self.change_level(client, level, time),
             Request::Disconnect(selection) => self.disconnect(selection, client),
             Request::Maintenance(act) => self.switch_maintenance(client, &act),
-            Request::Watch(filter) => match self.serving() {
+            Request::Watch(filter) => match self.children.serving() {
                 Some(generation) => {
                     let (filter, to) = (filter.to_string().into_bytes(), client.into_socket());
                     generation.send_descriptor(MasterCommand::Watch { filter, to });
                 }
                 None => client.failed([NOT_SERVING]),
             },
-            Request::Stats(form) => match self.serving() {
+            Request::Stats(form) => match self.children.serving() {
                 Some(generation) => {
                     let to = client.into_done_socket();
                     generation.send_descriptor(MasterCommand::Stats { form, to });
@@ -458,9 +450,9 @@ impl Master {
     }
 
     fn on_generation(&mut self, pid: Pid) -> Option<ExitCode> {
-        self.generations.iter().filter(|g| g.pid == pid).for_each(Generation::send_unsent);
+        self.children.generation(pid).into_iter().for_each(Generation::send_unsent);
         loop {
-            let generation = self.generations.iter_mut().find(|g| g.pid == pid)?;
+            let generation = self.children.generation_mut(pid)?;
             match generation.channel.receive::<GenerationEvent>() {
                 Ok(Received::Message(GenerationEvent::Ready)) => {
                     let action = generation.on_event(lifecycle::Event::Ready, Instant::now());
@@ -498,9 +490,5 @@ impl Master {
                 Err(_) => return None,
             }
         }
-    }
-
-    fn serving(&self) -> Option<&Generation> {
-        self.generations.iter().find(|generation| generation.state == State::Serving)
     }
 }

@@ -7,7 +7,7 @@ use cache::store::purge::Purge;
 use nix::unistd::Pid;
 
 use super::Master;
-use super::process::ChannelState;
+use super::generations::ChannelState;
 use crate::control::Client;
 use crate::process::ipc::MasterCommand;
 
@@ -40,7 +40,7 @@ pub(super) struct RunningPurge {
 
 impl Master {
     pub(super) fn purge(&mut self, purge: Purge, client: Client) {
-        if self.serving().is_none() {
+        if self.children.serving().is_none() {
             client.failed(["no process serves at this moment; try again"]);
         } else if self.purges.running.len() >= MOST {
             client.failed(["too many purges are running; try again"]);
@@ -83,11 +83,16 @@ impl Master {
         let now = Instant::now();
         for mut running in std::mem::take(&mut self.purges.running) {
             let living = |pid: &Pid| {
-                self.generations.iter().any(|g| g.pid == *pid && g.channel_state == ChannelState::Open)
+                self.children
+                    .generations
+                    .iter()
+                    .any(|g| g.pid == *pid && g.channel_state == ChannelState::Open)
             };
             // What has ended has no memory.
             running.waiting.retain(living);
-            for generation in self.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
+            for generation in
+                self.children.generations.iter().filter(|g| g.channel_state == ChannelState::Open)
+            {
                 if !running.asked.contains(&generation.pid) {
                     let (number, purge) = (running.number, running.purge.to_string().into_bytes());
                     running.asked.push(generation.pid);

@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 
 use super::Master;
 use super::change::Cause;
+use super::generations::{Generation, Retirement};
 use super::lifecycle::{Action, Event, State, Wait};
-use super::process::{Generation, Retirement};
 use super::upgrade::Successor;
 use crate::control::Control;
 use crate::process::ipc::MasterCommand;
@@ -20,12 +20,10 @@ pub(super) enum Timer {
     Lifecycle(Pid),
     /// Of the generation with this ID.
     Unsent(Pid),
-    KillHelper(Pid),
     /// Of the generation with this ID.
     RestartSigner(Pid),
-    /// `end_pools` compares the deadlines of the pools.
-    Pool,
-    Logger,
+    /// A child that exceeds its time.
+    Kill,
     RestartLoggers,
     SendLogs,
     Acme,
@@ -51,32 +49,27 @@ pub(super) enum Timer {
 impl Master {
     /// Everything that is due at some time.
     pub(super) fn timers(&self) -> Vec<(Instant, Timer)> {
-        let retirements = self.generations.iter().filter_map(|generation| match generation.retirement {
-            Retirement::Until(until) => Some((until, Timer::Retirement(generation.pid))),
-            Retirement::NotBegun | Retirement::Done => None,
-        });
-        let lifecycles = self.generations.iter().filter_map(|generation| {
+        let retirements =
+            self.children.generations.iter().filter_map(|generation| match generation.retirement {
+                Retirement::Until(until) => Some((until, Timer::Retirement(generation.pid))),
+                Retirement::NotBegun | Retirement::Done => None,
+            });
+        let lifecycles = self.children.generations.iter().filter_map(|generation| {
             // While the program serves, it waits for a killed process without limit.
             let waits = matches!(generation.state, State::Killed(_)) && self.phase.is_serving();
             let until = generation.state.deadline().filter(|_| !waits)?;
             Some((until, Timer::Lifecycle(generation.pid)))
         });
-        let unsent = self.generations.iter().filter_map(|g| Some((g.due()?, Timer::Unsent(g.pid))));
-        let helpers = self.helpers.iter().map(|(pid, timer)| (timer.due(), Timer::KillHelper(*pid)));
-        let signers = self.generations.iter().filter_map(|generation| {
+        let unsent = self.children.generations.iter().filter_map(|g| Some((g.due()?, Timer::Unsent(g.pid))));
+        let signers = self.children.generations.iter().filter_map(|generation| {
             let restart = generation.signer.as_ref()?.restart_time()?;
             Some((restart, Timer::RestartSigner(generation.pid)))
         });
-        let pools = self.pools.iter().filter_map(|pool| Some((pool.kill.as_ref()?.due(), Timer::Pool)));
-        let loggers = self
-            .loggers
-            .running
-            .iter()
-            .filter_map(|logger| Some((logger.kill.as_ref()?.due(), Timer::Logger)));
         let while_serving =
             |at: Option<Instant>, timer| at.filter(|_| self.phase.is_serving()).map(|at| (at, timer));
         let upgrade = self.successor.as_ref().filter(|_| self.phase.is_serving());
         let others = [
+            self.children.due().map(|at| (at, Timer::Kill)),
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
             upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             upgrade.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
@@ -93,12 +86,12 @@ impl Master {
                 .min()
                 .map(|at| (at, Timer::Disconnects)),
             self.next_ping.map(|at| (at, Timer::Ping)),
-            self.certificates.deadline().map(|at| (at, Timer::Acme)),
+            self.children.certificates.deadline().map(|at| (at, Timer::Acme)),
             while_serving(self.watched.next_certificate_check, Timer::Certificates),
             while_serving(self.watched.next_check, Timer::NamedFiles),
             self.next_epoch.map(|at| (at, Timer::Tickets)),
             self.release.map(|at| (at, Timer::Release)),
-            while_serving(self.loggers.restart, Timer::RestartLoggers),
+            while_serving(self.children.loggers.restart, Timer::RestartLoggers),
             while_serving(self.next_log, Timer::SendLogs),
             self.phase.wait().and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
@@ -107,10 +100,7 @@ impl Master {
         retirements
             .chain(lifecycles)
             .chain(unsent)
-            .chain(helpers)
             .chain(signers)
-            .chain(pools)
-            .chain(loggers)
             .chain(others.into_iter().flatten())
             .collect()
     }
@@ -129,27 +119,20 @@ impl Master {
     fn on_timer(&mut self, timer: Timer, now: Instant) {
         match timer {
             Timer::Retirement(pid) => {
-                self.generations.iter_mut().filter(|g| g.pid == pid).for_each(Generation::on_retired);
+                self.children.generation_mut(pid).into_iter().for_each(Generation::on_retired);
             }
-            Timer::Lifecycle(pid) => self.generations.retain_mut(|generation| {
+            Timer::Lifecycle(pid) => self.children.generations.retain_mut(|generation| {
                 generation.pid != pid || generation.on_event(Event::TimeOver, now) != Action::Abandon
             }),
             Timer::Unsent(pid) => {
-                self.generations.iter().filter(|g| g.pid == pid).for_each(Generation::send_unsent);
+                self.children.generation(pid).into_iter().for_each(Generation::send_unsent);
             }
-            Timer::KillHelper(pid) => {
-                for (_, timer) in self.helpers.iter_mut().filter(|(helper, _)| *helper == pid) {
-                    if timer.expires(now) {
-                        // The kernel then kills the scripts of a spawner, too (PR_SET_PDEATHSIG).
-                        _ = kill(pid, Signal::SIGKILL);
-                    }
-                }
-            }
+            Timer::Kill => self.children.kill_overdue(now),
             Timer::RestartSigner(generation) => self.restart_signer(generation),
             Timer::Purges => self.advance_purges(),
             Timer::Disconnects => self.advance_disconnects(),
-            // `on_timers` looks after them.
-            Timer::Pool | Timer::Logger | Timer::Acme => {}
+            // `on_timers` looks after it.
+            Timer::Acme => {}
             Timer::RestartLoggers => self.replace_loggers(),
             Timer::SendLogs => self.send_awaited_logs(),
             Timer::StartTimeout => {
@@ -169,7 +152,7 @@ impl Master {
             Timer::ControlTimeout => self.on_control(),
             Timer::Ping => {
                 self.next_ping = self.notify.watchdog().map(|every| now + every);
-                if let Some(generation) = self.serving() {
+                if let Some(generation) = self.children.serving() {
                     _ = generation.channel.send(&MasterCommand::Ping);
                 }
             }

@@ -94,8 +94,8 @@ impl Master {
             PrivateKeys::InSigner => {
                 let (identity, workers) = (preparation.accounts.own.clone(), preparation.workers);
                 let site = preparation.site.clone();
-                let release = || self.release_in_child(Some(preparation));
-                let (signer, keys) = SignerProcess::start(site, &material, identity, workers, release)?;
+                let fork = || self.fork_child(Some(preparation));
+                let (signer, keys) = SignerProcess::start(site, &material, identity, workers, fork)?;
                 (keys, Some(signer))
             }
         };

@@ -20,7 +20,7 @@ use site::disconnect::{self, Selection};
 use super::acts::Acts;
 use super::change::reject_clients;
 use super::end::exit_text;
-use super::process::ChannelState;
+use super::generations::ChannelState;
 use super::signals::is_first_process;
 use super::sockets::{SocketOrigin, Sockets};
 use super::unsent::{Progress, Unsent};
@@ -339,6 +339,15 @@ impl Master {
         self.restart = None;
     }
 
+    /// After its takeover, the end of the new program does not concern this one.
+    pub(super) fn on_program_exit(&mut self, pid: Pid, end: &str) {
+        if self.phase.is_serving()
+            && let Some(successor) = self.successor.take_if(|successor| successor.pid() == pid)
+        {
+            report_failed_upgrade(successor, &ended_before_serving(end));
+        }
+    }
+
     /// Ends the new program, which has not taken over, and reports why.
     pub(super) fn abandon_upgrade(&mut self, why: &str) {
         let Some(mut successor) = self.successor.take() else { return };
@@ -354,12 +363,12 @@ impl Master {
     }
 }
 
-pub(super) fn report_failed_upgrade(successor: Successor, why: &str) {
+fn report_failed_upgrade(successor: Successor, why: &str) {
     log::error(format_args!("{why}; this program continues"));
     reject_clients(successor.client, why);
 }
 
-pub(super) fn ended_before_serving(end: &str) -> String {
+fn ended_before_serving(end: &str) -> String {
     format!("the new program has ended before it served: {end}")
 }
 

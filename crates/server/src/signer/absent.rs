@@ -1,11 +1,13 @@
 //! A build without TLS, which has no private keys.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use site::model::Site;
 
 use crate::process::privilege::Identity;
+use crate::sys::Fork;
 use crate::tls::{KeySource, Material};
 
 pub enum SignerProcess {}
@@ -16,12 +18,12 @@ impl SignerProcess {
         material: &Material,
         _: Option<Identity>,
         _: usize,
-        _: impl FnOnce(),
+        _: impl FnOnce() -> io::Result<Fork>,
     ) -> Result<(SignerProcess, KeySource), Vec<String>> {
         match *material {}
     }
 
-    pub fn restart(&mut self, _: impl FnOnce()) -> Result<(), Vec<String>> {
+    pub fn restart(&mut self, _: impl FnOnce() -> io::Result<Fork>) -> Result<(), Vec<String>> {
         match *self {}
     }
 

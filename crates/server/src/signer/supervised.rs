@@ -1,6 +1,7 @@
 //! The signer as the master has it. The master keeps the signer's ends of the channels open: when a signer has ended,
 //! the next one receives what it has not, and no worker notices.
 
+use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::finding::Unusable;
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::RestartLimit;
-use crate::sys::{self, Fork};
+use crate::sys::Fork;
 use crate::tls::material::Keys;
 use crate::tls::{KeySource, Material};
 
@@ -45,14 +46,14 @@ enum State {
 }
 
 impl SignerProcess {
-    /// Starts the signer for the certificates of a site. The new process calls `release` to close what it has
-    /// inherited. Errors: lines that say what to do.
+    /// Starts the signer for the certificates of a site. `fork` makes the process, which has closed what the master has.
+    /// Errors: lines that say what to do.
     pub fn start(
         site: Site,
         material: &Material,
         identity: Option<Identity>,
         workers: usize,
-        release: impl FnOnce(),
+        fork: impl FnOnce() -> io::Result<Fork>,
     ) -> Result<(SignerProcess, KeySource), Vec<String>> {
         let pairs = (0..workers).map(|_| Channel::pair()).collect::<Result<Vec<_>, _>>();
         let pairs = pairs.map_err(|e| vec![format!("{FAILED} cannot be reached: {e}")])?;
@@ -67,8 +68,11 @@ impl SignerProcess {
             restart_limit: RestartLimit::of_servers(),
         };
         let (pid, keys) = signer.launch(|| {
-            ours.clear();
-            release();
+            fork().inspect(|process| {
+                if let Fork::Child = process {
+                    ours.clear();
+                }
+            })
         })?;
         (signer.state, signer.keys) = (State::Running(pid), keys.clone());
         if keys.len() != material.certificates().len() {
@@ -80,8 +84,8 @@ impl SignerProcess {
     }
 
     /// Starts another process in place of the one that has ended. Errors: lines that say why that cannot be.
-    pub fn restart(&mut self, release: impl FnOnce()) -> Result<(), Vec<String>> {
-        let (pid, keys) = self.launch(release)?;
+    pub fn restart(&mut self, fork: impl FnOnce() -> io::Result<Fork>) -> Result<(), Vec<String>> {
+        let (pid, keys) = self.launch(fork)?;
         self.state = State::Running(pid);
         if keys != self.keys {
             // Fails only if it has ended.
@@ -113,10 +117,13 @@ impl SignerProcess {
         pause
     }
 
-    fn launch(&mut self, release: impl FnOnce()) -> Result<(Pid, Vec<PublicKey>), Vec<String>> {
+    fn launch(
+        &mut self,
+        fork: impl FnOnce() -> io::Result<Fork>,
+    ) -> Result<(Pid, Vec<PublicKey>), Vec<String>> {
         let failed = |e| vec![format!("{FAILED} cannot be started: {e}")];
         let (ours, theirs) = Channel::pair().map_err(failed)?;
-        match sys::fork().map_err(failed)? {
+        match fork().map_err(failed)? {
             Fork::Parent(pid) => {
                 drop(theirs);
                 receive(&ours).map(|keys| (pid, keys)).inspect_err(|_| {
@@ -127,7 +134,6 @@ impl SignerProcess {
             }
             Fork::Child => {
                 drop(ours);
-                release();
                 let setup = SignerSetup {
                     master: theirs,
                     workers: mem::take(&mut self.channels),

@@ -1,12 +1,13 @@
 //! A build without ACME: no process gets certificates.
 
+use std::iter;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use site::model::Level;
 
 use super::Master;
-use crate::log::SharedLog;
+use super::children::ChildProcess;
+use super::logs::LogWriter;
 use crate::process::ipc::Channel;
 
 pub(super) struct CertificateKeeper;
@@ -20,24 +21,20 @@ impl CertificateKeeper {
 
     pub(super) fn clear(&mut self) {}
 
-    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
-        std::iter::empty()
+    pub(super) fn processes(&self) -> impl Iterator<Item = &ChildProcess> {
+        iter::empty()
     }
 
-    pub(super) fn on_log(&mut self) {}
-
-    pub(super) fn awaits_log(&self) -> bool {
-        false
+    pub(super) fn processes_mut(&mut self) -> impl Iterator<Item = &mut ChildProcess> {
+        iter::empty()
     }
 
-    pub(super) fn send_log(&mut self, _log: &SharedLog, _level: Level) {}
+    pub(super) fn log_writers(&mut self) -> impl Iterator<Item = LogWriter<'_>> {
+        iter::empty()
+    }
 
     pub(super) fn patience(&self) -> Duration {
         Duration::ZERO
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        true
     }
 
     pub(super) fn channel(&self) -> Option<&Channel> {
@@ -62,9 +59,5 @@ impl Master {
 
     pub(super) fn serve_renewed_later(&mut self) {}
 
-    pub(super) fn send_level_to_acme(&self, _level: Level, _time: Duration) {}
-
-    pub(super) fn on_acme_exit(&mut self, _pid: Pid, _end: &str) -> bool {
-        false
-    }
+    pub(super) fn on_acme_exit(&mut self, _pid: Pid, _end: &str) {}
 }

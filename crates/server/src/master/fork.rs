@@ -1,0 +1,83 @@
+//! How a child of the master begins: as a copy of it, which drops what the master has.
+
+use std::io;
+
+use super::Master;
+use super::change::Preparation;
+use super::counters::Counters;
+use super::notify::Notify;
+use super::sockets::Sockets;
+use super::tls::Tls;
+use crate::sys::{self, Fork};
+
+impl Master {
+    /// Forks a child, in which it drops the master's resources and those of a change that is being prepared. Errors: of
+    /// `fork`.
+    pub(super) fn fork_child(&mut self, preparation: Option<&mut Preparation>) -> io::Result<Fork> {
+        let fork = sys::fork()?;
+        if let Fork::Child = fork {
+            self.release_in_child(preparation);
+        }
+        Ok(fork)
+    }
+
+    /// Drops the master's resources in a forked child, and those of a change that is being prepared.
+    pub(super) fn release_in_child(&mut self, preparation: Option<&mut Preparation>) {
+        preparation.map(Preparation::release);
+        // Every field is named, so that the compiler finds a new one.
+        let Master {
+            signals,
+            control,
+            notify,
+            starter,
+            predecessor,
+            leaving_predecessor,
+            successor,
+            pid_file,
+            sockets,
+            children,
+            tls,
+            change,
+            queued_reload,
+            purges,
+            disconnects,
+            counters,
+            // These have neither descriptors nor secrets.
+            options: _,
+            program: _,
+            is_child_of_first_process: _,
+            descriptors: _,
+            site: _,
+            accounts: _,
+            next_log: _,
+            acts: _,
+            restart_limit: _,
+            oom: _,
+            restart: _,
+            next_ping: _,
+            watched: _,
+            next_epoch: _,
+            release: _,
+            phase: _,
+        } = self;
+        *signals = None;
+        *control = None;
+        *notify = Notify::default();
+        if let Some(starter) = starter {
+            starter.release();
+        }
+        *predecessor = None;
+        *leaving_predecessor = None;
+        *successor = None;
+        *pid_file = None;
+        *sockets = Sockets::default();
+        children.release();
+        *tls = Tls::default();
+        *change = None;
+        *queued_reload = None;
+        // Their clients wait for the end of the stream, and so for each copy of its descriptor.
+        purges.running.clear();
+        disconnects.running.clear();
+        *counters = Counters::new(Vec::new(), None);
+    }
+}
