@@ -292,7 +292,7 @@ impl Master {
     pub(super) fn serve_renewed(&mut self) {
         let is_due = self.children.certificates.renewed.is_some_and(|at| at <= Instant::now());
         let Some(site) = self.site.clone().filter(|_| is_due) else { return };
-        let is_busy = self.change.is_some() || self.successor.is_some() || self.restart.is_some();
+        let is_busy = self.is_changing() || self.restart.is_some();
         if !self.phase.is_serving() || is_busy || self.children.generations.len() >= site.limits.generations {
             return;
         }

@@ -100,7 +100,7 @@ impl Preparation {
 
 impl Master {
     pub(super) fn reload(&mut self, clients: Vec<Client>) {
-        if !self.phase.is_serving() || self.successor.is_some() {
+        if !self.phase.is_serving() || self.upgrade.successor().is_some() {
             log::warn(format_args!("no reload: {UPGRADING}"));
             if self.phase.is_serving() {
                 // The manager waits for the end of the reload that it has requested.
@@ -296,11 +296,9 @@ impl Master {
         let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
         let until = Instant::now() + patience + GRACE;
         self.send_rates(&site, generation);
-        match (self.predecessor.take(), handoff) {
-            (Some(predecessor), Some(handoff)) => {
-                self.leaving_predecessor.insert(predecessor).take_over(handoff);
-            }
-            (_, handoff) => self.retire_generations(Some(generation), handoff, until),
+        match handoff {
+            Some(handoff) if self.upgrade.has_serving_predecessor() => self.upgrade.take_over(handoff),
+            handoff => self.retire_generations(Some(generation), handoff, until),
         }
         let clients = match &mut cause {
             Cause::Reload(clients) => std::mem::take(clients),
@@ -344,10 +342,10 @@ impl Master {
             before.remove();
         }
         let Some(path) = &site.pid_file else { return Ok(()) };
-        let holder = match &self.predecessor {
-            Some(_) => Holder::Predecessor,
-            None if self.control.is_none() && control::is_served(&self.options.source) => Holder::Sibling,
-            None => Holder::None,
+        let holder = match self.upgrade.has_serving_predecessor() {
+            true => Holder::Predecessor,
+            false if self.control.is_none() && control::is_served(&self.options.source) => Holder::Sibling,
+            false => Holder::None,
         };
         self.pid_file = PidFile::write(path, holder)?;
         if self.pid_file.is_none() {

@@ -2,7 +2,6 @@
 //! generations carry it out one after the other, the oldest first: they hand connections off in this order, so that
 //! none is missed on its way.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -11,7 +10,7 @@ use site::disconnect::Selection;
 use super::Master;
 use super::generations::{ChannelState, Generation};
 use super::lifecycle::State;
-use super::upgrade::{Disconnected, Predecessor, Successor};
+use super::upgrade::{Disconnected, Predecessor, Successor, Upgrade};
 use crate::control::Client;
 use crate::log;
 use crate::process::ipc::MasterCommand;
@@ -23,7 +22,7 @@ const MOST: usize = 64;
 
 /// What ends connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Process {
+pub(super) enum Process {
     /// The program before an upgrade, with its generations.
     Predecessor,
     Generation(Pid),
@@ -38,12 +37,12 @@ enum Requester {
 
 #[derive(Default)]
 pub(super) struct Disconnects {
-    pub(super) running: Vec<RunningDisconnect>,
+    running: Vec<RunningDisconnect>,
     /// The number of the last one.
     last: u32,
 }
 
-pub(super) struct RunningDisconnect {
+struct RunningDisconnect {
     number: u32,
     selection: Selection,
     requester: Requester,
@@ -51,33 +50,27 @@ pub(super) struct RunningDisconnect {
     asked: Vec<Process>,
     /// The one that has not answered, until this time.
     waiting: Option<Process>,
-    pub(super) until: Instant,
+    until: Instant,
     connections: u64,
     streams: u64,
     /// Workers and generations that do not respond.
     silent: u32,
 }
 
-impl Master {
-    pub(super) fn disconnect(&mut self, selection: Selection, client: Client) {
-        if self.children.serving().is_none() {
-            return client.failed([super::NOT_SERVING]);
-        }
-        if self.disconnects.running.len() >= MOST {
-            return client.failed(["too many connections are being ended; try again"]);
-        }
-        self.begin_disconnect(selection, Requester::Client(client));
+impl Disconnects {
+    /// In a forked child. The clients wait for the end of the stream, and so for each copy of its descriptor.
+    pub(super) fn release(&mut self) {
+        self.running.clear();
     }
 
-    /// This program has been replaced, and finishes its requests.
-    pub(super) fn disconnect_for_successor(&mut self, number: u32, selection: Selection) {
-        self.begin_disconnect(selection, Requester::Successor(number));
+    fn is_full(&self) -> bool {
+        self.running.len() >= MOST
     }
 
-    fn begin_disconnect(&mut self, selection: Selection, requester: Requester) {
-        self.disconnects.last = self.disconnects.last.wrapping_add(1);
-        self.disconnects.running.push(RunningDisconnect {
-            number: self.disconnects.last,
+    fn begin(&mut self, selection: Selection, requester: Requester) {
+        self.last = self.last.wrapping_add(1);
+        self.running.push(RunningDisconnect {
+            number: self.last,
             selection,
             requester,
             asked: Vec::new(),
@@ -87,34 +80,11 @@ impl Master {
             streams: 0,
             silent: 0,
         });
-        self.advance_disconnects();
     }
 
-    /// A generation has carried it out.
-    pub(super) fn on_disconnected(&mut self, generation: Pid, ended: Disconnected) {
-        self.note_disconnected(Process::Generation(generation), ended);
-    }
-
-    /// The program before the upgrade has carried it out, or has ended.
-    pub(super) fn on_predecessor(&mut self) {
-        let Some(predecessor) = &mut self.leaving_predecessor else { return };
-        predecessor.send_unsent();
-        match predecessor.receive() {
-            Ok(ended) => self.note_disconnected(Process::Predecessor, ended),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => {
-                self.leaving_predecessor = None;
-                if let Some(pid_file) = &self.pid_file {
-                    pid_file.take_over();
-                }
-                self.advance_disconnects();
-            }
-        }
-    }
-
-    fn note_disconnected(&mut self, process: Process, ended: Disconnected) {
+    fn note(&mut self, process: Process, ended: Disconnected) {
         let Disconnected { number, connections, streams, silent } = ended;
-        if let Some(running) = self.disconnects.running.iter_mut().find(|running| running.number == number) {
+        if let Some(running) = self.running.iter_mut().find(|running| running.number == number) {
             running.connections += connections;
             running.streams += streams;
             // One that was late has been counted.
@@ -123,18 +93,51 @@ impl Master {
                 running.silent += silent;
             }
         }
-        self.advance_disconnects();
     }
 
     /// Asks the next generation of each, and responds to those that have asked all.
-    pub(super) fn advance_disconnects(&mut self) {
+    fn advance(&mut self, upgrade: &Upgrade, generations: &[Generation]) {
         let now = Instant::now();
-        for mut running in std::mem::take(&mut self.disconnects.running) {
-            match running.advance(self.leaving_predecessor.as_ref(), &self.children.generations, now) {
-                true => running.end(self.successor.as_ref()),
-                false => self.disconnects.running.push(running),
+        for mut running in std::mem::take(&mut self.running) {
+            match running.advance(upgrade.leaving_predecessor(), generations, now) {
+                true => running.end(upgrade.successor()),
+                false => self.running.push(running),
             }
         }
+    }
+
+    /// When a generation that has not answered is no longer waited for.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.running.iter().map(|running| running.until).min()
+    }
+}
+
+impl Master {
+    pub(super) fn disconnect(&mut self, selection: Selection, client: Client) {
+        if self.children.serving().is_none() {
+            return client.failed([super::NOT_SERVING]);
+        }
+        if self.disconnects.is_full() {
+            return client.failed(["too many connections are being ended; try again"]);
+        }
+        self.disconnects.begin(selection, Requester::Client(client));
+        self.advance_disconnects();
+    }
+
+    /// This program has been replaced, and finishes its requests.
+    pub(super) fn disconnect_for_successor(&mut self, number: u32, selection: Selection) {
+        self.disconnects.begin(selection, Requester::Successor(number));
+        self.advance_disconnects();
+    }
+
+    /// A generation, or the program before an upgrade, has carried it out.
+    pub(super) fn on_disconnected(&mut self, process: Process, ended: Disconnected) {
+        self.disconnects.note(process, ended);
+        self.advance_disconnects();
+    }
+
+    pub(super) fn advance_disconnects(&mut self) {
+        self.disconnects.advance(&self.upgrade, &self.children.generations);
     }
 }
 

@@ -41,7 +41,7 @@ impl Master {
             reject_clients(clients, "the program is ending");
         }
         if !self.phase.is_replaced() {
-            self.cancel_upgrade();
+            self.upgrade.cancel();
         }
         self.restart = None;
         self.next_ping = None;
@@ -138,7 +138,7 @@ impl Master {
                 Some(code.into())
             }
             // The program behind the upgrade reaches the one before by this one.
-            Phase::Replaced(_) => self.leaving_predecessor.is_none().then_some(ExitCode::SUCCESS),
+            Phase::Replaced(_) => self.upgrade.leaving_predecessor().is_none().then_some(ExitCode::SUCCESS),
         }
     }
 

@@ -105,7 +105,7 @@ impl Master {
     pub(super) fn check_certificates(&mut self, now: Instant) {
         self.schedule_certificate_check(now);
         let Some(every) = self.site.as_ref().and_then(|site| site.tls.watch) else { return };
-        if self.change.is_some() || self.successor.is_some() || !self.tls.stamps.have_changed() {
+        if self.is_changing() || !self.tls.stamps.have_changed() {
             return;
         }
         let stamps = self.tls.stamps.renewed();
@@ -125,7 +125,7 @@ impl Master {
     pub(super) fn check_files(&mut self, now: Instant) {
         self.schedule_file_check(now);
         self.hide_replaced_files();
-        if self.change.is_some() || self.successor.is_some() || !self.watched.users.have_changed() {
+        if self.is_changing() || !self.watched.users.have_changed() {
             return;
         }
         let stamps = self.site.as_ref().map(stamps_of_users).unwrap_or_default();

@@ -30,9 +30,7 @@ impl Master {
             control,
             notify,
             starter,
-            predecessor,
-            leaving_predecessor,
-            successor,
+            upgrade,
             pid_file,
             sockets,
             children,
@@ -44,8 +42,6 @@ impl Master {
             counters,
             // These have neither descriptors nor secrets.
             options: _,
-            program: _,
-            is_child_of_first_process: _,
             descriptors: _,
             site: _,
             accounts: _,
@@ -66,18 +62,15 @@ impl Master {
         if let Some(starter) = starter {
             starter.release();
         }
-        *predecessor = None;
-        *leaving_predecessor = None;
-        *successor = None;
+        upgrade.release();
         *pid_file = None;
         *sockets = Sockets::default();
         children.release();
         *tls = Tls::default();
         *change = None;
         *queued_reload = None;
-        // Their clients wait for the end of the stream, and so for each copy of its descriptor.
-        purges.running.clear();
-        disconnects.running.clear();
+        purges.release();
+        disconnects.release();
         *counters = Counters::new(Vec::new(), None);
     }
 }

@@ -240,13 +240,13 @@ impl Master {
         let zones = zones.iter().flat_map(|zones| zones.list()).map(Zone::to_string).collect();
         let counters = self.counters.create(workers, zones)?;
         let (ours, theirs) = Channel::pair()?;
-        let (handoff, predecessor) = match !self.children.generations.is_empty() || self.predecessor.is_some()
-        {
-            true => {
-                Channel::pair().map(|(handoff, predecessor)| (Some(handoff.into()), Some(predecessor)))?
-            }
-            false => (None, None),
-        };
+        let (handoff, predecessor) =
+            match !self.children.generations.is_empty() || self.upgrade.has_serving_predecessor() {
+                true => {
+                    Channel::pair().map(|(handoff, predecessor)| (Some(handoff.into()), Some(predecessor)))?
+                }
+                false => (None, None),
+            };
         let listeners = preparation.sockets.per_worker(&preparation.site.listeners, workers);
         // As late as possible, so that no other process has the pipes: a logger ends with its writers.
         let mut sinks = std::mem::take(&mut preparation.sinks);

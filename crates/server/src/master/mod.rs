@@ -47,7 +47,6 @@ pub mod signals;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -71,7 +70,7 @@ use change::{Cause, Change};
 use children::Children;
 use counters::Counters;
 use detach::Starter;
-use disconnects::Disconnects;
+use disconnects::{Disconnects, Process};
 use files::WatchedFiles;
 use generations::{ChannelState, Generation};
 use lifecycle::{Action, Phase};
@@ -81,7 +80,7 @@ use purges::Purges;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
 use tls::Tls;
-use upgrade::{Disconnected, Inherited, Predecessor, Successor};
+use upgrade::{Disconnected, Inherited, Predecessor, Upgrade};
 
 /// The exit code if the command line, the configuration, an address or a file prevents the start.
 const COULD_NOT_START: u8 = 2;
@@ -122,7 +121,7 @@ pub fn serve(options: &Serve) -> ExitCode {
     match Master::start(options, starter) {
         Ok(mut master) => loop {
             if let Some(code) = master.wait_and_handle() {
-                master.keep_channel_until_exit();
+                master.upgrade.keep_channel_until_exit();
                 return code;
             }
         },
@@ -139,10 +138,6 @@ fn could_not_start(lines: &[String]) -> ExitCode {
 
 struct Master {
     options: Serve,
-    /// The file that an upgrade executes: this program's, which may have been replaced.
-    program: PathBuf,
-    /// As it was at the start: process 1 also becomes the parent of what has lost its own.
-    is_child_of_first_process: bool,
     descriptors: u64,
     signals: Option<Signals>,
     control: Option<Control>,
@@ -169,10 +164,7 @@ struct Master {
     acts: Acts,
     purges: Purges,
     disconnects: Disconnects,
-    predecessor: Option<Predecessor>,
-    /// It finishes its requests.
-    leaving_predecessor: Option<Predecessor>,
-    successor: Option<Successor>,
+    upgrade: Upgrade,
     restart_limit: RestartLimit,
     oom: OomKills,
     /// When a crashed generation is replaced.
@@ -208,16 +200,10 @@ impl Master {
             Ok(()) => Ok(master),
             Err(lines) => {
                 let code = could_not_start(&lines);
-                master.keep_channel_until_exit();
+                master.upgrade.keep_channel_until_exit();
                 Err(code)
             }
         }
-    }
-
-    /// Leaves it to the kernel to close the channel to the predecessor at the exit. The predecessor kills this program
-    /// when the channel closes, and would then report a signal in place of the exit code.
-    fn keep_channel_until_exit(&mut self) {
-        std::mem::forget(self.predecessor.take());
     }
 
     fn new(options: &Serve, starter: Option<Starter>) -> Result<Master, Vec<String>> {
@@ -237,12 +223,10 @@ impl Master {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
         let signals = Signals::take().map_err(fail("receive signals"))?;
         sandbox::keep_only(NEEDED).map_err(|errno| fail("give up capabilities")(errno.into()))?;
+        let is_child_of_first_process = starter.is_none() && signals::is_child_of_first_process();
+        let upgrade = Upgrade::new(predecessor, is_child_of_first_process);
+        let upgrade = upgrade.map_err(fail("find this program's file"))?;
         Ok(Master {
-            // Without /proc, as it was called.
-            program: std::env::current_exe()
-                .or_else(|error| std::env::args_os().next().map(PathBuf::from).ok_or(error))
-                .map_err(fail("find this program's file"))?,
-            is_child_of_first_process: starter.is_none() && signals::is_child_of_first_process(),
             descriptors: start::raise_descriptor_limit(),
             signals: Some(signals),
             // A second program that serves the same site, at other addresses, has no control socket.
@@ -262,9 +246,7 @@ impl Master {
             acts,
             purges: Purges::default(),
             disconnects: Disconnects::default(),
-            predecessor,
-            leaving_predecessor: None,
-            successor: None,
+            upgrade,
             restart_limit: RestartLimit::of_servers(),
             oom: OomKills::now(),
             restart: None,
@@ -333,11 +315,11 @@ impl Master {
                 fds.push(readable(client.as_fd()));
             }
         }
-        if let Some(successor) = self.successor.as_ref().filter(|s| s.channel_state == ChannelState::Open) {
+        if let Some(successor) = self.upgrade.successor().filter(|s| s.channel_state == ChannelState::Open) {
             sources.push(Source::Successor);
             fds.push(also_writable(successor.channel.as_fd(), successor.unsent.waits_for_space()));
         }
-        if let Some(predecessor) = &self.leaving_predecessor {
+        if let Some(predecessor) = self.upgrade.leaving_predecessor() {
             sources.push(Source::Predecessor);
             fds.push(also_writable(predecessor.as_fd(), predecessor.unsent.waits_for_space()));
         }
@@ -358,6 +340,11 @@ impl Master {
         ready.map(|(source, _)| source).collect()
     }
 
+    /// Whether a change or an upgrade is in progress. An upgrade is, too, when the new program has taken over.
+    fn is_changing(&self) -> bool {
+        self.change.is_some() || self.upgrade.successor().is_some()
+    }
+
     fn on_signals(&mut self) {
         let set = self.site.as_ref().map(|site| site.signals).unwrap_or_default();
         while let Some(event) = self.signals.as_ref().and_then(|signals| signals.next(set)) {
@@ -366,7 +353,7 @@ impl Master {
                 SignalEvent::Stop(code) => self.end_all(&MasterCommand::Stop, code),
                 SignalEvent::Reload => self.reload(Vec::new()),
                 SignalEvent::ReopenLogs => _ = self.reopen_logs(),
-                SignalEvent::Upgrade => self.upgrade(None),
+                SignalEvent::Upgrade => self.begin_upgrade(None),
                 SignalEvent::LogStats => {
                     if let Some(generation) = self.children.serving() {
                         _ = generation.channel.send(&MasterCommand::LogStats);
@@ -407,11 +394,11 @@ impl Master {
         }
         match request {
             // The new program knows only of earlier acts.
-            Request::Drain(_) | Request::Maintenance(_) if self.successor.is_some() => {
+            Request::Drain(_) | Request::Maintenance(_) if self.upgrade.successor().is_some() => {
                 client.failed([UPGRADING]);
             }
             Request::Reload => self.reload(vec![client]),
-            Request::Upgrade => self.upgrade(Some(client)),
+            Request::Upgrade => self.begin_upgrade(Some(client)),
             Request::Purge(purge) => self.purge(purge, client),
             Request::Drain(drain) => {
                 // A mistake is not kept for later configurations.
@@ -473,14 +460,18 @@ impl Master {
                     self.reopen(|sink| *sink == Sink::Syslog);
                 }
                 Ok(Received::Message(GenerationEvent::Purged { number, in_memory, files, failed })) => {
-                    self.on_purged(pid, number, in_memory, files, failed);
+                    self.purges.note(pid, number, in_memory, files, failed);
+                    self.advance_purges();
                 }
                 Ok(Received::Message(GenerationEvent::Disconnected {
                     number,
                     connections,
                     streams,
                     silent,
-                })) => self.on_disconnected(pid, Disconnected { number, connections, streams, silent }),
+                })) => {
+                    let ended = Disconnected { number, connections, streams, silent };
+                    self.on_disconnected(Process::Generation(pid), ended);
+                }
                 Ok(Received::Message(GenerationEvent::Act { text, to })) => self.on_act(&text, to),
                 // `reap` handles the end of the process.
                 Ok(Received::End) => {

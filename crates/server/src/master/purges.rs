@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use cache::store::purge::Purge;
 use nix::unistd::Pid;
 
-use super::Master;
-use super::generations::ChannelState;
+use super::generations::{ChannelState, Generation};
+use super::{Master, NOT_SERVING};
 use crate::control::Client;
 use crate::process::ipc::MasterCommand;
 
@@ -18,12 +18,12 @@ const MOST: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Purges {
-    pub(super) running: Vec<RunningPurge>,
+    running: Vec<RunningPurge>,
     /// The number of the last one.
     last: u32,
 }
 
-pub(super) struct RunningPurge {
+struct RunningPurge {
     number: u32,
     purge: Purge,
     client: Client,
@@ -35,64 +35,54 @@ pub(super) struct RunningPurge {
     files: u64,
     /// Files and folders that may still have responses.
     failed: u64,
-    pub(super) until: Instant,
+    until: Instant,
 }
 
-impl Master {
-    pub(super) fn purge(&mut self, purge: Purge, client: Client) {
-        if self.children.serving().is_none() {
-            client.failed(["no process serves at this moment; try again"]);
-        } else if self.purges.running.len() >= MOST {
-            client.failed(["too many purges are running; try again"]);
-        } else {
-            self.purges.last = self.purges.last.wrapping_add(1);
-            self.purges.running.push(RunningPurge {
-                number: self.purges.last,
-                purge,
-                client,
-                asked: Vec::new(),
-                waiting: Vec::new(),
-                in_memory: 0,
-                files: 0,
-                failed: 0,
-                until: Instant::now() + TIMEOUT,
-            });
-            self.advance_purges();
-        }
+impl Purges {
+    /// In a forked child. The clients wait for the end of the stream, and so for each copy of its descriptor.
+    pub(super) fn release(&mut self) {
+        self.running.clear();
     }
 
-    pub(super) fn on_purged(
-        &mut self,
-        generation: Pid,
-        number: u32,
-        in_memory: u64,
-        files: u64,
-        failed: u64,
-    ) {
-        if let Some(running) = self.purges.running.iter_mut().find(|running| running.number == number) {
+    fn is_full(&self) -> bool {
+        self.running.len() >= MOST
+    }
+
+    fn begin(&mut self, purge: Purge, client: Client) {
+        self.last = self.last.wrapping_add(1);
+        self.running.push(RunningPurge {
+            number: self.last,
+            purge,
+            client,
+            asked: Vec::new(),
+            waiting: Vec::new(),
+            in_memory: 0,
+            files: 0,
+            failed: 0,
+            until: Instant::now() + TIMEOUT,
+        });
+    }
+
+    /// A generation has carried out the purge with this number.
+    pub(super) fn note(&mut self, generation: Pid, number: u32, in_memory: u64, files: u64, failed: u64) {
+        if let Some(running) = self.running.iter_mut().find(|running| running.number == number) {
             running.waiting.retain(|pid| *pid != generation);
             running.in_memory += in_memory;
             running.files += files;
             running.failed += failed;
         }
-        self.advance_purges();
     }
 
     /// Asks the generations that have begun since, and responds to the clients whose purges have ended.
-    pub(super) fn advance_purges(&mut self) {
+    fn advance(&mut self, generations: &[Generation]) {
         let now = Instant::now();
-        for mut running in std::mem::take(&mut self.purges.running) {
-            let living = |pid: &Pid| {
-                self.children
-                    .generations
-                    .iter()
-                    .any(|g| g.pid == *pid && g.channel_state == ChannelState::Open)
-            };
+        let is_open = |generation: &&Generation| generation.channel_state == ChannelState::Open;
+        for mut running in std::mem::take(&mut self.running) {
+            let living =
+                |pid: &Pid| generations.iter().filter(is_open).any(|generation| generation.pid == *pid);
             // What has ended has no memory.
             running.waiting.retain(living);
-            for generation in
-                self.children.generations.iter().filter(|g| g.channel_state == ChannelState::Open)
-            {
+            for generation in generations.iter().filter(is_open) {
                 if !running.asked.contains(&generation.pid) {
                     let (number, purge) = (running.number, running.purge.to_string().into_bytes());
                     running.asked.push(generation.pid);
@@ -107,9 +97,31 @@ impl Master {
                 false if running.until <= now => {
                     running.client.failed(["a process does not respond; see the error log, and try again"]);
                 }
-                false => self.purges.running.push(running),
+                false => self.running.push(running),
             }
         }
+    }
+
+    /// When a client is no longer kept waiting.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.running.iter().map(|running| running.until).min()
+    }
+}
+
+impl Master {
+    pub(super) fn purge(&mut self, purge: Purge, client: Client) {
+        if self.children.serving().is_none() {
+            client.failed([NOT_SERVING]);
+        } else if self.purges.is_full() {
+            client.failed(["too many purges are running; try again"]);
+        } else {
+            self.purges.begin(purge, client);
+            self.advance_purges();
+        }
+    }
+
+    pub(super) fn advance_purges(&mut self) {
+        self.purges.advance(&self.children.generations);
     }
 }
 

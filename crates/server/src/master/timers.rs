@@ -67,24 +67,17 @@ impl Master {
         });
         let while_serving =
             |at: Option<Instant>, timer| at.filter(|_| self.phase.is_serving()).map(|at| (at, timer));
-        let upgrade = self.successor.as_ref().filter(|_| self.phase.is_serving());
+        let successor = self.upgrade.successor().filter(|_| self.phase.is_serving());
+        let predecessor = self.upgrade.leaving_predecessor();
         let others = [
             self.children.due().map(|at| (at, Timer::Kill)),
             self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
-            upgrade.map(|successor| (successor.until, Timer::UpgradeTimeout)),
-            upgrade.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
-            self.leaving_predecessor
-                .as_ref()
-                .and_then(|predecessor| predecessor.unsent.due())
-                .map(|at| (at, Timer::TakeOver)),
+            successor.map(|successor| (successor.until, Timer::UpgradeTimeout)),
+            successor.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
+            predecessor.and_then(|predecessor| predecessor.unsent.due()).map(|at| (at, Timer::TakeOver)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
-            self.purges.running.iter().map(|running| running.until).min().map(|at| (at, Timer::Purges)),
-            self.disconnects
-                .running
-                .iter()
-                .map(|running| running.until)
-                .min()
-                .map(|at| (at, Timer::Disconnects)),
+            self.purges.due().map(|at| (at, Timer::Purges)),
+            self.disconnects.due().map(|at| (at, Timer::Disconnects)),
             self.next_ping.map(|at| (at, Timer::Ping)),
             self.children.certificates.deadline().map(|at| (at, Timer::Acme)),
             while_serving(self.watched.next_certificate_check, Timer::Certificates),
@@ -144,8 +137,8 @@ impl Master {
                 }
             }
             Timer::UpgradeTimeout => {
-                let why = self.successor.as_ref().map(Successor::why_not_in_time);
-                self.abandon_upgrade(&why.unwrap_or_default());
+                let why = self.upgrade.successor().map(Successor::why_not_in_time);
+                self.upgrade.abandon(&why.unwrap_or_default());
             }
             Timer::HandOff => self.on_successor(),
             Timer::TakeOver => self.on_predecessor(),
