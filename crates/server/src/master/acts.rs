@@ -85,9 +85,10 @@ impl Master {
     /// Switches a host to maintenance, or back.
     pub(super) fn switch_maintenance(&mut self, client: Client, act: &MaintenanceAct) {
         let MaintenanceAct { host, retry_after } = act;
-        let is_known = self.site.iter().any(|site| maintenance::host(site, host).is_some());
+        let is_known = self.site().is_some_and(|site| maintenance::host(site, host).is_some());
         if !is_known && retry_after.is_some() {
-            let names = self.site.iter().flat_map(|site| site.hosts.iter()).flat_map(|host| &host.names);
+            let names =
+                self.site().into_iter().flat_map(|site| site.hosts.iter()).flat_map(|host| &host.names);
             let names: Vec<&str> = names.map(String::as_str).take(20).chain([DEFAULT_HOST]).collect();
             let (host, names) = (host.escape_debug(), names.join(", "));
             return client.failed([&*format!("there is no host \"{host}\", but {names}")]);

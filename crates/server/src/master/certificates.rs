@@ -135,9 +135,9 @@ impl Master {
     /// Starts the process that the configuration needs, and ends the one that it does not need.
     pub(super) fn look_after_certificates(&mut self) {
         let now = Instant::now();
-        let (true, Some(site), Some(files)) = (self.phase.is_serving(), &self.site, &self.tls.acme) else {
-            return self.children.certificates.end_running(now);
-        };
+        let served = self.served.as_ref().filter(|_| self.phase.is_serving());
+        let served = served.and_then(|served| Some((&served.site, served.tls.acme.as_ref()?)));
+        let Some((site, files)) = served else { return self.children.certificates.end_running(now) };
         if site.certificates.thumbprint.is_none() {
             let (files, retry) = (files.clone(), site.certificates.retry);
             self.children.certificates.end_running(now);
@@ -169,7 +169,7 @@ impl Master {
     /// The disk has not taken the key of the account. A generation that knows the account takes over when it does.
     fn make_account_key(&mut self, files: &AcmeFiles, retry: Duration, now: Instant) {
         let is_waiting = self.children.certificates.restart.is_some_and(|at| now < at);
-        if is_waiting || self.change.is_some() || self.children.certificates.renewed.is_some() {
+        if is_waiting || self.changes.running.is_some() || self.children.certificates.renewed.is_some() {
             return;
         }
         self.children.certificates.restart = None;
@@ -187,7 +187,7 @@ impl Master {
 
     fn start_acme(&mut self, site: &Site, files: Rc<AcmeFiles>) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
-        let identity = self.accounts.as_ref().and_then(|accounts| accounts.own.clone());
+        let identity = self.served.as_ref().and_then(|served| served.accounts.own.clone());
         let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
         let errors = self.open_error_log().or_else(|_| OpenSink::open(&Sink::Stderr));
         match self.fork_child(None)? {
@@ -291,8 +291,8 @@ impl Master {
     /// Starts a generation with the certificates that have been stored, as soon as there is no other change.
     pub(super) fn serve_renewed(&mut self) {
         let is_due = self.children.certificates.renewed.is_some_and(|at| at <= Instant::now());
-        let Some(site) = self.site.clone().filter(|_| is_due) else { return };
-        let is_busy = self.is_changing() || self.restart.is_some();
+        let Some(site) = self.site().filter(|_| is_due).cloned() else { return };
+        let is_busy = self.is_changing() || self.restart.due().is_some();
         if !self.phase.is_serving() || is_busy || self.children.generations.len() >= site.limits.generations {
             return;
         }
@@ -305,7 +305,7 @@ impl Master {
     /// The certificates that have been stored could not be served. Without another attempt, those that are served would
     /// expire.
     pub(super) fn serve_renewed_later(&mut self) {
-        let Some(pause) = self.site.as_ref().map(|site| site.certificates.retry) else { return };
+        let Some(pause) = self.site().map(|site| site.certificates.retry) else { return };
         self.children.certificates.renewed = Some(Instant::now() + pause);
         log::error(format_args!("new certificates are not served yet; it is tried again {}", text(pause)));
     }

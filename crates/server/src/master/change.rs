@@ -9,9 +9,11 @@ use nix::unistd::Pid;
 use site::memory;
 use site::model::{Limits, Site};
 
-use super::files::{self, WatchedFiles};
+use super::files;
 use super::generations::{ChannelState, Generation, NewGeneration, Retirement, Started};
 use super::lifecycle::{Event, State};
+use super::loggers::LoggerPlan;
+use super::served::Served;
 use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
 use super::{GRACE, Master, NO_ADDRESS, START_TIMEOUT, UPGRADING};
@@ -44,6 +46,48 @@ pub(super) struct Change {
     /// Runs out if the generation does not serve.
     pub(super) kill: KillTimer,
     pub(super) cause: Cause,
+}
+
+/// The change that is in progress, and what follows it.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Its generation is starting.
+    pub(super) running: Option<Change>,
+    /// Clients that have requested a reload during a change; `Some` without clients after a signal.
+    queued: Option<Vec<Client>>,
+    /// When what the last change needed is given back.
+    pub(super) release: Option<Instant>,
+}
+
+impl Changes {
+    /// Whether the configuration of this generation is to take over.
+    pub(super) fn starts(&self, generation: Pid) -> bool {
+        self.running.as_ref().is_some_and(|change| change.new.pid == generation)
+    }
+
+    /// The generation has ended before it served.
+    pub(super) fn take_of(&mut self, generation: Pid) -> Option<Change> {
+        self.running.take_if(|change| change.new.pid == generation)
+    }
+
+    /// The loggers of the configuration that is to take over.
+    pub(super) fn loggers(&self) -> &[LoggerPlan] {
+        self.running.as_ref().map_or(&[], |change| &change.new.loggers)
+    }
+
+    /// One reload serves all clients that have requested one during the change.
+    fn queue(&mut self, clients: Vec<Client>) {
+        self.queued.get_or_insert_default().extend(clients);
+    }
+
+    pub(super) fn take_queued(&mut self) -> Option<Vec<Client>> {
+        self.queued.take()
+    }
+
+    /// Whether what the last change needed is to be given back now.
+    pub(super) fn must_release(&mut self) -> bool {
+        self.release.take_if(|at| *at <= Instant::now()).is_some()
+    }
 }
 
 /// What a generation needs that is opened with the rights of the master.
@@ -109,9 +153,8 @@ impl Master {
             }
             return reject_clients(clients, UPGRADING);
         }
-        if self.change.is_some() {
-            self.queued_reload.get_or_insert_default().extend(clients);
-            return;
+        if self.changes.running.is_some() {
+            return self.changes.queue(clients);
         }
         self.notify.reloading();
         let cause = Cause::Reload(clients);
@@ -146,7 +189,7 @@ impl Master {
                 Err(lines) => return Err((lines, cause)),
             };
         // For sockets in use, `complete_change` does it.
-        if self.site.is_none() {
+        if self.served.is_none() {
             sockets.set_options(&site);
         }
         let mut preparation = Preparation { site, workers, accounts, tls, folder, sockets, sinks, cause };
@@ -157,7 +200,7 @@ impl Master {
             Ok(Started::Parent(new)) => {
                 let kill = KillTimer::start(Instant::now(), START_TIMEOUT);
                 let users = files::stamps_of_users(&site);
-                self.change = Some(Change { site, accounts, tls, users, sockets, new, kill, cause });
+                self.changes.running = Some(Change { site, accounts, tls, users, sockets, new, kill, cause });
                 Ok(())
             }
             Err(why) => {
@@ -219,10 +262,10 @@ impl Master {
     /// The identities of a site. One that is served already keeps those that it has if the system has no such user
     /// any more.
     fn accounts_of(&self, site: &Site, cause: &Cause) -> Result<Accounts, String> {
-        match (Accounts::of(site), cause, &self.accounts) {
+        match (Accounts::of(site), cause, &self.served) {
             (Err(why), Cause::Crash | Cause::Renewal, Some(served)) => {
                 log::error(format_args!("{why}; until a reload, the ids from before are used"));
-                Ok(served.clone())
+                Ok(served.accounts.clone())
             }
             (found, ..) => found,
         }
@@ -271,7 +314,7 @@ impl Master {
 
     /// The new generation serves. Errors: the pid file could not be written, and the start fails.
     pub(super) fn complete_change(&mut self) -> Result<(), Vec<String>> {
-        let Some(change) = self.change.take() else { return Ok(()) };
+        let Some(change) = self.changes.running.take() else { return Ok(()) };
         let Change { site, accounts, tls, users, sockets, new, mut cause, .. } = change;
         let NewGeneration { pid: generation, loggers, errors, handoff } = new;
         if let Some(errors) = errors {
@@ -291,9 +334,9 @@ impl Master {
         self.sockets = sockets;
         self.sockets.set_options(&site);
         // This generation replaces a crashed one, too.
-        self.restart = None;
+        self.restart.cancel();
         // Running requests have the timeouts of the configuration that they began with.
-        let patience = self.site.as_ref().unwrap_or(&site).timeouts.reload;
+        let patience = self.site().unwrap_or(&site).timeouts.reload;
         let until = Instant::now() + patience + GRACE;
         self.send_rates(&site, generation);
         match handoff {
@@ -308,13 +351,10 @@ impl Master {
         if self.phase.is_serving() {
             self.notify.ready();
         }
-        self.next_ping = self.notify.watchdog().map(|every| Instant::now() + every);
+        let now = Instant::now();
+        self.notify.schedule_ping(now);
         self.announce(&site, &cause);
-        (self.site, self.tls, self.watched) = (Some(site), tls, WatchedFiles::of(users));
-        self.accounts = Some(accounts);
-        self.forget_tickets();
-        self.schedule_certificate_check(Instant::now());
-        self.schedule_file_check(Instant::now());
+        self.served = Some(Served::new(site, accounts, tls, users, now));
         self.release_pools();
         self.children.loggers.in_use = loggers;
         self.send_log_to_children();
@@ -323,7 +363,7 @@ impl Master {
         if let Some(starter) = &mut self.starter {
             starter.ready();
         }
-        self.release = Some(Instant::now() + sys::RELEASE_AFTER);
+        self.changes.release = Some(Instant::now() + sys::RELEASE_AFTER);
         self.begin_queued_reload();
         Ok(())
     }
@@ -384,9 +424,8 @@ impl Master {
         }
     }
 
-    /// One reload serves all clients that have requested one during the change.
     fn begin_queued_reload(&mut self) {
-        if let Some(clients) = self.queued_reload.take() {
+        if let Some(clients) = self.changes.take_queued() {
             self.reload(clients);
         }
     }
@@ -456,7 +495,7 @@ impl Master {
 
     /// Ends the generation that is starting, if there is one.
     pub(super) fn drop_change(&mut self, why: &str) {
-        let Some(change) = self.change.take() else { return };
+        let Some(change) = self.changes.running.take() else { return };
         let now = Instant::now();
         for generation in self.children.generations.iter_mut().filter(|g| g.pid == change.new.pid) {
             generation.end(&MasterCommand::Stop);

@@ -28,6 +28,8 @@ pub(super) struct Children {
     pub(super) certificates: CertificateKeeper,
     /// Folders in which scripts have had control groups.
     pub(super) cgroups: BTreeSet<PathBuf>,
+    /// When the error log is sent again to those that have not received it.
+    pub(super) next_log: Option<Instant>,
 }
 
 /// What a child is.
@@ -63,12 +65,13 @@ impl Children {
             loggers: Loggers::new(),
             certificates: CertificateKeeper::new(),
             cgroups: BTreeSet::new(),
+            next_log: None,
         }
     }
 
     /// Drops in a forked child what the master has of the others.
     pub(super) fn release(&mut self) {
-        let Children { generations, helpers, pools, loggers, certificates, cgroups: _ } = self;
+        let Children { generations, helpers, pools, loggers, certificates, cgroups: _, next_log: _ } = self;
         generations.clear();
         helpers.clear();
         pools.clear();

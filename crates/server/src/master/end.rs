@@ -14,7 +14,6 @@ use super::sockets::Sockets;
 use super::{GRACE, Master};
 use crate::log;
 use crate::process::ipc::MasterCommand;
-use crate::process::supervisor;
 
 impl Master {
     /// Ends all children, and then the program with this exit code.
@@ -23,7 +22,7 @@ impl Master {
             self.notify.stopping();
         }
         self.drop_change("the program is ending");
-        let patience = match (command, &self.site) {
+        let patience = match (command, self.site()) {
             (MasterCommand::Leave, Some(site)) => site.timeouts.shutdown,
             _ => Duration::ZERO,
         };
@@ -37,14 +36,12 @@ impl Master {
         let until = now + (patience + GRACE + longest_end).max(self.children.certificates.patience());
         self.phase = self.phase.end(code, until);
         self.children.signal(Signal::SIGCONT);
-        if let Some(clients) = self.queued_reload.take() {
-            reject_clients(clients, "the program is ending");
-        }
+        reject_clients(self.changes.take_queued().into_iter().flatten(), "the program is ending");
         if !self.phase.is_replaced() {
             self.upgrade.cancel();
         }
-        self.restart = None;
-        self.next_ping = None;
+        self.restart.cancel();
+        self.notify.end_pings();
         self.control = None;
         // Closed now, to accept no more clients; `clean_up` removes the files.
         self.sockets.close();
@@ -103,29 +100,6 @@ impl Master {
                 None => self.on_program_exit(pid, &end),
             }
         }
-    }
-
-    /// No generation could be started in place of one that has ended, or that lacks another process.
-    pub(super) fn on_failed_restart(&mut self, why: &str) {
-        let pause = self.schedule_restart();
-        let clients = match self.children.serving() {
-            Some(_) => "the present one goes on",
-            None => "clients wait",
-        };
-        log::error(format_args!(
-            "a new serving process cannot take over: {why}; {clients}, and it is tried again {}",
-            supervisor::text(pause)
-        ));
-    }
-
-    /// Schedules the replacement of the serving generation, no later than it was already. Restarts are not limited in
-    /// number. Returns the time until then.
-    pub(super) fn schedule_restart(&mut self) -> Duration {
-        let now = Instant::now();
-        let at = now + self.restart_limit.count(now);
-        let at = self.restart.map_or(at, |earlier| earlier.min(at));
-        self.restart = Some(at);
-        at.saturating_duration_since(now)
     }
 
     /// The exit code when all children of an ending program have ended.

@@ -7,6 +7,8 @@ use site::model::Site;
 use site::named_files::{FileId, FileIds, NamedFiles};
 
 use super::Master;
+use super::generations::Generation;
+use super::served::Served;
 use crate::file_stamps::FileStamps;
 use crate::process::ipc::{MAX_NAMED_FILES, MasterCommand};
 use crate::{config, log};
@@ -93,56 +95,48 @@ impl TriedFiles {
     }
 }
 
-impl Master {
+impl Served {
     pub(super) fn schedule_certificate_check(&mut self, now: Instant) {
-        let every = self.site.as_ref().and_then(|site| site.tls.watch);
-        self.watched.next_certificate_check =
-            every.filter(|_| self.tls.material.is_some()).map(|every| now + every);
+        let every = self.site.tls.watch.filter(|_| self.tls.material.is_some());
+        self.watched.next_certificate_check = every.map(|every| now + every);
     }
 
-    /// Reloads if a file of a certificate has changed. If that fails, as where the key has yet to follow, another state
-    /// of the files is tried at once, and the same one after longer and longer pauses.
-    pub(super) fn check_certificates(&mut self, now: Instant) {
-        self.schedule_certificate_check(now);
-        let Some(every) = self.site.as_ref().and_then(|site| site.tls.watch) else { return };
-        if self.is_changing() || !self.tls.stamps.have_changed() {
-            return;
-        }
+    /// Whether a reload is due because a file of a certificate has changed. If that fails, as where the key has yet to
+    /// follow, another state of the files is tried at once, and the same one after longer and longer pauses.
+    fn have_certificates_changed(&mut self, now: Instant) -> bool {
+        let Some(every) = self.site.tls.watch.filter(|_| self.tls.stamps.have_changed()) else {
+            return false;
+        };
         let stamps = self.tls.stamps.renewed();
-        if let Some(tried) = TriedFiles::next(self.watched.tried_certificates.as_ref(), stamps, every, now) {
-            self.watched.tried_certificates = Some(tried);
-            log::info(format_args!("certificates have changed"));
-            self.reload(Vec::new());
-        }
+        let tried = TriedFiles::next(self.watched.tried_certificates.as_ref(), stamps, every, now);
+        let is_due = tried.is_some();
+        self.watched.tried_certificates = tried.or(self.watched.tried_certificates.take());
+        is_due
     }
 
     pub(super) fn schedule_file_check(&mut self, now: Instant) {
-        let names_files = |site: &Site| site.named_files.paths().next().is_some();
-        self.watched.next_check = self.site.as_ref().is_some_and(names_files).then(|| now + FILE_CHECKS);
+        let names_files = self.site.named_files.paths().next().is_some();
+        self.watched.next_check = names_files.then(|| now + FILE_CHECKS);
     }
 
-    /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
-    pub(super) fn check_files(&mut self, now: Instant) {
-        self.schedule_file_check(now);
-        self.hide_replaced_files();
-        if self.is_changing() || !self.watched.users.have_changed() {
-            return;
+    /// Whether a reload is due because a file of users, groups or keys has changed.
+    fn have_users_changed(&mut self, now: Instant) -> bool {
+        if !self.watched.users.have_changed() {
+            return false;
         }
-        let stamps = self.site.as_ref().map(stamps_of_users).unwrap_or_default();
-        if let Some(tried) = TriedFiles::next(self.watched.tried_users.as_ref(), stamps, FILE_CHECKS, now) {
-            self.watched.tried_users = Some(tried);
-            log::info(format_args!("a file of users, groups or keys has changed"));
-            self.reload(Vec::new());
-        }
+        let stamps = stamps_of_users(&self.site);
+        let tried = TriedFiles::next(self.watched.tried_users.as_ref(), stamps, FILE_CHECKS, now);
+        let is_due = tried.is_some();
+        self.watched.tried_users = tried.or(self.watched.tried_users.take());
+        is_due
     }
 
     /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
     /// the files itself.
-    fn hide_replaced_files(&mut self) {
-        let Some(site) = &self.site else { return };
-        let found = self.watched.round.next(&site.named_files);
-        let Some(found) = found.filter(|found| found != site.named_files.files()) else { return };
-        let Some(generation) = self.children.serving() else { return };
+    fn hide_replaced_files(&mut self, serving: Option<&Generation>) {
+        let found = self.watched.round.next(&self.site.named_files);
+        let Some(found) = found.filter(|found| found != self.site.named_files.files()) else { return };
+        let Some(generation) = serving else { return };
         let messages =
             found.as_slice().chunks(MAX_NAMED_FILES).map(|files| (true, files)).chain([(false, &[][..])]);
         for (follows, files) in messages {
@@ -154,8 +148,31 @@ impl Master {
                 return;
             }
         }
-        if let Some(site) = &mut self.site {
-            site.named_files.replace(found);
+        self.site.named_files.replace(found);
+    }
+}
+
+impl Master {
+    /// Reloads if a file of a certificate has changed.
+    pub(super) fn check_certificates(&mut self, now: Instant) {
+        let is_changing = self.is_changing();
+        let Some(served) = &mut self.served else { return };
+        served.schedule_certificate_check(now);
+        if !is_changing && served.have_certificates_changed(now) {
+            log::info(format_args!("certificates have changed"));
+            self.reload(Vec::new());
+        }
+    }
+
+    /// Notices named files that have been replaced, and reloads if a file of users, groups or keys has changed.
+    pub(super) fn check_files(&mut self, now: Instant) {
+        let is_changing = self.is_changing();
+        let Some(served) = &mut self.served else { return };
+        served.schedule_file_check(now);
+        served.hide_replaced_files(self.children.serving());
+        if !is_changing && served.have_users_changed(now) {
+            log::info(format_args!("a file of users, groups or keys has changed"));
+            self.reload(Vec::new());
         }
     }
 }

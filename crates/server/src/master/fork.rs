@@ -1,13 +1,14 @@
-//! How a child of the master begins: as a copy of it, which drops what the master has.
+//! How a child of the master begins: as a copy of it, which drops what the master has. A generation takes some of it over
+//! before.
 
 use std::io;
 
 use super::Master;
-use super::change::Preparation;
+use super::change::{Changes, Preparation};
 use super::counters::Counters;
 use super::notify::Notify;
+use super::served::Served;
 use super::sockets::Sockets;
-use super::tls::Tls;
 use crate::sys::{self, Fork};
 
 impl Master {
@@ -34,26 +35,17 @@ impl Master {
             pid_file,
             sockets,
             children,
-            tls,
-            change,
-            queued_reload,
+            served,
+            changes,
             purges,
             disconnects,
             counters,
             // These have neither descriptors nor secrets.
             options: _,
             descriptors: _,
-            site: _,
-            accounts: _,
-            next_log: _,
             acts: _,
-            restart_limit: _,
             oom: _,
             restart: _,
-            next_ping: _,
-            watched: _,
-            next_epoch: _,
-            release: _,
             phase: _,
         } = self;
         *signals = None;
@@ -66,9 +58,8 @@ impl Master {
         *pid_file = None;
         *sockets = Sockets::default();
         children.release();
-        *tls = Tls::default();
-        *change = None;
-        *queued_reload = None;
+        served.iter_mut().for_each(Served::release);
+        *changes = Changes::default();
         purges.release();
         disconnects.release();
         *counters = Counters::new(Vec::new(), None);

@@ -265,6 +265,7 @@ impl Master {
             }
             Fork::Child => {
                 drop((ours, handoff, signer));
+                // The generation goes on with these, which the release would drop.
                 let folder = preparation.folder.take();
                 let warnings = std::mem::take(&mut preparation.tls.warnings);
                 let withheld = privilege::withheld_from_programs(&preparation.site);
@@ -317,7 +318,7 @@ impl Master {
         match state.on_exit() {
             Ended::AsExpected => {}
             Ended::BeforeServing => {
-                let change = self.change.take_if(|change| change.new.pid == pid)?;
+                let change = self.changes.take_of(pid)?;
                 let lines = match failure.is_empty() {
                     true => vec![format!("the serving process has ended before it served: {end}")],
                     false => failure,
@@ -349,7 +350,7 @@ impl Master {
     }
 
     fn on_crash(&mut self, end: &str) {
-        let pause = self.schedule_restart();
+        let pause = self.restart.schedule();
         log::error(format_args!(
             "the serving process has ended: {end}; it is replaced {}",
             supervisor::text(pause)

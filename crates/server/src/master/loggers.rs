@@ -242,14 +242,13 @@ impl Master {
 
     /// Leaves the loggers that no configuration needs.
     pub(super) fn release_loggers(&mut self) {
-        let next = self.change.as_ref().map_or(&[][..], |change| &change.new.loggers);
-        self.children.loggers.release(next);
+        self.children.loggers.release(self.changes.loggers());
     }
 
     /// Whether a running logger writes there.
     pub(super) fn has_logger(&self, sink: &Sink) -> bool {
-        let next = self.change.iter().flat_map(|change| &change.new.loggers);
-        self.children.loggers.in_use.iter().chain(next).any(|plan| plan.index(sink).is_some())
+        let mut plans = self.children.loggers.in_use.iter().chain(self.changes.loggers());
+        plans.any(|plan| plan.index(sink).is_some())
     }
 
     pub(super) fn on_logger_exit(&mut self, pid: Pid, end: &str) {
@@ -265,7 +264,7 @@ impl Master {
             "the process that writes logs has ended: {end}; it is replaced {}",
             supervisor::text(pause)
         );
-        let errors = self.site.as_ref().map(|site| &site.log.error);
+        let errors = self.site().map(|site| &site.log.error);
         if errors.is_some_and(|errors| logger.plan.index(errors).is_some()) {
             self.write_to_stderr();
         }
@@ -278,7 +277,7 @@ impl Master {
     pub(super) fn replace_loggers(&mut self) {
         self.children.loggers.restart = None;
         let mut plans = self.children.loggers.in_use.clone();
-        plans.extend(self.change.iter().flat_map(|change| change.new.loggers.clone()));
+        plans.extend_from_slice(self.changes.loggers());
         let mut lines = Vec::new();
         for (plan, line) in std::mem::take(&mut self.children.loggers.lost) {
             if !plans.contains(&plan) {
@@ -306,7 +305,7 @@ impl Master {
             lines.push((plan, line));
         }
         let is_back = |errors: &Sink| lines.iter().any(|(plan, _)| plan.index(errors).is_some());
-        let has_error_log = self.site.as_ref().is_some_and(|site| is_back(&site.log.error));
+        let has_error_log = self.site().is_some_and(|site| is_back(&site.log.error));
         self.take_error_log();
         self.send_log_to_children();
         for (_, line) in lines.iter().filter(|_| has_error_log) {

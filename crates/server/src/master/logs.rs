@@ -126,13 +126,13 @@ impl Master {
         problems.sort_unstable();
         problems.dedup();
         problems.iter().for_each(|why| log::error(format_args!("{why}")));
-        let is_served = self.site.as_ref().is_some_and(|site| is_own(&site.log.error));
-        let is_next = self.change.as_ref().is_some_and(|change| is_own(&change.site.log.error));
+        let is_served = self.site().is_some_and(|site| is_own(&site.log.error));
+        let is_next = self.changes.running.as_ref().is_some_and(|change| is_own(&change.site.log.error));
         if is_served {
             self.take_error_log();
             self.send_log_to_children();
         }
-        if is_next && let Some(change) = &mut self.change {
+        if is_next && let Some(change) = &mut self.changes.running {
             change.new.errors = OpenSink::open(&change.site.log.error).ok();
         }
         problems
@@ -140,13 +140,13 @@ impl Master {
 
     /// Opens the error log of the site that is served.
     pub(super) fn open_error_log(&self) -> Result<OpenSink, String> {
-        let site = self.site.as_ref().ok_or("nothing is served")?;
+        let site = self.site().ok_or("nothing is served")?;
         self.children.loggers.open(&site.log.error, &self.children.loggers.in_use)
     }
 
     /// The master's own messages go to standard error, because its log is not written.
     pub(super) fn write_to_stderr(&self) {
-        let level = self.site.as_ref().map(|site| site.log.level);
+        let level = self.site().map(|site| site.log.level);
         if let (Some(level), Ok(stderr)) = (level, OpenSink::open(&Sink::Stderr)) {
             log::write_to(stderr, level);
         }
@@ -154,7 +154,7 @@ impl Master {
 
     /// The master's own messages go to the error log as it is opened now.
     pub(super) fn take_error_log(&self) {
-        let level = self.site.as_ref().map(|site| site.log.level);
+        let level = self.site().map(|site| site.log.level);
         if let (Some(level), Ok(errors)) = (level, self.open_error_log()) {
             log::write_to(errors, level);
         }
@@ -169,15 +169,15 @@ impl Master {
     /// Sends it to those that have not received it. What a child cannot receive now, it gets later: it would otherwise
     /// write to a file that was rotated and perhaps removed, or to a logger that has ended.
     pub(super) fn send_awaited_logs(&mut self) {
-        self.next_log = None;
+        self.children.next_log = None;
         if self.children.late_log_writers().next().is_none() {
             return;
         }
         // A log that cannot be opened is reported elsewhere.
         let Ok(Some(log)) = self.open_error_log().map(OpenSink::share) else { return };
-        let level = self.site.as_ref().map_or(Level::Error, |site| site.log.level);
+        let level = self.site().map_or(Level::Error, |site| site.log.level);
         self.children.late_log_writers().for_each(|writer| writer.send_log(&log, level));
         let is_awaited = self.children.late_log_writers().next().is_some();
-        self.next_log = is_awaited.then(|| Instant::now() + SEND_LOGS_EVERY);
+        self.children.next_log = is_awaited.then(|| Instant::now() + SEND_LOGS_EVERY);
     }
 }

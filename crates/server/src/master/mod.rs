@@ -15,6 +15,7 @@ mod change;
 mod detach;
 pub mod examine;
 mod files;
+mod served;
 mod tls;
 
 mod children;
@@ -22,6 +23,7 @@ mod fork;
 mod generations;
 mod loggers;
 mod pools;
+mod restart;
 mod signers;
 mod spawners;
 
@@ -60,26 +62,24 @@ use crate::control::{Client, Control, DrainChange, Request};
 use crate::flags::{Presence, Serve};
 use crate::log;
 use crate::process::ipc::{GenerationEvent, MasterCommand, Received};
-use crate::process::privilege::Accounts;
 use crate::process::privileged_file::PidFile;
 use crate::process::sandbox;
-use crate::process::supervisor::RestartLimit;
 use crate::{start, sys, terminal};
 use acts::Acts;
-use change::{Cause, Change};
+use change::{Cause, Changes};
 use children::Children;
 use counters::Counters;
 use detach::Starter;
 use disconnects::{Disconnects, Process};
-use files::WatchedFiles;
 use generations::{ChannelState, Generation};
 use lifecycle::{Action, Phase};
 use notify::Notify;
 use oom::OomKills;
 use purges::Purges;
+use restart::Restart;
+use served::Served;
 use signals::{SignalEvent, Signals};
 use sockets::Sockets;
-use tls::Tls;
 use upgrade::{Disconnected, Inherited, Predecessor, Upgrade};
 
 /// The exit code if the command line, the configuration, an address or a file prevents the start.
@@ -145,36 +145,19 @@ struct Master {
     /// The process that was started, if this one is to go to the background.
     starter: Option<Starter>,
     /// `None` until the first generation serves.
-    site: Option<Site>,
+    served: Option<Served>,
     /// The pid file that this program has written.
     pid_file: Option<PidFile>,
-    /// The ids of its processes and scripts.
-    accounts: Option<Accounts>,
-    /// Its certificates.
-    tls: Tls,
     sockets: Sockets,
     children: Children,
-    /// When the error log is sent again to the children that have not received it.
-    next_log: Option<Instant>,
-    /// The change whose generation is starting.
-    change: Option<Change>,
-    /// Clients that have requested a reload during a change; `Some` without clients after a signal.
-    queued_reload: Option<Vec<Client>>,
+    changes: Changes,
     counters: Counters,
     acts: Acts,
     purges: Purges,
     disconnects: Disconnects,
     upgrade: Upgrade,
-    restart_limit: RestartLimit,
+    restart: Restart,
     oom: OomKills,
-    /// When a crashed generation is replaced.
-    restart: Option<Instant>,
-    next_ping: Option<Instant>,
-    watched: WatchedFiles,
-    /// When the keys of old session tickets are forgotten.
-    next_epoch: Option<Instant>,
-    /// When what a change of the configuration needed is given back.
-    release: Option<Instant>,
     phase: Phase,
 }
 
@@ -217,7 +200,7 @@ impl Master {
                 (None, Inherited { sockets, ..Inherited::default() })
             }
         };
-        let Inherited { sockets, control, tickets, counters, history, acts } = inherited;
+        let Inherited { sockets, control, counters, history, acts } = inherited;
         // Scripts may have the same user, and could trace this process and its forked children or read their memory.
         // Exec resets the attribute.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| fail("forbid tracing")(e.into()))?;
@@ -233,27 +216,18 @@ impl Master {
             control: control.or_else(|| Control::open(&options.source).ok()),
             notify: Notify::from_environment(),
             starter,
-            site: None,
+            served: None,
             pid_file: None,
-            accounts: None,
-            tls: Tls { tickets, ..Tls::default() },
             sockets,
             children: Children::new(),
-            next_log: None,
-            change: None,
-            queued_reload: None,
+            changes: Changes::default(),
             counters: Counters::new(counters, history),
             acts,
             purges: Purges::default(),
             disconnects: Disconnects::default(),
             upgrade,
-            restart_limit: RestartLimit::of_servers(),
+            restart: Restart::new(),
             oom: OomKills::now(),
-            restart: None,
-            next_ping: None,
-            watched: WatchedFiles::default(),
-            next_epoch: None,
-            release: None,
             phase: Phase::Serving,
             options: options.clone(),
         })
@@ -289,7 +263,7 @@ impl Master {
     }
 
     fn wait(&mut self) -> Vec<Source> {
-        let must_release = self.release.take_if(|at| *at <= Instant::now()).is_some();
+        let must_release = self.changes.must_release();
         let mut sources = Vec::new();
         let mut fds = Vec::new();
         let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
@@ -340,13 +314,17 @@ impl Master {
         ready.map(|(source, _)| source).collect()
     }
 
+    fn site(&self) -> Option<&Site> {
+        self.served.as_ref().map(|served| &served.site)
+    }
+
     /// Whether a change or an upgrade is in progress. An upgrade is, too, when the new program has taken over.
     fn is_changing(&self) -> bool {
-        self.change.is_some() || self.upgrade.successor().is_some()
+        self.changes.running.is_some() || self.upgrade.successor().is_some()
     }
 
     fn on_signals(&mut self) {
-        let set = self.site.as_ref().map(|site| site.signals).unwrap_or_default();
+        let set = self.site().map(|site| site.signals).unwrap_or_default();
         while let Some(event) = self.signals.as_ref().and_then(|signals| signals.next(set)) {
             match event {
                 SignalEvent::Leave => self.end_all(&MasterCommand::Leave, 0),
@@ -381,7 +359,7 @@ impl Master {
         let Some((who, line)) = std::str::from_utf8(text).ok().and_then(|text| text.split_once('\n')) else {
             return;
         };
-        let is_allowed = self.site.as_ref().is_some_and(acts::have_page);
+        let is_allowed = self.site().is_some_and(acts::have_page);
         match Request::parse(line.as_bytes()).filter(|request| is_allowed && request.is_for_page()) {
             Some(request) => self.carry_out(client, request, &format!("page, {}", who.escape_debug())),
             None => client.failed(["there is no such act here, or one of its values is wrong"]),
@@ -444,7 +422,7 @@ impl Master {
                 Ok(Received::Message(GenerationEvent::Ready)) => {
                     let action = generation.on_event(lifecycle::Event::Ready, Instant::now());
                     if action == Action::TakeOver
-                        && self.change.as_ref().is_some_and(|change| change.new.pid == pid)
+                        && self.changes.starts(pid)
                         && let Err(lines) = self.complete_change()
                     {
                         return Some(could_not_start(&lines));

@@ -1,7 +1,7 @@
 //! Notifications to the service manager (sd_notify(3)), if there is one.
 
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{SendFlags, SocketAddrUnix, sendto};
 use rustix::process::Pid;
@@ -15,6 +15,8 @@ pub struct Notify {
     manager: Option<(UnixDatagram, SocketAddrUnix)>,
     /// The manager expects a notification at least this often.
     watchdog: Option<Duration>,
+    /// When the generation that serves is asked whether it is alive.
+    next_ping: Option<Instant>,
 }
 
 impl Notify {
@@ -32,7 +34,7 @@ impl Notify {
         let watchdog = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         // 0 is no interval (sd_watchdog_enabled(3)).
         let watchdog = watchdog.filter(|micros| *micros > 0 && manager.is_some());
-        Notify { watchdog: watchdog.map(Duration::from_micros), manager }
+        Notify { watchdog: watchdog.map(Duration::from_micros), manager, next_ping: None }
     }
 
     /// Whether there is a service manager that is told which process is the main one.
@@ -40,9 +42,17 @@ impl Notify {
         self.manager.is_some()
     }
 
-    /// The interval of pings: half of the manager's interval.
-    pub fn watchdog(&self) -> Option<Duration> {
-        self.watchdog.map(|every| every / 2)
+    /// The next ping is due after half of the manager's interval.
+    pub fn schedule_ping(&mut self, now: Instant) {
+        self.next_ping = self.watchdog.map(|every| now + every / 2);
+    }
+
+    pub fn end_pings(&mut self) {
+        self.next_ping = None;
+    }
+
+    pub fn next_ping(&self) -> Option<Instant> {
+        self.next_ping
     }
 
     pub fn ready(&self) {

@@ -288,8 +288,9 @@ impl Master {
 
     /// Leaves the pools that no configuration needs.
     pub(super) fn release_pools(&mut self) {
-        let next = self.change.as_ref().map(|change| &change.site);
-        let sites: Vec<&Site> = self.site.iter().chain(next).collect();
+        let served = self.served.as_ref().map(|served| &served.site);
+        let next = self.changes.running.as_ref().map(|change| &change.site);
+        let sites: Vec<&Site> = served.into_iter().chain(next).collect();
         self.children.pools.release(&sites);
     }
 
@@ -305,7 +306,7 @@ impl Master {
         // A generation that is starting would serve without it. One that serves is replaced, and finishes its requests.
         let generations = self.children.generations.iter();
         generations.filter(|generation| generation.state == State::Starting).for_each(Generation::kill);
-        self.schedule_restart();
+        self.restart.schedule();
     }
 
     /// Ends the pools when the last generation has ended and there will be no other.

@@ -42,7 +42,7 @@ impl Master {
                 log::error(format_args!("no handshakes can be signed: {}", lines.join("; ")));
                 match generation.state {
                     State::Starting => generation.kill(),
-                    State::Serving => _ = self.schedule_restart(),
+                    State::Serving => _ = self.restart.schedule(),
                     State::Leaving(_) | State::Killed(_) => {}
                 }
                 signer.pid().into_iter().for_each(|pid| self.children.add_helper(pid, GRACE));

@@ -89,7 +89,7 @@ impl Master {
             }
             State::Serving => {
                 say();
-                self.schedule_restart();
+                self.restart.schedule();
             }
             State::Leaving(_) | State::Killed(_) => {}
         }

@@ -68,27 +68,31 @@ impl Master {
         let while_serving =
             |at: Option<Instant>, timer| at.filter(|_| self.phase.is_serving()).map(|at| (at, timer));
         let successor = self.upgrade.successor().filter(|_| self.phase.is_serving());
+        let served = self.served.as_ref();
         let predecessor = self.upgrade.leaving_predecessor();
         let others = [
             self.children.due().map(|at| (at, Timer::Kill)),
-            self.change.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
+            self.changes.running.as_ref().map(|change| (change.kill.due(), Timer::StartTimeout)),
             successor.map(|successor| (successor.until, Timer::UpgradeTimeout)),
             successor.and_then(|successor| successor.unsent.due()).map(|at| (at, Timer::HandOff)),
             predecessor.and_then(|predecessor| predecessor.unsent.due()).map(|at| (at, Timer::TakeOver)),
             self.control.as_ref().and_then(Control::deadline).map(|at| (at, Timer::ControlTimeout)),
             self.purges.due().map(|at| (at, Timer::Purges)),
             self.disconnects.due().map(|at| (at, Timer::Disconnects)),
-            self.next_ping.map(|at| (at, Timer::Ping)),
+            self.notify.next_ping().map(|at| (at, Timer::Ping)),
             self.children.certificates.deadline().map(|at| (at, Timer::Acme)),
-            while_serving(self.watched.next_certificate_check, Timer::Certificates),
-            while_serving(self.watched.next_check, Timer::NamedFiles),
-            self.next_epoch.map(|at| (at, Timer::Tickets)),
-            self.release.map(|at| (at, Timer::Release)),
+            while_serving(
+                served.and_then(|served| served.watched.next_certificate_check),
+                Timer::Certificates,
+            ),
+            while_serving(served.and_then(|served| served.watched.next_check), Timer::NamedFiles),
+            served.and_then(|served| served.tls.next_epoch).map(|at| (at, Timer::Tickets)),
+            self.changes.release.map(|at| (at, Timer::Release)),
             while_serving(self.children.loggers.restart, Timer::RestartLoggers),
-            while_serving(self.next_log, Timer::SendLogs),
+            while_serving(self.children.next_log, Timer::SendLogs),
             self.phase.wait().and_then(Wait::deadline).map(|at| (at, Timer::End)),
             // The end of a change restarts the generation, or schedules it again.
-            self.restart.filter(|_| self.change.is_none()).map(|at| (at, Timer::Restart)),
+            self.restart.due().filter(|_| self.changes.running.is_none()).map(|at| (at, Timer::Restart)),
         ];
         retirements
             .chain(lifecycles)
@@ -129,7 +133,7 @@ impl Master {
             Timer::RestartLoggers => self.replace_loggers(),
             Timer::SendLogs => self.send_awaited_logs(),
             Timer::StartTimeout => {
-                if let Some(change) = &mut self.change
+                if let Some(change) = &mut self.changes.running
                     && change.kill.expires(now)
                 {
                     // `reap` then reports the failure.
@@ -144,22 +148,24 @@ impl Master {
             Timer::TakeOver => self.on_predecessor(),
             Timer::ControlTimeout => self.on_control(),
             Timer::Ping => {
-                self.next_ping = self.notify.watchdog().map(|every| now + every);
+                self.notify.schedule_ping(now);
                 if let Some(generation) = self.children.serving() {
                     _ = generation.channel.send(&MasterCommand::Ping);
                 }
             }
             Timer::Certificates => self.check_certificates(now),
             Timer::NamedFiles => self.check_files(now),
-            Timer::Tickets => self.forget_tickets(),
+            Timer::Tickets => {
+                self.served.iter_mut().for_each(|served| served.tls.forget_tickets(now));
+            }
             Timer::End => self.end_waiting(now),
             // `wait` does it last: code that ran afterwards would map the program again.
             Timer::Release => {}
             // A client of the control socket may just have begun a reload.
-            Timer::Restart if self.change.is_some() => {}
+            Timer::Restart if self.changes.running.is_some() => {}
             Timer::Restart => {
-                self.restart = None;
-                let begun = self.site.clone().map(|site| self.begin_change(site, Cause::Crash));
+                self.restart.cancel();
+                let begun = self.site().cloned().map(|site| self.begin_change(site, Cause::Crash));
                 if let Some(Err((lines, _))) = begun {
                     self.on_failed_restart(&lines.join("; "));
                 }

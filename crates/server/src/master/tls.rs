@@ -30,26 +30,31 @@ pub(super) struct Tls {
     pub(super) acme: Option<Rc<AcmeFiles>>,
     /// `None`: sessions are not resumed.
     pub(super) tickets: Option<TicketSecrets>,
+    /// When the keys of old session tickets are forgotten.
+    pub(super) next_epoch: Option<Instant>,
+}
+
+impl Tls {
+    /// Forgets the keys of old session tickets, and says when there are others.
+    pub(super) fn forget_tickets(&mut self, now: Instant) {
+        self.next_epoch = self.tickets.as_mut().map(|tickets| {
+            tickets.forget();
+            now + tickets.until_next_epoch()
+        });
+    }
 }
 
 impl Master {
-    /// Forgets the keys of old session tickets, and does so again when there are others.
-    pub(super) fn forget_tickets(&mut self) {
-        self.next_epoch = self.tls.tickets.as_mut().map(|tickets| {
-            tickets.forget();
-            Instant::now() + tickets.until_next_epoch()
-        });
-    }
-
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
     pub(super) fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
-        let acme = match (AcmeFiles::prepare(site), cause) {
+        let served = self.served.as_ref().map(|served| &served.tls);
+        let acme = match (AcmeFiles::prepare(site), cause, served.and_then(|tls| tls.acme.as_ref())) {
             // The site is the one that is served, with the files that it has got.
-            (Err(line), Cause::Crash) if self.tls.acme.is_some() => {
+            (Err(line), Cause::Crash, Some(files)) => {
                 log::error(format_args!("{line}; the hosts keep their certificates until a reload"));
-                self.tls.acme.clone()
+                Some(files.clone())
             }
-            (files, _) => files.map_err(|line| vec![line])?.map(Rc::new),
+            (files, ..) => files.map_err(|line| vec![line])?.map(Rc::new),
         };
         let has_tls = |listener: &Listener| listener.protocols.tls;
         let ClientReading { mut problems, mut stamps, .. } = ClientReading::read(site);
@@ -73,14 +78,18 @@ impl Master {
         if material.is_none() {
             return Ok(Tls { acme, stamps, warnings: texts(warnings), ..Tls::default() });
         }
-        let tickets = match (TicketSecrets::of(site, self.tls.tickets.as_ref()), cause) {
-            (Err(line), Cause::Crash) if self.tls.tickets.is_some() => {
+        let present = match served {
+            Some(tls) => tls.tickets.as_ref(),
+            None => self.upgrade.tickets(),
+        };
+        let tickets = match (TicketSecrets::of(site, present), cause) {
+            (Err(line), Cause::Crash) if present.is_some() => {
                 log::error(format_args!("{line}; the present keys of session tickets stay until a reload"));
-                self.tls.tickets.clone()
+                present.cloned()
             }
             (tickets, _) => tickets.map_err(|line| vec![line])?,
         };
-        Ok(Tls { material, stamps, warnings: texts(warnings), tickets, acme })
+        Ok(Tls { material, stamps, warnings: texts(warnings), acme, tickets, next_epoch: None })
     }
 
     /// What the generation needs for TLS, and the process that has its private keys. Errors: lines that say what to do.

@@ -87,6 +87,11 @@ impl Upgrade {
         self.predecessor.as_ref().filter(|predecessor| predecessor.state == PredecessorState::Leaving)
     }
 
+    /// The keys of session tickets of the predecessor.
+    pub(super) fn tickets(&self) -> Option<&TicketSecrets> {
+        self.predecessor.as_ref()?.tickets.as_ref()
+    }
+
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.
     pub(super) fn take_over(&mut self, handoff: OwnedFd) {
         if let Some(predecessor) = &mut self.predecessor {
@@ -181,7 +186,7 @@ impl Master {
         if let Some(control) = &self.control {
             all.push_back(Handoff::Control(control.socket().try_clone()?.into()));
         }
-        if let Some(tickets) = &self.tls.tickets {
+        if let Some(tickets) = self.served.as_ref().and_then(|served| served.tls.tickets.as_ref()) {
             all.push_back(Handoff::Tickets(tickets.to_pipe()?));
         }
         all.extend(self.counters.files()?.into_iter().map(Handoff::Counters));
@@ -226,13 +231,13 @@ impl Master {
         self.phase = self.phase.replace();
         self.pid_file = None;
         self.drop_change("another program has taken over");
-        let patience = self.site.as_ref().map_or(Duration::ZERO, |site| site.timeouts.reload);
+        let patience = self.site().map_or(Duration::ZERO, |site| site.timeouts.reload);
         self.retire_generations(None, Some(handoff), Instant::now() + patience + GRACE);
         self.respond_when_retired(client.into_iter().collect());
         self.sockets = Sockets::default();
         self.control = None;
-        self.next_ping = None;
-        self.restart = None;
+        self.notify.end_pings();
+        self.restart.cancel();
     }
 
     /// After its takeover, the end of the new program does not concern this one.
@@ -338,7 +343,6 @@ impl Successor {
 pub(super) struct Inherited {
     pub(super) sockets: Sockets,
     pub(super) control: Option<Control>,
-    pub(super) tickets: Option<TicketSecrets>,
     pub(super) counters: Vec<CounterMemory>,
     pub(super) history: Option<History>,
     pub(super) acts: Acts,
@@ -348,6 +352,8 @@ pub(super) struct Inherited {
 pub(super) struct Predecessor {
     channel: Channel,
     state: PredecessorState,
+    /// The keys of its session tickets. `None`: it has none.
+    tickets: Option<TicketSecrets>,
     pub(super) unsent: Unsent<SuccessorCommand>,
 }
 
@@ -365,7 +371,7 @@ impl Predecessor {
             return Ok(None);
         };
         let channel = Channel::from(sys::adopt(number)?);
-        let mut inherited = Inherited::default();
+        let (mut inherited, mut tickets) = (Inherited::default(), None);
         let until = Instant::now() + TIMEOUT;
         loop {
             match channel.receive_until::<Handoff>(until)? {
@@ -374,7 +380,7 @@ impl Predecessor {
                     inherited.sockets.inherit(wanted.map_err(io::Error::other)?, origin, fd);
                 }
                 Received::Message(Handoff::Control(fd)) => inherited.control = Some(Control::inherit(fd)?),
-                Received::Message(Handoff::Tickets(fd)) => inherited.tickets = TicketSecrets::from_pipe(fd),
+                Received::Message(Handoff::Tickets(fd)) => tickets = TicketSecrets::from_pipe(fd),
                 // What cannot be read is not counted.
                 Received::Message(Handoff::Counters(fd)) => {
                     inherited.counters.extend(CounterMemory::adopt(fd))
@@ -391,13 +397,15 @@ impl Predecessor {
             }
         }
         let state = PredecessorState::Serving;
-        Ok(Some((Predecessor { channel, state, unsent: Unsent::default() }, inherited)))
+        Ok(Some((Predecessor { channel, state, tickets, unsent: Unsent::default() }, inherited)))
     }
 
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`, now
     /// or as soon as the kernel takes the descriptor. Until then, both programs accept connections.
     fn take_over(&mut self, handoff: OwnedFd) {
         self.state = PredecessorState::Leaving;
+        // The configuration that serves has them.
+        self.tickets = None;
         // The first message: there is space.
         self.unsent.push(SuccessorCommand::TakeOver(handoff));
         self.send_unsent();
