@@ -157,18 +157,8 @@ impl Responder {
         began: u64,
         sending: Sending<'_>,
     ) -> Result<Response, Unfinished> {
-        let host = self.services.site.hosts.find_in(destination.group, head.authority);
-        let mut exchange = Exchange::new(self, host, head, client, Way::Fast(destination, sending));
-        let request = LoggedRequest {
-            client,
-            connection: None,
-            head: Some(head),
-            host,
-            destination,
-            time: exchange.now,
-            began,
-            tls: None,
-        };
+        let request = self.services.logged_request(Some(head), client, destination, began);
+        let mut exchange = Exchange::new(self, request.host, head, client, Way::Fast(destination, sending));
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
         if exchange.names_origin() {

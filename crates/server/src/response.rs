@@ -330,6 +330,7 @@ impl Response {
             head,
             length,
             is_endless: matches!(&self.body, Body::Stream(stream) if stream.is_endless()),
+            broken_rule: self.broken_rule,
             user,
             upstream,
             script: self.origin.as_ref().and_then(|origin| origin.script),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use site::memory;
 use site::model::{Route, Site};
+use taipan_http::head::Head;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
@@ -18,10 +19,12 @@ pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput, SpareHead};
 use crate::background::Background;
 use crate::client_names::ClientNames;
 use crate::clock::{self, Clock};
+use crate::destination::DestinationId;
 use crate::disk::{Busy, Closing, Disk};
-use crate::log::access::AccessLogs;
+use crate::log::access::{AccessLogs, LoggedRequest, LoggedResponse, Records};
 use crate::log::{self, LineLimit};
 use crate::overload::{Overload, Shedding};
+use crate::peer::Peer;
 use crate::semaphore::Semaphore;
 use crate::stats::{Count, Counts, Reporter};
 use crate::tls::ServerTls;
@@ -133,6 +136,27 @@ impl Services {
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()
+    }
+
+    /// A request for the log, which began at `began` of `clock::micros`: by a connection without TLS and without a task.
+    #[inline]
+    pub fn logged_request<'a>(
+        &self,
+        head: Option<&'a Head<'a>>,
+        client: Peer,
+        destination: DestinationId,
+        began: u64,
+    ) -> LoggedRequest<'a> {
+        let host = head.map_or(0, |head| self.site.hosts.find_in(destination.group, head.authority));
+        let time = self.clock.now();
+        LoggedRequest { client, connection: None, head, host, destination, time, began, tls: None }
+    }
+
+    /// Counts a response, and records the fields of its log line.
+    #[inline]
+    pub fn record(&self, records: &mut Records, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
+        self.counts.add_response(response.status, request.head);
+        self.access.record(records, request, response);
     }
 
     /// Logs that a gzip file cannot be inflated for a client without gzip.

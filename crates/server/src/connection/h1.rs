@@ -387,25 +387,15 @@ impl Http1 {
     ) {
         response.settle();
         self.requests = self.requests.saturating_add(1);
-        connections.services.counts.add_response(response.status(), head);
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
-        let host =
-            head.map_or(0, |h| connections.services.site.hosts.find_in(self.destination.group, h.authority));
+        let services = &connections.services;
         let request = LoggedRequest {
-            client: self.client,
             connection: self.connection,
-            head,
-            host,
-            destination: self.destination,
-            time: connections.services.clock.now(),
-            began: self.began,
             tls: self.tls.as_ref(),
+            ..services.logged_request(head, self.client, self.destination, self.began)
         };
-        connections.services.access.record(batch.records(), &request, response.logged(line.len()));
-        if let Some(rule) = response.broken_rule {
-            batch.records().name_rule(rule);
-        }
+        services.record(batch.records(), &request, response.logged(line.len()));
         batch.push(response, persistence, version, line);
     }
 

@@ -18,6 +18,7 @@ use site::span;
 use site::zones::{Zones, ZonesOf};
 use taipan_http::head::Head;
 use taipan_http::response::ResponseHead;
+use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use tokio::sync::Notify;
 
@@ -395,6 +396,8 @@ pub struct LoggedResponse<'a> {
     pub length: Option<u64>,
     /// It is left out of durations, of responses that ended early, and of what hosts and routes count.
     pub is_endless: bool,
+    /// The rule that the request has broken.
+    pub broken_rule: Option<&'static Rule>,
     /// The authenticated user.
     pub user: Option<&'a str>,
     /// `None`: the request was sent to no application.
@@ -421,6 +424,7 @@ impl LoggedResponse<'_> {
             head: 0,
             length: None,
             is_endless: false,
+            broken_rule: None,
             user: None,
             upstream: None,
             script: None,
@@ -485,10 +489,11 @@ mod tests {
         }
     }
 
-    /// Records a request to each host. Each response has 10 bytes of head and 100 of content.
-    fn record(logs: &AccessLogs, hosts: &[usize]) -> Records {
+    /// Records a request to each host. Each response has 10 bytes of head and 100 of content. `broken_rule`: the last
+    /// request has broken it.
+    fn record(logs: &AccessLogs, hosts: &[usize], broken_rule: Option<&'static Rule>) -> Records {
         let mut records = Records::default();
-        for host in hosts {
+        for (at, host) in hosts.iter().enumerate() {
             let request = LoggedRequest {
                 client: Peer::Unix,
                 connection: None,
@@ -499,7 +504,12 @@ mod tests {
                 began: clock::micros(),
                 tls: None,
             };
-            let response = LoggedResponse { head: 10, length: Some(100), ..LoggedResponse::of(Status::OK) };
+            let response = LoggedResponse {
+                head: 10,
+                length: Some(100),
+                broken_rule: broken_rule.filter(|_| at + 1 == hosts.len()),
+                ..LoggedResponse::of(Status::OK)
+            };
             logs.record(&mut records, &request, response);
         }
         records
@@ -532,7 +542,7 @@ mod tests {
             (&[WITH_LOG, WITHOUT_LOG], 160, cut, &[["100", "null"]]),
         ] {
             let logs = logs();
-            let lines = written(&logs, &record(&logs, hosts), sent, ended);
+            let lines = written(&logs, &record(&logs, hosts, None), sent, ended);
             let found: Vec<_> = lines.iter().map(|[sent, ended, _]| [&**sent, &**ended]).collect();
             assert_eq!(found, expected, "{hosts:?}");
         }
@@ -545,8 +555,7 @@ mod tests {
             (&[WITH_LOG, WITHOUT_LOG][..], &["null"][..]),
             (&[WITH_LOG, WITH_LOG], &["null", "\"plaintext: "]),
         ] {
-            let mut records = record(&logs, hosts);
-            records.name_rule(PLAINTEXT);
+            let records = record(&logs, hosts, Some(PLAINTEXT));
             let lines = written(&logs, &records, 220, None);
             assert_eq!(lines.len(), expected.len());
             for ([.., why], expected) in lines.iter().zip(expected) {

@@ -73,24 +73,14 @@ impl Http2 {
         added: usize,
         records: &mut Records,
     ) {
+        let Arrival { client, destination, began, .. } = arrival;
         let services = &connections.services;
-        services.counts.add_response(response.status(), head);
         let request = LoggedRequest {
-            client: arrival.client,
             connection: self.connection,
-            head,
-            host: head
-                .map_or(0, |head| services.site.hosts.find_in(arrival.destination.group, head.authority)),
-            destination: arrival.destination,
-            time: services.clock.now(),
-            began: arrival.began,
             tls: self.tls.as_ref(),
+            ..services.logged_request(head, client, destination, began)
         };
-        let logged = LoggedResponse { head: added as u64, ..response.logged(0) };
-        services.access.record(records, &request, logged);
-        if let Some(rule) = response.broken_rule {
-            records.name_rule(rule);
-        }
+        services.record(records, &request, LoggedResponse { head: added as u64, ..response.logged(0) });
     }
 }
 
@@ -102,13 +92,10 @@ pub fn log_unanswered(
     status: Status,
     why: EndReason,
 ) {
-    services.counts.add_response(status, head);
     let Arrival { client, destination, began, .. } = arrival;
-    let host = head.map_or(0, |head| services.site.hosts.find_in(destination.group, head.authority));
-    let time = services.clock.now();
-    let request = LoggedRequest { client, connection: None, head, host, destination, time, began, tls };
+    let request = LoggedRequest { tls, ..services.logged_request(head, client, destination, began) };
     let mut records = Records::default();
-    services.access.record(&mut records, &request, LoggedResponse::of(status));
+    services.record(&mut records, &request, LoggedResponse::of(status));
     records.end_early(why);
     services.access.write_unsent(&services.counts, &records, why);
 }

@@ -126,18 +126,6 @@ impl Records {
             item.ended = Some(why);
         }
     }
-
-    /// Sets the rule that the last request broke.
-    pub fn name_rule(&mut self, rule: &'static Rule) {
-        let Some(kept) = &mut self.kept else { return };
-        if let Some(item) = kept.last_item() {
-            item.why = Some(rule);
-        }
-        let last = kept.pending.last().map(|response| response.number);
-        if let Some(item) = kept.watched.get_mut().last_mut().filter(|item| Some(item.number) == last) {
-            item.rule = Some(rule);
-        }
-    }
 }
 
 impl PendingResponse {
@@ -177,9 +165,9 @@ impl Kept {
             watches.begin(head, (request.client, request.server()), request.host, tls)
         };
         let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
-        let LoggedResponse { status, fields, user, cache, upstream, .. } = *response;
+        let LoggedResponse { status, fields, user, cache, upstream, broken_rule: rule, .. } = *response;
         watched.respond(Answered { cache, ..Answered::new(status, fields, user) });
-        let item = WatchedItem { number, watched, rule: None, upstream: upstream.cloned() };
+        let item = WatchedItem { number, watched, rule, upstream: upstream.cloned() };
         self.watched.get_mut().push(item);
     }
 
@@ -216,7 +204,7 @@ impl Kept {
             referer: None,
             user_agent: None,
             ended: None,
-            why: None,
+            why: response.broken_rule,
             tls: request.tls.cloned(),
             is_early: request.head.is_some_and(|head| head.is_early),
             upstream: response.upstream.cloned(),
