@@ -1,6 +1,8 @@
 //! The services of a worker that all its modules use: the site, the clock, the helper threads, the logs, the counters
-//! and the overload detection. Nothing here is shared with other workers.
+//! and the overload detection. Each worker has its own. ARCHITECTURE.md lists what workers share of it, such as the
+//! settings of TLS and the counters.
 
+mod mode;
 mod scratch;
 
 use std::cell::{Cell, RefCell};
@@ -15,6 +17,7 @@ use taipan_http::head::Head;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+pub use self::mode::{Mode, PresentMode};
 pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput, SpareHead};
 use crate::background::Background;
 use crate::client_names::ClientNames;
@@ -56,8 +59,7 @@ pub struct Services {
     /// What disks that are too slow write into the log.
     busy_disks: LineLimit,
     damaged_files: LineLimit,
-    /// Whether the worker accepts no more.
-    pub is_leaving: Cell<bool>,
+    pub mode: PresentMode,
     /// When the present turn of the loop began, of `clock::micros`.
     turn: Cell<u64>,
     boundaries: Cell<u64>,
@@ -92,7 +94,7 @@ impl Services {
             job_readers: Semaphore::new(memory::JOB_READERS),
             busy_disks: LineLimit::default(),
             damaged_files: LineLimit::default(),
-            is_leaving: Cell::new(false),
+            mode: PresentMode::new(),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
             scratch: RefCell::new(Scratch::new(&site.limits)),

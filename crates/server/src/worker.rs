@@ -211,7 +211,7 @@ async fn serve(
                 Some(WorkerCommand::Leave) => left = Box::pin(connections.clone().leave()),
                 Some(WorkerCommand::HandOver { successor, closed }) => {
                     connections.handoffs.set_successor(successor);
-                    if !connections.is_leaving() {
+                    if !connections.services.mode.is_leaving() {
                         left = Box::pin(connections.clone().hand_off(closed));
                     }
                 }

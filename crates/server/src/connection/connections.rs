@@ -4,7 +4,7 @@ mod failures;
 mod handoffs;
 mod leaving;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,6 @@ use site::disconnect::Selection;
 use site::listener::Protocols;
 use site::memory;
 use taipan_http::status::Status;
-use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use self::failures::FailureLog;
@@ -41,7 +40,7 @@ use crate::process::ipc::InheritedConnection;
 use crate::response::Response;
 use crate::response_head::DatedHead;
 use crate::semaphore::{Permit, Semaphore};
-use crate::services::Services;
+use crate::services::{Mode, Services};
 use crate::stats::{Count, Snapshot};
 use crate::{log, sys};
 
@@ -67,8 +66,6 @@ pub struct Connections {
     pub large_windows: Semaphore,
     /// The response to a client when the worker is at capacity.
     at_capacity: DatedHead,
-    mode: Cell<Mode>,
-    mode_set: Notify,
     pub handoffs: Handoffs,
 }
 
@@ -78,17 +75,6 @@ pub struct Disconnected {
     pub connections: u64,
     /// Streams of connections that go on.
     pub streams: u64,
-}
-
-/// What becomes of a connection behind a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// It stays, and the worker accepts more.
-    Serving,
-    /// It closes.
-    Closing,
-    /// It is handed off to another process.
-    HandingOff,
 }
 
 impl Connections {
@@ -107,8 +93,6 @@ impl Connections {
             streams: Semaphore::new(site.http2.waiting),
             large_windows: Semaphore::new(site.http2.large_windows),
             at_capacity: DatedHead::new(fixed::at_capacity(site, &services.clock), &services.clock),
-            mode: Cell::new(Mode::Serving),
-            mode_set: Notify::new(),
             handoffs: Handoffs::default(),
             services,
             responder: Rc::new(responder),
@@ -118,35 +102,7 @@ impl Connections {
     /// True where every connection closes behind its response: the worker shuts down, or clients wait for capacity.
     #[inline]
     pub fn closes_connections(&self) -> bool {
-        self.mode.get() == Mode::Closing || self.acceptor.is_at_capacity()
-    }
-
-    /// True when the worker accepts no more.
-    #[inline]
-    pub fn is_leaving(&self) -> bool {
-        self.mode.get() != Mode::Serving
-    }
-
-    /// Waits until the worker accepts no more.
-    pub async fn leaving(&self) {
-        loop {
-            let set = self.mode_set.notified();
-            if self.is_leaving() {
-                return;
-            }
-            set.await;
-        }
-    }
-
-    /// Waits until connections without a request close.
-    pub async fn closing(&self) {
-        loop {
-            let set = self.mode_set.notified();
-            if self.mode.get() == Mode::Closing {
-                return;
-            }
-            set.await;
-        }
+        self.services.mode.get() == Mode::Closing || self.acceptor.is_at_capacity()
     }
 
     /// Writes the log lines of responses that were sent, or failed, and takes their buffers back.
@@ -166,7 +122,7 @@ impl Connections {
     /// Keeps a connection between two requests in the idle set, hands it off, or closes it: the worker's mode
     /// decides.
     pub fn keep(self: &Rc<Connections>, connection: IdleConnection) {
-        match (self.mode.get(), connection) {
+        match (self.services.mode.get(), connection) {
             (Mode::Serving, connection) => self.add_idle(connection),
             // No other process can continue with it: the client is told to open another.
             (_, IdleConnection { socket, client, http2: Some(http2), .. }) => {
@@ -233,7 +189,7 @@ impl Connections {
     /// Keeps a connection after its last response, until the client has received all of it.
     pub fn drain(&self, socket: Socket, client: Client) {
         // When the worker shuts down, or the insertion fails, the kernel sends the rest.
-        if self.mode.get() == Mode::Serving {
+        if self.services.mode.get() == Mode::Serving {
             _ = self.idle.drain(socket, client, self.services.clock.ticks());
             self.table.wake_clock();
         }
@@ -365,7 +321,7 @@ impl Connections {
     /// Called when an idle connection has closed.
     #[inline]
     pub fn on_closed(&self) {
-        if self.acceptor.is_at_capacity() || self.is_leaving() {
+        if self.acceptor.is_at_capacity() || self.services.mode.is_leaving() {
             self.notify_ended();
         }
     }
@@ -437,7 +393,7 @@ impl Connections {
 
     /// Closes connections that cannot be handed off and are not in use.
     pub fn close_unused(&self) {
-        if self.is_leaving() {
+        if self.services.mode.is_leaving() {
             self.idle.close_unused(self.services.clock.ticks());
             self.notify_ended();
         }

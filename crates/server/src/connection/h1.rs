@@ -365,7 +365,7 @@ impl Http1 {
             || connections.closes_connections()
             // What follows a rejected CONNECT may be meant for its destination, and no request (RFC 9931).
             || head.method == Method::Connect
-            || (self.scheme == Scheme::Https && connections.is_leaving())
+            || (self.scheme == Scheme::Https && connections.services.mode.is_leaving())
             || (head.version == Version::Http10 && response.is_streamed());
         match (head.persistence, head.version) {
             _ if response.switches() => Persistence::Close,

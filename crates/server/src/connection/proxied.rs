@@ -100,7 +100,7 @@ pub async fn wait(connections: &Connections, accepted: Accepted) -> Option<Accep
     let entry = connections.table.insert(identity, Phase::Head, connections.services.clock.ticks());
     let waited = tokio::select! {
         waited = wait_for_header(connections, &entry.state, accepted) => waited,
-        () = connections.closing() => Ok(Err(Failure::Closed)),
+        () = connections.services.mode.closing() => Ok(Err(Failure::Closed)),
     };
     match waited {
         Ok(Ok(accepted)) => return Some(accepted),

@@ -201,7 +201,7 @@ impl Task {
         let input = if self.transport.has_input() {
             self.transport.lend_buffered()
         } else {
-            let may_park = self.waited == Waited::No || self.connections.is_leaving();
+            let may_park = self.waited == Waited::No || self.connections.services.mode.is_leaving();
             if may_park && !self.transport.stream.is_signing() {
                 return Ok(ControlFlow::Break(End::Park));
             }

@@ -86,7 +86,7 @@ impl<'a> Tunneling<'a> {
     pub async fn run(&mut self) -> Result<(), Broken> {
         self.transport.enter(Phase::Upgraded);
         let connections = self.connections;
-        let mut closing = pin!(connections.closing());
+        let mut closing = pin!(connections.services.mode.closing());
         poll_fn(|cx| match closing.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(Broken::failed(EndReason::Stopped))),
             Poll::Pending => self.poll(cx),

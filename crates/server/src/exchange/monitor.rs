@@ -101,7 +101,7 @@ impl Exchange<'_> {
 
     /// Errors: why this process should get no more requests.
     fn readiness(&self) -> Result<(), String> {
-        if self.services.is_leaving.get() {
+        if self.services.mode.is_leaving() {
             return Err("this process is about to end".to_owned());
         }
         let mut pools = self.responder.upstreams.pools.iter();
@@ -199,7 +199,7 @@ impl BodyStream for EventStream {
             if !pause.is_zero() && pause >= left {
                 return Ok(None);
             }
-            let Some(reporter) = services.reporter.as_ref().filter(|_| !services.is_leaving.get()) else {
+            let Some(reporter) = services.reporter.as_ref().filter(|_| !services.mode.is_leaving()) else {
                 // The client connects to the process that serves now.
                 return Ok(None);
             };

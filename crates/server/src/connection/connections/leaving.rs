@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 
-use super::{Connections, Mode};
+use super::Connections;
 use crate::process::ipc::{self, Channel};
+use crate::services::Mode;
 use crate::stats::Count;
 use crate::{log, sys};
 
@@ -54,9 +55,7 @@ impl Connections {
     }
 
     fn set_mode(&self, mode: Mode) {
-        self.mode.set(mode);
-        self.services.is_leaving.set(true);
-        self.mode_set.notify_waiters();
+        self.services.mode.set(mode);
         self.acceptor.close();
     }
 

@@ -153,7 +153,7 @@ impl Http2Task {
         tokio::select! {
             biased;
             end = poll_fn(|cx| self.poll(cx)) => return end,
-            () = connections.leaving() => {}
+            () = connections.services.mode.leaving() => {}
         }
         self.shared.http2.borrow_mut().announce_shutdown();
         tokio::select! {
@@ -188,7 +188,10 @@ impl Http2Task {
             }
         }
         let phase = self.phase();
-        if phase == Phase::Idle && self.waited == Waited::No && !self.shared.connections.is_leaving() {
+        if phase == Phase::Idle
+            && self.waited == Waited::No
+            && !self.shared.connections.services.mode.is_leaving()
+        {
             return Poll::Ready(End::Park);
         }
         if phase == Phase::Idle {
@@ -249,7 +252,7 @@ impl Http2Task {
             self.taken = self.taken.max(taken);
         }
         match event {
-            Event::Park if !connections.is_leaving() => Some(End::Park),
+            Event::Park if !connections.services.mode.is_leaving() => Some(End::Park),
             Event::Park | Event::Measure => None,
             Event::Disconnect => Some(End::Disconnect),
             Event::Evict => Some(End::Reset(Count::EvictedSlow, EndReason::Evicted)),

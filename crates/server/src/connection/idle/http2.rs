@@ -50,7 +50,11 @@ pub fn answer(
         }
         match then {
             // The rest of a frame has a deadline in a task. When the worker leaves, a task sends GOAWAY.
-            Then::Continue if input.is_empty() && !http2.is_within_frame() && !connections.is_leaving() => {
+            Then::Continue
+                if input.is_empty()
+                    && !http2.is_within_frame()
+                    && !connections.services.mode.is_leaving() =>
+            {
                 // Other frames than those of requests do not keep a connection open.
                 if connection.requests != http2.requests() {
                     connection.note_responses(http2.requests(), connections.services.clock.ticks());
