@@ -251,9 +251,12 @@ impl Connections {
                     Start::Next(Next::Send, mut output) => {
                         self.finish(&mut output, Some(EndReason::OutOfMemory));
                     }
-                    Start::Input | Start::Next(..) => {
-                        http.log_aborted(self, &input, Status::SERVICE_UNAVAILABLE, EndReason::OutOfMemory)
-                    }
+                    Start::Input | Start::Next(..) => http.log_aborted(
+                        &self.services,
+                        &input,
+                        Status::SERVICE_UNAVAILABLE,
+                        EndReason::OutOfMemory,
+                    ),
                     Start::Linger | Start::Reject(..) => {}
                 }
             }

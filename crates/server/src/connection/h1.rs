@@ -28,7 +28,7 @@ use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::request::Arrival;
 use crate::response::Response;
-use crate::services::ScratchInput;
+use crate::services::{ScratchInput, Services};
 use crate::upstream::immediate::SentRequest;
 
 /// The state of HTTP/1.x on one connection.
@@ -116,7 +116,7 @@ impl Http1 {
     #[inline]
     pub fn answer(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         input: ScratchInput,
         local: &dyn Fn() -> Option<SocketAddr>,
         output: &mut Output,
@@ -154,7 +154,7 @@ impl Http1 {
     ) {
         let mut batch = Batch::lent(&connections.services, output);
         let persistence = self.persistence(connections, head, &response, reading);
-        self.push(connections, response, Some(head), persistence, &mut batch);
+        self.push(&connections.services, response, Some(head), persistence, &mut batch);
         batch.finish();
     }
 
@@ -175,10 +175,16 @@ impl Http1 {
         match parsed {
             Ok(None) => {}
             Ok(Some((mut head, _))) => {
-                self.find_client(connections, &mut head);
+                self.find_client(&connections.services, &mut head);
                 let response = again(response);
                 let response = if head.method == Method::Head { response.without_body() } else { response };
-                self.push(connections, response, Some(&head), Persistence::LingeringClose, &mut batch);
+                self.push(
+                    &connections.services,
+                    response,
+                    Some(&head),
+                    Persistence::LingeringClose,
+                    &mut batch,
+                );
             }
             Err(error) => self.reject_head(connections, error, input, &mut batch),
         }
@@ -192,20 +198,20 @@ impl Http1 {
         self.began = connections.services.turn();
         let response = fixed::rejection(&connections.services, None, Status::BAD_REQUEST, Some(PLAINTEXT));
         let output = self.reject_next(connections, input, &response);
-        output.unwrap_or_else(|| self.reject_unread(connections, input, &response))
+        output.unwrap_or_else(|| self.reject_unread(&connections.services, input, &response))
     }
 
     /// Rejects an incomplete request with `response`. One that has not begun has no line in the log.
-    pub fn reject_unread(&mut self, connections: &Connections, input: &[u8], response: &Response) -> Output {
-        connections.services.clock.read();
+    pub fn reject_unread(&mut self, services: &Services, input: &[u8], response: &Response) -> Output {
+        services.clock.read();
         self.reset_client();
         let mut output = Output::default();
-        let mut batch = Batch::lent(&connections.services, &mut output);
+        let mut batch = Batch::lent(services, &mut output);
         let response = again(response);
         let response = if begins_as_head(input) { response.without_body() } else { response };
-        self.push(connections, response, None, Persistence::LingeringClose, &mut batch);
+        self.push(services, response, None, Persistence::LingeringClose, &mut batch);
         if input.is_empty() {
-            connections.services.access.forget(batch.records());
+            services.access.forget(batch.records());
             batch.records().clear();
         }
         batch.finish();
@@ -215,40 +221,40 @@ impl Http1 {
     /// The response to a request that took too long. `None`: no request had begun.
     pub fn time_out(
         &mut self,
-        connections: &Connections,
+        services: &Services,
         input: &[u8],
         status: Status,
         why: EndReason,
     ) -> Option<Output> {
         let mut output = Output::default();
-        let mut batch = self.incomplete(connections, input, (status, None), &mut output)?;
+        let mut batch = self.incomplete(services, input, (status, None), &mut output)?;
         batch.records().end_early(why);
         batch.finish();
         Some(output)
     }
 
     /// The response to the current request, whose body has broken off. `None`: it has one.
-    pub fn reject_incomplete(&mut self, connections: &Connections) -> Option<Output> {
+    pub fn reject_incomplete(&mut self, services: &Services) -> Option<Output> {
         let rejection = (Status::BAD_REQUEST, Some(BODY_INCOMPLETE));
         let mut output = Output::default();
-        self.incomplete(connections, b"", rejection, &mut output)?.finish();
+        self.incomplete(services, b"", rejection, &mut output)?.finish();
         Some(output)
     }
 
     /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
-    pub fn log_aborted(&mut self, connections: &Connections, input: &[u8], status: Status, why: EndReason) {
+    pub fn log_aborted(&mut self, services: &Services, input: &[u8], status: Status, why: EndReason) {
         let mut output = Output::default();
-        if let Some(batch) = self.incomplete(connections, input, (status, None), &mut output) {
+        if let Some(batch) = self.incomplete(services, input, (status, None), &mut output) {
             let (out, records) = batch.cancel();
-            connections.services.access.write_unsent(&connections.services.counts, &records, why);
-            connections.services.scratch.borrow_mut().take_back((out, records));
+            services.access.write_unsent(&services.counts, &records, why);
+            services.scratch.borrow_mut().take_back((out, records));
         }
     }
 
     #[inline]
     fn step(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         input: &[u8],
         local: &dyn Fn() -> Option<SocketAddr>,
         batch: &mut Batch<'_>,
@@ -258,7 +264,7 @@ impl Http1 {
             Ok(None) => Step::Stop,
             Err(error) => self.step_escaped(connections, error, input, local, batch),
             Ok(Some((mut head, used))) => {
-                self.find_client(connections, &mut head);
+                self.find_client(&connections.services, &mut head);
                 self.request(connections, &head, used, local, batch)
             }
         }
@@ -269,7 +275,7 @@ impl Http1 {
     #[inline(always)]
     fn request(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         head: &Head<'_>,
         length: usize,
         local: &dyn Fn() -> Option<SocketAddr>,
@@ -285,7 +291,7 @@ impl Http1 {
         match connections.responder.fast(head, self.client, self.destination, self.began, sending) {
             Ok(response) => {
                 let persistence = self.persistence(connections, head, &response, Reading::Complete);
-                self.push(connections, response, Some(head), persistence, batch);
+                self.push(&connections.services, response, Some(head), persistence, batch);
                 Step::Answered(length)
             }
             Err(Unfinished::Waits) => self.begin(head, length, Next::Respond, batch),
@@ -320,7 +326,7 @@ impl Http1 {
     #[inline(never)]
     fn step_escaped(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         error: HeadError,
         input: &[u8],
         local: &dyn Fn() -> Option<SocketAddr>,
@@ -337,7 +343,7 @@ impl Http1 {
                 match head::parse(escaped, &mut store, &connections.services.site.limits.head) {
                     Ok(None) => return Step::Stop,
                     Ok(Some((mut head, used))) => {
-                        self.find_client(connections, &mut head);
+                        self.find_client(&connections.services, &mut head);
                         return self.request(connections, &head, used - longer, local, batch);
                     }
                     Err(error) => error,
@@ -379,7 +385,7 @@ impl Http1 {
     #[inline]
     fn push(
         &mut self,
-        connections: &Connections,
+        services: &Services,
         mut response: Response,
         head: Option<&Head<'_>>,
         persistence: Persistence,
@@ -389,7 +395,6 @@ impl Http1 {
         self.requests = self.requests.saturating_add(1);
         let version = head.map_or(Version::Http11, |h| h.version);
         let line = connection_line(&response, persistence, version);
-        let services = &connections.services;
         let request = LoggedRequest {
             connection: self.connection,
             tls: self.tls.as_ref(),
@@ -415,14 +420,14 @@ impl Http1 {
         let method = if begins_as_head(input) { Method::Head } else { Method::Unknown };
         let response =
             exchange::error_response(&connections.services, method, error.status(), Some(error.rule()));
-        self.push(connections, response, None, Persistence::LingeringClose, batch);
+        self.push(&connections.services, response, None, Persistence::LingeringClose, batch);
     }
 
     /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
-    fn find_client(&mut self, connections: &Connections, head: &mut Head<'_>) {
+    fn find_client(&mut self, services: &Services, head: &mut Head<'_>) {
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
-        (self.client, self.via) = client::origin(&connections.services.site, self.peer, head);
+        (self.client, self.via) = client::origin(&services.site, self.peer, head);
     }
 
     /// The peer is the client. Earlier requests on the connection may have had others.
@@ -433,7 +438,7 @@ impl Http1 {
     /// The response to a request that is incomplete, or was aborted, in `output`.
     fn incomplete<'w>(
         &mut self,
-        connections: &'w Connections,
+        services: &'w Services,
         input: &[u8],
         (status, rule): (Status, Option<&'static Rule>),
         output: &'w mut Output,
@@ -443,9 +448,9 @@ impl Http1 {
         if current.is_none() && input.trim_ascii_start().is_empty() {
             return None;
         }
-        connections.services.clock.read();
+        services.clock.read();
         self.reset_client();
-        let mut batch = Batch::lent(&connections.services, output);
+        let mut batch = Batch::lent(services, output);
         let mut store = FieldStore::new();
         let head = match &current {
             Some(head) => {
@@ -453,17 +458,17 @@ impl Http1 {
                 head.head(&store)
             }
             None => {
-                let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
+                let parsed = head::parse(input, &mut store, &services.site.limits.head);
                 parsed.ok().flatten().map(|(head, _)| head)
             }
         };
         let head = head.map(|mut head| {
-            self.find_client(connections, &mut head);
+            self.find_client(services, &mut head);
             head
         });
         let method = head.map_or(Method::Unknown, |h| h.method);
-        let response = exchange::error_response(&connections.services, method, status, rule);
-        self.push(connections, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
+        let response = exchange::error_response(services, method, status, rule);
+        self.push(services, response, head.as_ref(), Persistence::LingeringClose, &mut batch);
         Some(batch)
     }
 }

@@ -209,7 +209,7 @@ impl Http2 {
 
     /// Reads frames from the input, answers their requests, and gathers what can be sent now.
     #[inline]
-    pub fn answer(&mut self, connections: &Rc<Connections>, input: ScratchInput) -> Answered {
+    pub fn answer(&mut self, connections: &Connections, input: ScratchInput) -> Answered {
         let now = connections.services.clock.read();
         self.frames.set_time(now as u32);
         let scratch = &mut *connections.services.scratch.borrow_mut();

@@ -7,7 +7,7 @@ use taipan_http::head::{FieldStore, Head};
 use taipan_http::status::Status;
 
 use super::{Http2, PendingRequest};
-use crate::connection::{Connections, client};
+use crate::connection::client;
 use crate::destination::DestinationId;
 use crate::handshake::TlsFacts;
 use crate::log::EndReason;
@@ -37,14 +37,9 @@ pub struct Arrival {
 impl Http2 {
     /// Writes the log line of a response that is not sent, as too many streams wait. The client may request it again.
     #[cold]
-    pub(super) fn log_refused(
-        &mut self,
-        connections: &Connections,
-        request: Received<'_>,
-        response: &Response,
-    ) {
+    pub(super) fn log_refused(&self, request: Received<'_>, response: &Response) {
         let (mut records, why) = (Records::default(), EndReason::TooManyStreams);
-        self.record(connections, request, response, 0, &mut records);
+        self.record(request, response, 0, &mut records);
         records.end_early(why);
         self.services.access.write_unsent(&self.services.counts, &records, why);
     }
@@ -66,15 +61,14 @@ impl Http2 {
     /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
     #[inline]
     pub(super) fn record(
-        &mut self,
-        connections: &Connections,
+        &self,
         Received { head, arrival }: Received<'_>,
         response: &Response,
         added: usize,
         records: &mut Records,
     ) {
         let Arrival { client, destination, began, .. } = arrival;
-        let services = &connections.services;
+        let services = &self.services;
         let request = LoggedRequest {
             connection: self.connection,
             tls: self.tls.as_ref(),

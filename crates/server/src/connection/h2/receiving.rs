@@ -1,8 +1,6 @@
 //! Frames become requests, and the bodies of requests. A request that needs neither waiting nor a body has its response
 //! at once.
 
-use std::rc::Rc;
-
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
@@ -20,6 +18,7 @@ use crate::connection::{Connections, client};
 use crate::exchange::{self, Sending};
 use crate::log::EndReason;
 use crate::response::Response;
+use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
 
@@ -29,7 +28,7 @@ impl Http2 {
     #[inline]
     pub(super) fn read(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         input: &[u8],
         fields: &mut FieldList,
         gathered: &mut Gathered<'_>,
@@ -60,7 +59,7 @@ impl Http2 {
     #[inline]
     fn on_event(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         event: Event<'_>,
         fields: &FieldList,
         began: u64,
@@ -75,7 +74,7 @@ impl Http2 {
                 self.requests = self.requests.saturating_add(1);
                 let received = Received { head: None, arrival: self.arrival(began) };
                 let response = rejection(&self.services, fields, error);
-                self.respond(connections, stream, received, response, gathered);
+                self.respond(&connections.streams, stream, received, response, gathered);
             }
             Event::Malformed { error, .. } => {
                 let received = Received { head: None, arrival: self.arrival(began) };
@@ -111,7 +110,7 @@ impl Http2 {
     #[inline]
     fn on_request(
         &mut self,
-        connections: &Rc<Connections>,
+        connections: &Connections,
         stream: StreamId,
         fields: &FieldList,
         began: u64,
@@ -124,13 +123,8 @@ impl Http2 {
             Ok(head) => head,
             Err(error) => {
                 let response = rejection(&self.services, fields, error);
-                return self.respond(
-                    connections,
-                    stream,
-                    Received { head: None, arrival },
-                    response,
-                    gathered,
-                );
+                let received = Received { head: None, arrival };
+                return self.respond(&connections.streams, stream, received, response, gathered);
             }
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
@@ -141,10 +135,10 @@ impl Http2 {
             && let Ok(response) = responder.fast(&head, arrival.client, self.destination, began, Sending::No)
         {
             let received = Received { head: Some(&head), arrival };
-            return self.respond(connections, stream, received, response, gathered);
+            return self.respond(&connections.streams, stream, received, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
-        if self.insert(connections, stream, incoming, &mut gathered.out) {
+        if self.insert(&connections.streams, stream, incoming, &mut gathered.out) {
             let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
             self.start(stream, Start::Request(Box::new(request)));
         }
@@ -158,7 +152,7 @@ impl Http2 {
     /// Adds a stream that waits. `false`: too many do, and it is refused.
     pub(super) fn insert(
         &mut self,
-        connections: &Connections,
+        permits: &Semaphore,
         stream: StreamId,
         incoming: Incoming,
         out: &mut Vec<u8>,
@@ -166,7 +160,7 @@ impl Http2 {
         let permit = match self.streams.is_empty() {
             true => None,
             false => {
-                let permit = connections.streams.take();
+                let permit = permits.take();
                 if permit.is_none() {
                     self.services.counts.add(Count::StreamsRefused, 1);
                     self.frames.reset(stream, ErrorCode::REFUSED_STREAM, out);

@@ -9,19 +9,20 @@ use super::incoming::Incoming;
 use super::log_lines::Received;
 use super::outgoing::Outgoing;
 use super::{Http2, Start, block};
-use crate::connection::Connections;
 use crate::limits::Throttle;
 use crate::log::access::Records;
 use crate::response::{Body, BodyStream, NextChunk, Response};
+use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::stats::Count;
 
 impl Http2 {
     /// Sends a response at once, if it is short enough for the windows and the buffer. Otherwise, its stream waits.
+    /// `permits`: of streams that wait.
     #[inline]
     pub(super) fn respond(
         &mut self,
-        connections: &Connections,
+        permits: &Semaphore,
         stream: StreamId,
         request: Received<'_>,
         mut response: Response,
@@ -34,7 +35,7 @@ impl Http2 {
             && content.len() <= self.frames.sendable(stream)
             && gathered.has_space(content.len());
         if !is_whole {
-            let body = self.begin(connections, stream, request, response, &mut gathered.out);
+            let body = self.begin(permits, stream, request, response, &mut gathered.out);
             let client = request.arrival.client;
             return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
         }
@@ -46,13 +47,13 @@ impl Http2 {
             self.frames.data(stream, content, EndStream::Set, &mut gathered.out);
         }
         let added = gathered.out.len() - start - content.len();
-        self.record(connections, request, &response, added, &mut gathered.records);
+        self.record(request, &response, added, &mut gathered.records);
     }
 
     /// Begins a response that is sent in parts.
     pub(super) fn begin(
         &mut self,
-        connections: &Connections,
+        permits: &Semaphore,
         stream: StreamId,
         request: Received<'_>,
         mut response: Response,
@@ -61,11 +62,10 @@ impl Http2 {
         let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
         let throttle = if is_empty { response.throttle.take() } else { None };
         let ends = is_empty && throttle.is_none();
-        let has_place = ends
-            || self.streams.contains_key(&stream)
-            || self.insert(connections, stream, Incoming::none(), out);
+        let has_place =
+            ends || self.streams.contains_key(&stream) || self.insert(permits, stream, Incoming::none(), out);
         if !has_place {
-            self.log_refused(connections, request, &response);
+            self.log_refused(request, &response);
             return None;
         }
         let start = out.len();
@@ -78,7 +78,7 @@ impl Http2 {
             self.frames.set_priority(stream, value);
         }
         let mut records = Records::default();
-        self.record(connections, request, &response, added, &mut records);
+        self.record(request, &response, added, &mut records);
         let mut body = match throttle {
             Some(throttle) => {
                 let end: Box<dyn BodyStream> = Box::new(ThrottledEnd { throttle, left: added as u64 });
@@ -86,7 +86,7 @@ impl Http2 {
             }
             None => take_stream(&mut response.body),
         };
-        let mut outgoing = Outgoing::new(connections.services.clone(), response, records, added as u64);
+        let mut outgoing = Outgoing::new(self.services.clone(), response, records, added as u64);
         if ends {
             self.streams.remove(&stream);
             self.finished.push(outgoing);

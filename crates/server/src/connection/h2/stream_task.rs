@@ -191,7 +191,7 @@ impl StreamTask {
         let connections = &self.shared.connections;
         connections.services.clock.read();
         let mut out = std::mem::take(&mut http2.out);
-        let body = http2.begin(connections, self.stream, request, response, &mut out);
+        let body = http2.begin(&connections.streams, self.stream, request, response, &mut out);
         http2.out = out;
         self.shared.wake();
         body

@@ -34,8 +34,9 @@ impl Task {
                     self.transport.receive_at_once();
                     let input = self.transport.buffered.take();
                     let output = self.http.reject_next(&self.connections, &input, response);
-                    let mut output = output
-                        .unwrap_or_else(|| self.http.reject_unread(&self.connections, &input, response));
+                    let mut output = output.unwrap_or_else(|| {
+                        self.http.reject_unread(&self.connections.services, &input, response)
+                    });
                     self.write(&mut output).await?;
                     self.transport.close_at_once();
                     return Ok(End::Close);
@@ -68,8 +69,12 @@ impl Task {
         }
         self.connections.services.counts.add(Count::EvictedSlow, 1);
         let input = self.transport.buffered.take();
-        let output =
-            self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, EndReason::Evicted);
+        let output = self.http.time_out(
+            &self.connections.services,
+            &input,
+            Status::REQUEST_TIMEOUT,
+            EndReason::Evicted,
+        );
         if let Some(mut output) = output
             && self.write(&mut output).await.is_ok()
         {
@@ -93,7 +98,7 @@ impl Task {
         };
         self.connections.services.counts.add(count, 1);
         let input = self.transport.buffered.take();
-        let output = self.http.time_out(&self.connections, &input, Status::REQUEST_TIMEOUT, why);
+        let output = self.http.time_out(&self.connections.services, &input, Status::REQUEST_TIMEOUT, why);
         let Some(mut output) = output else { return End::Close };
         match self.write(&mut output).await {
             Ok(_) => End::Linger,
@@ -104,7 +109,9 @@ impl Task {
     /// Responds with 400 where a response had not begun (RFC 9112 §8): a client that closes only its side reads it.
     pub(super) async fn on_incomplete_body(&mut self) -> End {
         self.transport.buffered.take();
-        let Some(mut output) = self.http.reject_incomplete(&self.connections) else { return End::Close };
+        let Some(mut output) = self.http.reject_incomplete(&self.connections.services) else {
+            return End::Close;
+        };
         match self.write(&mut output).await {
             Ok(_) => End::Drain,
             Err(_) => End::Close,
@@ -123,7 +130,7 @@ impl Task {
     /// Writes the log line of a request that has begun and gets no response.
     pub(super) fn log_aborted(&mut self, status: Status, why: EndReason) {
         let input = self.transport.buffered.take();
-        self.http.log_aborted(&self.connections, &input, status, why);
+        self.http.log_aborted(&self.connections.services, &input, status, why);
     }
 
     /// Closing with unread input would send a reset, which may destroy the last bytes of the response (RFC 9112 §9.6).
