@@ -214,6 +214,28 @@ impl Body {
             Body::Nothing | Body::File(_) | Body::Parts(_) | Body::Tunnel(_) => None,
         }
     }
+
+    /// The file that comes next.
+    pub fn file(&mut self) -> Option<&mut FilePart> {
+        match self {
+            Body::File(part) => Some(part),
+            Body::Parts(parts) => match parts.front_mut() {
+                Some(Part::File(part)) => Some(part),
+                _ => None,
+            },
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => None,
+        }
+    }
+
+    /// Bytes that are left, apart from those of a stream.
+    #[inline]
+    pub fn left(&self) -> u64 {
+        match self {
+            Body::File(part) => part.left,
+            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
+            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => 0,
+        }
+    }
 }
 
 impl Response {
@@ -245,21 +267,25 @@ impl Response {
         self
     }
 
+    /// The response with this head, which has the same body in its buffer.
+    pub fn with_head(self, head: ResponseHead) -> Response {
+        let end = self.end - self.head.head_len() + head.head_len();
+        Response { head: head.into(), end, ..self }
+    }
+
     /// The response with further fields.
     pub fn with_fields(self, fields: &[(&str, &str)]) -> Response {
         if fields.is_empty() {
             return self;
         }
         let head = self.head.with_fields(fields.iter().copied());
-        let end = self.end - self.head.head_len() + head.head_len();
-        Response { head: head.into(), end, ..self }
+        self.with_head(head)
     }
 
     /// The response with a field in place of others of its name.
     pub fn with_replaced(self, name: &str, value: &str) -> Response {
         let head = self.head.with_replaced(name, value);
-        let end = self.end - self.head.head_len() + head.head_len();
-        Response { head: head.into(), end, ..self }
+        self.with_head(head)
     }
 
     /// The response without the fields of this name.
@@ -268,8 +294,7 @@ impl Response {
             return self;
         }
         let head = self.head.without(name);
-        let end = self.end - self.head.head_len() + head.head_len();
-        Response { head: head.into(), end, ..self }
+        self.with_head(head)
     }
 
     /// The response, slowed by further limits, too.
@@ -284,6 +309,12 @@ impl Response {
     /// The head, and the body behind it.
     pub fn bytes(&self) -> &[u8] {
         &self.head.bytes()[self.start..self.end]
+    }
+
+    /// The body behind the head, in its buffer.
+    #[inline]
+    pub fn small_body(&self) -> &[u8] {
+        &self.head.bytes()[self.head.head_len()..self.end]
     }
 
     /// Takes what it needs from its limits, if all of it is in memory and can be sent at once.
@@ -356,9 +387,7 @@ impl Response {
     #[inline]
     pub fn content_length(&self) -> Option<u64> {
         let behind = match &self.body {
-            Body::Nothing => 0,
-            Body::File(part) => part.left,
-            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
+            Body::Nothing | Body::File(_) | Body::Parts(_) => self.body.left(),
             Body::Stream(_) | Body::Tunnel(_) => return None,
             Body::Sized(_, length) => *length,
         };

@@ -170,12 +170,7 @@ impl Output {
 
     /// Whether no more than `SHORT` is left of the file or its parts.
     pub fn ends_soon(&self) -> bool {
-        let left = match self.response.as_ref().map(|response| &response.body) {
-            Some(Body::File(part)) => part.left,
-            Some(Body::Parts(parts)) => parts.iter().map(Part::length).sum(),
-            _ => 0,
-        };
-        left <= SHORT
+        self.response.as_ref().is_none_or(|response| response.body.left() <= SHORT)
     }
 
     /// Whether a file is sent behind the bytes.
@@ -335,14 +330,7 @@ impl Output {
     /// Reads the next bytes of a file from its disk, on a helper thread. They are sent from memory.
     pub async fn read_from_disk(&mut self, services: &Services) -> Result<(), EndReason> {
         let Some(Response { start, end, body, .. }) = &mut self.response else { return Ok(()) };
-        let part = match body {
-            Body::File(part) => part,
-            Body::Parts(parts) => match parts.front_mut() {
-                Some(Part::File(part)) => part,
-                _ => return Ok(()),
-            },
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => return Ok(()),
-        };
+        let Some(part) = body.file() else { return Ok(()) };
         let bytes = part.read(services).await?;
         part.advance(bytes.len() as u64);
         if let Body::Parts(parts) = body {

@@ -143,11 +143,11 @@ fn chosen(rules: &CompressRules, head: &Head<'_>) -> Coding {
 
 /// The response to a request with `method` in `coding`, or as it is, if too many others are being encoded.
 pub fn encoded(services: &Services, method: Method, response: Response, coding: Coding) -> Response {
-    let plain = response.bytes()[response.head.head_len()..].len();
+    let plain = response.small_body().len();
     let is_small = matches!(response.body, Body::Nothing) && plain <= SLICE;
     if is_small && plain > 0 {
         let response = small(response, coding);
-        let length = response.bytes().len() - response.head.head_len();
+        let length = response.small_body().len();
         // The response to HEAD is sent without the content.
         if method != Method::Head {
             services.counts.add(Count::SavedSending, plain.saturating_sub(length) as u64);
@@ -224,8 +224,7 @@ fn varying(response: Response) -> Response {
         head = head.field(name, value);
     }
     let head = head.field("Vary", "Accept-Encoding").finish_with(response.head.body());
-    let end = response.end - response.head.head_len() + head.head_len();
-    Response { head: head.into(), end, ..response }
+    response.with_head(head)
 }
 
 /// The head, without the fields of its content.

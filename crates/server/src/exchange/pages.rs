@@ -208,7 +208,7 @@ impl Exchange<'_> {
         let base = self.head.target.path().unwrap_or("/").to_owned();
         let Some(inclusion) = self.inclusion(base, None) else { return response };
         let head = rewritten(&response.head);
-        let content = response.bytes()[response.head.head_len()..].to_vec();
+        let content = response.small_body().to_vec();
         let inner: Box<dyn BodyStream> = match response.body {
             Body::Nothing if content.is_empty() => {
                 let head = match self.head.method {

@@ -135,14 +135,7 @@ impl Outgoing {
 
     /// The file that comes next.
     pub fn file(&mut self) -> Option<&mut FilePart> {
-        match &mut self.response.body {
-            Body::File(part) => Some(part),
-            Body::Parts(parts) => match parts.front_mut() {
-                Some(Part::File(part)) => Some(part),
-                _ => None,
-            },
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => None,
-        }
+        self.response.body.file()
     }
 
     /// What comes next, as far as limits allow.
@@ -194,13 +187,8 @@ impl Outgoing {
 
     /// The bytes that are known to come, and whether the content ends behind them.
     pub fn left(&self) -> (u64, bool) {
-        let behind = match &self.response.body {
-            Body::File(part) => part.left,
-            Body::Parts(parts) => parts.iter().map(Part::length).sum(),
-            Body::Nothing | Body::Stream(_) | Body::Sized(..) | Body::Tunnel(_) => 0,
-        };
         let before = self.response.bytes().len() + self.chunk.len() - self.at;
-        (before as u64 + behind, self.stream == Stream::Ended)
+        (before as u64 + self.response.body.left(), self.stream == Stream::Ended)
     }
 
     /// Appends at most `limit` bytes of content that is in memory to `out`. Errors: the content cannot be completed.

@@ -29,7 +29,7 @@ impl Http2 {
         gathered: &mut Gathered<'_>,
     ) {
         response.settle();
-        let content = &response.bytes()[response.head.head_len()..];
+        let content = response.small_body();
         let is_whole = matches!(response.body, Body::Nothing)
             && response.throttle.is_none()
             && content.len() <= self.frames.sendable(stream)
@@ -59,7 +59,7 @@ impl Http2 {
         mut response: Response,
         out: &mut Vec<u8>,
     ) -> Option<Box<dyn BodyStream>> {
-        let is_empty = matches!(response.body, Body::Nothing) && response.end == response.head.head_len();
+        let is_empty = matches!(response.body, Body::Nothing) && response.small_body().is_empty();
         let throttle = if is_empty { response.throttle.take() } else { None };
         let ends = is_empty && throttle.is_none();
         let has_place =

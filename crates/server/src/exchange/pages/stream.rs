@@ -324,7 +324,7 @@ impl PageStream {
     }
 
     fn include(&mut self, wanted: Wanted, response: Response, out: &mut Vec<u8>) -> io::Result<()> {
-        self.add(&response.bytes()[response.head.head_len()..], out)?;
+        self.add(response.small_body(), out)?;
         let mut part: Box<dyn BodyStream> = match response.body {
             Body::Nothing => return Ok(()),
             Body::Stream(part) | Body::Sized(part, _) => part,
