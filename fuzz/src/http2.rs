@@ -85,7 +85,7 @@ fn receive<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Re
             let Some(event) = event else { break };
             match event {
                 Event::Data { data, .. } => result.events.extend_from_slice(data),
-                Event::Request { stream, end: false } if stream.get() % 4 == 1 => {
+                Event::Request { stream, end: EndStream::Unset } if stream.get() % 4 == 1 => {
                     write!(result.events, "{event:?}").unwrap();
                     connection.headers(stream, &[0x88], EndStream::when(stream.get() % 8 == 1), sent);
                 }
@@ -99,7 +99,7 @@ fn receive<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Re
                 connection.data(stream, &BODY, EndStream::Set, sent);
                 connection.set_ready(stream, true);
             }
-            if let Event::Data { end: true, .. } | Event::WindowOpened = event
+            if let Event::Data { end: EndStream::Set, .. } | Event::WindowOpened = event
                 && let Some(stream) = connection.next_stream()
             {
                 connection.data(stream, b"more", EndStream::Unset, sent);
@@ -115,9 +115,9 @@ fn receive<'a>(parts: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Re
 /// The stream whose request has ended.
 fn complete(event: &Event) -> Option<StreamId> {
     match *event {
-        Event::Request { stream, end: true }
+        Event::Request { stream, end: EndStream::Set }
         | Event::Rejected { stream, .. }
-        | Event::Data { stream, end: true, .. }
+        | Event::Data { stream, end: EndStream::Set, .. }
         | Event::Trailers { stream } => Some(stream),
         _ => None,
     }

@@ -6,9 +6,9 @@
 
 use crate::error::{ErrorCode, FrameError};
 use crate::frame::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADER_LEN, HEADERS, MAX_PAYLOAD,
-    PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM, SETTINGS, Settings,
-    WINDOW_UPDATE,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, EndStream, FrameHeader, GOAWAY, HEADER_LEN, HEADERS,
+    MAX_PAYLOAD, PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM, SETTINGS,
+    Settings, WINDOW_UPDATE,
 };
 use crate::priority::Priority;
 
@@ -29,7 +29,7 @@ pub enum Event<'a> {
         stream: u32,
         length: u32,
         padding: u32,
-        end_stream: bool,
+        end: EndStream,
     },
     /// Part of the data, never empty.
     Data {
@@ -136,12 +136,12 @@ impl FrameDecoder {
     }
 
     /// Whether the event that was returned last is the last of its stream.
-    pub fn take_end_stream(&mut self) -> bool {
-        let ends = matches!(self.state, State::EndStream(_));
-        if ends {
+    pub fn take_end_stream(&mut self) -> EndStream {
+        let end = EndStream::when(matches!(self.state, State::EndStream(_)));
+        if end.is_set() {
             self.state = State::Header;
         }
-        ends
+        end
     }
 
     /// Whether the input so far ends within a frame or a field block.
@@ -302,7 +302,7 @@ impl FrameDecoder {
             stream,
             length: length as u32,
             padding: (length - data) as u32,
-            end_stream: header.has(END_STREAM),
+            end: EndStream::when(header.has(END_STREAM)),
         }
     }
 

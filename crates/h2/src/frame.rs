@@ -33,6 +33,33 @@ pub const END_HEADERS: u8 = 0x04;
 pub const PADDED: u8 = 0x08;
 pub const PRIORITY_FLAG: u8 = 0x20;
 
+/// The flag END_STREAM of HEADERS and DATA (§5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndStream {
+    /// More follows on the stream.
+    Unset,
+    /// The request or the response ends with this frame.
+    Set,
+}
+
+impl EndStream {
+    pub const fn when(is_last: bool) -> EndStream {
+        if is_last { EndStream::Set } else { EndStream::Unset }
+    }
+
+    pub const fn is_set(self) -> bool {
+        matches!(self, EndStream::Set)
+    }
+
+    /// The flags of the frame.
+    pub const fn flags(self) -> u8 {
+        match self {
+            EndStream::Unset => 0,
+            EndStream::Set => END_STREAM,
+        }
+    }
+}
+
 /// The first nine bytes of a frame (§4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {

@@ -24,7 +24,8 @@ use flow::{ReceiveWindow, SendWindow};
 use stream::{Closed, ClosedBy, EarlyPriorities, Streams};
 use unread::UnreadRequests;
 
-pub use stream::{EndStream, Rest, StreamId};
+pub use crate::frame::EndStream;
+pub use stream::{Rest, StreamId};
 
 /// Seconds in which the client has to acknowledge SETTINGS. Then it opens no more streams.
 const SETTINGS_TIMEOUT: u32 = 30;
@@ -69,17 +70,17 @@ impl Default for Limits {
 /// What the client has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The field list has the head of a request. `end`: it has no body.
-    Request { stream: StreamId, end: bool },
+    /// The field list has the head of a request. With END_STREAM, it has no body.
+    Request { stream: StreamId, end: EndStream },
     /// As `Request`, but the list is over a limit and has only the fields up to it. The caller responds with the status
     /// of the error.
-    Rejected { stream: StreamId, error: HeadError, end: bool },
+    Rejected { stream: StreamId, error: HeadError, end: EndStream },
     /// A request was refused, because too many streams are open. Its stream is already reset.
     Refused { stream: StreamId },
     /// A request was malformed. Its stream is already reset. The list has the fields up to the error.
     Malformed { stream: StreamId, error: Malformed },
     /// Part of a body. It is empty only at the end.
-    Data { stream: StreamId, data: &'a [u8], end: bool },
+    Data { stream: StreamId, data: &'a [u8], end: EndStream },
     /// The client has ended a request short of its length. Its response has begun, and may go on.
     Cut { stream: StreamId },
     /// The field list has the trailers, which end the request.

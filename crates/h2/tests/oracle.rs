@@ -69,7 +69,7 @@ impl Server {
             Event::Data { stream, data, end } => {
                 if let Some(response) = self.responses.get_mut(&stream) {
                     response.rest.extend_from_slice(data);
-                    response.complete |= end;
+                    response.complete |= end.is_set();
                     self.connection.set_ready(stream, true);
                 }
             }
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    fn on_request(&mut self, stream: StreamId, end: bool) {
+    fn on_request(&mut self, stream: StreamId, end: EndStream) {
         let path = std::str::from_utf8(self.list.path().unwrap()).unwrap();
         let mut block = Vec::new();
         let rest = match path {
@@ -106,7 +106,7 @@ impl Server {
         write_head(200, fields, &mut block);
         self.connection.headers(stream, &block, EndStream::Unset, &mut self.out);
         let trailers = self.list.value("te").is_some();
-        self.responses.insert(stream, Response { rest, complete: end, trailers });
+        self.responses.insert(stream, Response { rest, complete: end.is_set(), trailers });
         self.connection.set_ready(stream, true);
     }
 

@@ -10,7 +10,9 @@ use super::{Acknowledgement, Connection, Event, Peer, TableSize};
 use crate::decoder;
 use crate::error::{ConnectionError, ErrorCode, HpackError};
 use crate::fields::{FieldList, Malformed, Section, SectionError};
-use crate::frame::{ACK, DEFAULT_WINDOW, MAX_PAYLOAD, PING, SETTINGS, Settings, write_frame, write_reset};
+use crate::frame::{
+    ACK, DEFAULT_WINDOW, EndStream, MAX_PAYLOAD, PING, SETTINGS, Settings, write_frame, write_reset,
+};
 use crate::hpack::TABLE_SIZE;
 use crate::priority::Priority;
 
@@ -36,14 +38,14 @@ impl Connection {
                 self.on_headers(stream, whole, list, out)
             }
             decoder::Event::BlockPart => self.discard_block(list).map(|()| None),
-            decoder::Event::DataHeader { stream, length, padding, end_stream } => {
-                self.on_data_header(stream, length, padding, end_stream, out)
+            decoder::Event::DataHeader { stream, length, padding, end } => {
+                self.on_data_header(stream, length, padding, end, out)
             }
             decoder::Event::Data { stream, bytes } => {
                 let end = self.frames.take_end_stream();
                 Ok(self.on_data(stream, bytes, end))
             }
-            decoder::Event::EndStream { stream } => Ok(self.on_data(stream, &[], true)),
+            decoder::Event::EndStream { stream } => Ok(self.on_data(stream, &[], EndStream::Set)),
             decoder::Event::Reset { stream, code } => self.on_reset(stream, code, out),
             decoder::Event::WindowUpdate { stream, increment } => {
                 self.on_window_update(stream, increment, out)
@@ -82,7 +84,7 @@ impl Connection {
         let end = self.frames.take_end_stream();
         let open = self.streams.find(id);
         let section = if open.is_some() { Section::Trailers } else { Section::Head };
-        list.begin(section, if end { Body::Absent } else { Body::Present });
+        list.begin(section, if end.is_set() { Body::Absent } else { Body::Present });
         let max = self.limits.fields as usize;
         let decoded = match self.discarded.is_some() {
             true => self.end_of_discarded(list)?,
@@ -150,7 +152,7 @@ impl Connection {
         id: u32,
         decoded: Result<(), SectionError>,
         list: &FieldList,
-        end: bool,
+        end: EndStream,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         let early = self.early_priorities.take(id);
@@ -168,7 +170,7 @@ impl Connection {
         let length = list.content_length();
         let error = match decoded {
             Err(SectionError::Malformed(error)) => Some(error),
-            Ok(()) if end && length.is_some_and(|length| length > 0) => Some(Malformed::Length),
+            Ok(()) if end.is_set() && length.is_some_and(|length| length > 0) => Some(Malformed::Length),
             _ => None,
         };
         if let Some(error) = error {
@@ -180,7 +182,7 @@ impl Connection {
         self.turns = self.turns.wrapping_add(1);
         self.streams.push(Stream {
             id,
-            remote: if end { Remote::Ended } else { Remote::Open },
+            remote: if end.is_set() { Remote::Ended } else { Remote::Open },
             local: Local::Open,
             is_ready: false,
             priority: early.unwrap_or_else(|| list.priority()),
@@ -203,7 +205,7 @@ impl Connection {
         &mut self,
         at: usize,
         decoded: Result<(), SectionError>,
-        end: bool,
+        end: EndStream,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         let stream = &mut self.streams[at];
@@ -211,12 +213,12 @@ impl Connection {
             return self.stream_error(at, ErrorCode::STREAM_CLOSED, out);
         }
         let is_short = stream.remaining.is_some_and(|length| length > 0);
-        if end && is_short && stream.rest.is_some() {
+        if end.is_set() && is_short && stream.rest.is_some() {
             stream.remote = Remote::Ended;
             return Ok(Some(Event::Cut { stream: StreamId(stream.id) }));
         }
         // The trailers of an oversized list are as useless as malformed ones.
-        if !end || decoded.is_err() || is_short {
+        if !end.is_set() || decoded.is_err() || is_short {
             return self.stream_error(at, ErrorCode::PROTOCOL_ERROR, out);
         }
         stream.remote = Remote::Ended;
@@ -229,7 +231,7 @@ impl Connection {
         id: u32,
         length: u32,
         padding: u32,
-        end: bool,
+        end: EndStream,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         if self.is_idle(id) {
@@ -238,7 +240,7 @@ impl Connection {
         if !self.receive.receive(length) {
             return Err(ConnectionError::Window);
         }
-        if length == padding && !end {
+        if length == padding && !end.is_set() {
             self.spend_useless(1)?;
         }
         let Some(at) = self.streams.find(id) else {
@@ -246,7 +248,7 @@ impl Connection {
         };
         let stream = &mut self.streams[at];
         let data = u64::from(length - padding);
-        let is_short = end && stream.remaining.is_some_and(|remaining| remaining > data);
+        let is_short = end.is_set() && stream.remaining.is_some_and(|remaining| remaining > data);
         if is_short && stream.rest.is_some() && stream.remote == Remote::Open {
             // A client that has the beginning of a response, as of an error, may end its request there.
             stream.remote = Remote::Ended;
@@ -277,7 +279,7 @@ impl Connection {
         id: u32,
         length: u32,
         padding: u32,
-        end: bool,
+        end: EndStream,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, ConnectionError> {
         self.consume(length, out);
@@ -298,10 +300,10 @@ impl Connection {
     }
 
     /// Part of a DATA frame whose header was accepted, or is ignored: then the stream is not open.
-    fn on_data<'a>(&mut self, id: u32, data: &'a [u8], end: bool) -> Option<Event<'a>> {
+    fn on_data<'a>(&mut self, id: u32, data: &'a [u8], end: EndStream) -> Option<Event<'a>> {
         let Some(at) = self.streams.find(id) else {
             // The response was complete in the middle of the frame.
-            if end {
+            if end.is_set() {
                 self.unread.remove(id);
             }
             return None;
@@ -310,7 +312,7 @@ impl Connection {
         if self.streams[at].remote == Remote::Ended {
             return None;
         }
-        if end {
+        if end.is_set() {
             self.streams[at].remote = Remote::Ended;
         }
         Some(Event::Data { stream: StreamId(id), data, end })

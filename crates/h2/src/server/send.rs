@@ -1,12 +1,12 @@
 //! What the caller sends on the streams of a connection, and in which order. Knows nothing of what is received.
 
-use super::stream::{ClosedBy, EndStream, Local, Remote, Rest, StreamId};
+use super::stream::{ClosedBy, Local, Remote, Rest, StreamId};
 use super::unread::Unread;
 use super::{Connection, TableSize};
 use crate::error::ErrorCode;
 use crate::frame::{
-    DATA, END_STREAM, HEADER_LEN, MAX_PAYLOAD, PING, write_frame, write_header, write_headers, write_reset,
-    write_window_update,
+    DATA, END_STREAM, EndStream, HEADER_LEN, MAX_PAYLOAD, PING, write_frame, write_header, write_headers,
+    write_reset, write_window_update,
 };
 use crate::hpack::write_table_size;
 
@@ -55,7 +55,7 @@ impl Connection {
             }
             out.extend_from_slice(block);
         });
-        if end == EndStream::Set {
+        if end.is_set() {
             self.end(at, out);
         }
     }
@@ -89,7 +89,7 @@ impl Connection {
     ) -> usize {
         let Some(at) = self.streams.find(stream.0) else { return 0 };
         if self.streams[at].local == Local::Ended {
-            if end == EndStream::Set {
+            if end.is_set() {
                 self.end(at, out);
             }
             return 0;
@@ -113,7 +113,7 @@ impl Connection {
         self.send.send(length);
         self.streams[at].send.send(length);
         self.useless.earn(2 + (length / BYTES_PER_FRAME) as u32, self.limits.frames);
-        if end == EndStream::Set {
+        if end.is_set() {
             self.end(at, out);
         }
         length

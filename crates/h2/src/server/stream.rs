@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use super::flow::{ReceiveWindow, SendWindow};
-use crate::frame::END_STREAM;
 use crate::priority::Priority;
 
 /// The number of a stream that a client has opened.
@@ -15,29 +14,6 @@ impl StreamId {
     /// The number in frames (RFC 9113 §5.1.1).
     pub const fn get(self) -> u32 {
         self.0
-    }
-}
-
-/// The flag END_STREAM of a frame that is sent (RFC 9113 §5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndStream {
-    /// More follows on the stream.
-    Unset,
-    /// The response ends with this frame.
-    Set,
-}
-
-impl EndStream {
-    pub const fn when(is_last: bool) -> EndStream {
-        if is_last { EndStream::Set } else { EndStream::Unset }
-    }
-
-    /// The flags of the frame.
-    pub(super) const fn flags(self) -> u8 {
-        match self {
-            EndStream::Unset => 0,
-            EndStream::Set => END_STREAM,
-        }
     }
 }
 

@@ -109,14 +109,14 @@ impl Server {
             text += &match event {
                 None => break,
                 Some(Event::Request { stream, end }) => {
-                    format!("[{} request{}]", stream.0, if end { " end" } else { "" })
+                    format!("[{} request{}]", stream.0, if end.is_set() { " end" } else { "" })
                 }
                 Some(Event::Rejected { stream, error, .. }) => format!("[{} rejected {error:?}]", stream.0),
                 Some(Event::Refused { stream }) => format!("[{} refused]", stream.0),
                 Some(Event::Malformed { stream, error }) => format!("[{} malformed {error:?}]", stream.0),
                 Some(Event::Data { data, end, .. }) => {
                     let data = String::from_utf8_lossy(data);
-                    if end { format!("{data}.") } else { data.into_owned() }
+                    if end.is_set() { format!("{data}.") } else { data.into_owned() }
                 }
                 Some(Event::Cut { stream }) => format!("[{} cut]", stream.0),
                 Some(Event::Trailers { stream }) => format!("[{} trailers]", stream.0),

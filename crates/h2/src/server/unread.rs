@@ -2,7 +2,7 @@
 //! still sends is dropped. Knows nothing of frames.
 
 use super::stream::{Rest, Stream};
-use crate::frame::MAX_WINDOW;
+use crate::frame::{EndStream, MAX_WINDOW};
 
 /// How many are remembered.
 const MAX: usize = 16;
@@ -82,10 +82,10 @@ impl UnreadRequests {
     }
 
     /// So many bytes have come. `None`: the stream is not one of them.
-    pub fn on_data(&mut self, stream: u32, bytes: u32, end: bool) -> Option<Then> {
+    pub fn on_data(&mut self, stream: u32, bytes: u32, end: EndStream) -> Option<Then> {
         let at = self.0.iter().position(|unread| unread.stream == stream)?;
-        let then = if end { Then::Wait } else { self.0[at].receive(bytes) };
-        if end || then == Then::Reset {
+        let then = if end.is_set() { Then::Wait } else { self.0[at].receive(bytes) };
+        if end.is_set() || then == Then::Reset {
             self.0.remove(at);
         }
         Some(then)

@@ -2,6 +2,7 @@
 
 use std::task::Waker;
 
+use taipan_h2::server::EndStream;
 use taipan_http::framing::Framing;
 use taipan_http::head::Head;
 use taipan_http::trailers::Trailers;
@@ -56,8 +57,8 @@ pub enum Reader {
 }
 
 impl Incoming {
-    /// `is_ended`: the request has no body.
-    pub fn new(head: &Head<'_>, is_ended: bool) -> Incoming {
+    /// Of a request whose HEADERS have this flag.
+    pub fn new(head: &Head<'_>, end: EndStream) -> Incoming {
         let length = match head.framing {
             Framing::None => Length::None,
             Framing::Sized(bytes) => Length::Sized(bytes),
@@ -67,7 +68,7 @@ impl Incoming {
         Incoming {
             length,
             bytes: Vec::new(),
-            is_ended,
+            is_ended: end.is_set(),
             is_cut: false,
             trailers: Trailers::new(),
             consumed: 0,

@@ -4,7 +4,7 @@
 use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
-use taipan_h2::server::{self, Event, StreamId};
+use taipan_h2::server::{self, EndStream, Event, StreamId};
 use taipan_http::head::{FieldStore, HeadError, Method};
 use taipan_http::status::Status;
 use taipan_http::trailers;
@@ -94,7 +94,7 @@ impl Http2 {
                     let fields = fields.fields().map(|field| (field.name, field.value));
                     incoming.trailers = trailers::passed(fields, |_| false);
                 }
-                self.on_data(stream, &[], true, gathered);
+                self.on_data(stream, &[], EndStream::Set, gathered);
             }
             Event::Reset { stream, by, .. } => {
                 let reason = match by {
@@ -114,7 +114,7 @@ impl Http2 {
         stream: StreamId,
         fields: &FieldList,
         began: u64,
-        end: bool,
+        end: EndStream,
         gathered: &mut Gathered<'_>,
     ) {
         let mut store = FieldStore::new();
@@ -130,7 +130,7 @@ impl Http2 {
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
         (arrival.client, arrival.via) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
-        if end
+        if end.is_set()
             && !responder.may_lead_elsewhere(fields.scheme())
             && let Ok(response) = responder.fast(&head, arrival.client, self.destination, began, Sending::No)
         {
@@ -183,14 +183,14 @@ impl Http2 {
         }
     }
 
-    fn on_data(&mut self, stream: StreamId, data: &[u8], end: bool, gathered: &mut Gathered<'_>) {
+    fn on_data(&mut self, stream: StreamId, data: &[u8], end: EndStream, gathered: &mut Gathered<'_>) {
         let dropped = match self.streams.get_mut(&stream) {
             Some(waiting) => {
                 if let Some(task) = &waiting.task {
                     task.deadline.moved(data.len() as u64);
                 }
                 let dropped = waiting.incoming.receive(data);
-                if end {
+                if end.is_set() {
                     waiting.incoming.end();
                 }
                 dropped
