@@ -23,8 +23,8 @@ use crate::request::Request;
 use crate::request::body::{Length, RequestBody};
 use crate::response::Response;
 use crate::stats::Count;
-use crate::upstream::direct::{self, OriginConnection, Stale};
-use crate::upstream::idle_connections::OriginServer;
+use crate::upstream::direct::{self, OriginAttempt, Stale};
+use crate::upstream::idle_connections::{OriginConnection, OriginServer};
 use crate::upstream::{Form, Outcome};
 
 type Rejected = (Status, Option<&'static Rule>);
@@ -192,13 +192,11 @@ impl Responder {
         server: &OtherServer,
         may_have_kept: bool,
         log: &Rc<UpstreamLog>,
-    ) -> Result<OriginConnection, Status> {
+    ) -> Result<OriginAttempt, Status> {
         let OtherServer { authority, host, port } = server;
         let http = rules_of_urls(&self.services.site).ok_or(Status::NOT_FOUND)?.1;
-        let (first_byte, idle) = (http.first_byte, http.idle);
-        let idle_connections = self.idle_connections.clone();
         let name: Rc<str> = format!("the server {authority}").into();
-        let kept = if may_have_kept { idle_connections.take(host, *port) } else { None };
+        let kept = if may_have_kept { self.idle_connections.take(host, *port) } else { None };
         let is_kept = kept.is_some();
         let (origin, stream, permit, attempt) = match kept {
             Some((origin, stream)) => {
@@ -214,17 +212,9 @@ impl Responder {
                 (Rc::new(origin), stream, permit, attempt)
             }
         };
-        Ok(OriginConnection {
-            stream,
-            origin,
-            is_kept,
-            idle_connections,
-            permit,
-            attempt,
-            name,
-            first_byte,
-            idle,
-        })
+        let idle_connections = Some(self.idle_connections.clone()).filter(|kept| kept.keeps());
+        let connection = Box::new(OriginConnection { stream, origin, is_kept, idle_connections, permit });
+        Ok(OriginAttempt { connection, log: attempt, name, first_byte: http.first_byte, idle: http.idle })
     }
 }
 

@@ -89,7 +89,7 @@ impl Application<'_> {
         let Application { services, upstream, request, .. } = self;
         let log = |omitted: &dyn fmt::Display| {
             let why = error.why();
-            log::error(format_args!("{}: cannot forward to {upstream}: {why}{omitted}", request.label));
+            log::error(format_args!("{}: cannot forward to {upstream}: {why}{omitted}", request.info.label));
         };
         // Each further request is rejected, too.
         let limit = match error {
@@ -172,7 +172,7 @@ pub async fn forward_to_application(
             None => Attempt::begin(application, &retries).await?,
         };
         let (endpoint, exchange) = attempt.exchange(application, body.source(services));
-        let upstream_name = exchange.upstream_name.clone();
+        let upstream_name = exchange.request.upstream_name.clone();
         let (endpoint, response) = match hedger.take() {
             Some(hedger) => Box::pin(hedger.receive_head(exchange, endpoint)).await,
             None => (endpoint, exchange.receive_response(&application.interims).await),
@@ -189,11 +189,11 @@ pub async fn forward_to_application(
             Decision::Repeat => {}
             Decision::RepeatAndWarn => log::warn(format_args!(
                 "{}: {upstream_name} sent nothing on a new connection ({}); the request is repeated",
-                request.label, failure.why
+                request.info.label, failure.why
             )),
             Decision::GiveUp => {
                 let failure = if was_out { failure.with_all_down() } else { failure };
-                return Err(report(services, &request.label, &upstream_name, &failure).into());
+                return Err(report(services, &request.info.label, &upstream_name, &failure).into());
             }
         }
     }

@@ -73,7 +73,7 @@ impl Attempt {
             (connection.endpoint(), connection.endpoint_names().in_messages.clone());
         let transport: Box<dyn Transport> = match wire {
             Wire::FastCgi(id) => {
-                Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.label))
+                Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.info.label))
             }
             Wire::Http => Box::new(Http::begun(services, connection, unsent, received)),
         };
@@ -90,9 +90,10 @@ impl Attempt {
         let &Application { services, upstream, request, .. } = application;
         let opened = Opened { transport, source, began };
         let timeouts = Timeouts::of(upstream);
-        let mut exchange = UpstreamExchange::with_application(services, request, opened, timeouts, Some(log));
+        let mut exchange =
+            UpstreamExchange::with_application(services, &request.info, opened, timeouts, Some(log));
         if let Some(name) = endpoint_name {
-            exchange.upstream_name = name;
+            exchange.request.upstream_name = name;
         }
         (endpoint, exchange)
     }
@@ -108,13 +109,13 @@ fn open(
 ) -> Result<Box<dyn Transport>, Status> {
     Ok(match (message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
-            Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.label))
+            Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.info.label))
         }
         (Message::Scgi(head), Checkout::Exclusive(connection)) => {
             Box::new(Scgi::new(services, connection, head))
         }
         (Message::Http(head), Checkout::Exclusive(connection))
-            if upstream.http2 && request.upgrade.is_none() && connection.reuse() == Reuse::New =>
+            if upstream.http2 && request.info.upgrade.is_none() && connection.reuse() == Reuse::New =>
         {
             let begun = Http2::begin(services, connection, sharing, &request.http2(head, upstream));
             Box::new(begun.map_err(|why| unsendable(request, why))?)
@@ -129,14 +130,14 @@ fn open(
                     services,
                     connection,
                     head,
-                    request.trailers.announced.as_deref(),
+                    request.info.trailers.announced.as_deref(),
                 )));
             }
-            if request.upgrade.is_some() && upstream.http2 && connection.reuse() == Reuse::New {
+            if request.info.upgrade.is_some() && upstream.http2 && connection.reuse() == Reuse::New {
                 connection.offer_http1();
             }
             let parser =
-                if request.upgrade.is_some() { HeadParser::http_upgrading } else { HeadParser::http };
+                if request.info.upgrade.is_some() { HeadParser::http_upgrading } else { HeadParser::http };
             Box::new(Http::new(services, connection, head, parser))
         }
         // Only FastCGI connections are multiplexed, and a program has no connection.
@@ -147,6 +148,9 @@ fn open(
 }
 
 fn unsendable(request: &UpstreamRequest, why: &str) -> Status {
-    log::error(format_args!("{}: cannot forward to {}: {why}", request.label, request.upstream_name));
+    log::error(format_args!(
+        "{}: cannot forward to {}: {why}",
+        request.info.label, request.info.upstream_name
+    ));
     Status::BAD_REQUEST
 }

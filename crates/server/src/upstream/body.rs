@@ -11,6 +11,7 @@ use taipan_http::trailers::{self, Trailers};
 
 use super::exchange::{Kind, UpstreamExchange};
 use super::head::UpstreamHead;
+use super::request::RequestInfo;
 use super::transport::ReadError;
 use crate::log::{self, EndReason};
 use crate::pool::message::Fault;
@@ -101,7 +102,7 @@ impl BodyStream for UpstreamBody {
 
     /// A field that the route sets or removes is that of the head.
     fn take_trailers(&mut self) -> Trailers {
-        let Some((host, route)) = self.exchange.response_trailers else { return Trailers::new() };
+        let Some((host, route)) = self.exchange.request.response_trailers else { return Trailers::new() };
         let route = self.exchange.services.site.hosts.at(host).routes.get(route);
         let is_of_route = |name: &[u8]| route.headers.iter().any(|rule| rule.replaces(name));
         let of_http1 = std::mem::take(&mut self.framed.trailers);
@@ -184,7 +185,7 @@ impl UpstreamBody {
 
     /// The end of the request would have told nothing that the client gets.
     fn finish_without_end(&mut self, error: &ReadError) -> io::Result<Option<Vec<u8>>> {
-        let UpstreamExchange { label, upstream_name, .. } = &self.exchange;
+        let RequestInfo { label, upstream_name, .. } = &self.exchange.request;
         log::warn(format_args!(
             "{label}: {upstream_name} has ended its output, and not the request (FCGI_END_REQUEST): {error}"
         ));
@@ -205,7 +206,7 @@ impl UpstreamBody {
         }
         self.exchange.services.counts.add(Count::ScriptsFailed, 1);
         self.exchange.report_failure(fault, why);
-        let UpstreamExchange { label, upstream_name, .. } = &self.exchange;
+        let RequestInfo { label, upstream_name, .. } = &self.exchange.request;
         log::error(format_args!("{label}: the response of {upstream_name} is incomplete: {why}"));
         io::Error::other(self.abort_reason().text())
     }
@@ -275,8 +276,6 @@ mod tests {
 
     use super::super::exchange::{BodySource, Opened, Timeouts};
     use super::super::head::Excess;
-    use super::super::http_head::Accepts;
-    use super::super::request::{Message, Repeats, UpstreamRequest, Wanted};
     use super::super::transport::Transport;
     use super::*;
 
@@ -344,19 +343,7 @@ mod tests {
 
     /// A chunked body, of which `received` has come with the head.
     fn chunked(services: &Rc<Services>, output: &Output, received: &str) -> UpstreamBody {
-        let request = UpstreamRequest {
-            message: Message::Http(Vec::new()),
-            wanted: Wanted::All,
-            repeats: Repeats::No,
-            label: "".into(),
-            upgrade: None,
-            accepts: Accepts::Content,
-            trailers: Default::default(),
-            response_trailers: None,
-            is_open_ended: false,
-            authority: "".into(),
-            upstream_name: "".into(),
-        };
+        let request = RequestInfo::default();
         let transport = Box::new(output.clone());
         let opened = Opened { transport, source: BodySource::Empty, began: Instant::now() };
         let timeouts = Timeouts { connect: TIMEOUT, first_byte: TIMEOUT, idle: TIMEOUT, total: TIMEOUT };

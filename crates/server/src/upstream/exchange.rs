@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use site::model::KilledOutput;
-use site::route::RouteId;
 use site::upstream::Upstream;
 use taipan_http::head::Persistence;
 use taipan_http::rule::BODY_INCOMPLETE;
@@ -22,9 +21,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Outcome;
 use super::head::{HeadParser, Step, UpstreamHead};
 use super::interim::Interims;
-use super::request::{RequestTrailers, UpstreamRequest};
+use super::request::RequestInfo;
 use super::transport::{Limit, ReadError, Retry, Transport};
-use super::upgrade::Upgrade;
 use crate::log;
 use crate::log::upstream::{AttemptLog, StepLog};
 use crate::pool::message::Fault;
@@ -46,16 +44,7 @@ pub struct UpstreamExchange {
     transport: Box<dyn Transport>,
     pub kind: Kind,
     timeouts: Timeouts,
-    /// The request, for the error log.
-    pub label: Rc<str>,
-    pub upstream_name: Rc<str>,
-    /// The requested host.
-    pub authority: Rc<str>,
-    /// The protocol that the request asks for, and the permit for it.
-    pub upgrade: Option<Upgrade>,
-    trailers: RequestTrailers,
-    /// As in `UpstreamRequest`.
-    pub response_trailers: Option<(usize, RouteId)>,
+    pub request: RequestInfo,
     /// Whether the attempt has its time of connecting.
     is_connected: Cell<bool>,
     pub began: Instant,
@@ -185,7 +174,7 @@ impl Pump {
                 Some(_) => {}
                 None => {
                     if self.is_open {
-                        let trailers = exchange.trailers.passed(self.source.take_trailers());
+                        let trailers = exchange.request.trailers.passed(self.source.take_trailers());
                         if !trailers.is_empty() {
                             transport.put_trailers(trailers);
                         }
@@ -231,7 +220,7 @@ impl BodySource {
 impl UpstreamExchange {
     pub fn with_script(
         services: &Rc<Services>,
-        request: &UpstreamRequest,
+        request: &RequestInfo,
         opened: Opened,
         log: Option<StepLog>,
     ) -> UpstreamExchange {
@@ -240,7 +229,7 @@ impl UpstreamExchange {
 
     pub fn with_application(
         services: &Rc<Services>,
-        request: &UpstreamRequest,
+        request: &RequestInfo,
         opened: Opened,
         timeouts: Timeouts,
         log: Option<AttemptLog>,
@@ -250,7 +239,7 @@ impl UpstreamExchange {
 
     fn new(
         services: &Rc<Services>,
-        request: &UpstreamRequest,
+        request: &RequestInfo,
         opened: Opened,
         kind: Kind,
         timeouts: Timeouts,
@@ -269,12 +258,7 @@ impl UpstreamExchange {
             transport,
             kind,
             timeouts,
-            label: request.label.clone(),
-            upstream_name: request.upstream_name.clone(),
-            authority: request.authority.clone(),
-            upgrade: request.upgrade.clone(),
-            trailers: request.trailers.clone(),
-            response_trailers: request.response_trailers,
+            request: request.clone(),
             is_connected: Cell::new(false),
             began,
             waiting_since: Cell::new(Some(began)),
@@ -311,7 +295,7 @@ impl UpstreamExchange {
                 }
                 Step::Rejected(error) => {
                     self.report_failure(Fault::Other, &error.to_string());
-                    let UpstreamExchange { label, upstream_name, .. } = self;
+                    let RequestInfo { label, upstream_name, .. } = &self.request;
                     log::error(format_args!(
                         "{label}: the response of {upstream_name} cannot be read: {error}"
                     ));
@@ -393,7 +377,7 @@ impl UpstreamExchange {
     }
 
     pub fn warn_of_body(&self) {
-        log::warn(format_args!("{}: the body of the request has broken off", self.label));
+        log::warn(format_args!("{}: the body of the request has broken off", self.request.label));
     }
 
     /// The fields behind the response, once, at its end.
@@ -532,7 +516,7 @@ impl UpstreamExchange {
         if head.repeats_type {
             log::warn(format_args!(
                 "{}: {} has sent Content-Type more than once; the last one counts",
-                self.label, self.upstream_name
+                self.request.label, self.request.upstream_name
             ));
         }
     }
@@ -561,7 +545,7 @@ impl UpstreamExchange {
                 let waits_for_client = self.waiting_since.get().is_none();
                 let fault = if waits_for_client { Fault::Other } else { Fault::Timeout };
                 self.report_failure(fault, &error.to_string());
-                let UpstreamExchange { label, upstream_name, .. } = self;
+                let RequestInfo { label, upstream_name, .. } = &self.request;
                 log::error(format_args!("{label}: {upstream_name} did not respond: {error}"));
                 Failure::Reported(Status::GATEWAY_TIMEOUT)
             }
@@ -576,7 +560,10 @@ impl UpstreamExchange {
         match self.exit().await {
             Some(Exit::NotStarted(errno)) => {
                 let (reason, what_to_do) = (io::Error::from_raw_os_error(errno), how_to_start(errno));
-                log::error(format_args!("{}: cannot start the script: {reason}{what_to_do}", self.label));
+                log::error(format_args!(
+                    "{}: cannot start the script: {reason}{what_to_do}",
+                    self.request.label
+                ));
                 self.fail(match errno {
                     libc::EACCES | libc::EPERM => Status::FORBIDDEN,
                     libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE => Status::SERVICE_UNAVAILABLE,
@@ -601,7 +588,7 @@ impl UpstreamExchange {
 
     /// The upstream has failed. `what`: the rest of a sentence of which it is the subject.
     pub fn fail_because(&self, what: fmt::Arguments<'_>) -> Outcome {
-        log::error(format_args!("{}: {} {what}", self.label, self.upstream_name));
+        log::error(format_args!("{}: {} {what}", self.request.label, self.request.upstream_name));
         self.services.counts.add(Count::ScriptsFailed, 1);
         Outcome::Failed(Status::BAD_GATEWAY)
     }
@@ -618,7 +605,7 @@ impl UpstreamExchange {
         if is_whole {
             log::warn(format_args!(
                 "{}: {} was ended by a signal behind its output",
-                self.label, self.upstream_name
+                self.request.label, self.request.upstream_name
             ));
         }
         is_whole

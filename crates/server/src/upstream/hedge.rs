@@ -32,7 +32,7 @@ impl<'a> Hedger<'a> {
     pub fn new(application: &'a Application<'a>, interims: &'a Interims<'a>) -> Option<Hedger<'a>> {
         let &Application { upstream, request, .. } = application;
         let hedging = upstream.hedging.as_ref()?;
-        let is_repeatable = request.repeats == Repeats::AtOnce && request.upgrade.is_none();
+        let is_repeatable = request.repeats == Repeats::AtOnce && request.info.upgrade.is_none();
         is_repeatable.then_some(Hedger { application, hedging, interims })
     }
 
@@ -78,7 +78,7 @@ impl<'a> Hedger<'a> {
                 // The second one may still respond.
                 Err(failure) if at <= Instant::now() => match of_second.await {
                     Some(response) => {
-                        note(&first.label, &first.upstream_name, &failure);
+                        note(&first.request.label, &first.request.upstream_name, &failure);
                         won(response)
                     }
                     None => Winner::First(Err(failure)),
@@ -101,7 +101,7 @@ impl<'a> Hedger<'a> {
         });
         let hedge = hedge.ok()?;
         let (endpoint, exchange) = self.begin(&hedge).await?;
-        let (label, upstream_name) = (exchange.label.clone(), exchange.upstream_name.clone());
+        let (label, upstream_name) = (exchange.request.label.clone(), exchange.request.upstream_name.clone());
         match exchange.receive_response(self.interims).await {
             Ok(response) => {
                 let status = response.head.status;

@@ -12,9 +12,11 @@ use taipan_http::trailers::{self, Trailers};
 use taipan_http::write::put;
 
 use super::head::HeadParser;
+use super::idle_connections::OriginConnection;
 use super::transport::{Connection, ReadError, Retry, Transport};
 use crate::pool::PooledConnection;
 use crate::pool::message::Fault;
+use crate::request::body::Length;
 use crate::services::Services;
 
 pub struct Http {
@@ -61,6 +63,22 @@ impl Http {
     ) -> Http {
         let connection = Connection::begun(services, connection, unsent, received);
         let (body_ended, coding, trailers) = (Cell::new(true), TransferCoding::Length, RefCell::default());
+        Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
+    }
+
+    /// A request of the forward proxy, whose body has this length. `head`: as `direct_head` writes it.
+    pub fn direct(
+        services: &Rc<Services>,
+        connection: Box<OriginConnection>,
+        head: Vec<u8>,
+        length: Length,
+    ) -> Http {
+        let coding = match length {
+            Length::Unknown => TransferCoding::Chunked,
+            Length::None | Length::Sized(_) => TransferCoding::Length,
+        };
+        let connection = Connection::new(services, connection, head);
+        let (body_ended, trailers) = (Cell::new(false), RefCell::default());
         Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
     }
 

@@ -10,6 +10,7 @@ use site::forward_proxy::Host;
 use tokio::time::{Instant, sleep_until};
 
 use crate::pool::Stream;
+use crate::semaphore::Permit;
 use crate::tasks::spawn_local;
 
 /// Those of a worker.
@@ -35,6 +36,29 @@ pub struct OriginServer {
     pub port: u16,
     /// The address that was checked, with its port.
     pub address: Rc<str>,
+}
+
+/// A connection to the server of a URL, which one request has for itself.
+pub struct OriginConnection {
+    pub stream: Stream,
+    pub origin: Rc<OriginServer>,
+    /// It has waited for this request.
+    pub is_kept: bool,
+    /// Where it may wait for another one. `None`: nowhere.
+    pub idle_connections: Option<Rc<IdleConnections>>,
+    /// Held until the end of the response.
+    pub permit: Permit,
+}
+
+impl OriginConnection {
+    /// Ends a request. The connection can have another one.
+    pub fn finish(self) {
+        let OriginConnection { stream, origin, idle_connections, permit, .. } = self;
+        drop(permit);
+        if let Some(idle_connections) = idle_connections {
+            idle_connections.put(origin, stream);
+        }
+    }
 }
 
 impl IdleConnections {

@@ -187,10 +187,13 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
     let Request { head, connection, interim } = request;
     let mut request = handler.request(upstreams, request, body.length(), variables)?;
     request.is_open_ended = body.is_open_ended();
-    if let Some(upgrade) = &mut request.upgrade {
+    if let Some(upgrade) = &mut request.info.upgrade {
         upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {
             services.counts.add(Count::UpgradesRejected, 1);
-            log::error(format_args!("{}: too many connections are upgraded; see `upgraded`", request.label));
+            log::error(format_args!(
+                "{}: too many connections are upgraded; see `upgraded`",
+                request.info.label
+            ));
             Status::SERVICE_UNAVAILABLE
         })?));
     }
@@ -256,11 +259,13 @@ async fn forward_to_script(
         _ => Box::new(script),
     };
     let opened = Opened { transport, source, began: Instant::now() };
-    let exchange = UpstreamExchange::with_script(services, request, opened, step);
+    let exchange = UpstreamExchange::with_script(services, &request.info, opened, step);
     let interims = Interims::dropped();
     let response = exchange.receive_response(&interims).await;
     match receive(response, handler, request, None).await {
-        Err(failure) => Err(report(services, &request.label, &request.upstream_name, &failure).into()),
+        Err(failure) => {
+            Err(report(services, &request.info.label, &request.info.upstream_name, &failure).into())
+        }
         Ok(outcome) => Ok(outcome),
     }
 }

@@ -137,21 +137,28 @@ pub struct UpstreamRequest {
     pub message: Message,
     pub wanted: Wanted,
     pub repeats: Repeats,
-    /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
-    pub label: Rc<str>,
-    pub upgrade: Option<Upgrade>,
     /// What the client reads of a response, as its request says.
     pub accepts: Accepts,
+    /// Whether the upstream gets the body without its length.
+    pub is_open_ended: bool,
+    pub info: RequestInfo,
+}
+
+/// What an exchange has of its request.
+#[derive(Clone, Default)]
+pub struct RequestInfo {
+    /// For the error log: `192.0.2.7 "GET /cgi-bin/a.cgi"`.
+    pub label: Rc<str>,
+    /// The upstream: `the script`, or `the application "app"`.
+    pub upstream_name: Rc<str>,
+    /// The requested host, of which the response may have fields.
+    pub authority: Rc<str>,
+    /// The protocol that the request asks for, and the permit for it.
+    pub upgrade: Option<Upgrade>,
     /// The fields behind its body.
     pub trailers: RequestTrailers,
     /// The route whose client gets the fields behind the response. `None`: they are dropped.
     pub response_trailers: Option<(usize, RouteId)>,
-    /// Whether the upstream gets the body without its length.
-    pub is_open_ended: bool,
-    /// The requested host.
-    pub authority: Rc<str>,
-    /// The upstream: `the script`, or `the application "app"`.
-    pub upstream_name: Rc<str>,
 }
 
 /// All but the body, by protocol.
@@ -302,19 +309,15 @@ impl Handler {
         // By HTTP/2, fields that a client does not know cost it nothing.
         let reads_trailers = accepts == Accepts::Trailers || head.version == Version::Http2;
         let passes_trailers = reads_trailers && forwarding.trailers.pass_in_responses();
-        Ok(UpstreamRequest {
-            message,
-            wanted,
-            repeats,
+        let info = RequestInfo {
             label,
+            upstream_name,
+            authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
             upgrade,
-            accepts,
             trailers: RequestTrailers::of(head, forwarding, asserted),
             response_trailers: passes_trailers.then_some((self.host, self.route)),
-            is_open_ended: false,
-            authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
-            upstream_name,
-        })
+        };
+        Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended: false, info })
     }
 
     /// The client's fields that the upstream may get.
@@ -465,12 +468,12 @@ impl UpstreamRequest {
             scheme: upstream.scheme(),
             accepts_trailers: self.accepts == Accepts::Trailers,
             is_open_ended: self.is_open_ended,
-            trailer: self.trailers.announced.as_deref().filter(|_| self.is_open_ended),
+            trailer: self.info.trailers.announced.as_deref().filter(|_| self.is_open_ended),
         }
     }
 
     pub fn sharing(&self) -> Sharing {
-        if self.upgrade.is_none() { Sharing::Allowed } else { Sharing::No }
+        if self.info.upgrade.is_none() { Sharing::Allowed } else { Sharing::No }
     }
 }
 

@@ -118,13 +118,13 @@ async fn of_client(
         let attempt = exchange.take_attempt();
         return switched(&exchange, handler, &head, received, attempt);
     }
-    if exchange.upgrade.as_ref().is_some_and(Upgrade::is_by_connect) && head.status.is_successful() {
+    if exchange.request.upgrade.as_ref().is_some_and(Upgrade::is_by_connect) && head.status.is_successful() {
         let status = head.status;
         return exchange.fail_because(format_args!("has not switched the protocol: its status is {status}"));
     }
     let services = exchange.services.clone();
-    let authority = exchange.authority.clone();
-    let trailer = head.trailer.as_deref().filter(|_| exchange.response_trailers.is_some());
+    let authority = exchange.request.authority.clone();
+    let trailer = head.trailer.as_deref().filter(|_| exchange.request.response_trailers.is_some());
     // On the heap, because the internal redirects of a script nest.
     let content = match Box::pin(content(exchange, wanted, &head, received)).await {
         Ok(content) => content,
@@ -187,7 +187,10 @@ pub(super) async fn content(
     Ok(match head.framing {
         Framing::Sized(length) if body.len() as u64 >= length => {
             if body.len() as u64 > length {
-                log::warn(format_args!("{}: {} {TOO_LONG}", exchange.label, exchange.upstream_name));
+                log::warn(format_args!(
+                    "{}: {} {TOO_LONG}",
+                    exchange.request.label, exchange.request.upstream_name
+                ));
                 exchange.finish(Persistence::Close);
             } else {
                 exchange.finish(head.persistence);
@@ -270,7 +273,7 @@ fn switched(
     let is_same = |upgrade: &&Upgrade| {
         head.upgrade.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&upgrade.protocol))
     };
-    let Some(upgrade) = exchange.upgrade.as_ref().filter(is_same) else {
+    let Some(upgrade) = exchange.request.upgrade.as_ref().filter(is_same) else {
         return fail("it is not the one that the request asks for");
     };
     if !upgrade.is_accepted(head.fields.value("sec-websocket-accept")) {

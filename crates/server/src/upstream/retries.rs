@@ -73,7 +73,8 @@ impl Retries {
     /// After an attempt without a response, which can be repeated as `retry` says.
     pub fn decide(&mut self, retry: Retry, replay: Replay) -> Decision {
         match (retry, replay) {
-            (Retry::Never, _) | (_, Replay::Never) => Decision::GiveUp,
+            // Only the forward proxy has connections that are replaced so.
+            (Retry::Never | Retry::Anew, _) | (_, Replay::Never) => Decision::GiveUp,
             (Retry::AtAnother { sent: Sent::Something, .. } | Retry::Apart, Replay::Unprocessed) => {
                 Decision::GiveUp
             }

@@ -13,6 +13,7 @@ use taipan_http::status::Status;
 use taipan_http::trailers::Trailers;
 
 use super::head::HeadParser;
+use super::idle_connections::OriginConnection;
 use crate::pool::message::{EndpointId, Fault};
 use crate::pool::{PooledConnection, Reuse, Stream};
 use crate::services::Services;
@@ -133,6 +134,8 @@ pub enum Retry {
     /// On a connection of its own: the endpoint has broken a rule of the protocol on the one that it shared, perhaps with
     /// the response to another request.
     Apart,
+    /// On a new connection: this one was kept, and may have been closed in the meantime.
+    Anew,
     /// At another endpoint, if there is one: this one has not processed it, and may have no place for it.
     Refused(EndpointId),
     /// At another endpoint.
@@ -181,7 +184,7 @@ impl From<io::Error> for ReadError {
 pub struct Connection {
     services: Rc<Services>,
     /// `None` behind the end of the exchange.
-    inner: RefCell<Option<Box<PooledConnection>>>,
+    inner: RefCell<Option<HeldConnection>>,
     out: RefCell<SendBuffer>,
     /// Received before.
     ahead: Cell<Vec<u8>>,
@@ -193,20 +196,98 @@ pub struct Connection {
     is_reset: Cell<bool>,
 }
 
+/// A connection, by where it comes from and goes back to.
+pub enum HeldConnection {
+    Pooled(Box<PooledConnection>),
+    /// Of the forward proxy.
+    Direct(Box<OriginConnection>),
+}
+
+impl HeldConnection {
+    fn stream(&self) -> &Stream {
+        match self {
+            HeldConnection::Pooled(connection) => &connection.stream,
+            HeldConnection::Direct(connection) => &connection.stream,
+        }
+    }
+
+    /// As in `PooledConnection`.
+    fn fastcgi(&mut self) -> Option<&mut Client> {
+        match self {
+            HeldConnection::Pooled(connection) => connection.fastcgi.as_deref_mut(),
+            HeldConnection::Direct(_) => None,
+        }
+    }
+
+    /// Where a request without a response can be repeated.
+    fn retry(&self, sent: Sent) -> Retry {
+        match self {
+            HeldConnection::Pooled(connection) => {
+                let (endpoint, connection) = (connection.endpoint(), connection.reuse());
+                Retry::AtAnother { endpoint, connection, sent }
+            }
+            HeldConnection::Direct(connection) if connection.is_kept => Retry::Anew,
+            HeldConnection::Direct(_) => Retry::Never,
+        }
+    }
+
+    fn report_failure(&self, fault: Fault, reason: &str) {
+        match self {
+            HeldConnection::Pooled(connection) => connection.report_failure(fault, reason),
+            HeldConnection::Direct(_) => {}
+        }
+    }
+
+    fn into_pooled(self) -> Option<Box<PooledConnection>> {
+        match self {
+            HeldConnection::Pooled(connection) => Some(connection),
+            HeldConnection::Direct(_) => None,
+        }
+    }
+
+    /// Ends a request. The connection can have another one.
+    fn finish(self) {
+        match self {
+            HeldConnection::Pooled(connection) => connection.finish(),
+            HeldConnection::Direct(connection) => connection.finish(),
+        }
+    }
+
+    /// Ends a request, and closes the connection.
+    fn close(self) {
+        match self {
+            HeldConnection::Pooled(connection) => connection.close(),
+            HeldConnection::Direct(connection) => drop(connection),
+        }
+    }
+}
+
+impl From<Box<PooledConnection>> for HeldConnection {
+    fn from(connection: Box<PooledConnection>) -> HeldConnection {
+        HeldConnection::Pooled(connection)
+    }
+}
+
+impl From<Box<OriginConnection>> for HeldConnection {
+    fn from(connection: Box<OriginConnection>) -> HeldConnection {
+        HeldConnection::Direct(connection)
+    }
+}
+
 /// What is to be sent, and how much of it has been.
 #[derive(Default)]
-pub struct SendBuffer {
-    pub bytes: Vec<u8>,
+struct SendBuffer {
+    bytes: Vec<u8>,
     sent: usize,
 }
 
 impl SendBuffer {
-    pub fn new(bytes: Vec<u8>) -> SendBuffer {
+    fn new(bytes: Vec<u8>) -> SendBuffer {
         SendBuffer { bytes, sent: 0 }
     }
 
     /// Ready: all of it has been sent.
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<io::Result<()>> {
         ready!(stream.poll_send(cx, &self.bytes, &mut self.sent))?;
         self.bytes.clear();
         self.sent = 0;
@@ -216,10 +297,10 @@ impl SendBuffer {
 
 impl Connection {
     /// `head` is the start of the request.
-    pub fn new(services: &Rc<Services>, connection: Box<PooledConnection>, head: Vec<u8>) -> Connection {
+    pub fn new(services: &Rc<Services>, connection: impl Into<HeldConnection>, head: Vec<u8>) -> Connection {
         Connection {
             services: services.clone(),
-            inner: RefCell::new(Some(connection)),
+            inner: RefCell::new(Some(connection.into())),
             out: RefCell::new(SendBuffer::new(head)),
             ahead: Cell::default(),
             is_connected: Cell::new(false),
@@ -252,7 +333,7 @@ impl Connection {
 
     /// Buffers the records that `write` appends.
     pub fn push_records(&self, write: impl FnOnce(&mut Client, &mut Vec<u8>)) {
-        if let Some(PooledConnection { fastcgi: Some(client), .. }) = self.inner.borrow_mut().as_deref_mut() {
+        if let Some(client) = self.inner.borrow_mut().as_mut().and_then(HeldConnection::fastcgi) {
             write(client, &mut self.out.borrow_mut().bytes);
         }
     }
@@ -261,7 +342,7 @@ impl Connection {
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = self.inner.borrow();
         let Some(connection) = &*inner else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
-        let flushed = ready!(self.out.borrow_mut().poll_flush(cx, &connection.stream));
+        let flushed = ready!(self.out.borrow_mut().poll_flush(cx, connection.stream()));
         match &flushed {
             Ok(()) => self.is_connected.set(true),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.is_reset.set(true),
@@ -298,16 +379,16 @@ impl Connection {
         let Some(connection) = &mut *inner else { return Poll::Ready(Ok(on_bytes(&[], None))) };
         let ahead = self.ahead.take();
         if !ahead.is_empty() {
-            return Poll::Ready(Ok(on_bytes(&ahead, connection.fastcgi.as_deref_mut())));
+            return Poll::Ready(Ok(on_bytes(&ahead, connection.fastcgi())));
         }
         let scratch = &mut *self.services.scratch.borrow_mut();
         let space = scratch.space();
-        let length = ready!(connection.stream.poll_read(cx, space))?;
+        let length = ready!(connection.stream().poll_read(cx, space))?;
         if length == 0 && self.is_reset.get() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         self.has_response.set(self.has_response.get() || length > 0);
-        Poll::Ready(Ok(on_bytes(&space[..length], connection.fastcgi.as_deref_mut())))
+        Poll::Ready(Ok(on_bytes(&space[..length], connection.fastcgi())))
     }
 
     /// As `poll_receive`, of a protocol whose bytes are the response.
@@ -324,8 +405,7 @@ impl Connection {
         let inner = self.inner.borrow();
         let Some(connection) = &*inner else { return Retry::Never };
         let has_sent = self.is_connected() || self.out.borrow().sent > 0;
-        let sent = if has_sent { Sent::Something } else { Sent::Nothing };
-        Retry::AtAnother { endpoint: connection.endpoint(), connection: connection.reuse(), sent }
+        connection.retry(if has_sent { Sent::Something } else { Sent::Nothing })
     }
 
     /// As that of a transport.
@@ -333,12 +413,12 @@ impl Connection {
         self.inner.borrow().iter().for_each(|connection| connection.report_failure(fault, reason));
     }
 
-    /// `None`: the exchange has ended, or a part of the request is still unsent.
+    /// `None`: the exchange has ended, or a part of the request is still unsent, or no pool has the connection.
     pub fn take(&self) -> Option<Box<PooledConnection>> {
-        if self.is_flushed() { self.inner.take() } else { None }
+        if self.is_flushed() { self.inner.take().and_then(HeldConnection::into_pooled) } else { None }
     }
 
-    /// Returns the connection to its pool, or closes it.
+    /// Returns the connection to where it comes from, or closes it.
     pub fn finish(&self, persistence: Persistence) {
         let Some(connection) = self.inner.take() else { return };
         match persistence {

@@ -107,7 +107,7 @@ pub async fn start(
             io::ErrorKind::BrokenPipe => SPAWNER_ENDED.to_owned(),
             _ => format!("{error}{}", error.raw_os_error().map_or("", advice_on_descriptors)),
         };
-        log::error(format_args!("{}: cannot start the script: {why}", request.label));
+        log::error(format_args!("{}: cannot start the script: {why}", request.info.label));
         match error.kind() {
             io::ErrorKind::InvalidInput => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => Status::SERVICE_UNAVAILABLE,
@@ -135,7 +135,7 @@ pub async fn start(
         changed: Notify::new(),
         reader: Cell::new(None),
     });
-    let label = request.label.clone();
+    let label = request.info.label.clone();
     if let Some(stderr) = stderr {
         let errors = Errors::new(stderr, label.clone(), &services.site.scripts);
         let held = Some((permit, space));
