@@ -17,7 +17,7 @@ use std::{io, mem};
 use rustix::io::Errno;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
+    AppDataRecord, ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 use rustls::{Error, HandshakeKind, InvalidMessage, PeerIncompatible};
 use site::tls::PrivateKeys;
@@ -294,6 +294,11 @@ impl Session {
                 }
             }
         }
+        self.process_records(records, out)
+    }
+
+    /// As `process`, for a session whose settings are chosen.
+    fn process_records(&mut self, records: &mut [u8], out: &mut [u8]) -> Result<usize, Failure> {
         // The library may change the records.
         let version = records.get(CLIENT_VERSION..).and_then(<[u8]>::first_chunk).copied();
         let hello = self.state.connection_mut().and_then(|connection| connection.beginning.as_ref());
@@ -302,37 +307,33 @@ impl Session {
         let (mut at, mut filled) = (0, 0);
         loop {
             let is_handshaking = self.is_handshaking();
-            let Some(Connection { rustls, host, name, purpose, end, beginning }) =
-                self.state.connection_mut()
-            else {
-                return Ok(filled);
-            };
+            let Some(connection) = self.state.connection_mut() else { return Ok(filled) };
+            let purpose = connection.purpose;
             let UnbufferedStatus { mut discard, state } = match is_handshaking {
-                true => with_end(end, || rustls.process_tls_records(&mut records[at..])),
-                false => rustls.process_tls_records(&mut records[at..]),
+                true => connection.handshake(&mut records[at..]),
+                false => connection.rustls.process_tls_records(&mut records[at..]),
             };
-            if self.facts.is_none() {
-                *name = take_asked_name().or(name.take());
-            }
+            let mut take = |record: Result<AppDataRecord<'_>, Error>| -> Result<usize, Failure> {
+                let record = record.map_err(Failure::Protocol)?;
+                filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
+                Ok(record.discard)
+            };
             match state {
-                Ok(ConnectionState::ReadTraffic(_)) if *purpose == Purpose::Challenge => {
+                Ok(ConnectionState::ReadTraffic(_)) if purpose == Purpose::Challenge => {
                     return Err(Failure::NoChallenge);
                 }
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
-                        let record = record.map_err(Failure::Protocol)?;
-                        discard += record.discard;
-                        filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
+                        discard += take(record)?;
                     }
                 }
                 Ok(ConnectionState::ReadEarlyData(mut early)) => {
                     while let Some(record) = early.next_record() {
-                        let record = record.map_err(Failure::Protocol)?;
-                        discard += record.discard;
-                        filled += copy(record.payload, &mut out[filled..], &mut self.plaintext);
+                        discard += take(record)?;
                     }
                     drop(early);
-                    self.facts = Some(Rc::new(facts(rustls, *host, name.clone())));
+                    let name = connection.name.clone();
+                    self.facts = Some(Rc::new(facts(&connection.rustls, connection.host, name)));
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.unsent),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -341,7 +342,7 @@ impl Session {
                     self.state.on_peer_closed();
                 }
                 Ok(_) => {
-                    if let (Some(beginning), Some(hello)) = (beginning, hello) {
+                    if let (Some(beginning), Some(hello)) = (&mut connection.beginning, hello) {
                         beginning.note(&hello[..at + discard], self.unsent.len() - unsent);
                     }
                     self.keep(&records[at + discard..]);
@@ -354,19 +355,24 @@ impl Session {
                 }
                 Err(error) => {
                     let error = with_version(error, version);
-                    let failure = match error {
-                        Error::NoApplicationProtocol => {
-                            Failure::NoProtocol(offered_protocols(&records[at..]))
-                        }
-                        _ => Failure::Protocol(error.clone()),
-                    };
-                    encode_alert(&error, rustls, &mut records[at + discard..], &mut self.unsent);
-                    self.note_handshake();
-                    return Err(failure);
+                    return Err(self.on_error(error, &mut records[at..], discard));
                 }
             }
             at += discard;
         }
+    }
+
+    /// The first of these records breaks a rule. `discard`: bytes of them that are processed.
+    fn on_error(&mut self, error: Error, records: &mut [u8], discard: usize) -> Failure {
+        let failure = match error {
+            Error::NoApplicationProtocol => Failure::NoProtocol(offered_protocols(records)),
+            _ => Failure::Protocol(error.clone()),
+        };
+        if let Some(Connection { rustls, .. }) = self.state.connection_mut() {
+            encode_alert(&error, rustls, &mut records[discard..], &mut self.unsent);
+        }
+        self.note_handshake();
+        failure
     }
 
     /// Chooses the settings by the beginning of a handshake. `None`: it is incomplete.
@@ -444,6 +450,16 @@ impl Session {
         if self.unsent.is_empty() && self.unsent.capacity() > 0 {
             self.unsent = Vec::new();
         }
+    }
+}
+
+impl Connection {
+    /// Processes records of the handshake, up to what they call for.
+    fn handshake<'r>(&mut self, records: &'r mut [u8]) -> UnbufferedStatus<'_, 'r, ServerConnectionData> {
+        let Connection { rustls, name, end, .. } = self;
+        let status = with_end(end, || rustls.process_tls_records(records));
+        *name = take_asked_name().or(name.take());
+        status
     }
 }
 

@@ -16,8 +16,6 @@ use tokio::sync::oneshot;
 use super::{Connection, Failure, Session, State, encode, encode_alert};
 use crate::background::Background;
 use crate::signer;
-use crate::tls::lifetime::with_end;
-use crate::tls::take_asked_name;
 
 /// Handshakes that wait for the thread.
 pub const QUEUE: usize = 1024;
@@ -112,10 +110,7 @@ fn handshake(
     let (mut at, mut unsent) = (0, Vec::new());
     let mut result = fresh.map(|fresh| connection.rustls = fresh);
     while result.is_ok() {
-        let Connection { rustls, name, end, .. } = &mut connection;
-        let UnbufferedStatus { discard, state } =
-            with_end(end, || rustls.process_tls_records(&mut records[at..]));
-        *name = take_asked_name().or(name.take());
+        let UnbufferedStatus { discard, state } = connection.handshake(&mut records[at..]);
         match state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut unsent),
             Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -124,7 +119,7 @@ fn handshake(
                 break;
             }
             Err(error) => {
-                encode_alert(&error, rustls, &mut records[at + discard..], &mut unsent);
+                encode_alert(&error, &mut connection.rustls, &mut records[at + discard..], &mut unsent);
                 result = Err(error);
             }
         }
