@@ -249,6 +249,44 @@ impl<'a> Head<'a> {
         let value = values.next();
         values.next().is_none().then_some(value).flatten()
     }
+
+    /// The fields, except those with these names. `names` as for `fields::is_name`.
+    pub fn fields_without(&self, names: &[&'static str]) -> Vec<Field<'a>> {
+        let is_other = |field: &&Field<'_>| !names.iter().any(|name| is_name(field.name, name));
+        self.fields.iter().filter(is_other).copied().collect()
+    }
+
+    /// The same head with other fields. What the fields have decided stays.
+    pub fn with_fields<'h>(&self, fields: &'h [Field<'h>]) -> Head<'h>
+    where
+        'a: 'h,
+    {
+        Head { fields, names: Names::of_fields(fields), ..*self }
+    }
+
+    /// The same head for another target. `None`: it is not one.
+    pub fn with_target<'h>(&self, raw_target: &'h str) -> Option<Head<'h>>
+    where
+        'a: 'h,
+    {
+        Some(Head { raw_target, target: Target::parse(self.method, raw_target).ok()?, ..*self })
+    }
+
+    /// The head of a GET for the same, with other fields and without a body.
+    pub fn as_get<'h>(&self, fields: &'h [Field<'h>]) -> Head<'h>
+    where
+        'a: 'h,
+    {
+        Head {
+            method: Method::Get,
+            token: "GET",
+            is_early: false,
+            persistence: Persistence::KeepAlive,
+            framing: Framing::None,
+            expects_continue: false,
+            ..self.with_fields(fields)
+        }
+    }
 }
 
 /// Generates the constants and `of` from one table. The table is grouped by length, because most names differ in

@@ -77,7 +77,6 @@ use crate::log::access::LoggedRequest;
 use crate::log::upstream::UpstreamLog;
 use crate::peer::Peer;
 use crate::request::body::RequestBody;
-use crate::request::owned::with_fields;
 use crate::request::{ConnectionInfo, Request};
 use crate::response::Response;
 use crate::services::Services;
@@ -181,7 +180,7 @@ impl Responder {
         let trace = if leaves { None } else { self.trace(request.head, sent.as_ref()) };
         let context = trace.map(|trace| trace.fields(request.head));
         let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
-        let head = fields.as_deref().map(|fields| with_fields(request.head, fields));
+        let head = fields.as_deref().map(|fields| request.head.with_fields(fields));
         let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
         let ConnectionInfo { client, group, tls, .. } = request.connection;
         let host = self.services.site.hosts.find_in(group, request.head.authority);

@@ -38,7 +38,6 @@ use super::{Exchange, on_heap};
 use crate::cache::{CachedResponse, Found, Leader, PartialResponse, PendingKey, Role};
 use crate::clock;
 use crate::log::upstream::UpstreamLog;
-use crate::request::owned::{as_get, with_fields};
 use crate::request::{ConnectionInfo, Request};
 use crate::response::{RequestOrigin, Response};
 use crate::semaphore::Permit;
@@ -470,7 +469,7 @@ impl<'a> Exchange<'a> {
             true => with_more(fields, &conditions),
             false => whole(fields, &conditions),
         };
-        let head = with_fields(self.head, &fields);
+        let head = self.head.with_fields(&fields);
         let request = Request { head: &head, ..forward.request };
         let outcome = self.ask(Forward { request, ..forward }).await;
         if !matches!(outcome, Outcome::Unrendered(..)) {
@@ -555,7 +554,7 @@ impl<'a> Exchange<'a> {
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), None, capability.as_deref());
         let fields = whole(self.fields_for_all(forward.request), &conditions);
-        let head = OwnedHead::from(&as_get(self.head, &fields));
+        let head = OwnedHead::from(&self.head.as_get(&fields));
         let refresh = Refresh {
             head,
             connection: ConnectionInfo { tls: None, ..forward.request.connection },

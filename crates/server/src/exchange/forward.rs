@@ -19,7 +19,6 @@ use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
 use crate::request::body::RequestBody;
-use crate::request::owned::with_fields;
 use crate::response::Response;
 use crate::upstream::http_head::goes_in_a_circle;
 use crate::upstream::immediate::{Outgoing, SentRequest};
@@ -70,7 +69,7 @@ impl Exchange<'_> {
         let trace = tracer.begin(self.head);
         let context = trace.fields(self.head);
         let fields = context.in_place(self.head.fields);
-        let head = with_fields(self.head, &fields);
+        let head = self.head.with_fields(&fields);
         SentRequest::send(upstreams, &Outgoing { head: &head, trace: Some(trace), ..outgoing })
     }
 

@@ -30,7 +30,6 @@ use crate::files::Entry;
 use crate::files::page::PageContent;
 use crate::log;
 use crate::request::Request;
-use crate::request::owned::{fields_without, with_fields};
 use crate::response::{Body, BodyStream, FilePart, Response, Whole};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -145,8 +144,8 @@ impl Exchange<'_> {
 
     /// Asks the upstream for the whole.
     pub(super) async fn forward_for_whole(&mut self, request: Request<'_>) -> Response {
-        let fields = fields_without(self.head, &["range", "if-range"]);
-        let head = with_fields(self.head, &fields);
+        let fields = self.head.fields_without(&["range", "if-range"]);
+        let head = self.head.with_fields(&fields);
         self.go_on_as(Request { head: &head, ..request }).await
     }
 
@@ -164,8 +163,8 @@ impl Exchange<'_> {
         request: Request<'_>,
         handler: &Handler,
     ) -> Response {
-        let fields = fields_without(request.head, &["if-none-match", "if-modified-since"]);
-        let head = with_fields(request.head, &fields);
+        let fields = request.head.fields_without(&["if-none-match", "if-modified-since"]);
+        let head = request.head.with_fields(&fields);
         self.forward_as_it_is(Request { head: &head, ..request }, handler).await
     }
 

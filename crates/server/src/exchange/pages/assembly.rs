@@ -27,7 +27,7 @@ use super::super::{Exchange, Way};
 use crate::exchange::Responder;
 use crate::limits::Applied;
 use crate::request::Request;
-use crate::request::owned::{OwnedConnection, as_get, with_target};
+use crate::request::owned::OwnedConnection;
 use crate::response::Response;
 use crate::stats::Count;
 use crate::upstream::request::SOFTWARE;
@@ -247,7 +247,7 @@ impl Assembly {
         Some(Assembly {
             responder: exchange.responder.clone(),
             host: exchange.host,
-            head: OwnedHead::from(&as_get(exchange.head, &fields)),
+            head: OwnedHead::from(&exchange.head.as_get(&fields)),
             method: exchange.head.token.to_owned(),
             connection: OwnedConnection::of(connection),
             passed: exchange.grants.passed.clone(),
@@ -452,7 +452,7 @@ impl Assembly {
     ) -> Result<(Head<'h>, crate::request::ConnectionInfo<'h>), Problem> {
         let limit = self.responder.services.site.limits.head.target;
         let head = self.head.head(fields).filter(|_| target.len() <= limit);
-        let head = head.and_then(|head| with_target(&head, target));
+        let head = head.and_then(|head| head.with_target(target));
         Ok((head.ok_or(Problem::Path)?, self.connection.info()))
     }
 

@@ -19,7 +19,6 @@ use crate::publishing::tree::{
 };
 use crate::publishing::usage::{self, cost};
 use crate::request::Request;
-use crate::request::owned::with_target;
 use crate::response::Response;
 use crate::sys::calls;
 
@@ -148,7 +147,7 @@ impl<'a> Exchange<'a> {
         path: &SafePath<'static>,
     ) -> Result<(), Problem> {
         let target = path.encoded();
-        let head = with_target(request.head, &target).ok_or(Status::BAD_REQUEST)?;
+        let head = request.head.with_target(&target).ok_or(Status::BAD_REQUEST)?;
         let of_source = std::mem::take(&mut self.grants.authorized_by);
         let planned = self.plan(path.clone()).route;
         let asked = self.authorize(Request { head: &head, ..request }, path, planned).await;
