@@ -92,13 +92,13 @@ mod encoder;
 mod file_stamps;
 mod finding;
 mod gunzip;
-mod handshake;
 mod mutex;
 mod peer;
 mod regular_file;
 mod semaphore;
 mod tasks;
 pub mod terminal;
+mod tls_facts;
 
 pub mod sys;
 

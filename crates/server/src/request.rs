@@ -15,8 +15,8 @@ use taipan_http::head::Head;
 use taipan_http::target::Scheme;
 
 use self::interim::SendInterim;
-use crate::handshake::TlsFacts;
 use crate::peer::Peer;
+use crate::tls_facts::TlsFacts;
 
 #[derive(Clone, Copy)]
 pub struct Request<'a> {

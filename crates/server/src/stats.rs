@@ -29,8 +29,8 @@ pub use self::memory::{CounterMemory, SharedCounters, ZoneSums};
 pub use self::page::EventState;
 pub use self::process::{ProcessFiles, Usage};
 use crate::disk::Queue;
-use crate::handshake::Validity;
 use crate::process::ipc::Form;
+use crate::tls_facts::Validity;
 
 /// Endpoints in one report, which fits into the buffer of a socket.
 const MAX_ENDPOINTS: usize = 200;

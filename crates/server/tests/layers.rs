@@ -249,7 +249,7 @@ const SERVER: &[&str] = &[
     "semaphore",
     "tasks",
     "clock",
-    "handshake",
+    "tls_facts",
     "finding",
     "buffer",
     "flags",

@@ -22,13 +22,13 @@ use crate::connection::client::Client;
 use crate::content::fixed;
 use crate::destination::DestinationId;
 use crate::exchange::{self, Sending, Unfinished};
-use crate::handshake::TlsFacts;
 use crate::log::EndReason;
 use crate::log::access::LoggedRequest;
 use crate::peer::Peer;
 use crate::request::Arrival;
 use crate::response::Response;
 use crate::services::{ScratchInput, Services};
+use crate::tls_facts::TlsFacts;
 use crate::upstream::immediate::SentRequest;
 
 /// The state of HTTP/1.x on one connection.

@@ -21,10 +21,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::tls::{Failure, Session};
-use crate::handshake::TlsFacts;
 use crate::peer::Family;
 use crate::sys::{self, OwnsFd, calls};
 use crate::tls::kernel;
+use crate::tls_facts::TlsFacts;
 
 /// Says whether more is sent at once. Then the kernel waits for it before it sends a packet that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,12 +24,12 @@ use site::tls::PrivateKeys;
 
 use crate::background::Background;
 use crate::buffer::append;
-use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::signer;
 use crate::stats::Count;
 use crate::tls::lifetime::with_end;
 use crate::tls::{Choice, HTTP2, ServerTls, facts, offered_protocols, take_asked_name};
+use crate::tls_facts::TlsFacts;
 pub use failure::Failure;
 use in_kernel::{KernelSession, Peer};
 use signing::{Beginning, Signing};

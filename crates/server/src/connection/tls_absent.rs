@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 
 use rustix::io::Errno;
 
-use crate::handshake::TlsFacts;
 use crate::services::Services;
 use crate::tls::ServerTls;
 use crate::tls::kernel::Control;
+use crate::tls_facts::TlsFacts;
 
 pub struct Acceptor(Infallible);
 

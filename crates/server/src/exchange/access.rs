@@ -15,7 +15,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use super::Exchange;
 use crate::files::Entry;
-use crate::handshake::TlsFacts;
+use crate::tls_facts::TlsFacts;
 
 /// Why a request may not have what is at a path.
 pub(super) enum Rejected<'a> {

@@ -14,8 +14,8 @@ use taipan_http::target::{SafePath, with_query};
 use super::fast::Stop;
 use super::{Exchange, Responder};
 use crate::content::fixed;
-use crate::handshake::TlsFacts;
 use crate::response::Response;
+use crate::tls_facts::TlsFacts;
 
 const HTTPS_PORT: u16 = 443;
 

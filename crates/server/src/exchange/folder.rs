@@ -16,8 +16,8 @@ use super::{Exchange, Way};
 use crate::content::fixed;
 use crate::files::folders::{Folder, FolderOf, Found};
 use crate::files::roots::Roots;
-use crate::handshake::TlsFacts;
 use crate::response::Response;
+use crate::tls_facts::TlsFacts;
 
 impl<'a> Exchange<'a> {
     /// Chooses the folder of the host's name, if it is known.

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use taipan_http::head::Head;
 
 use super::{Exchange, Responder};
-use crate::handshake::TlsFacts;
 use crate::response::{RequestOrigin, Response};
+use crate::tls_facts::TlsFacts;
 use crate::trace::Trace;
 use crate::upstream::immediate::SentRequest;
 use crate::watch::Watched;

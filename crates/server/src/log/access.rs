@@ -31,9 +31,9 @@ use super::{Block, EndReason, LOGS};
 use crate::client_names::ClientNames;
 use crate::clock;
 use crate::destination::DestinationId;
-use crate::handshake::TlsFacts;
 use crate::peer::Peer;
 use crate::stats::{Count, Counts, Exemplar, Exemplars};
+use crate::tls_facts::TlsFacts;
 use crate::trace::{Trace, Tracer};
 use crate::watch::{Watched, Watches};
 

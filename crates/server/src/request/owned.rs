@@ -7,8 +7,8 @@ use site::host::AddressGroup;
 use site::proxies::Via;
 
 use super::ConnectionInfo;
-use crate::handshake::TlsFacts;
 use crate::peer::Peer;
+use crate::tls_facts::TlsFacts;
 
 /// A connection, and what is known of its TLS.
 pub struct OwnedConnection {

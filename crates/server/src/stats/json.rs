@@ -9,7 +9,7 @@ use super::{
     EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, Snapshot, Usage, ZoneSnapshot, histogram,
 };
 use crate::disk::Queue;
-use crate::handshake::Validity;
+use crate::tls_facts::Validity;
 
 impl Report {
     pub(super) fn json(&self) -> String {

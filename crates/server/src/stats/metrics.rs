@@ -12,8 +12,8 @@ use super::{
     ZoneSnapshot,
 };
 use crate::disk::Queue;
-use crate::handshake::Validity;
 use crate::process::ipc::Syntax;
+use crate::tls_facts::Validity;
 use text::{Text, Type};
 
 /// The upper bounds of the buckets of hosts and routes, as powers of two in microseconds: 256 µs to 67 s.

@@ -7,7 +7,7 @@ use site::text::rfc3339;
 
 use super::json::object;
 use super::{EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, histogram};
-use crate::handshake::Validity;
+use crate::tls_facts::Validity;
 
 /// What a client has received in earlier events.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::{
     BreakerSnapshot, EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, Snapshot, StoredFiles,
     histogram,
 };
-use crate::handshake::Validity;
+use crate::tls_facts::Validity;
 
 impl Report {
     pub(super) fn text(&self) -> String {

@@ -9,7 +9,7 @@ use site::model::Site;
 
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
-use crate::handshake::Validity;
+use crate::tls_facts::Validity;
 
 pub mod material {
     //! What a check of the files would find.

@@ -7,7 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::names::distinguished;
-use crate::handshake::{ClientFacts, TlsFacts};
+use crate::tls_facts::{ClientFacts, TlsFacts};
 
 /// Base64 characters in a line of PEM (RFC 7468 §2).
 const LINE: usize = 64;

@@ -21,7 +21,7 @@ use super::resolver::{ACME, Challenges, Known, Resolver, is_for_challenge};
 use super::tickets::{TicketKeys, TicketSecrets};
 use crate::clock;
 use crate::finding::Unusable;
-use crate::handshake::Validity;
+use crate::tls_facts::Validity;
 
 /// The names of protocols for their negotiation (RFC 7301).
 pub const HTTP2: &[u8] = b"h2";

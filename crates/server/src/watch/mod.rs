@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::clock;
-use crate::handshake::TlsFacts;
 use crate::peer::Peer;
+use crate::tls_facts::TlsFacts;
 
 /// The most watchers of a process.
 pub const MAX_WATCHERS: usize = 8;

@@ -9,13 +9,13 @@ use taipan_http::status::Status;
 use super::{Http2, PendingRequest};
 use crate::connection::client;
 use crate::destination::DestinationId;
-use crate::handshake::TlsFacts;
 use crate::log::EndReason;
 use crate::log::access::{LoggedRequest, LoggedResponse, Records};
 use crate::peer::Peer;
 use crate::response::Response;
 use crate::services::Services;
 use crate::stats::Count;
+use crate::tls_facts::TlsFacts;
 
 /// A request for the log: its head, and who sent it when.
 #[derive(Clone, Copy)]

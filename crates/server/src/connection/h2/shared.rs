@@ -14,8 +14,8 @@ use super::Http2;
 use super::incoming::{Incoming, Interim, Reader, Silence};
 use crate::connection::Connections;
 use crate::connection::stream::Stream;
-use crate::handshake::TlsFacts;
 use crate::request::body::{BodyError, Length, ReadBody};
+use crate::tls_facts::TlsFacts;
 
 pub struct Shared {
     pub connections: Rc<Connections>,

@@ -17,9 +17,9 @@ use taipan_http::status::Status;
 use super::{LoggedRequest, LoggedResponse};
 use crate::buffer::append;
 use crate::destination::DestinationId;
-use crate::handshake::TlsFacts;
 use crate::log::EndReason;
 use crate::log::upstream::UpstreamLog;
+use crate::tls_facts::TlsFacts;
 use crate::trace::Trace;
 use crate::watch::{Answered, Ended, Watched, Watches};
 

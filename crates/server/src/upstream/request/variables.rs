@@ -16,9 +16,9 @@ use taipan_http::path_text;
 use taipan_http::target::normalized;
 
 use super::{Handler, HandlerKind};
-use crate::handshake::Export;
 use crate::request::ConnectionInfo;
 use crate::services::Services;
+use crate::tls_facts::Export;
 
 /// SERVER_SOFTWARE (RFC 3875 §4.1.17).
 pub const SOFTWARE: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
