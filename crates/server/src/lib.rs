@@ -55,7 +55,7 @@ mod response;
 pub mod files;
 mod response_head;
 
-mod names;
+mod resolver;
 
 mod services;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::client_names::message::{NameEvent, NameQuestion};
 use crate::log;
-use crate::names::Resolver;
 use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::resolver::Resolver;
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 

@@ -10,11 +10,11 @@ use site::model::{NewPrivileges, Site};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
-use crate::names::SystemNames;
 use crate::pool::message::PoolCommand;
 use crate::process::child::{self, Privileges};
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
+use crate::resolver::SystemNames;
 use crate::tasks::spawn_local;
 use crate::{log, sys};
 

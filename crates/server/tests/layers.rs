@@ -227,7 +227,7 @@ const SERVER: &[&str] = &[
     "response_head",
     // What all of them use.
     "services",
-    "names",
+    "resolver",
     "limits",
     "signature",
     "tls",

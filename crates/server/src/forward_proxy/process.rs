@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
-use crate::names::{Resolver, own_addresses};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::resolver::{Resolver, own_addresses};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use super::connection::connect_peer;
 use crate::finding::Unusable;
-use crate::names::Resolver;
 use crate::pool::{Session, Stream};
+use crate::resolver::Resolver;
 use crate::sys;
 use crate::tls::{ClientReading, ClientTls, Offer};
 

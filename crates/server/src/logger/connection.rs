@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::names::Resolver;
+use crate::resolver::Resolver;
 use crate::sys;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

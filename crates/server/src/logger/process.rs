@@ -28,12 +28,12 @@ use super::lines::WholeLines;
 use super::message::LoggerCommand;
 use super::queue::Queue;
 use crate::log;
-use crate::names::{Resolver, SystemNames};
 use crate::process::child::{self, Privileges};
 use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::{self, RestartLimit, what_to_do};
+use crate::resolver::{Resolver, SystemNames};
 use crate::tasks::spawn_local;
 use crate::{clock, sys};
 

@@ -8,7 +8,7 @@ use site::listener::{Listener, Protocols};
 use site::model::{Action, Site};
 
 use crate::acme::local;
-use crate::names::own_addresses;
+use crate::resolver::own_addresses;
 use crate::terminal;
 
 pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {

@@ -36,16 +36,16 @@ use super::message::{
 use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
-use crate::names::{SystemNames, alternative};
 use crate::process::child::{self, Privileges};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
+use crate::resolver::{SystemNames, alternative};
 use crate::spawner::Exit;
 use crate::spawner::groups;
 use crate::spawner::launch::{Process, how_to_start};
 use crate::tasks::spawn_local;
 use crate::tls::{ClientReading, ClientTls};
-use crate::{clock, log, names, sys};
+use crate::{clock, log, resolver, sys};
 
 /// Events of workers and processes that wait for the loop.
 const EVENTS: usize = 64;
@@ -164,7 +164,7 @@ impl PoolManager {
             };
             let origin = EndpointOrigin { index, resolved: None };
             let share =
-                Share { priority: 0, weight: u32::from(upstream.weight(index)) * names::Target::WEIGHT };
+                Share { priority: 0, weight: u32::from(upstream.weight(index)) * resolver::Target::WEIGHT };
             let id = balancer.add_address(socket.to_string(), share, now);
             targets.insert(id, Target::Address(socket.clone(), origin));
         }

@@ -15,7 +15,7 @@ use site::endpoint::Resolution;
 
 use crate::cli::log_input::LogInput;
 use crate::flags::Resolve;
-use crate::names::{Resolver, SystemNames};
+use crate::resolver::{Resolver, SystemNames};
 use crate::terminal;
 use names_file::Names;
 use questions::{NoAnswers, ask_all};

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::names_file::Names;
 use crate::flags::Resolve;
-use crate::names::Resolver;
+use crate::resolver::Resolver;
 
 /// How long an address has no name, if no server has answered: only for this run and the next hour.
 const FAILED: Duration = Duration::ZERO;

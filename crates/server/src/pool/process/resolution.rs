@@ -6,7 +6,7 @@ use site::endpoint::{EndpointAddress, Resolution};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::names::{Resolved, Resolver};
+use crate::resolver::{Resolved, Resolver};
 
 /// The longest pause before a name that cannot be resolved is tried again, unless `min_ttl` is longer.
 const MAX_PAUSE: Duration = Duration::from_secs(60);

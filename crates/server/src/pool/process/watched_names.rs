@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use super::{Event, PoolManager, Target, resolution};
 use crate::log;
-use crate::names::{self, Resolved, Resolver, SystemNames};
 use crate::pool::message::{EndpointOrigin, Share};
+use crate::resolver::{self, Resolved, Resolver, SystemNames};
 use crate::tasks::spawn_local;
 
 /// A configured address that is a name.
@@ -120,7 +120,7 @@ impl PoolManager {
 }
 
 /// What an address of the name with this index gets of the requests.
-fn share(upstream: &Upstream, index: usize) -> impl Fn(&names::Target) -> Share + use<> {
+fn share(upstream: &Upstream, index: usize) -> impl Fn(&resolver::Target) -> Share + use<> {
     let configured = u32::from(upstream.weight(index));
     move |target| Share { priority: target.priority, weight: configured.saturating_mul(target.weight) }
 }
