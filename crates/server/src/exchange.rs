@@ -8,7 +8,6 @@
 
 pub mod access;
 mod acts;
-mod answers;
 mod authentication;
 mod authorizer;
 mod caching;
@@ -34,6 +33,7 @@ mod panic_guard;
 mod publishing;
 mod raw_path;
 mod recording;
+mod remembered;
 mod responder;
 mod sendfile;
 mod token;

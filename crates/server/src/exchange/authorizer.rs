@@ -14,7 +14,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{PathError, SafePath, has_overlong_escapes};
 
 use super::Exchange;
-use super::answers::Key;
+use super::remembered::Key;
 use crate::content::fixed;
 use crate::request::Request;
 use crate::request::body::RequestBody;

@@ -8,8 +8,8 @@ use auth::basic::Basic;
 use auth::digest::Digest;
 use site::authentication::Authentication;
 
-use super::answers::{Answers, Key};
 use super::login_attempts::{Subject, attempts};
+use super::remembered::{Key, Remembered};
 use crate::background::Background;
 
 /// Comparisons of a worker that may wait. Requests that need further ones get 503.
@@ -21,7 +21,7 @@ const REMEMBERED: Duration = Duration::from_mins(5);
 
 pub struct Logins {
     /// Right credentials, by a keyed hash of users, name and password; and the nonces of right ones of Digest.
-    known: Answers,
+    known: Remembered,
     /// With a low priority: passwords that clients try do not delay other responses.
     comparisons: Background,
 }
@@ -39,7 +39,7 @@ pub enum Login {
 
 impl Default for Logins {
     fn default() -> Logins {
-        Logins { known: Answers::default(), comparisons: Background::new(QUEUE) }
+        Logins { known: Remembered::default(), comparisons: Background::new(QUEUE) }
     }
 }
 
@@ -97,7 +97,7 @@ impl Logins {
 
 /// One request with credentials of Digest.
 pub struct DigestAttempt<'a> {
-    known: &'a Answers,
+    known: &'a Remembered,
     /// Finds the user and the nonce in `known`.
     key: Key,
     client: Option<IpAddr>,

@@ -9,9 +9,9 @@ use site::needs::Needs;
 use taipan_http::head::Head;
 use tokio::sync;
 
-use super::answers::Answers;
 use super::folder_passwords::FolderPasswordFiles;
 use super::logins::Logins;
+use super::remembered::Remembered;
 use super::token_checks::TokenChecks;
 use crate::cache::Cache;
 use crate::content::compress;
@@ -51,7 +51,8 @@ pub struct Responder {
     pub rejects: Cell<bool>,
     /// The hosts in maintenance, with the seconds after which clients may try again.
     pub maintenance: RefCell<Vec<(usize, u32)>>,
-    pub answers: Answers,
+    /// The answers of authorizers that count for further requests.
+    pub answers: Remembered,
     /// `None`: there are no limits of speed and of requests.
     pub limits: Option<&'static LimitTable>,
     /// Limits the lines about requests that a limit would reject.
@@ -105,7 +106,7 @@ impl Responder {
             sent: SentRequests::default(),
         };
         let (upstreams, cache) = (Rc::new(upstreams), Cache::new(services.clone()));
-        let (needs, answers) = (Needs::of(&services.site), Answers::default());
+        let (needs, answers) = (Needs::of(&services.site), Remembered::default());
         let rules = services.site.forward_proxy.as_ref();
         let (keep, most) = rules.map_or((Duration::ZERO, 0), |rules| {
             (rules.http.as_ref().map_or(Duration::ZERO, |http| http.keep), rules.idle_connections())

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use site::jwt::{Jwt, TokenRejection, Verified};
 
-use super::answers::{Answers, Key};
 use super::login_attempts::{Subject, attempts};
+use super::remembered::{Key, Remembered};
 use crate::background::Background;
 use crate::signature;
 
@@ -22,7 +22,7 @@ type Variables = Vec<(String, Vec<u8>)>;
 
 pub struct TokenChecks {
     /// What right tokens say, by a keyed hash of the rules and the token.
-    known: Answers,
+    known: Remembered,
     /// With a low priority: tokens that clients try do not delay other responses.
     checks: Background,
 }
@@ -41,7 +41,7 @@ pub enum Checked {
 
 impl Default for TokenChecks {
     fn default() -> TokenChecks {
-        TokenChecks { known: Answers::default(), checks: Background::new(QUEUE) }
+        TokenChecks { known: Remembered::default(), checks: Background::new(QUEUE) }
     }
 }
 
