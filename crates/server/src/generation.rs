@@ -30,10 +30,11 @@ use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log::{self, LineLimit, OpenSink};
+use crate::main_thread::{MainThreadHandle, Question};
 use crate::process::ipc::{Channel, GenerationEvent, MasterCommand, OwnedMessage, Rates, Received};
 use crate::process::privilege::Identity;
 use crate::process::supervisor::RestartLimit;
-use crate::stats::{Ledger, ProcessFiles, Question, Reporter, Sampler};
+use crate::stats::{Ledger, ProcessFiles, Sampler};
 use crate::tls::{ClientTls, ServerTls, TlsSetup};
 use crate::watch::Watch;
 use crate::worker::{WorkerCommand, WorkerSockets};
@@ -90,7 +91,7 @@ struct MainThread {
     event_sender: UnboundedSender<(usize, WorkerEvent)>,
     /// Of workers.
     questions: UnboundedReceiver<Question>,
-    reporter: Reporter,
+    main_thread: MainThreadHandle,
     sampler: Sampler,
     /// When the next point of the history is made. `None`: nothing happens, or another process makes them.
     next_sample: Option<tokio::time::Instant>,
@@ -151,14 +152,14 @@ impl MainThread {
         let (event_sender, events) = unbounded_channel();
         let (sender, questions) = unbounded_channel();
         let (rests, history) = (Arc::default(), ledger.history.clone());
-        let reporter = Reporter { questions: sender, rests, history };
+        let main_thread = MainThreadHandle { questions: sender, rests, history };
         let sampler = Sampler::new(clock::wall() as u64, &ledger.sum());
         MainThread {
             workers: Vec::new(),
             events,
             event_sender,
             questions,
-            reporter,
+            main_thread,
             sampler,
             next_sample: None,
             release: None,

@@ -74,6 +74,7 @@ pub mod tls;
 
 mod disk;
 mod log;
+pub mod main_thread;
 mod overload;
 pub mod stats;
 mod trace;

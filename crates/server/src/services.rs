@@ -26,10 +26,11 @@ use crate::destination::DestinationId;
 use crate::disk::{Busy, Closing, Disk};
 use crate::log::access::{AccessLogs, LoggedRequest, LoggedResponse, Records};
 use crate::log::{self, LineLimit};
+use crate::main_thread::MainThreadHandle;
 use crate::overload::{Overload, Shedding};
 use crate::peer::Peer;
 use crate::semaphore::Semaphore;
-use crate::stats::{Count, Counts, Reporter};
+use crate::stats::{Count, Counts};
 use crate::tls::ServerTls;
 
 /// Clients of one worker that receive events at the same time.
@@ -51,7 +52,7 @@ pub struct Services {
     pub overload: Overload,
     pub scratch: RefCell<Scratch>,
     /// `None`: there is no main thread.
-    pub reporter: Option<Reporter>,
+    pub main_thread: Option<MainThreadHandle>,
     /// Clients of the page that receive events.
     pub events: Semaphore,
     /// Readers of what jobs in the background write.
@@ -76,7 +77,7 @@ impl Services {
         site: Site,
         tls: Option<Arc<ServerTls>>,
         counts: Counts,
-        reporter: Option<Reporter>,
+        main_thread: Option<MainThreadHandle>,
     ) -> (Rc<Services>, Closing) {
         let clock = Clock::start();
         let (disk, closing) = Disk::new(&site.limits, site.timeouts.disk);
@@ -89,7 +90,7 @@ impl Services {
             access: AccessLogs::new(&site, client_names.clone()),
             client_names,
             counts,
-            reporter,
+            main_thread,
             events: Semaphore::new(EVENT_STREAMS),
             job_readers: Semaphore::new(memory::JOB_READERS),
             busy_disks: LineLimit::default(),

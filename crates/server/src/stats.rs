@@ -14,12 +14,10 @@ mod process;
 mod text;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use site::zones::Zone;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
 
 pub use self::exemplars::{Exemplar, Exemplars};
 pub use self::history::{History, Moment, SERIES, STEPS, Sampler};
@@ -222,59 +220,6 @@ pub struct Ledger {
     pub history: Option<Arc<History>>,
 }
 
-/// What a worker asks of the main thread.
-pub enum Question {
-    /// The statistics of all workers.
-    Report(oneshot::Sender<Report>),
-    /// For each worker, its requests from the one with this number on.
-    Recent(Vec<u64>, oneshot::Sender<Vec<Option<RecentText>>>),
-    /// An act of a user of the page, as text. `None`: too many are running. Errors: why it was not done.
-    Act(Vec<u8>, oneshot::Sender<Option<Result<String, String>>>),
-    /// There are connections again.
-    Activity,
-}
-
-/// A worker's way to the main thread.
-#[derive(Clone)]
-pub struct Reporter {
-    pub questions: UnboundedSender<Question>,
-    /// Whether the main thread makes no points of the history, because nothing happens.
-    pub rests: Arc<AtomicBool>,
-    pub history: Option<Arc<History>>,
-}
-
-impl Reporter {
-    /// `None`: the main thread is ending.
-    pub async fn report(&self) -> Option<Report> {
-        let (sender, report) = oneshot::channel();
-        self.questions.send(Question::Report(sender)).ok()?;
-        report.await.ok()
-    }
-
-    /// `from`: the number of the first request of each worker.
-    pub async fn recent(&self, from: Vec<u64>) -> Option<Vec<Option<RecentText>>> {
-        let (sender, recent) = oneshot::channel();
-        self.questions.send(Question::Recent(from, sender)).ok()?;
-        recent.await.ok()
-    }
-
-    /// `None`: too many acts are running, or the main thread is ending.
-    pub async fn act(&self, text: Vec<u8>) -> Option<Result<String, String>> {
-        let (sender, done) = oneshot::channel();
-        self.questions.send(Question::Act(text, sender)).ok()?;
-        done.await.ok()?
-    }
-
-    /// There is a connection.
-    #[inline]
-    pub fn on_activity(&self) {
-        if self.rests.load(Ordering::Relaxed) && self.rests.swap(false, Ordering::Relaxed) {
-            // The main thread may be ending.
-            _ = self.questions.send(Question::Activity);
-        }
-    }
-}
-
 /// The requests of one worker as JSON.
 #[derive(Debug, Default)]
 pub struct RecentText {
@@ -398,6 +343,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use taipan_http::status::Status;
 
     use super::*;

@@ -24,12 +24,13 @@ use crate::files::roots::OpenRoots;
 use crate::forward_proxy::ForwardProxy;
 use crate::listen::Socket;
 use crate::log::access;
+use crate::main_thread::MainThreadHandle;
 use crate::pool::Pool;
 use crate::process::ipc::{Channel, InheritedConnection};
 use crate::publishing::changes;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::stats::{Block, Counts, RecentText, Reporter, Snapshot};
+use crate::stats::{Block, Counts, RecentText, Snapshot};
 use crate::tasks::spawn_into;
 use crate::tls::{ClientTls, ServerTls};
 use crate::watch::Watch;
@@ -79,7 +80,7 @@ pub struct Start {
     pub sockets: WorkerSockets,
     /// What the worker counts in.
     pub counts: Block,
-    pub reporter: Reporter,
+    pub main_thread: MainThreadHandle,
     /// The hosts in maintenance, with the seconds after which clients may try again.
     pub maintenance: Vec<(usize, u32)>,
 }
@@ -130,10 +131,10 @@ async fn work(
     commands: UnboundedReceiver<WorkerCommand>,
     on_serving: impl FnOnce(),
 ) -> io::Result<()> {
-    let Start { site, tls, clients, roots, sockets, counts, reporter, maintenance } = start;
+    let Start { site, tls, clients, roots, sockets, counts, main_thread, maintenance } = start;
     let WorkerSockets { listeners, spawner, pools, forward_proxy, client_names } = sockets;
     let pools = pools.into_iter().zip(clients).collect();
-    let services = Services::counting(site, tls, Counts::over(counts), Some(reporter));
+    let services = Services::counting(site, tls, Counts::over(counts), Some(main_thread));
     let (connections, closing) = build(services, roots, spawner, pools, forward_proxy)?;
     connections.responder.set_maintenance(maintenance);
     if let Some(channel) = client_names {

@@ -137,9 +137,10 @@ fn a_warm_request_allocates_nothing() {
         let sockets = WorkerSockets { listeners, ..WorkerSockets::default() };
         let counts = server::stats::Block::private();
         let (questions, _) = tokio::sync::mpsc::unbounded_channel();
-        let reporter = server::stats::Reporter { questions, rests: Default::default(), history: None };
+        let main_thread =
+            server::main_thread::MainThreadHandle { questions, rests: Default::default(), history: None };
         let (clients, maintenance) = (Vec::new(), Vec::new());
-        let start = Start { site, tls: None, clients, roots, sockets, counts, reporter, maintenance };
+        let start = Start { site, tls: None, clients, roots, sockets, counts, main_thread, maintenance };
         worker::run(start, commands, || ())
     });
     let mut client = TcpStream::connect(address).unwrap();

@@ -238,6 +238,7 @@ const SERVER: &[&str] = &[
     "client_names",
     "steps",
     "trace",
+    "main_thread",
     "stats",
     "destination",
     "regular_file",

@@ -389,8 +389,8 @@ impl Connections {
     /// There is a connection.
     #[inline]
     pub fn on_activity(&self) {
-        if let Some(reporter) = &self.services.reporter {
-            reporter.on_activity();
+        if let Some(main_thread) = &self.services.main_thread {
+            main_thread.on_activity();
         }
     }
 

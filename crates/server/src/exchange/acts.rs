@@ -70,11 +70,11 @@ impl Exchange<'_> {
         if !nonce.is_some_and(|nonce| nonce.is_fresh(self.now, LIFETIME)) {
             return Err(Status::FORBIDDEN);
         }
-        let reporter = self.services.reporter.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let main_thread = self.services.main_thread.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
         let user = self.grants.user().unwrap_or_else(|| "a user".into());
         let who: String = user.chars().filter(|character| !character.is_control()).collect();
         let text = format!("{who} at {}\n{line}", self.client);
-        let done = reporter.act(text.into_bytes()).await.ok_or(Status::SERVICE_UNAVAILABLE)?;
+        let done = main_thread.act(text.into_bytes()).await.ok_or(Status::SERVICE_UNAVAILABLE)?;
         let line = line.replace('\0', " ");
         Ok(match done {
             Ok(text) => format!("Done: {line}\n{text}"),

@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use super::Exchange;
 use crate::clock;
 use crate::content::fixed;
+use crate::main_thread::MainThreadHandle;
 use crate::process::ipc::{Form, Syntax};
 use crate::response::{Body, BodyStream, NextChunk, Response};
 use crate::response_head::HeadWriter;
 use crate::semaphore::Permit;
 use crate::services::Services;
-use crate::stats::{EventState, RecentText, Report, Reporter, SERIES, STEPS};
+use crate::stats::{EventState, RecentText, Report, SERIES, STEPS};
 
 const JSON: &str = "application/json";
 /// How often clients receive events.
@@ -36,14 +37,14 @@ impl Exchange<'_> {
     async fn status_page(&self, route: &Route) -> Response {
         let text =
             |media_type, text: &str| fixed::unstored(self.services, route, Status::OK, media_type, text);
-        let Some(reporter) = &self.services.reporter else { return self.no_report(route) };
+        let Some(main_thread) = &self.services.main_thread else { return self.no_report(route) };
         match Part::from_query(self.head.target.query(), STEPS.len()) {
             None => fixed::status(self.services, Some(route), Status::NOT_FOUND),
             Some(Part::Style) => text("text/css; charset=utf-8", monitor::STYLE),
             Some(Part::Script) => text("text/javascript; charset=utf-8", monitor::SCRIPT),
-            Some(Part::History(kind)) => text(JSON, &history(reporter, kind)),
+            Some(Part::History(kind)) => text(JSON, &history(main_thread, kind)),
             Some(Part::Events) => self.events(route),
-            Some(Part::Page) => match reporter.report().await {
+            Some(Part::Page) => match main_thread.report().await {
                 Some(report) => {
                     let head = HeadWriter::new(self.services, Some(route), Status::OK)
                         .field("Content-Type", "text/html; charset=utf-8")
@@ -82,8 +83,8 @@ impl Exchange<'_> {
             true => Syntax::OpenMetrics,
             false => Syntax::Prometheus,
         };
-        let report = match &self.services.reporter {
-            Some(reporter) => reporter.report().await,
+        let report = match &self.services.main_thread {
+            Some(main_thread) => main_thread.report().await,
             None => None,
         };
         match report {
@@ -149,9 +150,9 @@ fn list(points: &[(u64, [u64; SERIES.len()])]) -> String {
 }
 
 /// The points of one kind of step as JSON.
-fn history(reporter: &Reporter, kind: usize) -> String {
+fn history(main_thread: &MainThreadHandle, kind: usize) -> String {
     let ((step, count), now) = (STEPS[kind], clock::wall() as u64);
-    let points = reporter.history.as_ref().map(|history| history.points(kind, now)).unwrap_or_default();
+    let points = main_thread.history.as_ref().map(|history| history.points(kind, now)).unwrap_or_default();
     format!(
         "{{\"now\":{now},\"step\":{step},\"count\":{count},\"series\":[\"{}\"],\"points\":{}}}",
         SERIES.join("\",\""),
@@ -173,8 +174,8 @@ struct EventStream {
 
 impl EventStream {
     /// The points that the client has not received, as JSON: a list for each kind of step. An event may be late.
-    fn points(&mut self, reporter: &Reporter) -> String {
-        let Some(history) = &reporter.history else { return vec!["[]"; STEPS.len()].join(",") };
+    fn points(&mut self, main_thread: &MainThreadHandle) -> String {
+        let Some(history) = &main_thread.history else { return vec!["[]"; STEPS.len()].join(",") };
         let now = clock::wall() as u64;
         let lists = self.points_from.iter_mut().enumerate().map(|(kind, from)| {
             let points = history.ended(kind, *from, now);
@@ -199,12 +200,13 @@ impl BodyStream for EventStream {
             if !pause.is_zero() && pause >= left {
                 return Ok(None);
             }
-            let Some(reporter) = services.reporter.as_ref().filter(|_| !services.mode.is_leaving()) else {
+            let Some(main_thread) = services.main_thread.as_ref().filter(|_| !services.mode.is_leaving())
+            else {
                 // The client connects to the process that serves now.
                 return Ok(None);
             };
-            let Some(report) = reporter.report().await else { return Ok(None) };
-            let Some(recent) = reporter.recent(self.from.clone()).await else { return Ok(None) };
+            let Some(report) = main_thread.report().await else { return Ok(None) };
+            let Some(recent) = main_thread.recent(self.from.clone()).await else { return Ok(None) };
             let known = |at: usize| self.from.get(at).copied().unwrap_or(0);
             self.from = recent
                 .iter()
@@ -212,7 +214,7 @@ impl BodyStream for EventStream {
                 .map(|(at, text)| text.as_ref().map_or_else(|| known(at), |text| text.next))
                 .collect();
             let report = report.event(&mut self.received);
-            Ok(Some(event(&report, &self.points(reporter), &recent).into_bytes()))
+            Ok(Some(event(&report, &self.points(main_thread), &recent).into_bytes()))
         })
     }
 

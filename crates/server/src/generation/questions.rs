@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::responses::in_time;
 use super::{MainThread, Phase};
+use crate::main_thread::Question;
 use crate::process::ipc::GenerationEvent;
-use crate::stats::Question;
 use crate::worker::WorkerCommand;
 use crate::{clock, control, log, tasks};
 
@@ -56,10 +56,10 @@ impl MainThread {
 
     /// Makes the points of the history that are due, until nothing happens any more.
     pub(super) fn sample(&mut self) {
-        let Some(history) = &self.reporter.history else { return };
+        let Some(history) = &self.main_thread.history else { return };
         let now = clock::wall_micros();
         // First: what happens from here on is noticed.
-        self.reporter.rests.store(true, Ordering::SeqCst);
+        self.main_thread.rests.store(true, Ordering::SeqCst);
         let is_busy = self.sampler.sample(now / 1_000_000, &self.ledger.moment(), history);
         self.next_sample = None;
         if is_busy {
@@ -70,7 +70,7 @@ impl MainThread {
     /// Makes the next point at the end of this second. A connection that begins counts as present only at the next tick
     /// of its worker.
     fn go_on_sampling(&mut self) {
-        self.reporter.rests.store(false, Ordering::SeqCst);
+        self.main_thread.rests.store(false, Ordering::SeqCst);
         let rest = Duration::from_micros(1_000_000 - clock::wall_micros() % 1_000_000);
         self.next_sample = Some(tokio::time::Instant::now() + rest);
     }

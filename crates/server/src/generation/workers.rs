@@ -60,9 +60,9 @@ impl MainThread {
         let (commands, receiver) = unbounded_channel();
         let (site, tls, clients) = (self.site.clone(), self.tls.clone(), self.clients.clone());
         let (roots, sockets, counts) = (self.roots.clone(), sockets.try_clone()?, self.ledger.own[number]);
-        let reporter = self.reporter.clone();
+        let main_thread = self.main_thread.clone();
         let maintenance = self.maintenance.of(&site);
-        let start = Start { site, tls, clients, roots, sockets, counts, reporter, maintenance };
+        let start = Start { site, tls, clients, roots, sockets, counts, main_thread, maintenance };
         let events = self.event_sender.clone();
         let work = move || {
             let on_serving = || _ = events.send((number, WorkerEvent::Serving));
