@@ -158,24 +158,8 @@ impl<'a> Exchange<'a> {
             Err(Problem::Failure(Failure::Missing)) => return Err(Status::NOT_FOUND),
             Err(problem) => return Ok(self.respond_to_problem(&place, problem).await),
         };
-        let own = SafePath::from_decoded(&upload.target).map_err(|_| Status::NOT_FOUND)?;
-        let is_here = own.segments().count() == path.segments().count()
-            && own.segments().zip(path.segments()).take(path.segments().count() - 1).all(|(a, b)| a == b);
-        if !is_here || upload.user != self.holder().user {
-            return Err(Status::NOT_FOUND);
-        }
-        if self.responder.needs.rules
-            && let Err(response) = self.enforce(request, |exchange| exchange.check_access(&own)).await
-        {
-            return Ok(response);
-        }
-        // As the PUT that it goes on with.
-        if method == DavMethod::Patch
-            && let Err(response) = self.may_do(request, &own, Use::Write, Kind::File).await
-        {
-            return Ok(response);
-        }
-        if let Err(response) = self.authorize(request, &own, self.route(&own)).await {
+        let own = self.own_target(&upload, path).ok_or(Status::NOT_FOUND)?;
+        if let Err(response) = self.may_resume(request, &own, method).await {
             return Ok(response);
         }
         let target = self.target(&own).await?;
@@ -192,6 +176,33 @@ impl<'a> Exchange<'a> {
             Ok(response) => response,
             Err(problem) => self.respond_to_problem(&target, problem).await,
         })
+    }
+
+    /// The path of what is uploaded. `None`: it is in another folder than the URL of the upload, `path`, or of another
+    /// user.
+    fn own_target(&self, upload: &Upload, path: &SafePath<'_>) -> Option<SafePath<'static>> {
+        let own = SafePath::from_decoded(&upload.target).ok()?;
+        let depth = path.segments().count();
+        let is_here = own.segments().count() == depth
+            && own.segments().zip(path.segments()).take(depth - 1).all(|(a, b)| a == b);
+        (is_here && upload.user == self.holder().user).then_some(own)
+    }
+
+    /// Whether the client may go on with the upload of `own`, or ask about it. Errors: the response.
+    async fn may_resume(
+        &mut self,
+        request: Request<'_>,
+        own: &SafePath<'_>,
+        method: DavMethod,
+    ) -> Result<(), Response> {
+        if self.responder.needs.rules {
+            self.enforce(request, |exchange| exchange.check_access(own)).await?;
+        }
+        // As the PUT that it goes on with.
+        if method == DavMethod::Patch {
+            self.may_do(request, own, Use::Write, Kind::File).await?;
+        }
+        self.authorize(request, own, self.route(own)).await
     }
 
     /// Opens an upload, for a request that begins at `from`, or only asks. A request that receives a part of it ends: its
