@@ -268,6 +268,22 @@ fn a_connection_that_ends_is_replaced_without_a_lost_request() {
 }
 
 #[test]
+fn a_connection_whose_request_has_left_speaks_http2_with_the_next_one() {
+    let (address, _) = negotiating(&["h2", "http/1.1"]);
+    let server = start(address, "https", "tls_ca = \"ca.pem\"\nkeep = \"100ms\"");
+    for turn in 0..20 {
+        let mut leaving = server.connect();
+        leaving.send("GET /left HTTP/1.1\r\nHost: a\r\n\r\n");
+        leaving.reset();
+        // The connection may come by now, and no request waits for it.
+        let answer = answer_of(&server, "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        assert!(answer.contains("body=2"), "{turn}: {answer} {}", server.stderr());
+        // It is closed, so that the next request needs another one.
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
 fn a_request_that_two_connections_leave_out_has_one_of_its_own() {
     // As nginx does behind `keepalive_requests`, while many requests share a connection.
     let (address, counts) = upstream(|mut stream, number, counts| async move {

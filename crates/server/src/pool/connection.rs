@@ -124,6 +124,11 @@ impl PooledConnection {
         if self.was_idle || self.requests > 0 { Reuse::Reused } else { Reuse::New }
     }
 
+    /// Whether nothing was sent on it, also if it has been kept: its protocol is still to be chosen.
+    pub fn is_unused(&self) -> bool {
+        self.requests == 0
+    }
+
     /// The endpoint could not be reached, or has not responded as it should.
     pub fn report_failure(&self, fault: Fault, reason: &str) {
         self.reporter().report(fault, reason);

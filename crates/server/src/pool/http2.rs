@@ -147,7 +147,7 @@ impl Http2Connection {
         self.entry.in_flight.update(|count| count + 1);
         let mut reuse = Reuse::New;
         if let Some(lease) = &mut *self.lease.borrow_mut() {
-            reuse = if lease.requests > 0 { Reuse::Reused } else { Reuse::New };
+            reuse = lease.reuse();
             lease.requests += 1;
             lease.entry.requests.update(|count| count + 1);
         }

@@ -21,7 +21,7 @@ use super::transport::Transport;
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::message::EndpointId;
-use crate::pool::{Checkout, Reuse, Sharing};
+use crate::pool::{Checkout, Sharing};
 use crate::services::Services;
 use crate::stats::Count;
 
@@ -115,7 +115,7 @@ fn open(
             Box::new(Scgi::new(services, connection, head))
         }
         (Message::Http(head), Checkout::Exclusive(connection))
-            if upstream.http2 && request.info.upgrade.is_none() && connection.reuse() == Reuse::New =>
+            if upstream.http2 && request.info.upgrade.is_none() && connection.is_unused() =>
         {
             let begun = Http2::begin(services, connection, sharing, &request.http2(head, upstream));
             Box::new(begun.map_err(|why| unsendable(request, why))?)
@@ -133,7 +133,7 @@ fn open(
                     request.info.trailers.announced.as_deref(),
                 )));
             }
-            if request.info.upgrade.is_some() && upstream.http2 && connection.reuse() == Reuse::New {
+            if request.info.upgrade.is_some() && upstream.http2 && connection.is_unused() {
                 connection.offer_http1();
             }
             let parser =

@@ -100,10 +100,14 @@ impl Http2 {
         let (services, head, is_open_ended) =
             (services.clone(), request.head.to_vec(), request.is_open_ended);
         let trailer = request.trailer.map(str::to_owned);
+        let reuse = connection.reuse();
         let opening = async move {
             let failed = |connection: Box<PooledConnection>, why: String| {
-                connection.report_failure(Fault::Other, &why);
-                Failed { why: why.into(), retry: unsent(endpoint) }
+                // One that was kept may have been closed in the meantime.
+                if reuse == Reuse::New {
+                    connection.report_failure(Fault::Other, &why);
+                }
+                Failed { why: why.into(), retry: unsent(endpoint, reuse) }
             };
             match handshake(&connection).await {
                 Err(error) => Err(failed(connection, error.to_string())),
@@ -282,9 +286,9 @@ impl Http2Stream {
     }
 }
 
-/// The request has not been sent on the new connection to this endpoint.
-fn unsent(endpoint: EndpointId) -> Retry {
-    Retry::AtAnother { endpoint, connection: Reuse::New, sent: Sent::Nothing }
+/// The request has not been sent on the connection to this endpoint.
+fn unsent(endpoint: EndpointId, connection: Reuse) -> Retry {
+    Retry::AtAnother { endpoint, connection, sent: Sent::Nothing }
 }
 
 impl Failed {
@@ -368,7 +372,7 @@ impl Transport for Http2 {
         match &*self.state.borrow() {
             State::Http1(http) => http.retry(),
             State::Failed(failed) => failed.retry,
-            State::Opening(_) | State::Waiting(..) => unsent(self.endpoint),
+            State::Opening(_) | State::Waiting(..) => unsent(self.endpoint, Reuse::New),
             State::Open(_) | State::Done => Retry::Never,
         }
     }
