@@ -91,6 +91,10 @@ async fn answer(
             let response = Response::builder().header("content-length", "9").body(()).expect("it is valid");
             respond.send_response(response, false)?.send_data(Bytes::from_static(b"short"), true)?;
         }
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            respond.send_response(head(), false)?.send_data(Bytes::from_static(b"slow"), true)?;
+        }
         "/silent" => {
             tokio::time::sleep(Duration::from_secs(60)).await;
             drop(respond);
@@ -281,6 +285,19 @@ fn a_connection_whose_request_has_left_speaks_http2_with_the_next_one() {
         // It is closed, so that the next request needs another one.
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn requests_that_wait_for_a_connection_share_the_one_that_is_there() {
+    let (address, counts) = prior_knowledge();
+    let server = start(address, "http", "connections = 1\nkeep = \"10s\"\nwait = \"2s\"");
+    // None of them has a connection at the beginning.
+    let answers: Vec<String> = thread::scope(|scope| {
+        let requests: Vec<_> = (0..20).map(|_| scope.spawn(|| get(&server, "/slow"))).collect();
+        requests.into_iter().map(|request| request.join().expect("it ends")).collect()
+    });
+    assert_eq!(answers, ["slow"; 20]);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
 }
 
 #[test]

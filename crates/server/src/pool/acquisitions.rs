@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use super::checkout::Sharing;
 use super::message::{EndpointId, PoolRequest, Tried};
 use super::selection::Choice;
 use crate::admission::{AdmissionQueue, Ticket};
@@ -18,6 +19,7 @@ pub struct Acquisitions<G> {
 struct Waiter<G> {
     choice: Choice,
     tried: Tried,
+    sharing: Sharing,
     grant: G,
 }
 
@@ -49,8 +51,14 @@ impl<G> Acquisitions<G> {
     }
 
     /// Adds a request, and also returns what to send to the pool.
-    pub fn push(&mut self, choice: Choice, tried: Tried, grant: G) -> (Ticket, Option<PoolRequest>) {
-        let waiter = Waiter { choice, tried: tried.clone(), grant };
+    pub fn push(
+        &mut self,
+        choice: Choice,
+        tried: Tried,
+        sharing: Sharing,
+        grant: G,
+    ) -> (Ticket, Option<PoolRequest>) {
+        let waiter = Waiter { choice, tried: tried.clone(), sharing, grant };
         // An earlier request may have left an acquisition behind. A particular one needs its own.
         let acquires = waiter.is_particular() || self.requested.len() <= self.waiting.len();
         let ticket = self.waiting.push(waiter);
@@ -86,6 +94,16 @@ impl<G> Acquisitions<G> {
     /// The first request that takes `endpoint`.
     pub fn take_first(&mut self, endpoint: EndpointId) -> Option<G> {
         self.waiting.take(|_, waiter| waiter.takes(endpoint)).map(|waiter| waiter.grant)
+    }
+
+    /// The first request that may share its connection, and for which `find` has a stream.
+    pub fn take_sharing<S>(&mut self, find: impl Fn(Choice, &[EndpointId]) -> Option<S>) -> Option<(G, S)> {
+        let found = self.waiting.iter().find_map(|(ticket, waiter)| {
+            let shares = waiter.sharing == Sharing::Allowed;
+            Some((ticket, shares.then(|| find(waiter.choice, &waiter.tried))??))
+        });
+        let (ticket, stream) = found?;
+        Some((self.remove(ticket)?, stream))
     }
 
     /// Does a request wait for another endpoint than this one? It gets this one when nothing else uses it.
@@ -155,7 +173,7 @@ mod tests {
                         Push(tried) => (Choice::Any, tried.into_iter().collect()),
                         _ => unreachable!(),
                     };
-                    let (ticket, request) = acquisitions.push(choice, tried, pushed);
+                    let (ticket, request) = acquisitions.push(choice, tried, Sharing::Allowed, pushed);
                     assert_eq!(ticket, pushed);
                     (None, request.into_iter().collect())
                 }

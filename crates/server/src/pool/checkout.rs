@@ -95,7 +95,7 @@ impl Pool {
         sharing: Sharing,
     ) -> Result<Checkout, PoolError> {
         if sharing == Sharing::Allowed
-            && let Some(stream) = self.http2_stream(choice, tried)
+            && let Some(stream) = self.http2_stream(choice, tried, |_| true)
         {
             return Ok(Checkout::Http2(Box::new(stream)));
         }
@@ -115,7 +115,7 @@ impl Pool {
             return open.map(Checkout::Exclusive).ok_or(PoolError::Lost);
         }
         let (grant, granted) = oneshot::channel();
-        let (ticket, request) = self.acquisitions.borrow_mut().push(choice, tried.clone(), grant);
+        let (ticket, request) = self.acquisitions.borrow_mut().push(choice, tried.clone(), sharing, grant);
         let waiting = WaitGuard { pool: self, ticket };
         request.into_iter().for_each(|request| self.send(request));
         let granted = tokio::time::timeout(self.wait, granted).await;
@@ -144,20 +144,42 @@ impl Pool {
         None
     }
 
-    /// A stream of the HTTP/2 connection with the fewest. `None`: the request should get a new connection.
-    fn http2_stream(&self, choice: Choice, tried: &Tried) -> Option<Http2Stream> {
+    /// A stream of the HTTP/2 connection with the fewest, of those that `may_have` more. `None`: the request should get
+    /// a new connection.
+    fn http2_stream(
+        &self,
+        choice: Choice,
+        tried: &[EndpointId],
+        may_have: impl Fn(&Http2Connection) -> bool,
+    ) -> Option<Http2Stream> {
         let connections = self.http2.borrow();
         let fits = |other: &&Rc<Http2Connection>| {
             let endpoint = other.endpoint();
-            choice.is(endpoint) && !tried.contains(&endpoint) && other.has_capacity()
+            choice.is(endpoint) && !tried.contains(&endpoint) && other.has_capacity() && may_have(other)
         };
         let least = connections.iter().filter(fits).min_by_key(|other| other.streams())?;
         // Otherwise, all requests of this worker would have the endpoint of the first.
         let is_spread = matches!(choice, Choice::Only(_))
             || least.streams() == 0
             || self.is_lost()
-            || connections.len() >= self.table.borrow().entries().len();
+            || connections.len() >= self.table.borrow().with_requests();
         if is_spread { least.reserve() } else { None }
+    }
+
+    /// Gives free streams by HTTP/2 to requests that wait for a connection.
+    pub(super) fn give_http2_streams(&self) {
+        // Each turn takes a request out of the queue.
+        loop {
+            // Many may wait, and a new connection may allow few.
+            let find = |choice, tried: &[EndpointId]| {
+                self.http2_stream(choice, tried, Http2Connection::has_announced)
+            };
+            let found = self.acquisitions.borrow_mut().take_sharing(find);
+            let Some((grant, stream)) = found else { return };
+            self.on_fewer_waiting();
+            // If the request waits no more, this drops the stream.
+            _ = grant.send(Ok(Checkout::Http2(Box::new(stream))));
+        }
     }
 }
 

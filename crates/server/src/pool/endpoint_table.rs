@@ -38,6 +38,11 @@ impl EndpointTable {
         entry.has_requests(self.best)
     }
 
+    /// The number of endpoints that get requests.
+    pub fn with_requests(&self) -> usize {
+        self.entries.iter().filter(|entry| self.has_requests(entry)).count()
+    }
+
     /// The endpoints that get no requests.
     pub fn without_requests(&self) -> Vec<EndpointId> {
         self.entries.iter().filter(|entry| !self.has_requests(entry)).map(|entry| entry.id).collect()

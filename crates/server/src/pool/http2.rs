@@ -35,6 +35,8 @@ const CONNECTION_WINDOW: u32 = memory::HTTP2_CONNECTION as u32;
 const SEND_BUFFER: usize = memory::SCRIPT as usize;
 /// Requests at a time on one connection, even if the endpoint allows more.
 const MAX_STREAMS: usize = 1000;
+/// What stands for the number of requests that an endpoint allows, until it has said it. No endpoint can say so much.
+const UNANNOUNCED: usize = usize::MAX - 1;
 /// `User-Agent` of health checks.
 pub const HEALTH_AGENT: &str = "taipan-health";
 /// How long an endpoint may take to answer a PING, after a stream has ended without a response.
@@ -80,6 +82,7 @@ impl Http2Connection {
             .initial_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
         builder.max_header_list_size(MAX_HEAD).max_send_buffer_size(SEND_BUFFER);
+        builder.initial_max_send_streams(UNANNOUNCED);
         let (sender, mut driver) = match builder.handshake(Io(connection.stream.clone())).await {
             Ok(begun) => begun,
             Err(error) => return Err((connection, error)),
@@ -102,8 +105,18 @@ impl Http2Connection {
         let of_driver = shared.clone();
         spawn_local(async move {
             let check = of_driver.check(pings);
+            let mut has_announced = false;
+            let drive = poll_fn(|cx| {
+                let ended = Pin::new(&mut driver).poll(cx);
+                if !has_announced && of_driver.has_announced() {
+                    has_announced = true;
+                    // Requests that wait may have its streams.
+                    of_driver.pool.changed.notify_one();
+                }
+                ended
+            });
             tokio::select! {
-                _ = driver => {}
+                _ = drive => {}
                 () = check => {}
             }
             of_driver.end();
@@ -134,6 +147,11 @@ impl Http2Connection {
         };
         let is_usable = |lease: &PooledConnection| !lease.is_spent();
         self.streams.get() < limit && self.lease.borrow().as_deref().is_some_and(is_usable)
+    }
+
+    /// Whether the endpoint has said how many requests it allows.
+    pub fn has_announced(&self) -> bool {
+        self.sender.borrow().as_ref().is_some_and(|sender| sender.current_max_send_streams() != UNANNOUNCED)
     }
 
     /// A stream for one request. `None`: it gets no more requests.
@@ -234,6 +252,9 @@ impl Drop for Http2Stream {
         }
         if connection.streams.get() == 0 && (connection.pool.keep.is_zero() || connection.is_spent()) {
             connection.retire();
+        } else if connection.pool.waiting() > 0 {
+            // A request that waits may have the stream.
+            connection.pool.changed.notify_one();
         }
     }
 }

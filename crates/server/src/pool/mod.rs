@@ -256,6 +256,7 @@ impl Pool {
     pub async fn run(self: Rc<Pool>) -> io::Result<()> {
         let _end = EndGuard(self.clone());
         loop {
+            self.give_http2_streams();
             self.sweeps.set(!self.idle.borrow().is_empty() || !self.http2.borrow().is_empty());
             self.delays_cancel.set(self.acquisitions.borrow().surplus() > 0);
             tokio::select! {
