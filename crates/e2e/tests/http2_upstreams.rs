@@ -192,8 +192,12 @@ fn negotiating(protocols: &'static [&'static str]) -> (SocketAddr, Arc<Counts>) 
 }
 
 fn start(address: SocketAddr, protocol: &str, keys: &str) -> Server {
+    start_workers(1, address, protocol, keys)
+}
+
+fn start_workers(workers: usize, address: SocketAddr, protocol: &str, keys: &str) -> Server {
     let config = format!(
-        "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"{protocol}://app\"\n[[application]]\nname = \"app\"\n\
+        "workers = {workers}\n[[route]]\npath = \"/\"\nproxy = \"{protocol}://app\"\n[[application]]\nname = \"app\"\n\
          protocol = \"{protocol}\"\naddress = \"{address}\"\nhttp2 = true\n{keys}\n"
     );
     Site::new().file_beside_root("ca.pem", authority().pem()).config(&config).start()
@@ -272,6 +276,36 @@ fn a_connection_that_ends_is_replaced_without_a_lost_request() {
 }
 
 #[test]
+fn requests_that_wait_for_a_connection_share_the_one_that_is_there() {
+    let (address, counts) = prior_knowledge();
+    let server = start(address, "http", "connections = 1\nkeep = \"10s\"\nwait = \"2s\"");
+    // None of them has a connection at the beginning.
+    let answers: Vec<String> = thread::scope(|scope| {
+        let requests: Vec<_> = (0..20).map(|_| scope.spawn(|| get(&server, "/slow"))).collect();
+        requests.into_iter().map(|request| request.join().expect("it ends")).collect()
+    });
+    assert_eq!(answers, ["slow"; 20]);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_worker_that_has_all_connections_gives_one_to_another_that_waits() {
+    for (connections, requests) in [(1, 1), (4, 8)] {
+        let (address, _) = prior_knowledge();
+        let keys = format!("connections = {connections}\nkeep = \"10s\"\nwait = \"2s\"");
+        let server = start_workers(2, address, "http", &keys);
+        for turn in 0..20 {
+            // Several connections of clients, of which each worker has some.
+            let answers: Vec<String> = thread::scope(|scope| {
+                let requests: Vec<_> = (0..requests).map(|_| scope.spawn(|| get(&server, "/slow"))).collect();
+                requests.into_iter().map(|request| request.join().expect("it ends")).collect()
+            });
+            assert!(answers.iter().all(|answer| answer == "slow"), "{connections} {turn}: {answers:?}");
+        }
+    }
+}
+
+#[test]
 fn a_connection_whose_request_has_left_speaks_http2_with_the_next_one() {
     let (address, _) = negotiating(&["h2", "http/1.1"]);
     let server = start(address, "https", "tls_ca = \"ca.pem\"\nkeep = \"100ms\"");
@@ -285,19 +319,6 @@ fn a_connection_whose_request_has_left_speaks_http2_with_the_next_one() {
         // It is closed, so that the next request needs another one.
         thread::sleep(Duration::from_millis(200));
     }
-}
-
-#[test]
-fn requests_that_wait_for_a_connection_share_the_one_that_is_there() {
-    let (address, counts) = prior_knowledge();
-    let server = start(address, "http", "connections = 1\nkeep = \"10s\"\nwait = \"2s\"");
-    // None of them has a connection at the beginning.
-    let answers: Vec<String> = thread::scope(|scope| {
-        let requests: Vec<_> = (0..20).map(|_| scope.spawn(|| get(&server, "/slow"))).collect();
-        requests.into_iter().map(|request| request.join().expect("it ends")).collect()
-    });
-    assert_eq!(answers, ["slow"; 20]);
-    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -250,7 +250,13 @@ impl Drop for Http2Stream {
         if !self.has_response.get() {
             connection.doubt.notify_one();
         }
-        if connection.streams.get() == 0 && (connection.pool.keep.is_zero() || connection.is_spent()) {
+        let is_recalled = connection.pool.is_recalled(connection.endpoint);
+        if connection.streams.get() == 0
+            && (connection.pool.keep.is_zero() || connection.is_spent() || is_recalled)
+        {
+            if is_recalled {
+                connection.pool.recalled.take();
+            }
             connection.retire();
         } else if connection.pool.waiting() > 0 {
             // A request that waits may have the stream.

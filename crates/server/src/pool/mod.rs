@@ -316,9 +316,14 @@ impl Pool {
                 }
             }
             PoolEvent::Recall { endpoint } => {
-                match self.take_idle(endpoint.map_or(Choice::Any, Choice::Only), &[]) {
+                let choice = endpoint.map_or(Choice::Any, Choice::Only);
+                match self.take_idle(choice, &[]) {
                     Some(connection) => drop(connection),
+                    None if self.retire_idle_http2(choice) => {}
                     None => {
+                        if self.recalled.get() == Recalled::None {
+                            self.retire_one_of_several_http2(choice);
+                        }
                         self.recalled.set(endpoint.map_or(Recalled::Any, Recalled::Of));
                         self.send(PoolRequest::NothingIdle);
                     }
@@ -431,6 +436,27 @@ impl Pool {
         let found: Vec<_> =
             self.http2.borrow().iter().filter(|connection| which(connection)).cloned().collect();
         found.iter().for_each(|connection| connection.retire());
+    }
+
+    /// Closes a connection by HTTP/2 that has no requests. `false`: there is none.
+    fn retire_idle_http2(&self, choice: Choice) -> bool {
+        let is_idle =
+            |connection: &&Rc<Http2Connection>| choice.is(connection.endpoint()) && connection.streams() == 0;
+        let idle = self.http2.borrow().iter().find(is_idle).cloned();
+        idle.iter().for_each(|connection| connection.retire());
+        idle.is_some()
+    }
+
+    /// Has the connection by HTTP/2 with the fewest requests end with these, if there are others for the next ones.
+    fn retire_one_of_several_http2(&self, choice: Choice) {
+        let connections: Vec<_> = {
+            let http2 = self.http2.borrow();
+            http2.iter().filter(|connection| choice.is(connection.endpoint())).cloned().collect()
+        };
+        if connections.len() > 1 {
+            let least = connections.iter().min_by_key(|connection| connection.streams());
+            least.into_iter().for_each(|connection| connection.retire());
+        }
     }
 
     fn is_recalled(&self, endpoint: EndpointId) -> bool {
