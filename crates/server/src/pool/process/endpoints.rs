@@ -126,9 +126,9 @@ pub struct Wish<'a> {
 }
 
 /// The index of the endpoint with the fewest leases for its weight, of those that have fewer than `capacity`. Those with
-/// equally few take turns. An endpoint that is down comes behind those that are up, the one first that is up again
-/// soonest; one that the request has tried comes last. While an endpoint with a better priority is up, a request waits
-/// for its capacity.
+/// equally few take turns. While an endpoint is up that the request has not tried, the request waits for its capacity
+/// rather than go to one that has a worse priority, or that is down. Of those that are down, the one comes first that is
+/// up again soonest; one that the request has tried comes last.
 pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant) -> Option<usize> {
     let is_up = |endpoint: &&Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)
@@ -136,11 +136,14 @@ pub fn choose(endpoints: &[Endpoint], capacity: usize, wish: &Wish, now: Instant
             && !wish.tried.contains(&endpoint.id)
     };
     let best = endpoints.iter().filter(is_up).map(|endpoint| endpoint.share.priority).min();
+    let is_busy = |endpoint: &Endpoint| endpoint.busy_until.is_some_and(|until| now < until);
+    let waits = endpoints.iter().any(|endpoint| is_up(&endpoint) && !is_busy(endpoint));
     let can_serve = |endpoint: &Endpoint| {
         endpoint.is_eligible(wish.choice, wish.excluded)
             && best.is_none_or(|best| endpoint.share.priority <= best)
+            && !(waits && endpoint.health.down_until().is_some())
             && endpoint.leases < capacity
-            && endpoint.busy_until.is_none_or(|until| now >= until)
+            && !is_busy(endpoint)
     };
     let able = || endpoints.iter().enumerate().filter(|(_, endpoint)| can_serve(endpoint));
     let rank = |endpoint: &Endpoint| endpoint.rank(wish, now);
@@ -243,6 +246,10 @@ mod tests {
         fail(&mut three[1], now);
         assert_eq!(choose(&three, Choice::Prefer(2)), Some(1));
         assert_eq!(choose(&three, Choice::Only(2)), Some(2));
+        three[0].leases = 2;
+        assert_eq!(choose(&three, Choice::Any), None, "it waits for one that is up");
+        three[0].leases = 0;
+        fail(&mut three[2], now + Duration::from_millis(1));
         three[0].health.set_draining(true);
         three[0].health.update(now);
         assert_eq!(choose(&three, Choice::Any), Some(2), "better down than drained");

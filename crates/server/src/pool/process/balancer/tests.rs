@@ -337,7 +337,9 @@ fn avoids_the_endpoint_that_has_failed_if_there_is_another() {
             (0, Avoid(1, 1, 'a'), &["b to 1.1"]),
             (0, Fail(1, 1), &[]),
             (0, Acquire(1, 2), &["a to 1.2"]),
-            (0, Acquire(1, 3), &["b to 1.3"]),
+            // It waits rather than go to one that is down.
+            (0, Acquire(1, 3), &[]),
+            (1, Return(1, 2, 1), &["a to 1.3"]),
         ],
     );
     // A process that has failed may be about to end.
