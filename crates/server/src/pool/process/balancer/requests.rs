@@ -100,21 +100,26 @@ impl Balancer {
         }
     }
 
-    /// Recalls idle connections from the other workers. Returns whether one may still come in time.
+    /// Recalls idle connections from the other workers, for the first of the requests that wait for the same endpoint.
+    /// Returns whether one for the first of all may still come in time.
     fn recall_idle(&mut self, now: Instant) -> bool {
-        let Some(first) = self.queue.first_mut() else { return false };
-        if first.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
-            let others: BTreeSet<WorkerId> = self.leases.values().map(|leased| leased.worker).collect();
-            first.recalled = Some(now);
-            first.recalled_from = others.into_iter().filter(|other| *other != first.worker).collect();
-            let endpoint = match first.choice {
+        let mut recalled = BTreeSet::new();
+        for waiter in self.queue.iter_mut() {
+            let endpoint = match waiter.choice {
                 Choice::Only(endpoint) => Some(endpoint),
                 Choice::Any | Choice::Prefer(_) => None,
             };
-            let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint };
-            self.actions.extend(first.recalled_from.iter().map(recall));
+            let is_first = recalled.insert(endpoint);
+            if is_first && waiter.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
+                let others: BTreeSet<WorkerId> = self.leases.values().map(|leased| leased.worker).collect();
+                waiter.recalled = Some(now);
+                waiter.recalled_from = others.into_iter().filter(|other| *other != waiter.worker).collect();
+                let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint };
+                self.actions.extend(waiter.recalled_from.iter().map(recall));
+            }
         }
-        !first.recalled_from.is_empty() && now < first.since + RECALL_TIMEOUT
+        let first = self.queue.first_mut();
+        first.is_some_and(|first| !first.recalled_from.is_empty() && now < first.since + RECALL_TIMEOUT)
     }
 
     fn reject_first(&mut self, why: PoolError) {

@@ -290,6 +290,22 @@ fn a_request_for_one_endpoint_keeps_no_other_waiting() {
 }
 
 #[test]
+fn a_request_for_one_endpoint_keeps_no_other_from_an_idle_connection() {
+    check(
+        &external(2, 1),
+        &[
+            (0, Only(1, 1, 'a'), &["a to 1.1"]),
+            (0, Only(1, 2, 'b'), &["b to 1.2"]),
+            (0, Only(2, 1, 'a'), &["recall one of a from 1"]),
+            (1, Only(2, 2, 'b'), &["recall one of b from 1"]),
+            (2, Only(2, 3, 'b'), &[]),
+            (20, Tick, &["recall one of a from 1"]),
+            (21, Return(1, 2, 1), &["b to 2.2", "recall one of b from 1"]),
+        ],
+    );
+}
+
+#[test]
 fn a_drained_endpoint_gets_no_request() {
     check(
         &external(2, 1),
