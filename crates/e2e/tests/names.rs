@@ -243,6 +243,44 @@ fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails()
 }
 
 #[test]
+fn a_drained_address_of_a_name_stays_so_when_it_comes_back_and_over_an_upgrade() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "127.0.0.2"]);
+    dns.set_ips("app.test", &["127.0.0.1", "127.0.0.2"]);
+    let config = format!("workers = 1\npid_file = \"pid\"\n{}{}", route("/", "http://app"), resolver(&dns));
+    let config = format!(
+        "{config}[[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"app.test:{port}\"\n\
+         balance = \"round_robin\"\n"
+    );
+    let mut server = Site::new().config(&config).start();
+    wait_for(&server, "/", &["127.0.0.1", "127.0.0.2"]);
+    let drained = format!("127.0.0.2:{port}");
+    let output = server.run_command(&["drain", "app", &drained]);
+    assert!(output.status.success(), "{output:?}");
+    let only_first = |server: &Server, when: &str| {
+        let found = shares(server);
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["127.0.0.1"], "{when}");
+    };
+    only_first(&server, "drained");
+    dns.set_ips("app.test", &["127.0.0.1"]);
+    wait_asked(&dns, "app.test", 2);
+    dns.set_ips("app.test", &["127.0.0.1", "127.0.0.2"]);
+    wait_asked(&dns, "app.test", 2);
+    only_first(&server, "it has come back");
+    let (old, pid_file) = (server.pid(), server.home().join("pid"));
+    let output = server.run_command(&["upgrade"]);
+    assert!(output.status.success(), "{output:?}");
+    let pid = || fs::read_to_string(&pid_file).ok().and_then(|pid| pid.trim().parse().ok());
+    wait("the other program has its file", || pid().is_some_and(|pid: u32| pid != old));
+    server.succeeded_by(pid().expect("it has one"));
+    wait_asked(&dns, "app.test", 2);
+    only_first(&server, "another program serves");
+    let output = server.run_command(&["undrain", "app", &drained]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(shares(&server).len(), 2, "it has requests again");
+}
+
+#[test]
 fn requests_wait_for_a_name_that_is_resolved_late_and_none_is_lost_when_it_changes() {
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1", "127.0.0.2"]);

@@ -199,7 +199,8 @@ impl Pools {
         }
     }
 
-    /// Has a new pool leave out the endpoints that have been drained. What it does not have, it ignores.
+    /// Has a new pool leave out the endpoints that have been drained. What it neither has nor may have when its names are
+    /// resolved, it ignores.
     fn drain_in(&self, pid: Pid, acts: &Acts) {
         let Some(pool) = self.0.iter().find(|pool| pool.process.pid == pid) else { return };
         let (Some(application), Some(channel)) = (pool.service.application(), pool.process.channel()) else {

@@ -21,6 +21,9 @@ use crate::process::supervisor::RestartLimit;
 
 pub type WorkerId = u64;
 
+/// What is out of service is remembered so often for the addresses that names have later.
+const MAX_DRAINED: usize = 1000;
+
 /// What the caller does next. The result, where there is one, is reported before the next action is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -99,6 +102,8 @@ pub struct Balancer {
     next_memory_check: Instant,
     /// Names whose addresses are not known yet.
     unresolved: usize,
+    /// What is out of service, as it was named: an address of a name may come, or come back, later.
+    drained: BTreeSet<String>,
     actions: VecDeque<Action>,
     next_id: u64,
 }
@@ -144,6 +149,7 @@ impl Balancer {
             restarts: RestartLimit::of_applications(),
             next_memory_check: now,
             unresolved: 0,
+            drained: BTreeSet::new(),
             actions: VecDeque::new(),
             // 0 stands for no endpoint in a message.
             next_id: 1,
@@ -152,7 +158,13 @@ impl Balancer {
     }
 
     pub fn add_address(&mut self, name: String, share: Share, now: Instant) -> EndpointId {
-        self.add_endpoint(name, share, Startup::Accepted, now)
+        let id = self.add_endpoint(name, share, Startup::Accepted, now);
+        let (drained, added) = (&self.drained, self.endpoints.last_mut());
+        if let Some(endpoint) = added.filter(|added| drained.iter().any(|own| is_named(added, own))) {
+            endpoint.health.set_draining(true);
+            endpoint.health.update(now);
+        }
+        id
     }
 
     /// The share of an address has changed, perhaps.
@@ -276,20 +288,22 @@ impl Balancer {
         }
     }
 
-    /// Takes the endpoints of this name, or of this address of a name, out of service, or puts them back. `false`:
-    /// there is none.
+    /// Takes the endpoints of this name, or of this address of a name, out of service, or puts them back. Those that a
+    /// name has later follow. `false`: there is none.
     pub fn set_draining(&mut self, name: &str, is_draining: bool, now: Instant) -> bool {
-        let mut found = false;
-        let is_named = |endpoint: &&mut Endpoint| match endpoint.name.split_once(" (") {
-            Some((configured, resolved)) => configured == name || resolved.strip_suffix(')') == Some(name),
-            None => endpoint.name == name,
-        };
-        for endpoint in self.endpoints.iter_mut().filter(is_named) {
+        // What it is the name of may be known later.
+        let mut found = is_draining && self.unresolved > 0;
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| is_named(endpoint, name)) {
             found = true;
             endpoint.health.set_draining(is_draining);
             if endpoint.health.update(now) {
                 self.actions.push_back(Action::Announce(endpoint.id));
             }
+        }
+        match is_draining {
+            true if found && self.drained.len() < MAX_DRAINED => _ = self.drained.insert(name.to_owned()),
+            true => {}
+            false => found |= self.drained.remove(name),
         }
         found
     }
@@ -443,6 +457,14 @@ impl Balancer {
         let id = self.next_id;
         self.next_id += 1;
         id
+    }
+}
+
+/// Whether a name that an administrator writes stands for this endpoint: that of the configuration, or its address.
+fn is_named(endpoint: &Endpoint, name: &str) -> bool {
+    match endpoint.name.split_once(" (") {
+        Some((configured, resolved)) => configured == name || resolved.strip_suffix(')') == Some(name),
+        None => endpoint.name == name,
     }
 }
 

@@ -5,6 +5,7 @@ use site::health::Checks;
 use site::upstream::{External, Managed, Protocol};
 
 use super::*;
+use crate::pool::message::Availability;
 use crate::spawner;
 
 /// What happens to a pool of two workers, 1 and 2. Endpoints are called a, b, c in the order in which they come.
@@ -303,6 +304,31 @@ fn a_request_for_one_endpoint_keeps_no_other_from_an_idle_connection() {
             (21, Return(1, 2, 1), &["b to 2.2", "recall one of b from 1"]),
         ],
     );
+}
+
+#[test]
+fn a_drained_address_of_a_name_stays_so_when_it_comes_later_or_comes_back() {
+    let now = Instant::now();
+    let mut balancer = Balancer::new(Rc::new(external(1, 1)), now);
+    let add = |balancer: &mut Balancer, ip: &str| {
+        let id = balancer.add_address(format!("app:80 ({ip}:80)"), Share::EQUAL, now);
+        let state = balancer.notices(now).find(|notice| notice.id == id).map(|notice| notice.state);
+        (id, state)
+    };
+    balancer.set_unresolved(1);
+    assert!(balancer.set_draining("10.0.0.1:80", true, now));
+    let (first, state) = add(&mut balancer, "10.0.0.1");
+    assert_eq!(state, Some(Availability::Draining), "it comes later");
+    assert_eq!(add(&mut balancer, "10.0.0.2").1, Some(Availability::Up));
+    balancer.set_unresolved(0);
+    balancer.remove_address(first);
+    let (second, state) = add(&mut balancer, "10.0.0.1");
+    assert_eq!(state, Some(Availability::Draining), "it comes back");
+    assert!(balancer.set_draining("10.0.0.1:80", false, now));
+    balancer.remove_address(second);
+    assert_eq!(add(&mut balancer, "10.0.0.1").1, Some(Availability::Up));
+    assert!(!balancer.set_draining("10.0.0.9:80", true, now));
+    assert_eq!(add(&mut balancer, "10.0.0.9").1, Some(Availability::Up), "there was none");
 }
 
 #[test]
