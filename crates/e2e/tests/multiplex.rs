@@ -545,6 +545,34 @@ fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
     }
 }
 
+#[test]
+fn a_request_whose_output_has_ended_is_whole_although_its_connection_stays_open() {
+    let (address, _) = peer(Support::Multiplex, |connection, _| {
+        if let Some(warm) = connection.by_path("/warm") {
+            return connection.respond(warm, "warm");
+        }
+        for path in ["/ended", "/open"] {
+            let Some(id) = connection.by_path(path) else { continue };
+            connection.send(id, format!("{HEAD}whole"));
+            if path == "/ended" {
+                connection.finish(id);
+                // Without FCGI_END_REQUEST.
+                connection.out.truncate(connection.out.len() - 16);
+            } else {
+                // It has its response, as far as that goes.
+                connection.request(id).is_whole = false;
+            }
+        }
+    });
+    let server = server(address, "idle = \"300ms\"\n");
+    warm(&server);
+    let (mut ended, mut open) = (send_request(&server, "/ended"), send_request(&server, "/open"));
+    let response = ended.read_response();
+    assert_eq!((response.status, response.text().as_str()), (200, "whole"));
+    assert!(open.try_read_response().is_err(), "it may lack a part");
+    server.wait_for_line("has ended its output, and not the request", TIMEOUT);
+}
+
 /// The other one may lack a part.
 #[test]
 fn a_request_whose_output_has_ended_survives_the_end_of_its_connection() {

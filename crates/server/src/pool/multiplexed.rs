@@ -435,6 +435,13 @@ impl FastCgiStream {
         self.write(|client, id, out| client.end_stdin(id, out));
     }
 
+    /// Whether the application has ended its output, although it has not ended the request.
+    pub fn has_whole_output(&self) -> bool {
+        let connection = self.connection.connection.borrow();
+        let client = connection.as_deref().and_then(|connection| connection.fastcgi.as_ref());
+        self.running().zip(client).is_some_and(|(inbox, client)| client.has_whole_output(inbox.id))
+    }
+
     /// Takes all that the application has sent.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<StreamData> {
         let StreamState::Open(inbox) = &self.state else {

@@ -303,7 +303,12 @@ impl Transport for FastCgi {
     }
 
     fn has_whole_output(&self) -> bool {
-        self.response.borrow().output == OutputState::Whole
+        match &self.path {
+            Path::Exclusive(..) => self.response.borrow().output == OutputState::Whole,
+            Path::Multiplexed(stream) => {
+                stream.borrow().as_ref().is_some_and(FastCgiStream::has_whole_output)
+            }
+        }
     }
 
     fn poll_exit(&self, _: &mut Context<'_>) -> Poll<Option<Exit>> {
