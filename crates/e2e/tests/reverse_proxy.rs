@@ -518,6 +518,24 @@ fn rewrites_refresh_and_cookies_with_the_path() {
 }
 
 #[test]
+fn rewrites_cookies_beside_a_file_that_an_upstream_names() {
+    let file = Arc::new(Mutex::new(String::new()));
+    let named = file.clone();
+    let url = e2e::upstream::upstream(move |mut stream, _| {
+        let file = named.lock().expect("no panic").clone();
+        let fields = "Set-Cookie: a=1; Path=/in/\r\nContent-Length: 0\r\nConnection: close\r\n";
+        write!(stream, "HTTP/1.1 200 OK\r\nX-Accel-Redirect: {file}\r\n{fields}\r\n")
+    });
+    let config =
+        format!("[[route]]\npath = \"/app/\"\nproxy = \"{url}/in/\"\n[scripts]\nsendfile = [\"private\"]\n");
+    let server = Site::new().file_beside_root("private/a", "a private file").config(&config).start();
+    *file.lock().expect("no panic") = server.home().join("private/a").display().to_string();
+    let response = server.get("/app/x");
+    assert_eq!(response.text(), "a private file");
+    assert_eq!(response.values("set-cookie"), ["a=1; Path=/app/"]);
+}
+
+#[test]
 fn counts_the_forwards_of_options() {
     let address = upstream(|_| String::new());
     let server =

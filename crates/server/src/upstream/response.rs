@@ -83,8 +83,7 @@ pub async fn of(
     // A client would take the file for its next response where the status allows no content.
     let allows_content = head.status.allows_body() && head.status != Status::RESET_CONTENT;
     if let Some(path) = sendfile(&head).filter(|_| allows_content) {
-        let field = |field: Field| (String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec());
-        let fields = lines(&head).map(|line| field(line.field())).collect();
+        let fields = fields_beside_file(&exchange, handler, &head);
         leave_content(exchange, wanted, &head, received);
         return Outcome::Sendfile(Box::new(Sendfile { path, status: head.status, fields }));
     }
@@ -132,10 +131,7 @@ async fn of_client(
     };
     let upgrade = handler.named_upgrades(&services, head.status, head.upgrade.as_deref());
     let upgrade = upgrade.as_deref().map(|names| [("Connection", "Upgrade"), ("Upgrade", names)]);
-    let rewritten = |known: Option<KnownField>, value: &[u8]| {
-        let known = known.filter(|known| REWRITTEN.has(*known) && !handler.is_authorizer())?;
-        handler.response_field(&services, known, value, &authority)
-    };
+    let rewritten = rewritten(&services, handler, &authority);
     // Content with a length has no place for them by HTTP/1.1.
     let trailer = trailer.filter(|_| matches!(content, Content::Stream(_, None)));
     if handler.form == Form::Unrendered {
@@ -148,6 +144,33 @@ async fn of_client(
     let mut writer = write_fields(writer, &head, rewritten);
     writer = upgrade.into_iter().flatten().fold(writer, |writer, (name, value)| writer.field(name, value));
     Outcome::Response(content.respond(writer.optional("Trailer", trailer)))
+}
+
+/// What a field becomes where it may lead to the upstream itself. `None`: it stays. `authority`: the requested host.
+fn rewritten<'r>(
+    services: &'r Services,
+    handler: &'r Handler,
+    authority: &'r str,
+) -> impl Fn(Option<KnownField>, &[u8]) -> Option<String> + 'r {
+    move |known, value| {
+        let known = known.filter(|known| REWRITTEN.has(*known) && !handler.is_authorizer())?;
+        handler.response_field(services, known, value, authority)
+    }
+}
+
+/// The fields for the client beside a file that is sent in place of the content.
+fn fields_beside_file(
+    exchange: &UpstreamExchange,
+    handler: &Handler,
+    head: &UpstreamHead,
+) -> Vec<(String, Vec<u8>)> {
+    let rewritten = rewritten(&exchange.services, handler, &exchange.request.authority);
+    let field = |line: ReceivedLine<'_>| {
+        let Field { name, value } = line.field();
+        let value = rewritten(line.known(), value).map_or_else(|| value.to_vec(), String::into_bytes);
+        (String::from_utf8_lossy(name).into_owned(), value)
+    };
+    lines(head).map(field).collect()
 }
 
 /// The fields of a response that others finish: `Date`, those of this server, and those of the upstream, some of which
