@@ -20,6 +20,10 @@ use super::material::{ClientRules, Demand};
 
 use crate::mutex::locked;
 
+/// Bytes of the names of authorities that a client is told. The length of their list has two bytes (RFC 8446 §4.2.4),
+/// which the library does not check.
+const MAX_HINTS: usize = 60_000;
+
 /// Verifies as the library does, by the authorities that have not expired: the library does not look at their dates. A
 /// session ends when a certificate of its client does, or an authority or a list, so that a resumption is not accepted
 /// where a full handshake would not be.
@@ -27,7 +31,7 @@ use crate::mutex::locked;
 struct Verifier {
     rules: ClientRules,
     provider: Arc<CryptoProvider>,
-    /// The names of all authorities.
+    /// The names of all authorities. Empty: also if they are too long, so that a client shows what it has.
     hints: Vec<DistinguishedName>,
     present: Mutex<Present>,
 }
@@ -53,7 +57,9 @@ pub fn verifier(
         true => Vec::new(),
         false => {
             let all = with_authorities(rules, rules.authorities.iter(), provider)?;
-            all.root_hint_subjects().to_vec()
+            let names = all.root_hint_subjects();
+            let length: usize = names.iter().map(|name| size_of::<u16>() + name.as_ref().len()).sum();
+            if length > MAX_HINTS { Vec::new() } else { names.to_vec() }
         }
     };
     let present = Mutex::new(Present { verifier: None, until: 0 });

@@ -567,6 +567,27 @@ fn a_session_ends_when_a_certificate_or_a_list_expires() {
         if expires == "authority" {
             files.authority = authority_with("the authority", |params| params.not_after = at_end());
         }
+#[test]
+fn clients_of_very_many_authorities_are_accepted() {
+    let files = Files::new();
+    files.certificate("a.pem", &["a.example"]);
+    let key = KeyPair::generate().unwrap();
+    let other = |number: usize| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("{number:0200}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap().pem()
+    };
+    // The names of all are longer than a message can have.
+    files.write("ca.pem", &(files.authority.pem() + &(0..400).map(other).collect::<String>()));
+    let tls = files.tls(
+        "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n",
+    );
+    assert!(connect(&tls, files.client_config(Some(&files.client(2))), "a.example").is_ok());
+    let error = connect(&tls, files.client_config(None), "a.example").map(drop).unwrap_err();
+    assert!(error.contains("has sent no certificate"), "{error}");
+}
+
         files.certificate("a.pem", &["a.example"]);
         files.write("ca.pem", &files.authority.pem());
         let list = files.revocations_with(|params| {
