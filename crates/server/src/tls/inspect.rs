@@ -1,5 +1,7 @@
 //! What a certificate says, and what is wrong with a chain. Knows no files.
 
+use std::ops::RangeInclusive;
+
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
@@ -79,7 +81,12 @@ impl CertificateFacts {
         self.names.iter().any(|name| covers(name, host))
     }
 
-    /// When the certificate is valid: `2026-11-22 to 2027-02-20, 89 days left`.
+    /// When the certificate is valid, in seconds since 1970.
+    pub fn period(&self) -> RangeInclusive<i64> {
+        self.not_before..=self.not_after
+    }
+
+    /// The same for a reader: `2026-11-22 to 2027-02-20, 89 days left`.
     pub fn validity(&self, now: i64) -> String {
         let (from, to) = (date(self.not_before), date(self.not_after));
         match (self.not_after - now).div_euclid(DAY) {

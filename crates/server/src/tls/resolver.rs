@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -12,6 +13,7 @@ use site::host::Names;
 use site::tls::UnknownName;
 
 use super::material::Material;
+use crate::clock;
 
 /// The protocol of a handshake that proves to an ACME authority which server has a name (RFC 8737 §6.2).
 pub const ACME: &[u8] = b"acme-tls/1";
@@ -34,6 +36,8 @@ pub struct Resolver {
 /// The certificates of a host.
 struct Choices {
     keys: Vec<Arc<CertifiedKey>>,
+    /// When each is valid, in seconds since 1970.
+    valid: Vec<RangeInclusive<i64>>,
     /// Indices in `keys` by a name of the certificate; a wildcard without its `*.`.
     exact: HashMap<String, Vec<usize>>,
     wildcards: HashMap<String, Vec<usize>>,
@@ -91,7 +95,7 @@ impl Resolver {
         if let Some(host) = self.names.find(name.as_bytes()) {
             return Known::Host(host);
         }
-        match self.hosts.first().is_some_and(|default| !default.with_name(&name).is_empty()) {
+        match self.hosts.first().is_some_and(|default| default.has_name(&name)) {
             true => Known::Host(0),
             false => Known::Unknown,
         }
@@ -157,6 +161,7 @@ impl Choices {
         sort::by_key(&mut sorted, |at| rank(keys[*at].key.algorithm()));
         let mut choices = Choices {
             keys: sorted.iter().map(|at| keys[*at].clone()).collect(),
+            valid: sorted.iter().map(|at| material.certificates()[*at].facts.period()).collect(),
             exact: HashMap::new(),
             wildcards: HashMap::new(),
             all: (0..sorted.len()).collect(),
@@ -173,18 +178,26 @@ impl Choices {
         choices
     }
 
-    /// The certificates with a name, or with a wildcard for it, as indices.
-    fn with_name(&self, name: &str) -> &[usize] {
-        let wildcard = || self.wildcards.get(name.split_once('.')?.1);
-        self.exact.get(name).or_else(wildcard).map_or(&[], Vec::as_slice)
+    /// The certificates with a name, and behind them those with a wildcard for it, as indices.
+    fn with_name(&self, name: &str) -> impl Iterator<Item = usize> {
+        let wildcards = name.split_once('.').and_then(|(_, rest)| self.wildcards.get(rest));
+        self.exact.get(name).into_iter().chain(wildcards).flatten().copied()
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        self.with_name(name).next().is_some()
+    }
+
+    /// One that the client can use. Of several, one that is valid now: an old one may lie beside its successor.
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let named = hello.server_name().map_or(&[][..], |name| self.with_name(&normalized(name)));
-        let candidates = if named.is_empty() { &self.all } else { named };
-        let usable = candidates.iter().find(|at| can_use(hello, &self.keys[**at]));
+        let name = hello.server_name().map(normalized);
+        let named: Vec<usize> = name.iter().flat_map(|name| self.with_name(name)).collect();
+        let candidates = if named.is_empty() { &self.all } else { &named };
+        let usable = || candidates.iter().filter(|at| can_use(hello, &self.keys[**at]));
+        let now = clock::wall();
+        let chosen = usable().find(|at| self.valid[**at].contains(&now)).or_else(|| usable().next());
         // Without one, the handshake fails with the reason.
-        usable.or(candidates.first()).map(|at| self.keys[*at].clone())
+        chosen.or(candidates.first()).map(|at| self.keys[*at].clone())
     }
 }
 

@@ -456,6 +456,34 @@ fn a_client_gets_ecdsa_if_it_can_use_it_and_rsa_otherwise() {
 }
 
 #[test]
+fn of_several_certificates_with_a_name_the_first_that_is_valid_is_served() {
+    let files = Files::new();
+    let make = |file: &str, hosts: &[&str], (from, to): (i32, i32)| {
+        let made = files.make(hosts, &KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(), |params| {
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        });
+        files.write(file, &format!("{}{}", made.chain, made.key));
+    };
+    let (over, valid, early) = ((2000, 2001), (2020, 4000), (3000, 4000));
+    // As certbot leaves it behind.
+    make("live/a.example/fullchain.pem", &["over.example", "a.example"], over);
+    make("live/a.example-0001/fullchain.pem", &["early.example", "a.example"], early);
+    make("live/a.example-0002/fullchain.pem", &["valid.example", "a.example"], valid);
+    make("live/a.example-0003/fullchain.pem", &["second.example", "a.example"], valid);
+    make("wildcard/1.pem", &["a.example"], over);
+    make("wildcard/2.pem", &["*.example"], valid);
+    make("over/1.pem", &["first.example", "a.example"], over);
+    make("over/2.pem", &["second.example", "a.example"], over);
+    for (folder, expected) in
+        [("live", "valid.example"), ("wildcard", "*.example"), ("over", "first.example")]
+    {
+        let tls = files.tls(&format!("root = \"/srv\"\ncertificate = \"{folder}\"\n"));
+        let got = served(&tls, trusting_client(&files), "a.example");
+        assert_eq!(got, Ok(format!("{expected} ECDSA P-256")), "{folder}");
+    }
+}
+
+#[test]
 fn a_folder_has_the_certificates_of_many_names() {
     let files = Files::new();
     files.certificate("all/one.pem", &["one.example"]);
