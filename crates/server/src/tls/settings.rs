@@ -1,6 +1,8 @@
 //! The settings of TLS for all connections of a process: one for each rule for the certificates of clients, because the
 //! library has one rule in each.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,15 +132,21 @@ pub fn offered_protocols(received: &[u8]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn validity(certificate: &Certificate) -> Validity {
-    let Certificate { source, facts, .. } = certificate;
-    Validity {
+/// How long the certificate in each file is valid, those first that end first. Hosts may name a file by itself, and by
+/// its folder.
+fn validities(certificates: &[Certificate]) -> Vec<Validity> {
+    let by_file: BTreeMap<&Path, &Certificate> =
+        certificates.iter().map(|certificate| (&*certificate.source, certificate)).collect();
+    let validity = |Certificate { source, facts, .. }: &Certificate| Validity {
         name: facts.names.first().unwrap_or(&facts.subject).clone(),
         file: source.display().to_string(),
         key: facts.key.clone(),
         not_before: facts.not_before,
         not_after: facts.not_after,
-    }
+    };
+    let mut validities: Vec<Validity> = by_file.into_values().map(validity).collect();
+    sort::by_key(&mut validities, |validity| validity.not_after);
+    validities
 }
 
 /// What all settings of a process have in common.
@@ -294,11 +302,11 @@ impl ServerTls {
             warning: None,
             left_out: Vec::new(),
             selection,
-            validities: material.certificates().iter().map(validity).collect(),
+            validities: validities(material.certificates()),
         })
     }
 
-    /// How long each certificate is valid.
+    /// How long each certificate is valid, those first that end first.
     pub fn validities(&self) -> &[Validity] {
         &self.validities
     }

@@ -905,6 +905,23 @@ fn notices_files_that_change() {
     let stamps = || Material::read(&site, Keys::Read, NOW).stamps;
     let first = stamps();
     assert!(!first.have_changed());
+#[test]
+fn a_certificate_is_counted_once_and_the_first_to_end_comes_first() {
+    let files = Files::new();
+    for (file, name, end) in [("all/1.pem", "one.example", 4002), ("all/2.pem", "two.example", 4001)] {
+        let made = files.make(&[name], &KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(), |params| {
+            params.not_after = date_time_ymd(end, 1, 1);
+        });
+        files.write(file, &format!("{}{}", made.chain, made.key));
+    }
+    let tls = files.tls(
+        "root = \"/srv\"\ncertificate = \"all\"\n\
+         [[host]]\nnames = \"one.example\"\nroot = \"/one\"\ncertificate = \"all/1.pem\"\n",
+    );
+    let names: Vec<&str> = tls.validities().iter().map(|validity| validity.name.as_str()).collect();
+    assert_eq!(names, ["two.example", "one.example"]);
+}
+
     files.certificate("all/b.pem", &["b.example"]);
     assert!(first.have_changed(), "another file in the folder");
     let second = stamps();
