@@ -620,6 +620,7 @@ impl<'a> Exchange<'a> {
         };
         if let Some(thumbprint) = &self.services.site.certificates.thumbprint
             && let Some(answer) = key_authorization(path, thumbprint)
+            && self.services.site.answers_challenges(self.host, self.head.authority)
         {
             return Err(fixed::text(self.services, &answer));
         }

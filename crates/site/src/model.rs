@@ -19,11 +19,11 @@ use taipan_http::target::SafePath;
 use crate::access::Rule;
 use crate::authentication::USER_FIELD;
 use crate::authorizer::is_same_name;
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Challenge};
 use crate::endpoint::Resolution;
 use crate::folder::{HostFolder, UserFolders};
 use crate::forward_proxy::ForwardProxy;
-use crate::host::{Canonical, HostAddress, Hosts};
+use crate::host::{Canonical, HostAddress, Hosts, name_of};
 use crate::limit::Limit;
 use crate::listener::Listener;
 use crate::named_files::NamedFiles;
@@ -138,6 +138,15 @@ impl Site {
             Sandbox::Off => NewPrivileges::AsUsual,
             Sandbox::On | Sandbox::Required => own,
         }
+    }
+
+    /// Whether a request for `authority`, which comes to the host at this index, may be that of an authority which
+    /// examines an HTTP-01 challenge of this server. One for another host is for the program that gets its certificate.
+    pub fn answers_challenges(&self, host: usize, authority: &[u8]) -> bool {
+        // A host of another address may have the name.
+        let named = self.hosts.names().find(name_of(authority));
+        let has_acme = named.into_iter().chain([host]).any(|host| self.hosts.at(host).tls.acme);
+        has_acme && self.certificates.challenges.contains(&Challenge::Http)
     }
 
     /// Where the logs go, each place once, and the error log first.

@@ -518,6 +518,35 @@ fn a_dead_authority_costs_no_request() {
         .config(&format!(
             "listen = [\"127.0.0.1:{plain}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n[certificates]\n\
              folder = \"certificates\"\nca = \"ca.pem\"\nauthorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
+#[test]
+fn challenges_of_other_hosts_are_for_the_programs_that_get_their_certificates() {
+    let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
+    let path = format!("/.well-known/acme-challenge/{token}");
+    for (challenges, of_own) in [("", Some(format!("{token}."))), ("challenges = [\"tls-alpn-01\"]\n", None)]
+    {
+        let config = format!(
+            "listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\nnames = \"a.example\"\nacme = true\n\
+             [certificates]\nfolder = \"certificates\"\nauthorities = \"https://127.0.0.1:{}/dir\"\nca = \"ca.pem\"\n{challenges}\
+             [[host]]\nnames = \"b.example\"\nroot = \"b\"\nacme = false\n",
+            free_port(),
+            free_port(),
+            free_port()
+        );
+        let site = Site::new().file_beside_root("ca.pem", authority().pem());
+        let server = site.file_beside_root(&format!("b{path}"), "of certbot").config(&config).start();
+        let get = |host: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            server.connect().request(request)
+        };
+        assert_eq!(get("b.example").text(), "of certbot", "{challenges}");
+        let response = get("a.example");
+        match &of_own {
+            Some(begin) => assert!(response.text().starts_with(begin), "{response:?}"),
+            None => assert_eq!(response.status, 404, "{response:?}"),
+        }
+    }
+}
+
         ))
         .start();
     let line = server.wait_for_line("error: no certificate for a.example", ORDER);
