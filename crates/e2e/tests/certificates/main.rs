@@ -349,6 +349,16 @@ fn pebble_gets_one_order_of_two_servers_with_one_folder() {
 }
 
 #[test]
+fn pebble_gets_one_order_for_hosts_of_two_addresses_with_the_same_names() {
+    let pebble = Pebble::start(&USUAL);
+    let host = "[[host]]\naddresses = \"127.0.0.2\"\nnames = [\"A.example\", \"b.example\"]\nroot = \"b\"\n";
+    let server = pebble.site("").file_beside_root("b/hello", "other").config(host).start();
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+    assert!(!wait_until(Duration::from_secs(3), || pebble.issued() > 1), "{}", pebble.log());
+}
+
+#[test]
 fn a_server_with_a_shared_folder_keeps_the_records_of_another_one() {
     let pebble = Pebble::start(&USUAL);
     let shared = Folder::new();
@@ -509,16 +519,6 @@ fn a_check_names_what_lies_in_the_place_of_a_certificate() {
 }
 
 #[test]
-fn a_dead_authority_costs_no_request() {
-    let (dead, plain) = (free_port(), free_port());
-    let ca = authority().pem();
-    let server = Site::new()
-        .file("hello", "hello")
-        .file_beside_root("ca.pem", ca)
-        .config(&format!(
-            "listen = [\"127.0.0.1:{plain}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n[certificates]\n\
-             folder = \"certificates\"\nca = \"ca.pem\"\nauthorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
-#[test]
 fn challenges_of_other_hosts_are_for_the_programs_that_get_their_certificates() {
     let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
     let path = format!("/.well-known/acme-challenge/{token}");
@@ -547,6 +547,16 @@ fn challenges_of_other_hosts_are_for_the_programs_that_get_their_certificates() 
     }
 }
 
+#[test]
+fn a_dead_authority_costs_no_request() {
+    let (dead, plain) = (free_port(), free_port());
+    let ca = authority().pem();
+    let server = Site::new()
+        .file("hello", "hello")
+        .file_beside_root("ca.pem", ca)
+        .config(&format!(
+            "listen = [\"127.0.0.1:{plain}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+             folder = \"certificates\"\nca = \"ca.pem\"\nauthorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
         ))
         .start();
     let line = server.wait_for_line("error: no certificate for a.example", ORDER);

@@ -1,6 +1,6 @@
 //! The master's side: which certificates a site needs, where they are, and what the process that gets them asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,17 +82,22 @@ impl AcmeFiles {
             Err(Failure { cause: Cause::Disk, .. }) => None,
             Err(Failure { cause: Cause::Other, text }) => return Err(text),
         };
-        let (mut wanted, mut stand_ins) = (Vec::new(), BTreeMap::new());
+        let (mut wanted, mut stand_ins, mut files) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let mut known = BTreeSet::new();
         for host in site.hosts.iter().filter(|host| host.tls.acme) {
             let names: Vec<_> = host.names.iter().map(|name| without_brackets(name).to_owned()).collect();
             let file = file_name(&names);
+            files.push(storage.path().join(pem(&file)));
+            // Hosts of different addresses may have the same names.
+            if !known.insert(file.clone()) {
+                continue;
+            }
             let (served, stand_in) = chain_or_self_signed(&storage, &file, &names)?;
             stand_ins.extend(stand_in.map(|text| (storage.path().join(pem(&file)), text)));
             let report = report(&storage, &file);
             wanted.push(Wanted { file, names, served: sha256(&served), report });
         }
         site.certificates.stand_ins = stand_ins;
-        let files: Vec<_> = wanted.iter().map(|wanted| storage.path().join(pem(&wanted.file))).collect();
         for (tls, certificate) in site.hosts.tls_mut().filter(|tls| tls.acme).zip(files) {
             tls.certificates = vec![CertificateFiles { certificate, key: None }];
         }
@@ -441,4 +446,44 @@ fn ca_file(settings: &Certificates) -> Result<PathBuf, String> {
         "this system has no certificates of authorities; install ca-certificates, or set `ca` in [certificates]"
             .to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use site::config::{self, Source};
+
+    use super::*;
+
+    struct Text(String);
+
+    impl Source for Text {
+        fn read(&self, _: &Path, _: usize) -> io::Result<Vec<u8>> {
+            Ok(self.0.clone().into_bytes())
+        }
+
+        fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn hosts_of_different_addresses_with_the_same_names_share_a_certificate() {
+        let folder = env::temp_dir().join(format!("acme-files-{}", std::process::id()));
+        let text = format!(
+            "listen = \"127.0.0.1:443 tls\"\nroot = \"/a\"\nnames = \"a.example\"\nacme = true\n\
+             [certificates]\nfolder = \"{}\"\n\
+             [[host]]\nnames = \"A.example\"\naddresses = \"127.0.0.2\"\nroot = \"/b\"\n\
+             [[host]]\nnames = \"b.example\"\nroot = \"/c\"\n",
+            folder.display()
+        );
+        let mut site = config::load(Path::new("/site.toml"), &Text(text)).unwrap();
+        let files = AcmeFiles::prepare(&mut site).unwrap().unwrap();
+        let ordered: Vec<_> = files.wanted().into_iter().map(|wanted| wanted.names).collect();
+        assert_eq!(ordered, [["a.example"], ["b.example"]]);
+        let served = |host: &site::model::Host| host.tls.certificates[0].certificate.clone();
+        let served: Vec<PathBuf> = site.hosts.iter().map(served).collect();
+        let expected = ["a.example.pem", "a.example.pem", "b.example.pem"].map(|name| folder.join(name));
+        assert_eq!(served, expected);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

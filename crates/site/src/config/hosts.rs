@@ -1,6 +1,6 @@
 //! Reads the hosts of a configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use taipan_http::status::Status;
@@ -66,6 +66,7 @@ pub fn hosts(
     for (host, section) in &mut hosts {
         check_acme(host, section, certificates);
     }
+    check_acme_files(&hosts);
     if let Some(default) = default {
         hosts[..=default].rotate_right(1);
     }
@@ -141,6 +142,23 @@ fn check_acme(host: &mut Host, section: &Section, certificates: &Certificates) {
     if !is_inherited {
         let what = "a certificate needs names";
         section.errors.add(section.place_of("acme"), what, "add names = [\"example.org\"]");
+    }
+}
+
+/// Hosts of different addresses may have the same names, and then one certificate by ACME. Its file is called like the
+/// first one: reports hosts that share this name alone.
+fn check_acme_files(hosts: &[(Host, &Section)]) {
+    let mut known = BTreeMap::new();
+    for (host, section) in hosts.iter().filter(|(host, _)| host.tls.acme) {
+        let names: BTreeSet<String> = host.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let Some(first) = host.names.first() else { continue };
+        if *known.entry(first.to_ascii_lowercase()).or_insert_with(|| names.clone()) != names {
+            let what = format!(
+                "another host with the first name \"{first}\" has a certificate by ACME with other names"
+            );
+            let what_to_do = "begin with another name, or give both hosts the same names";
+            section.errors.add(section.place_of("names"), what, what_to_do);
+        }
     }
 }
 

@@ -80,6 +80,12 @@ fn reads_which_hosts_have_certificates_by_acme() {
     let site = after_two_lines("acme = true\n[[host]]\nnames = \"a.example\"\nroot = \"/a\"").unwrap();
     assert_eq!(site.hosts.iter().map(|host| host.tls.acme).collect::<Vec<_>>(), [false, true]);
     assert_eq!(site.certificates, Certificates::default());
+    // Those of different addresses may have the same names, and then one certificate.
+    let host = |address: &str, names: &str| {
+        format!("[[host]]\naddresses = \"{address}\"\nnames = [{names}]\nroot = \"/a\"\nacme = true\n")
+    };
+    let (one, other) = ("\"a.example\", \"b.example\"", "\"A.example\", \"b.example\"");
+    assert!(after_two_lines(&(host("192.0.2.1", one) + &host("192.0.2.2", other))).is_ok());
     let site = after_two_lines("[certificates]\ndns_command = [\"/bin/dns\", \"x\"]").unwrap();
     assert_eq!(site.certificates.challenges, [Challenge::TlsAlpn, Challenge::Http, Challenge::Dns]);
     assert_eq!(site.certificates.dns_command, ["/bin/dns", "x"]);
@@ -105,6 +111,11 @@ fn rejects_certificates_by_acme_that_cannot_be() {
         (
             "acme = true\nnames = \"a.example\"\ncertificate = \"a\"",
             "by ACME or from a file; remove \"acme\"",
+        ),
+        (
+            "[[host]]\naddresses = \"192.0.2.1\"\nnames = [\"a.example\", \"b.example\"]\nroot = \"/a\"\nacme = true\n\
+             [[host]]\naddresses = \"192.0.2.2\"\nnames = \"A.example\"\nroot = \"/b\"\nacme = true",
+            "another host with the first name \"A.example\" has a certificate by ACME with other names; begin",
         ),
         ("[certificates]\nauthorities = []", "\"authorities\" has 0 entries; expected 1 to 8"),
         (
