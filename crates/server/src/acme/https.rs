@@ -23,9 +23,11 @@ use taipan_http::date;
 use taipan_http::framing::Framing;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::mutex::locked;
+use crate::tasks::spawn_into;
 use crate::tls::reasons;
 
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
@@ -35,6 +37,8 @@ const BUFFER: usize = 8 * 1024;
 const MAX_RETRY_AFTER: u64 = 365 * 24 * 3600;
 /// Addresses of an authority that are tried.
 const MAX_ADDRESSES: usize = 8;
+/// How long an address may take until the next one is tried beside it (RFC 8305 §8).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 const PORT: u16 = 443;
 const USER_AGENT: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 
@@ -161,18 +165,38 @@ fn check(uri: &Uri, response: Response<String>) -> io::Result<Response<String>> 
     }
 }
 
-/// The first address that accepts a connection.
+/// The first connection with an address of a host.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> =
-        tokio::net::lookup_host((host, port)).await?.take(MAX_ADDRESSES).collect();
+    connect_one(tokio::net::lookup_host((host, port)).await?.take(MAX_ADDRESSES).collect()).await
+}
+
+/// The first connection with one of several addresses, which are tried in this order. One that does not respond, as by
+/// IPv6 where that leads nowhere, delays the others for a moment only (RFC 8305).
+async fn connect_one(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut rest = addresses.into_iter();
+    let mut attempts = JoinSet::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+    loop {
+        if let Some(address) = rest.next() {
+            spawn_into(&mut attempts, async move {
+                let connected = TcpStream::connect(address).await;
+                connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+            });
+        }
+        let ended = match rest.len() {
+            0 => attempts.join_next().await,
+            _ => match tokio::time::timeout(NEXT_ADDRESS, attempts.join_next()).await {
+                Ok(ended) => ended,
+                Err(_) => continue,
+            },
+        };
+        match ended {
+            Some(Ok(Ok(stream))) => return Ok(stream),
+            Some(Ok(Err(error))) => last = error,
+            Some(Err(panic)) => last = io::Error::other(panic),
+            None => return Err(last),
         }
     }
-    Err(last)
 }
 
 fn request(method: &Method, uri: &Uri, fields: &HeaderMap, body: &[u8]) -> Vec<u8> {
@@ -317,4 +341,42 @@ pub fn retry_after(fields: &HeaderMap) -> Option<SystemTime> {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_does_not_respond_delays_the_next_one_for_a_moment() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build_local(Default::default()).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        runtime.block_on(async {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(any).unwrap();
+            let silent = socket.listen(1).unwrap();
+            let silent = (silent.local_addr().unwrap(), silent);
+            // When its queue is full, the kernel does not respond any more.
+            let mut waiting = Vec::new();
+            for _ in 0..10 {
+                waiting.extend(timeout(Duration::from_millis(50), TcpStream::connect(silent.0)).await.ok());
+            }
+            let accepting = TcpListener::bind(any).await.unwrap();
+            let accepting = (accepting.local_addr().unwrap(), accepting);
+            let refusing = TcpListener::bind(any).await.unwrap().local_addr().unwrap();
+            for first in [silent.0, refusing] {
+                let connected = connect_one(vec![first, accepting.0]);
+                let stream =
+                    timeout(Duration::from_secs(20), connected).await.expect("it is in time").unwrap();
+                assert_eq!(stream.peer_addr().unwrap(), accepting.0);
+            }
+            let error = connect_one(vec![refusing]).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{refusing}: ")), "{error}");
+            assert!(connect_one(Vec::new()).await.is_err());
+        });
+    }
 }
