@@ -568,6 +568,27 @@ fn clients_need_certificates_by_the_rules_of_the_host_that_they_ask_for() {
 }
 
 #[test]
+fn clients_of_very_many_authorities_are_accepted() {
+    let files = Files::new();
+    files.certificate("a.pem", &["a.example"]);
+    let key = KeyPair::generate().unwrap();
+    let other = |number: usize| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("{number:0200}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap().pem()
+    };
+    // The names of all are longer than a message can have.
+    files.write("ca.pem", &(files.authority.pem() + &(0..400).map(other).collect::<String>()));
+    let tls = files.tls(
+        "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n",
+    );
+    assert!(connect(&tls, files.client_config(Some(&files.client(2))), "a.example").is_ok());
+    let error = connect(&tls, files.client_config(None), "a.example").map(drop).unwrap_err();
+    assert!(error.contains("has sent no certificate"), "{error}");
+}
+
+#[test]
 fn sessions_are_not_resumed_without_tickets() {
     let files = Files::new();
     files.certificate("a.pem", &["a.example"]);
@@ -595,27 +616,6 @@ fn a_session_ends_when_a_certificate_or_a_list_expires() {
         if expires == "authority" {
             files.authority = authority_with("the authority", |params| params.not_after = at_end());
         }
-#[test]
-fn clients_of_very_many_authorities_are_accepted() {
-    let files = Files::new();
-    files.certificate("a.pem", &["a.example"]);
-    let key = KeyPair::generate().unwrap();
-    let other = |number: usize| {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, format!("{number:0200}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.self_signed(&key).unwrap().pem()
-    };
-    // The names of all are longer than a message can have.
-    files.write("ca.pem", &(files.authority.pem() + &(0..400).map(other).collect::<String>()));
-    let tls = files.tls(
-        "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n",
-    );
-    assert!(connect(&tls, files.client_config(Some(&files.client(2))), "a.example").is_ok());
-    let error = connect(&tls, files.client_config(None), "a.example").map(drop).unwrap_err();
-    assert!(error.contains("has sent no certificate"), "{error}");
-}
-
         files.certificate("a.pem", &["a.example"]);
         files.write("ca.pem", &files.authority.pem());
         let list = files.revocations_with(|params| {
@@ -673,13 +673,15 @@ fn names_what_is_wrong_with_a_file() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
     let root = format!("{}{authority}{}", made.chain, made.key);
+    let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (name, text) in [
         ("empty.pem", String::new()),
-        ("garbage.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned()),
+        ("garbage.pem", damaged.to_owned()),
         ("no-key.pem", made.chain.clone()),
         ("wrong-key.pem", format!("{}{}", made.chain, other.key)),
         ("backwards.pem", format!("{authority}{}{}", made.chain, made.key)),
         ("unordered.pem", format!("{}{}{}", made.chain, other.chain, made.key)),
+        ("damaged.pem", format!("{}{damaged}{}", made.chain, made.key)),
         ("root.pem", root),
         ("expired.pem", format!("{}{}", expired.chain, expired.key)),
         ("later.pem", format!("{}{}", later.chain, later.key)),
@@ -747,6 +749,12 @@ fn names_what_is_wrong_with_a_file() {
             warning,
             "certificate",
             "certificate 2 of the chain is not the issuer of the one before it: that is CN=the authority",
+        ),
+        (
+            "certificate = \"damaged.pem\"",
+            warning,
+            "certificate",
+            "damaged.pem: certificate 2 of the chain is not a valid X.509 certificate; remove it",
         ),
         (
             "certificate = \"expired.pem\"",
@@ -898,14 +906,6 @@ fn a_certificate_that_clients_would_reject_fits_its_key() {
 }
 
 #[test]
-fn notices_files_that_change() {
-    let files = Files::new();
-    files.certificate("all/a.pem", &["a.example"]);
-    let site = files.site("root = \"/srv\"\ncertificate = \"all\"\n");
-    let stamps = || Material::read(&site, Keys::Read, NOW).stamps;
-    let first = stamps();
-    assert!(!first.have_changed());
-#[test]
 fn a_certificate_is_counted_once_and_the_first_to_end_comes_first() {
     let files = Files::new();
     for (file, name, end) in [("all/1.pem", "one.example", 4002), ("all/2.pem", "two.example", 4001)] {
@@ -922,6 +922,14 @@ fn a_certificate_is_counted_once_and_the_first_to_end_comes_first() {
     assert_eq!(names, ["two.example", "one.example"]);
 }
 
+#[test]
+fn notices_files_that_change() {
+    let files = Files::new();
+    files.certificate("all/a.pem", &["a.example"]);
+    let site = files.site("root = \"/srv\"\ncertificate = \"all\"\n");
+    let stamps = || Material::read(&site, Keys::Read, NOW).stamps;
+    let first = stamps();
+    assert!(!first.have_changed());
     files.certificate("all/b.pem", &["b.example"]);
     assert!(first.have_changed(), "another file in the folder");
     let second = stamps();

@@ -229,6 +229,13 @@ impl Reader {
 
     fn warn(&mut self, value: &Path, certificate: &Certificate) {
         let path = certificate.source.display().to_string();
+        for (at, one) in certificate.chain.iter().enumerate() {
+            if let Err(why) = CertificateFacts::read(one) {
+                let text =
+                    format!("{path}: certificate {} of the chain {why}; remove it, or get it again", at + 1);
+                self.problem(Severity::Warning, CERTIFICATE, value, text);
+            }
+        }
         for problem in problems(&certificate.chain_facts(), self.now) {
             self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
         }
