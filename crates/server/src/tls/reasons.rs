@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible};
+use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
 const NO_CERTIFICATE: &str = "there is no certificate that the client can use: it verifies no signature of their keys, or \
                               it is an authority with a challenge (acme-tls/1) that this server has not ordered";
@@ -33,6 +33,9 @@ pub fn of_client(error: &Error) -> Cow<'static, str> {
         Error::PeerIncompatible(
             PeerIncompatible::Tls12NotOfferedOrEnabled | PeerIncompatible::SupportedVersionsExtensionRequired,
         ) => "the client offers no version of TLS that this server speaks; see versions in [tls]".into(),
+        Error::PeerMisbehaved(PeerMisbehaved::ServerNameMustContainOneHostName) => {
+            "the client asks for a name that is no domain name (server_name)".into()
+        }
         // The words of rustls, which has no variant for it.
         Error::General(why) if why == "no server certificate chain resolved" => NO_CERTIFICATE.into(),
         other => other.to_string().into(),
@@ -129,6 +132,12 @@ mod tests {
         let error = Error::General("no server certificate chain resolved".to_owned());
         let explained = of_client(&error);
         assert!(explained.starts_with("there is no certificate that the client can use"), "{explained}");
+    }
+
+    #[test]
+    fn a_name_that_is_no_domain_name_is_explained() {
+        let error = PeerMisbehaved::ServerNameMustContainOneHostName.into();
+        assert_eq!(of_client(&error), "the client asks for a name that is no domain name (server_name)");
     }
 
     #[test]
