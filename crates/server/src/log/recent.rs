@@ -280,16 +280,9 @@ impl Recent {
     /// request that takes long is among them when it has ended, and among those that run until then.
     pub fn text(&self, from: u64, most: u64) -> RecentText {
         let (next, now) = (self.ended.get(), clock::micros());
-        let first = from.max(next.saturating_sub(most));
         let mut text = RecentText { next, ..RecentText::default() };
         let entries = self.entries.borrow();
-        let mut ended: Vec<(u64, u64, &Entry)> = entries
-            .iter()
-            .filter_map(|entry| entry.end.map(|(micros, order)| (order, micros, entry)))
-            .filter(|(order, _, entry)| *order >= first && entry.number != FORGOTTEN)
-            .collect();
-        sort::by_key(&mut ended, |(order, ..)| *order);
-        for (_, micros, entry) in ended {
+        for (micros, entry) in ended(&entries, from.max(next.saturating_sub(most))) {
             push_entry(entry, micros, &mut text.last);
         }
         self.for_each_running(&entries, |asked, entry| {
@@ -322,8 +315,8 @@ impl Recent {
 }
 
 impl Recent {
-    /// Lines for `taipan top`: requests that run, and the last ones, but at most so many of each. The fields are: what
-    /// it waits for or why it has ended, microseconds, time, client, method, host, target, status, bytes and
+    /// Lines for `taipan top`: requests that run, and the last ones, but at most so many, the newest first. The fields
+    /// are: what it waits for or why it has ended, microseconds, time, client, method, host, target, status, bytes and
     /// connection.
     pub fn lines(&self, most: u64) -> String {
         let now = clock::micros();
@@ -334,15 +327,23 @@ impl Recent {
             let phase = if entry.is_some() { "send" } else { "respond" };
             push_line(&mut out, "running", phase, asked, age(asked), entry);
         });
-        let first = self.ended.get().saturating_sub(most);
-        for entry in entries.iter().filter(|entry| entry.number != FORGOTTEN) {
-            // One that is being sent is shown as running.
-            let Some((micros, _)) = entry.end.filter(|(_, order)| *order >= first) else { continue };
+        for (micros, entry) in ended(&entries, self.ended.get().saturating_sub(most)).into_iter().rev() {
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
             push_line(&mut out, "last", note, &entry.asked, micros, Some(entry));
         }
         out
     }
+}
+
+/// The requests that have ended, from the end with the number `first` on, and what each took. The oldest is the first.
+fn ended(entries: &[Entry], first: u64) -> Vec<(u64, &Entry)> {
+    let mut ended: Vec<(u64, u64, &Entry)> = entries
+        .iter()
+        .filter_map(|entry| entry.end.map(|(micros, order)| (order, micros, entry)))
+        .filter(|(order, _, entry)| *order >= first && entry.number != FORGOTTEN)
+        .collect();
+    sort::by_key(&mut ended, |(order, ..)| *order);
+    ended.into_iter().map(|(_, micros, entry)| (micros, entry)).collect()
 }
 
 /// `entry`: `None`, if there is no response yet.
@@ -442,6 +443,9 @@ mod tests {
         assert!(text.last.ends_with(",\"user\":\"ann\",\"ended\":\"a \\\"reason\\\"\"}"), "{}", text.last);
         assert_eq!(recent.text(4, 100).last.matches("\"time\"").count(), 1);
         assert_eq!(recent.text(0, 2).last.matches("\"time\"").count(), 2);
+        let lines = recent.lines(2);
+        let times: Vec<&str> = lines.lines().filter_map(|line| line.split('\t').nth(3)).collect();
+        assert_eq!(times, ["4", "3"], "the newest first");
         recent.finish(0, 9, 9, None);
         assert!(!recent.text(0, 100).last.contains("\"sent\":9"), "its place is another's");
     }
