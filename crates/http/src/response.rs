@@ -236,7 +236,10 @@ impl ResponseHead {
     }
 
     /// The same head with further fields, and the same body.
-    pub fn with_fields<'f>(&self, more: impl IntoIterator<Item = (&'f str, &'f str)>) -> ResponseHead {
+    pub fn with_fields<'f, V: AsRef<[u8]>>(
+        &self,
+        more: impl IntoIterator<Item = (&'f str, V)>,
+    ) -> ResponseHead {
         let bytes = self.bytes[..self.head - CRLF.len()].to_vec();
         let mut builder = Builder { bytes, date_at: self.date_at, status: self.status };
         for (name, value) in more {

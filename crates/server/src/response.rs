@@ -274,7 +274,7 @@ impl Response {
     }
 
     /// The response with further fields.
-    pub fn with_fields(self, fields: &[(&str, &str)]) -> Response {
+    pub fn with_fields<V: AsRef<[u8]> + Copy>(self, fields: &[(&str, V)]) -> Response {
         if fields.is_empty() {
             return self;
         }

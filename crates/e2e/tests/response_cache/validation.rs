@@ -227,6 +227,21 @@ fn a_validation_stores_no_cookie_that_is_for_one_user() {
     assert_eq!(app.get("", "").text(), "number 3");
 }
 
+#[test]
+fn a_cookie_that_is_not_stored_has_its_bytes() {
+    let response =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSet-Cookie: a=\xe9\r\nContent-Length: 2\r\n\r\nhi";
+    let url = e2e::upstream::upstream(move |mut stream, _| stream.write_all(response));
+    let config = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"{url}\"\nresponse_cache = true\nresponse_cache_cookies = \"ignored\"\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let received = client.read_to_end();
+    assert!(received.windows(5).any(|bytes| bytes == b"a=\xe9\r\n"), "{}", received.escape_ascii());
+}
+
 /// The fields of a 304 are those of the request that it answers.
 #[test]
 fn a_validation_stores_no_fields_of_an_answer_that_would_not_be_stored() {

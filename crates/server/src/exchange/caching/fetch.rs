@@ -47,7 +47,7 @@ pub struct Fetch {
 }
 
 /// The fields of a response that are not stored.
-pub type Unstored = Vec<(String, String)>;
+pub type Unstored = Vec<(String, Vec<u8>)>;
 
 /// What becomes of an upstream's response.
 pub enum Fetched {
@@ -170,7 +170,7 @@ impl Fetch {
             }
             return Fetched::Passed(Unrendered { status, fields, content });
         };
-        let unstored = texts(policy::unstored(&fields, &stored));
+        let unstored = owned_fields(policy::unstored(&fields, &stored));
         match content {
             Content::None(_) => Fetched::Entry(self.store(stored, policy, Vec::new()), unstored),
             Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body), unstored),
@@ -320,7 +320,7 @@ impl Fetch {
         }
         self.settle();
         let entry = self.freshen(services, head, stale, fields);
-        Ok(Fetched::Confirmed(entry, texts(update::for_one_client(fields, &self.settings))))
+        Ok(Fetched::Confirmed(entry, owned_fields(update::for_one_client(fields, &self.settings))))
     }
 
     /// Stores new fields of a response, if the response may still be stored with them. `head` is that of the request
@@ -380,8 +380,8 @@ impl Fetch {
     }
 }
 
-fn texts<'f>(fields: impl Iterator<Item = &'f StoredField>) -> Unstored {
-    fields.map(|field| (field.name.to_string(), String::from_utf8_lossy(&field.value).into())).collect()
+fn owned_fields<'f>(fields: impl Iterator<Item = &'f StoredField>) -> Unstored {
+    fields.map(|field| (field.name.to_string(), field.value.to_vec())).collect()
 }
 
 fn not_modified(fields: &[StoredField]) -> Unrendered {

@@ -309,6 +309,6 @@ pub(super) fn with_cookie(response: Response, cookie: Option<String>) -> Respons
 
 /// With the fields that are for this client alone.
 fn with_unstored(response: Response, unstored: &Unstored) -> Response {
-    let fields: Vec<(&str, &str)> = unstored.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let fields: Vec<(&str, &[u8])> = unstored.iter().map(|(name, value)| (&**name, &**value)).collect();
     response.with_fields(&fields)
 }
