@@ -84,8 +84,8 @@ pub fn has_private_key(text: &[u8]) -> bool {
 
 /// The lists of revoked certificates of a text, in order, at least one.
 pub fn revocation_lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-    let found = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let found = CertificateRevocationListDer::pem_slice_iter(found).collect::<Result<Vec<_>, _>>();
+    let found =
+        CertificateRevocationListDer::pem_slice_iter(behind_mark(text)).collect::<Result<Vec<_>, _>>();
     let missing = || missing(text, "list of revoked certificates", "name a file with one (X509 CRL)");
     found.map_err(invalid).and_then(|found| if found.is_empty() { Err(missing()) } else { Ok(found) })
 }
@@ -100,12 +100,15 @@ const WITH_PASSWORD: &str =
 /// A line of a key with a password in the form that is older than PKCS #8 (RFC 1421 §4.6.1.1).
 const OLD_ENCRYPTED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
-/// Some editors begin a file so (UTF-8 with a signature). The library would not find what the first line begins.
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// The text behind the byte order mark with which some editors begin a file. The library would not find what the first
+/// line begins.
+fn behind_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text)
+}
 
 /// `None`: it has none.
 fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
-    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let text = behind_mark(text);
     let mut found = None;
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
         let (kind, der) = section.map_err(|error| match find(text, OLD_ENCRYPTED) {
