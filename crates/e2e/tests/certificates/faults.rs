@@ -231,6 +231,19 @@ fn an_authority_that_does_not_know_the_certificate_renews_it() {
 }
 
 #[test]
+fn a_challenge_that_is_never_decided_is_followed_by_the_next_one() {
+    let pebble = Pebble::start(&USUAL);
+    let processing = r#"{"type":"http-01","url":"https://localhost/","token":"a","status":"processing"}"#;
+    // Both names of the first order.
+    let front = Front::start(&pebble, &[respond("/chalZ/", 2, "200 OK", processing)]);
+    let settings = front.settings() + "challenges = [\"http-01\", \"tls-alpn-01\"]\norder_timeout = \"6s\"\n";
+    let server = pebble.site(&settings).start();
+    server.wait_for_line("the authority has not decided in time on the challenge http-01", ORDER);
+    server.wait_for_line(ISSUED, ORDER);
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
 fn records_are_removed_and_their_program_is_ended_when_an_order_takes_too_long() {
     let pebble = Pebble::start(&USUAL);
     let silence = Fault { path: "/my-order/", times: usize::MAX, what: What::Silence };

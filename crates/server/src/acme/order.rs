@@ -342,7 +342,9 @@ impl AcmeClient {
     }
 
     async fn await_validation(&self, order: &mut Order, challenge: Challenge) -> Result<(), OrderError> {
-        match order.poll_ready(&self.policy()).await {
+        // The rest is for what comes before and behind it, so that the next challenge gets its turn.
+        let policy = self.policy().timeout(self.settings.order_timeout / 2);
+        match order.poll_ready(&policy).await {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => Ok(()),
             Err(Error::Timeout(_)) => {
                 let text =

@@ -111,7 +111,7 @@ pub const CHAPTER: Chapter = Chapter {
             kind: time(1000, DAY),
             default: Value("\"5m\""),
             example: "\"15m\"",
-            text: "How long an order may take, from its beginning to the certificate.",
+            text: "How long an order may take, from its beginning to the certificate. A challenge that the authority has not decided within half of it counts as failed.",
         },
         Key {
             name: "retry",
