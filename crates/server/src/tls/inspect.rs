@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Extension};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::crypto::provider;
@@ -107,6 +107,30 @@ pub fn expiry(der: &CertificateDer<'_>) -> Option<u64> {
 pub fn list_expiry(der: &CertificateRevocationListDer<'_>) -> Option<u64> {
     let (_, parsed) = CertificateRevocationList::from_der(der).ok()?;
     parsed.next_update().map(|time| seconds(time.timestamp()))
+}
+
+/// Without the lists in whose place an authority has made newer ones. One that is not valid X.509 stays.
+pub fn newest_lists(
+    lists: Vec<CertificateRevocationListDer<'static>>,
+) -> Vec<CertificateRevocationListDer<'static>> {
+    let parsed: Vec<_> = lists.iter().map(|der| CertificateRevocationList::from_der(der).ok()).collect();
+    let parsed: Vec<_> = parsed.into_iter().map(|found| found.map(|(_, list)| list)).collect();
+    let replaces = |new: &CertificateRevocationList<'_>, old: &CertificateRevocationList<'_>| {
+        new.issuer().as_raw() == old.issuer().as_raw()
+            && scope(new) == scope(old)
+            && new.last_update().timestamp() > old.last_update().timestamp()
+    };
+    let is_replaced = |old| parsed.iter().flatten().any(|new| replaces(new, old));
+    let stays: Vec<bool> = parsed.iter().map(|old| !old.as_ref().is_some_and(is_replaced)).collect();
+    lists.into_iter().zip(stays).filter_map(|(list, stays)| stays.then_some(list)).collect()
+}
+
+/// Which certificates a list is for (RFC 5280 §5.2.5), in DER. `None`: all of its authority.
+fn scope<'a>(list: &'a CertificateRevocationList<'_>) -> Option<&'a [u8]> {
+    let is_scope = |extension: &&X509Extension<'_>| {
+        matches!(extension.parsed_extension(), ParsedExtension::IssuingDistributionPoint(_))
+    };
+    list.extensions().iter().find(is_scope).map(|extension| extension.value)
 }
 
 /// The public key of a certificate of any version, in DER. `None`: it is not valid X.509.

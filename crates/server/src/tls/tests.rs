@@ -568,6 +568,32 @@ fn clients_need_certificates_by_the_rules_of_the_host_that_they_ask_for() {
 }
 
 #[test]
+fn of_several_lists_of_an_authority_the_newest_counts() {
+    let files = Files::new();
+    files.certificate("a.pem", &["a.example"]);
+    files.write("ca.pem", &files.authority.pem());
+    let old = files.revocations_with(|params| {
+        params.revoked_certs.clear();
+        (params.this_update, params.next_update) = (date_time_ymd(2019, 1, 1), date_time_ymd(2019, 2, 1));
+    });
+    let (new, client) = (files.revocations(4000), files.client(1));
+    files.write("old.crl", &old);
+    files.write("new.crl", &new);
+    files.write("both.crl", &(old + &new));
+    for lists in ["\"both.crl\"", "[\"old.crl\", \"new.crl\"]", "[\"new.crl\", \"old.crl\"]"] {
+        let text = format!(
+            "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n\
+             client_crl = {lists}\n"
+        );
+        let error = connect(&files.tls(&text), files.client_config(Some(&client)), "a.example").map(drop);
+        assert_eq!(error, Err("server: the certificate of the client is revoked".to_owned()), "{lists}");
+        if lists.contains("both") {
+            assert_eq!(files.problems(&text), []);
+        }
+    }
+}
+
+#[test]
 fn clients_of_very_many_authorities_are_accepted() {
     let files = Files::new();
     files.certificate("a.pem", &["a.example"]);

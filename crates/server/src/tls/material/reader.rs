@@ -18,7 +18,7 @@ use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 use crate::tls::crypto::signing_key;
-use crate::tls::inspect::{CertificateFacts, date, problems, problems_of_lists};
+use crate::tls::inspect::{CertificateFacts, date, newest_lists, problems, problems_of_lists};
 use crate::tls::names::distinguished;
 use crate::tls::pem::{self, PrivateKey};
 
@@ -275,7 +275,7 @@ impl Reader {
         match Option::<Vec<_>>::zip(authorities, revoked) {
             Some((authorities, revoked)) => {
                 let revoked: Vec<Vec<_>> = revoked;
-                let (authorities, revoked) = (authorities.concat(), revoked.concat());
+                let (authorities, revoked) = (authorities.concat(), newest_lists(revoked.concat()));
                 if let Some(path) = crl.first() {
                     for problem in problems_of_lists(&authorities, &revoked) {
                         self.problem(Severity::Warning, CLIENT_CRL, path, problem);
@@ -336,6 +336,7 @@ impl Reader {
             .file(path)
             .and_then(|text| pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}")));
         let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
+        let found = newest_lists(found);
         // All, for their problems.
         let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path)).collect();
         (!valid.contains(&false)).then_some(found)
