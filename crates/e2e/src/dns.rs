@@ -19,6 +19,8 @@ pub type Record = (u16, u32, Vec<u8>);
 pub enum Answer {
     /// Those of the type that is asked for, and aliases.
     Records(Vec<Record>),
+    /// The records, but SERVFAIL to questions for IPv4 addresses.
+    WithoutIpv4(Vec<Record>),
     /// A response code: 2 is SERVFAIL, 3 NXDOMAIN.
     Code(u8),
     Silence,
@@ -111,7 +113,8 @@ fn answer(
             return Some(other);
         }
         Answer::Code(code) => (code, Vec::new()),
-        Answer::Records(records) => (0, records),
+        Answer::WithoutIpv4(_) if kind == A => (2, Vec::new()),
+        Answer::Records(records) | Answer::WithoutIpv4(records) => (0, records),
     };
     let fits: Vec<_> = records.into_iter().filter(|(own, ..)| *own == kind || *own == CNAME).collect();
     let count = (fits.len() as u16).to_be_bytes();

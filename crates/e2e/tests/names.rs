@@ -243,6 +243,27 @@ fn follows_a_name_whose_addresses_change_and_keeps_the_last_ones_when_it_fails()
 }
 
 #[test]
+fn a_question_for_ipv4_addresses_that_fails_moves_no_request_to_ipv6() {
+    let dns = Dns::start();
+    let port = upstreams(&["127.0.0.1", "::1"]);
+    dns.set("only.test", Answer::WithoutIpv4(vec![ip("::1", 1)]));
+    for (family, expected) in [("ipv4_first", &["127.0.0.1"][..]), ("both", &["127.0.0.1", "::1"])] {
+        dns.set_ips("app.test", &["127.0.0.1", "::1"]);
+        let route = |path: &str, name: &str| {
+            route(path, &format!("http://{name}:{port}")) + "proxy_balance = \"round_robin\"\n"
+        };
+        let routes = route("/", "app.test") + &route("/only", "only.test");
+        let config = format!("workers = 1\n{routes}{}family = \"{family}\"\n", resolver(&dns));
+        let server = Site::new().config(&config).start();
+        wait_for(&server, "/", expected);
+        dns.set("app.test", Answer::WithoutIpv4(vec![ip("::1", 1)]));
+        wait_asked(&dns, "app.test", 5);
+        assert_eq!(shares(&server).into_keys().collect::<Vec<_>>(), expected, "{family}");
+        assert_eq!(by(&server, "/only"), "::1", "{family}: a name without others");
+    }
+}
+
+#[test]
 fn a_drained_address_of_a_name_stays_so_when_it_comes_back_and_over_an_upgrade() {
     let dns = Dns::start();
     let port = upstreams(&["127.0.0.1", "127.0.0.2"]);

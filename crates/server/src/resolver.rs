@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::config::{
@@ -18,8 +18,6 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use site::endpoint::{EndpointAddress, Family, Resolution};
-
-use crate::mutex::locked;
 
 /// Addresses of one name that are used. More are no better, and each is an endpoint.
 const MAX_ADDRESSES: usize = 64;
@@ -37,12 +35,10 @@ pub struct Resolver {
     family: Family,
     min_ttl: Duration,
     max_ttl: Duration,
-    /// The last addresses of targets, for each service.
-    last: Mutex<HashMap<String, LastAddresses>>,
 }
 
-/// By target, of one service.
-type LastAddresses = HashMap<String, Vec<IpAddr>>;
+/// The last addresses of a name, or of each target of a service, by name.
+pub type LastAddresses = HashMap<String, Vec<IpAddr>>;
 
 /// The addresses of a name, and for how long they are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +81,35 @@ struct Found {
     ttl: u32,
 }
 
+/// Why there are no addresses of a type, as the end of a sentence.
+enum Missing {
+    /// The name has none.
+    None(String),
+    /// No server has said whether it has any.
+    Unknown(String),
+}
+
+impl Found {
+    /// With the `last` addresses of the other family, if it is not known whether it has any.
+    fn beside(mut self, other: &Missing, last: &[IpAddr]) -> Found {
+        let Missing::Unknown(_) = other else { return self };
+        let is_v4 = self.addresses.iter().any(IpAddr::is_ipv4);
+        let kept: Vec<IpAddr> = last.iter().copied().filter(|ip| ip.is_ipv4() != is_v4).collect();
+        // They are asked for again soon.
+        let ttl = if kept.is_empty() { self.ttl } else { 0 };
+        self.addresses.extend(kept);
+        Found { ttl, ..self }
+    }
+}
+
+impl Missing {
+    fn why(self) -> String {
+        match self {
+            Missing::None(why) | Missing::Unknown(why) => why,
+        }
+    }
+}
+
 impl SystemNames {
     pub fn read() -> SystemNames {
         SystemNames { config: read_resolv_conf(), hosts: Hosts::from_system().unwrap_or_default() }
@@ -114,19 +139,26 @@ impl Resolver {
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let mut inner = builder.with_options(options).build().map_err(|error| error.to_string())?;
         inner.set_hosts(Arc::new(system.hosts));
-        Ok(Resolver { inner, family, min_ttl, max_ttl, last: Mutex::default() })
+        Ok(Resolver { inner, family, min_ttl, max_ttl })
     }
 
-    /// The addresses of an endpoint, at least one. Errors: the reason, as the end of a sentence.
-    pub async fn resolve(&self, address: &EndpointAddress) -> Result<Resolved, String> {
+    /// The addresses of an endpoint, at least one. A part that cannot be resolved keeps its `last` ones. Errors: the
+    /// reason, as the end of a sentence.
+    pub async fn resolve(
+        &self,
+        address: &EndpointAddress,
+        last: &mut LastAddresses,
+    ) -> Result<Resolved, String> {
         let (mut targets, mut left_out, ttl) = match address {
             EndpointAddress::Socket(_) => return Err("it is no name".to_owned()),
             EndpointAddress::Host { name, port } => {
-                let Found { addresses, ttl } = self.host(name).await?;
-                let target = |ip| Target::of_host(SocketAddr::new(ip, *port));
-                (addresses.into_iter().map(target).collect(), 0, ttl)
+                let Found { addresses, ttl } = self.host(name, last.get(name)).await?;
+                let target = |ip: &IpAddr| Target::of_host(SocketAddr::new(*ip, *port));
+                let targets = addresses.iter().map(target).collect();
+                last.insert(name.clone(), addresses);
+                (targets, 0, ttl)
             }
-            EndpointAddress::Service(name) => self.service(name).await?,
+            EndpointAddress::Service(name) => self.service(name, last).await?,
         };
         sort::by(&mut targets, Ord::cmp);
         let mut known = HashSet::new();
@@ -141,11 +173,7 @@ impl Resolver {
     pub async fn name_of(&self, address: IpAddr) -> Result<Option<(String, Duration)>, String> {
         let lookup = match self.inner.lookup(Name::from(address), RecordType::PTR).await {
             Ok(lookup) => lookup,
-            Err(NetError::Dns(DnsError::NoRecordsFound(none)))
-                if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if is_negative(&error) => return Ok(None),
             Err(error) => return Err(describe(error)),
         };
         let name = |record: &Record| match &record.data {
@@ -162,14 +190,17 @@ impl Resolver {
     /// As `name_of`, but only a name that has the address, too.
     pub async fn confirmed_name(&self, address: IpAddr) -> Result<Option<(String, Duration)>, String> {
         let Some((name, ttl)) = self.name_of(address).await? else { return Ok(None) };
-        let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
         // A name that has no such addresses, or is none, belongs to another host.
-        let found = self.of_type(&name, kind).await;
+        let found = self.of_type(&name, type_of(address)).await;
         Ok(found.is_ok_and(|found| found.addresses.contains(&address)).then_some((name, ttl)))
     }
 
     /// The targets (RFC 2782) that have addresses, and how many are left out. One that fails keeps its last ones.
-    async fn service(&self, name: &str) -> Result<(Vec<Target>, usize, u32), String> {
+    async fn service(
+        &self,
+        name: &str,
+        last: &mut LastAddresses,
+    ) -> Result<(Vec<Target>, usize, u32), String> {
         let lookup = self.inner.lookup(parse(name)?, RecordType::SRV).await.map_err(describe)?;
         let mut ttl = u32::MAX;
         let mut records = Vec::new();
@@ -189,13 +220,12 @@ impl Resolver {
         records.truncate(MAX_TARGETS);
         let mut why = "it has no SRV records with a target".to_owned();
         let mut targets = Vec::new();
-        let last = self.last().remove(name).unwrap_or_default();
         let mut known = LastAddresses::new();
         let groups = records.chunk_by(|one, other| one.0 == other.0);
         for (priority, group) in (0..).zip(groups) {
             let mut found: Vec<(u16, Vec<SocketAddr>)> = Vec::new();
             for (_, target, port, weight) in group {
-                let addresses = match self.host(target).await {
+                let addresses = match self.host(target, last.get(target)).await {
                     Ok(Found { addresses, ttl: own }) => {
                         ttl = ttl.min(own);
                         addresses
@@ -212,43 +242,42 @@ impl Resolver {
             found.retain(|(_, addresses)| !addresses.is_empty());
             targets.extend(weighted(priority, &found));
         }
-        self.last().insert(name.to_owned(), known);
+        *last = known;
         match targets.is_empty() {
             true => Err(why),
             false => Ok((targets, left_out, ttl)),
         }
     }
 
-    fn last(&self) -> MutexGuard<'_, HashMap<String, LastAddresses>> {
-        locked(&self.last)
-    }
-
-    async fn host(&self, name: &str) -> Result<Found, String> {
+    async fn host(&self, name: &str, last: Option<&Vec<IpAddr>>) -> Result<Found, String> {
+        let last = last.map_or(&[][..], Vec::as_slice);
         let (first, second) = match self.family {
-            Family::Ipv4First => (RecordType::A, Some(RecordType::AAAA)),
-            Family::Ipv6First => (RecordType::AAAA, Some(RecordType::A)),
-            Family::Ipv4 => (RecordType::A, None),
-            Family::Ipv6 => (RecordType::AAAA, None),
-            Family::Both => return self.both(name).await,
+            Family::Ipv4First => (RecordType::A, RecordType::AAAA),
+            Family::Ipv6First => (RecordType::AAAA, RecordType::A),
+            Family::Ipv4 => return self.of_type(name, RecordType::A).await.map_err(Missing::why),
+            Family::Ipv6 => return self.of_type(name, RecordType::AAAA).await.map_err(Missing::why),
+            Family::Both => return self.both(name, last).await,
         };
-        match (self.of_type(name, first).await, second) {
-            (Err(_), Some(second)) => self.of_type(name, second).await,
-            (found, _) => found,
+        match self.of_type(name, first).await {
+            Ok(found) => Ok(found),
+            // Requests do not move to the other family because of a question that has failed.
+            Err(Missing::Unknown(why)) if last.iter().any(|ip| type_of(*ip) == first) => Err(why),
+            Err(_) => self.of_type(name, second).await.map_err(Missing::why),
         }
     }
 
-    async fn both(&self, name: &str) -> Result<Found, String> {
+    async fn both(&self, name: &str, last: &[IpAddr]) -> Result<Found, String> {
         let (v4, v6) = tokio::join!(self.of_type(name, RecordType::A), self.of_type(name, RecordType::AAAA));
         match (v4, v6) {
             (Ok(v4), Ok(v6)) => {
                 Ok(Found { addresses: [v4.addresses, v6.addresses].concat(), ttl: v4.ttl.min(v6.ttl) })
             }
-            (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
-            (Err(why), Err(_)) => Err(why),
+            (Ok(found), Err(other)) | (Err(other), Ok(found)) => Ok(found.beside(&other, last)),
+            (Err(missing), Err(_)) => Err(missing.why()),
         }
     }
 
-    async fn of_type(&self, name: &str, kind: RecordType) -> Result<Found, String> {
+    async fn of_type(&self, name: &str, kind: RecordType) -> Result<Found, Missing> {
         if is_local(name) {
             let ip = match kind {
                 RecordType::A => Ipv4Addr::LOCALHOST.into(),
@@ -256,13 +285,17 @@ impl Resolver {
             };
             return Ok(Found { addresses: vec![ip], ttl: u32::MAX });
         }
-        let lookup = self.inner.lookup(parse(name)?, kind).await.map_err(describe)?;
+        let name = parse(name).map_err(Missing::None)?;
+        let lookup = self.inner.lookup(name, kind).await.map_err(|error| match is_negative(&error) {
+            true => Missing::None(describe(error)),
+            false => Missing::Unknown(describe(error)),
+        })?;
         let addresses: Vec<IpAddr> =
             lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
         // Also those of aliases.
         let ttl = lookup.answers().iter().map(time_to_live).min().unwrap_or(0);
         match addresses.is_empty() {
-            true => Err("it has no addresses".to_owned()),
+            true => Err(Missing::None("it has no addresses".to_owned())),
             false => Ok(Found { addresses, ttl }),
         }
     }
@@ -336,6 +369,16 @@ fn ascii_words(text: &str) -> String {
 
 fn parse(name: &str) -> Result<Name, String> {
     Name::from_ascii(name).map_err(|error| error.to_string())
+}
+
+fn type_of(address: IpAddr) -> RecordType {
+    if address.is_ipv4() { RecordType::A } else { RecordType::AAAA }
+}
+
+/// Whether a server has answered that there is no such record.
+fn is_negative(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError)
 }
 
 fn describe(error: NetError) -> String {

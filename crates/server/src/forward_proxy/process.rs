@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
-use crate::resolver::{Resolver, own_addresses};
+use crate::resolver::{LastAddresses, Resolver, own_addresses};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 
@@ -129,7 +129,8 @@ impl Connector {
         let failed =
             |why: &str| ConnectFailure::new(Failure::Failed, format!("it cannot be resolved: {why}"));
         let resolver = self.resolver.as_ref().map_err(|why| failed(why))?;
-        let resolved = resolver.resolve(&EndpointAddress::Host { name, port }).await;
+        let address = EndpointAddress::Host { name, port };
+        let resolved = resolver.resolve(&address, &mut LastAddresses::new()).await;
         Ok(resolved.map_err(|why| failed(&why))?.addresses().collect())
     }
 }

@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::resolver::Resolver;
+use crate::resolver::{LastAddresses, Resolver};
 use crate::sys;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +58,9 @@ pub async fn connect_peer(
         Some(site::address::Address::Tcp(address)) => vec![*address],
         Some(site::address::Address::Unix(_)) => Vec::new(),
         None => match resolver {
-            Some(resolver) => resolver.resolve(address).await?.addresses().collect(),
+            Some(resolver) => {
+                resolver.resolve(address, &mut LastAddresses::new()).await?.addresses().collect()
+            }
             None => return Err("names cannot be resolved".to_owned()),
         },
     };

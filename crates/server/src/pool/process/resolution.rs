@@ -6,7 +6,7 @@ use site::endpoint::{EndpointAddress, Resolution};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::resolver::{Resolved, Resolver};
+use crate::resolver::{LastAddresses, Resolved, Resolver};
 
 /// The longest pause before a name that cannot be resolved is tried again, unless `min_ttl` is longer.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -22,10 +22,10 @@ pub async fn watch(
     doubt: &Notify,
     report: impl AsyncFn(Found) -> bool,
 ) {
-    let mut failures = 0;
+    let (mut failures, mut last) = (0, LastAddresses::new());
     loop {
         let found = match resolver {
-            Ok(resolver) => resolver.resolve(address).await,
+            Ok(resolver) => resolver.resolve(address, &mut last).await,
             Err(why) => Err(why.clone()),
         };
         let pause = match &found {
