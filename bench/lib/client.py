@@ -23,6 +23,7 @@ Sample = tuple[float, Callable[[], None]]
 HANGS_SECONDS = 30
 # One address has some 28,000 ports, and a closed connection keeps its port for a minute.
 SOURCES = ",".join(f"127.0.0.{number}" for number in range(2, 10))
+BLAST_FAULTS = ("refused", "cut_short", "wrong_length", "late")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Clients:
         seconds = load.seconds or time.monotonic() - began
         return replace(load, seconds=seconds, client_seconds=_children_seconds() - before)
 
-    def _report(self, name: str, command: list[str], seconds: float, sample: Sample | None) -> str:
+    def _report(self, name: str, command: list[str], seconds: float, sample: Sample | None = None) -> str:
         """Runs a client and returns its standard output."""
         messages, report = self.work / "client-messages", self.work / "report"
         with messages.open("wb") as sink, report.open("wb") as stdout, started(
@@ -66,20 +67,21 @@ class Clients:
             raise BenchError(f"{name}: {messages.read_text(errors='replace').strip()[-500:]}")
         return text
 
-    def blast(
-        self, address: str, paths: str, connections: int, seconds: float, count: int | None = None
-    ) -> dict:
-        """One run of blast over keep-alive connections. Returns its JSON."""
+    def blast(self, address: str, paths: str, connections: int, seconds: float, count: int | None = None) -> Load:
+        """One run of blast over keep-alive connections."""
         command = [f"{self.tools}/blast", "--path", paths, "--connections", str(connections)]
         command += ["--seconds", str(seconds)] + (["--count", str(count)] if count else []) + [address]
-        messages, report = self.work / "client-messages", self.work / "blast.json"
-        with messages.open("wb") as sink, report.open("wb") as stdout, started(
-            command, self.guard, self.processors.client, self.work, sink=sink, stdout=stdout
-        ) as tree:
-            ended = tree.wait(seconds + HANGS_SECONDS)
-        if ended != 0:
-            raise BenchError(f"blast: {messages.read_text(errors='replace').strip() or 'no end in time'}")
-        return json.loads(report.read_text())
+        report = json.loads(self._report("blast", command, seconds))
+        return Load(
+            requests=report["requests"],
+            failures=report["failures"],
+            seconds=report["seconds"],
+            p50_us=report["p50_us"],
+            p99_us=report["p99_us"],
+            longest_us=report["max_us"],
+            faults={name: report[name] for name in BLAST_FAULTS if report[name]},
+            client_seconds=report["client_cpu_seconds"],
+        )
 
     @contextlib.contextmanager
     def idle_connections(self, address: str, path: str, count: int) -> Iterator[None]:
