@@ -289,7 +289,7 @@ class UsersStep:
     memory_left: int
 
 
-def figures_of(load: Load, cpu: float, connections: int, memory: int) -> Figures:
+def figures_of(load: Load, cpu: float, connections: int, memory: int = 0) -> Figures:
     return Figures(
         score=cpu * 1e6 / load.requests if load.requests else None,
         connections=connections,
