@@ -18,7 +18,7 @@ from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import debian, measure, page, peers, results, rows, scripts, site, starter, verdicts  # noqa: E402
+from lib import debian, measure, page, peers, results, rounds, rows, scripts, site, starter, verdicts  # noqa: E402
 from lib.machine import BenchError  # noqa: E402
 from lib.measure import Figures  # noqa: E402
 from lib.results import Cell, Line  # noqa: E402
@@ -320,6 +320,18 @@ class Clients(unittest.TestCase):
             self.assertEqual(found, expected, client.name)
             with self.assertRaises((BenchError, ValueError)):
                 client.report("killed", self.DEMAND)
+
+
+class Rounds(unittest.TestCase):
+    def test_every_round_begins_with_another_contender(self) -> None:
+        for contenders, number, expected in (("abc", 4, "abcbcacababc"), ("a", 2, "aa"), ("", 2, ""), ("ab", 0, "")):
+            with self.subTest(contenders=contenders):
+                self.assertEqual("".join(rounds.in_turns(contenders, number)), expected)
+
+    def test_sums_the_failures_of_each_round(self) -> None:
+        found = {name: [figures(1, failures=each) for each in failed] for name, failed in (("a", (1, 0)), ("b", (2, 3)))}
+        for names, expected in ((["a", "b"], [3, 3]), (["a"], [1, 0]), ([], [])):
+            self.assertEqual(rounds.failures(found, names), expected)
 
 
 class Verdicts(unittest.TestCase):
