@@ -349,16 +349,16 @@ class Verdicts(unittest.TestCase):
             (verdicts.at_least, [9, 0, 0], verdicts.MISS),
         ):
             with self.subTest(judge=judge.__name__, values=values):
-                self.assertEqual(judge("cell", "check", values, 1.0).result, expected)
+                self.assertEqual(judge("row", "check", values, 1.0).result, expected)
 
     def test_only_a_missed_bound_fails(self) -> None:
         fine = [
-            verdicts.reported("cell", "cost", [9.0]),
-            verdicts.not_judged("cell", "rate", ">= 1", "not installed"),
-            verdicts.no_failures("cell", [0.0, 0.0]),
+            verdicts.reported("row", "cost", [9.0]),
+            verdicts.not_judged("row", "rate", ">= 1", "not installed"),
+            verdicts.no_failures("row", [0.0, 0.0]),
         ]
         self.assertFalse(verdicts.missed(fine))
-        self.assertTrue(verdicts.missed([*fine, verdicts.no_failures("cell", [0.0, 1.0])]))
+        self.assertTrue(verdicts.missed([*fine, verdicts.no_failures("row", [0.0, 1.0])]))
         self.assertIn("not installed", "\n".join(verdicts.table(fine)))
 
 

@@ -11,7 +11,7 @@ OK, MISS, NONE = "ok", "MISS", "-"
 
 @dataclass(frozen=True)
 class Verdict:
-    cell: str
+    row: str
     check: str
     values: list[float]
     bound: str
@@ -23,28 +23,28 @@ class Verdict:
         return statistics.median(self.values)
 
 
-def at_most(cell: str, check: str, values: list[float], bound: float, unit: str = "") -> Verdict:
+def at_most(row: str, check: str, values: list[float], bound: float, unit: str = "") -> Verdict:
     result = OK if statistics.median(values) <= bound else MISS
-    return Verdict(cell, check, values, f"<= {bound:g}", result, unit)
+    return Verdict(row, check, values, f"<= {bound:g}", result, unit)
 
 
-def at_least(cell: str, check: str, values: list[float], bound: float) -> Verdict:
+def at_least(row: str, check: str, values: list[float], bound: float) -> Verdict:
     result = OK if statistics.median(values) >= bound else MISS
-    return Verdict(cell, check, values, f">= {bound:g}", result)
+    return Verdict(row, check, values, f">= {bound:g}", result)
 
 
-def no_failures(cell: str, failures: list[float]) -> Verdict:
-    return Verdict(cell, "failures", failures, "= 0", OK if not any(failures) else MISS)
+def no_failures(row: str, failures: list[float]) -> Verdict:
+    return Verdict(row, "failures", failures, "= 0", OK if not any(failures) else MISS)
 
 
-def reported(cell: str, check: str, values: list[float], unit: str = "") -> Verdict:
+def reported(row: str, check: str, values: list[float], unit: str = "") -> Verdict:
     """A figure that is shown and has no bound."""
-    return Verdict(cell, check, values, "", NONE, unit)
+    return Verdict(row, check, values, "", NONE, unit)
 
 
-def not_judged(cell: str, check: str, bound: str, why: str) -> Verdict:
+def not_judged(row: str, check: str, bound: str, why: str) -> Verdict:
     """A bound without figures, and the reason."""
-    return Verdict(cell, check, [], bound, why)
+    return Verdict(row, check, [], bound, why)
 
 
 def against_most(ours: Sequence[float], theirs: Sequence[Sequence[float]]) -> list[float]:
@@ -63,10 +63,10 @@ def missed(verdicts: Sequence[Verdict]) -> bool:
 
 def table(verdicts: Sequence[Verdict]) -> list[str]:
     """The lines of a table for a terminal."""
-    width = max([44, *(len(f"{verdict.cell}: {verdict.check}") for verdict in verdicts)])
+    width = max([44, *(len(f"{verdict.row}: {verdict.check}") for verdict in verdicts)])
     lines = [f"{'':5}{'check':{width}}{'median':>10}   {'spread':18}{'bound':10} each round"]
     for verdict in verdicts:
-        name = f"{verdict.cell}: {verdict.check}"
+        name = f"{verdict.row}: {verdict.check}"
         if not verdict.values:
             lines.append(f"{NONE:5}{name:{width}}{'':>10}   {'':18}{verdict.bound:10} {verdict.result}")
             continue
