@@ -97,6 +97,15 @@ fn never_begins(branch: &str) -> bool {
     })
 }
 
+/// An expression without `(?i)` in front, and whether it had it.
+pub fn cased(expression: &str) -> (String, bool) {
+    let begins = [("(?i)^", "^"), ("^(?i)", "^"), ("(?i)", "")];
+    let rest = begins
+        .iter()
+        .find_map(|(begin, instead)| expression.strip_prefix(begin).map(|rest| format!("{instead}{rest}")));
+    rest.map_or_else(|| (expression.to_owned(), false), |rest| (rest, true))
+}
+
 /// The values of a field that an expression finds, with `*` and `?`. `None`: wildcards cannot say it.
 pub fn values(expression: &str) -> Option<Vec<String>> {
     let all: Option<Vec<Vec<String>>> = branches(expression).into_iter().map(value).collect();

@@ -27,7 +27,7 @@ use super::names::OF_TLS;
 use super::paths;
 use super::proxy::Balancers;
 use super::read::Reader;
-use super::rewrite::{cased, redirect_matches};
+use super::rewrite::redirect_matches;
 
 pub struct World<'w, 'r> {
     pub disk: &'w dyn Disk,
@@ -398,7 +398,7 @@ impl<'s> Site<'s> {
         draft: &mut Draft,
     ) {
         let patterns = expression.and_then(|text| {
-            let (text, any_case) = cased(text);
+            let (text, any_case) = regex::cased(text);
             let all = paths::expression(&text).or_else(|| paths::wider(&text, directive, draft))?;
             let in_any_case = |pattern: &String| pattern::ignoring_case(pattern);
             if any_case { all.iter().map(in_any_case).collect() } else { Some(all) }

@@ -19,8 +19,8 @@ use self::kinds::{
 };
 use self::meaning::{Conditions, meaning};
 use self::redirects::{canonical, leads_to_https, redirections, to_https};
+pub use self::targets::redirect_matches;
 use self::targets::{Query, Targets, redirect_status, targets, whole};
-pub use self::targets::{cased, redirect_matches};
 use super::expressions;
 use super::extensions::Extension;
 use super::flags::Flags;
@@ -282,7 +282,7 @@ impl Rewrites {
 
 /// A rule with the flag NC in place of `(?i)`.
 fn with_flag_for_case(mut rule: Directive) -> Directive {
-    if let (expression, true) = cased(rule.argument(0)) {
+    if let (expression, true) = regex::cased(rule.argument(0)) {
         rule.arguments[0] = expression;
         let flags: Vec<&str> = Flags::of(&rule).all().filter(|flag| !flag.is_empty()).chain(["NC"]).collect();
         let flags = format!("[{}]", flags.join(","));

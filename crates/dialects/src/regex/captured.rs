@@ -2,7 +2,7 @@
 
 use super::parser::{MAX_CLASS, MAX_DEPTH};
 use super::syntax::unnamed;
-use crate::pattern::{alone, is_usable};
+use crate::pattern::{alone, ignoring_case, is_usable};
 
 /// A pattern, and what a target has in place of each group of an expression: `$1`, `${rest}`, or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,17 @@ impl Captured {
         }
         out.push_str(rest);
         Some(out)
+    }
+
+    /// The same, where the case of letters does not count. `None`: there is no such pattern for a folder alone.
+    pub fn ignoring_case(self) -> Option<Captured> {
+        let pattern = ignoring_case(&self.pattern)?;
+        // One without letters stays, and `**` stands for the rest of a prefix that has some.
+        if pattern == self.pattern {
+            return Some(self);
+        }
+        let groups = self.groups.iter().map(|group| group.replace("${rest}", "$1")).collect();
+        Some(Captured { pattern, groups })
     }
 }
 
@@ -270,6 +281,22 @@ mod tests {
             "^/(a|b|c|d|e|f|g|h|i)/(.*)$",
         ] {
             assert_eq!(captured(expression), None, "{expression}");
+        }
+    }
+
+    #[test]
+    fn names_the_rest_of_a_prefix_by_its_wildcard_where_case_does_not_count() {
+        for (expression, expected) in [
+            ("^/a/(.*)$", Some(("(?i)/a/**", "/b/$1"))),
+            ("^/a(.*)$", Some(("(?i)/a**", "/b/$1"))),
+            ("^/1/(.*)$", Some(("/1/", "/b/${rest}"))),
+            ("^/(.*)$", Some(("/", "/b/${rest}"))),
+            ("^/a/()$", None),
+        ] {
+            let one = captured(expression).expect("patterns can say it").swap_remove(0).ignoring_case();
+            let found = one.map(|one| (one.pattern.clone(), one.target("/b/$1").expect("a group")));
+            let expected = expected.map(|(pattern, to)| (pattern.to_owned(), to.to_owned()));
+            assert_eq!(found, expected, "{expression}");
         }
     }
 

@@ -5,7 +5,6 @@ use site::template::Template;
 use crate::apache::flags::Flags;
 use crate::apache::paths;
 use crate::apache::rejections::{all, anchored, excepting, is_everything};
-use crate::pattern;
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
 
@@ -83,7 +82,7 @@ pub fn targets(rule: &Directive, target: &str, base: Option<&str>) -> Option<Tar
 
 /// `RedirectMatch`: the patterns, each with its target. `None`: patterns or targets cannot say it.
 pub fn redirect_matches(expression: &str, to: &str) -> Option<Vec<(String, String)>> {
-    let (expression, any_case) = cased(expression);
+    let (expression, any_case) = regex::cased(expression);
     let is_variable = |behind: &str| !behind.starts_with(|c: char| c.is_ascii_digit());
     if to.contains("%{") || to.split('$').skip(1).any(is_variable) {
         return None;
@@ -103,15 +102,6 @@ pub fn redirect_matches(expression: &str, to: &str) -> Option<Vec<(String, Strin
     // What is captured cannot be a host.
     let is_usable = |(_, to): &(String, String)| Template::redirect(to).is_ok();
     (excepted.is_empty() && all.iter().all(is_usable)).then_some(all)
-}
-
-/// An expression without `(?i)` in front, and whether it had it.
-pub fn cased(expression: &str) -> (String, bool) {
-    let begins = [("(?i)^", "^"), ("^(?i)", "^"), ("(?i)", "")];
-    let rest = begins
-        .iter()
-        .find_map(|(begin, instead)| expression.strip_prefix(begin).map(|rest| format!("{instead}{rest}")));
-    rest.map_or_else(|| (expression.to_owned(), false), |rest| (rest, true))
 }
 
 /// What an expression leads to a target.
@@ -140,15 +130,11 @@ fn leading(
         let all = patterns.into_iter().map(|pattern| (pattern, to.to_owned())).collect();
         return Some(Targets { all, excepted });
     }
-    let pair = |one: &Captured| {
-        let to = one.target(to)?;
-        Some(match any_case {
-            // The rest of a prefix is what the wildcard of a pattern matches.
-            true => (pattern::ignoring_case(&one.pattern)?, to.replace("${rest}", "$1")),
-            false => (one.pattern.clone(), to),
-        })
+    let pair = |one: Captured| {
+        let one = if any_case { one.ignoring_case()? } else { one };
+        Some((one.pattern.clone(), one.target(to)?))
     };
-    let all: Option<Vec<_>> = regex::captured(&expression)?.iter().map(pair).collect();
+    let all: Option<Vec<_>> = regex::captured(&expression)?.into_iter().map(pair).collect();
     all.map(Targets::of)
 }
 
