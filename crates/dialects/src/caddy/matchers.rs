@@ -124,11 +124,19 @@ impl Site<'_> {
             "path_regexp" if !matcher.paths.is_empty() => return None,
             "path_regexp" if negation.is_empty() => {
                 matcher.counts_case = true;
-                let expression = condition.arguments.last()?;
-                matcher.captured = regex::captured(expression).unwrap_or_default();
-                let captured = || matcher.captured.iter().map(|one| one.pattern.clone()).collect::<Vec<_>>();
-                let all = regex::patterns(expression).or_else(|| Some(captured()));
-                matcher.paths.extend(all.filter(|all| !all.is_empty())?);
+                let (expression, any_case) = regex::cased(condition.arguments.last()?);
+                let captured = regex::captured(&expression).unwrap_or_default().into_iter();
+                let captured = captured.map(|one| if any_case { one.ignoring_case() } else { Some(one) });
+                matcher.captured = captured.collect::<Option<_>>()?;
+                let found = matcher.captured.iter().map(|one| one.pattern.clone()).collect();
+                let all = match regex::patterns(&expression) {
+                    None => found,
+                    Some(all) if any_case => {
+                        all.iter().map(|one| pattern::ignoring_case(one)).collect::<Option<Vec<_>>>()?
+                    }
+                    Some(all) => all,
+                };
+                matcher.paths.extend(Some(all).filter(|all| !all.is_empty())?);
             }
             // A second condition of a kind would replace the first.
             "remote_ip" | "client_ip" if rule.get("address").is_some() => return None,

@@ -275,7 +275,11 @@ fn what_caddy_protects_is_closed_in_other_cases_of_its_path() {
         check(Web::Caddy, &[(&text, &expected)]);
     }
     // Case counts in expressions, and letters alone have one.
-    for directive in ["@own path_regexp ^/Own/\nrespond @own 403", "respond /1/* 403"] {
+    for directive in [
+        "@own path_regexp ^/Own/\nrespond @own 403",
+        "@own path_regexp (?i)^/own/\nrespond @own 403",
+        "respond /1/* 403",
+    ] {
         let text = format!("http://a {{\n{directive}\nreverse_proxy b:81\n}}\n");
         lacks(Web::Caddy, &[(&text, &["[[host.rule]]"])]);
     }
@@ -302,6 +306,18 @@ fn paths_of_caddy_have_wildcards_where_it_reads_them() {
     for path in ["/a[b]", "a*b", "/a**b", "*"] {
         let text = format!("http://a {{\nroot * /srv\n@own path {path}\nrespond @own 403\n}}\n");
         refuse(Web::Caddy, &[(&text, 4, "cannot be converted")]);
+    }
+    // There is no pattern for a folder alone in any case.
+    for (expression, expected) in [
+        ("(?i)^/A/", Some("path = \"(?i)/A/**\"")),
+        ("(?i)\\.(bak|OLD)$", Some("path = \"(?i)*.OLD\"")),
+        ("(?i)^/a/$", None),
+    ] {
+        let text = format!("http://a {{\nroot * /srv\n@own path_regexp {expression}\nrespond @own 403\n}}\n");
+        match expected {
+            Some(path) => check(Web::Caddy, &[(&text, &[path, "return = 403"])]),
+            None => refuse(Web::Caddy, &[(&text, 4, "cannot be converted")]),
+        }
     }
     // Both have to find the path.
     let text = "http://a {\n@own {\npath /a/*\npath_regexp b$\n}\nrespond @own 403\n}\n";
@@ -616,6 +632,7 @@ fn placeholders_of_caddy_are_variables() {
             "redirect = \"/b-de/${rest}\"",
         ),
         ("@x path_regexp ^/a/(.*)$\n rewrite @x /b/{re.1}", "rewrite = \"/b/${rest}\""),
+        ("@x path_regexp (?i)^/a/(.*)$\n redir @x /b/{re.1}", "redirect = \"/b/$1\""),
     ] {
         check(Web::Caddy, &[(&site(lines), &[expected])]);
     }
