@@ -241,28 +241,8 @@ impl Lines {
             Some(b'H') => self.home = Some((value.to_owned(), line)),
             Some(b'A') if value.starts_with('*') => {}
             Some(b'D') if value.starts_with('*') => self.denies_all = line,
-            Some(letter @ (b'A' | b'D')) => match access::network(value) {
-                Some(network) if letter == b'D' => {
-                    self.denied.extend(network.denied().into_iter().map(|network| (network, line)));
-                }
-                Some(network) if network.is_exact => self.allowed.push((network.text, line)),
-                Some(network) => {
-                    let what = format!(
-                        "no client is in {}, because the address has bits behind the mask",
-                        value.escape_debug()
-                    );
-                    findings.warn(line, what, format!("write A:{}", network.text));
-                }
-                None => {
-                    let what = format!(
-                        "\"{}\" is no IPv4 network, so that everything is denied",
-                        value.escape_debug()
-                    );
-                    findings.warn(line, what, "write 192.0.2.0/24, 192.0.2. or 192.0.2.7");
-                    self.denied.push(("0.0.0.0/0".to_owned(), line));
-                    self.denied.push(("::/0".to_owned(), line));
-                }
-            },
+            Some(b'A') => self.allow(value, line, findings),
+            Some(b'D') => self.deny(value, line, findings),
             Some(b'E') => self.error_pages.push(both(&name[1..], value)),
             Some(b'P') => match value.split_once(':') {
                 Some((from, to)) if to.strip_prefix("http://").unwrap_or(to).contains('/') => {
@@ -279,24 +259,62 @@ impl Lines {
                 self.interpreters.retain(|((other, _), _)| other != name);
                 self.interpreters.push(both(name, value));
             }
-            Some(b'/') => match value.split_once(':') {
-                Some((user, password)) if !user.is_empty() && !password.is_empty() => {
-                    let path = format!("/{}", name.trim_matches('/'));
-                    self.users.entry(path).or_default().push(both(user, password));
-                }
-                // busybox lets in who sends an empty name or password.
-                Some(_) => {
-                    let what = "this line has an empty user or password, and no user can log in with it";
-                    findings.warn(line, what, "write /path:user:password");
-                    self.emptied.push((format!("/{}", name.trim_matches('/')), line));
-                }
-                None => self.close(name, line, findings),
-            },
+            Some(b'/') => self.password(name, value, line, findings),
             _ => findings.warn(
                 line,
                 format!("busybox does not know \"{}\", and leaves it out", name.escape_debug()),
                 "correct or remove it",
             ),
+        }
+    }
+
+    /// Of networks, only the exact ones have clients.
+    fn allow(&mut self, value: &str, line: Option<u32>, findings: &mut Findings) {
+        match access::network(value) {
+            Some(network) if network.is_exact => self.allowed.push((network.text, line)),
+            Some(network) => {
+                let what = format!(
+                    "no client is in {}, because the address has bits behind the mask",
+                    value.escape_debug()
+                );
+                findings.warn(line, what, format!("write A:{}", network.text));
+            }
+            None => self.deny_all(value, line, findings),
+        }
+    }
+
+    fn deny(&mut self, value: &str, line: Option<u32>, findings: &mut Findings) {
+        match access::network(value) {
+            Some(network) => {
+                self.denied.extend(network.denied().into_iter().map(|network| (network, line)));
+            }
+            None => self.deny_all(value, line, findings),
+        }
+    }
+
+    /// For what is no network.
+    fn deny_all(&mut self, value: &str, line: Option<u32>, findings: &mut Findings) {
+        let what = format!("\"{}\" is no IPv4 network, so that everything is denied", value.escape_debug());
+        findings.warn(line, what, "write 192.0.2.0/24, 192.0.2. or 192.0.2.7");
+        self.denied.push(("0.0.0.0/0".to_owned(), line));
+        self.denied.push(("::/0".to_owned(), line));
+    }
+
+    /// `/path:user:password`
+    fn password(&mut self, name: &str, value: &str, line: Option<u32>, findings: &mut Findings) {
+        let path = format!("/{}", name.trim_matches('/'));
+        match value.split_once(':') {
+            Some((user, password)) if !user.is_empty() && !password.is_empty() => {
+                let user = ((user.to_owned(), password.to_owned()), line);
+                self.users.entry(path).or_default().push(user);
+            }
+            // busybox lets in who sends an empty name or password.
+            Some(_) => {
+                let what = "this line has an empty user or password, and no user can log in with it";
+                findings.warn(line, what, "write /path:user:password");
+                self.emptied.push((path, line));
+            }
+            None => self.close(name, line, findings),
         }
     }
 }
