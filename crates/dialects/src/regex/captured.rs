@@ -1,8 +1,11 @@
 //! Expressions with groups, whose parts a target names: `$1`.
 
-use super::parser::{MAX_CLASS, MAX_DEPTH};
+use super::parser::{MAX_DEPTH, listed};
 use super::syntax::unnamed;
 use crate::pattern::{alone, ignoring_case, is_usable};
+
+/// Patterns that one expression becomes.
+const MAX_BRANCHES: usize = 32;
 
 /// A pattern, and what a target has in place of each group of an expression: `$1`, `${rest}`, or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,12 +162,12 @@ impl Groups {
                 .iter()
                 .flat_map(|before| one.iter().map(move |units| [before.as_slice(), units].concat()))
                 .collect();
-            if all.len() > MAX_CLASS {
+            if all.len() > MAX_BRANCHES {
                 return None;
             }
         }
         done.append(&mut all);
-        (done.len() <= MAX_CLASS).then_some(done)
+        (done.len() <= MAX_BRANCHES).then_some(done)
     }
 
     fn atom(&mut self, depth: usize) -> Option<Vec<Vec<Unit>>> {
@@ -209,10 +212,14 @@ impl Groups {
                 self.at += 1;
                 return Some(vec![vec![Unit::Char(c)]]);
             }
+            '[' => {
+                let all = listed(&self.text, &mut self.at)?;
+                return Some(all.into_iter().map(|c| vec![Unit::Char(c)]).collect());
+            }
             '.' if !matches!(self.text.get(self.at), Some('*' | '+' | '{')) => {
                 return Some(vec![vec![Unit::Wildcard("?")]]);
             }
-            '.' | '*' | '+' | '?' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            '.' | '*' | '+' | '?' | ']' | '{' | '}' | '^' | '$' => return None,
             c => return Some(vec![vec![Unit::Char(c)]]),
         };
         let mut all = self.sequence(depth + 1)?;
@@ -244,6 +251,8 @@ mod tests {
             ("^/a(.*)$", "/a** [$1]"),
             ("^/a/(x.*)-([^/]*)\\.html$", "/a/x**-*.html [x$1, $2]"),
             ("^/a/(b|c)/(.*)$", "/a/b/ [b, ${rest}] /a/c/ [c, ${rest}]"),
+            ("^/([ab])/(.*)$", "/a/ [a, ${rest}] /b/ [b, ${rest}]"),
+            ("^/a[.b]?/(.*)$", "/a./ [${rest}] /ab/ [${rest}] /a/ [${rest}]"),
             ("^/a(?:/(.*))?$", "/a/ [${rest}] /a []"),
             ("^/a/?$", "/a/. [] /a []"),
             ("^/a$", "/a []"),
@@ -278,7 +287,10 @@ mod tests {
             "^/a/.*)",
             "^/a\\?b",
             "^(.+)$",
-            "^/(a|b|c|d|e|f|g|h|i)/(.*)$",
+            "^/[a-c]/(.*)$",
+            "^/[ab]+/(.*)$",
+            "^/[^a]/(.*)$",
+            "^/(a|b|c|d|e|f)/(a|b|c|d|e|f)/(.*)$",
         ] {
             assert_eq!(captured(expression), None, "{expression}");
         }

@@ -4,7 +4,7 @@ use super::syntax::group;
 use super::{MAX_ALTERNATIVES, Reading};
 
 /// Characters of a class, such as `[op]`.
-pub const MAX_CLASS: usize = 8;
+const MAX_CLASS: usize = 8;
 /// Groups within groups.
 pub const MAX_DEPTH: usize = 8;
 /// Stands in front of the wildcard of `.+`, until it is known what precedes it.
@@ -14,6 +14,28 @@ pub struct Parser {
     text: Vec<char>,
     at: usize,
     reading: Reading,
+}
+
+/// The characters of a class that lists them, behind `[`. `None`: it is another one, or has too many.
+pub fn listed(text: &[char], at: &mut usize) -> Option<Vec<char>> {
+    let mut all = Vec::new();
+    loop {
+        let mut c = *text.get(*at)?;
+        *at += 1;
+        match c {
+            ']' if !all.is_empty() => return (all.len() <= MAX_CLASS).then_some(all),
+            '\\' => {
+                c = text.get(*at).copied().filter(char::is_ascii_punctuation)?;
+                *at += 1;
+            }
+            '^' | '-' | '[' | ']' => return None,
+            _ => {}
+        }
+        if matches!(c, '*' | '?' | '/') {
+            return None;
+        }
+        all.push(c);
+    }
 }
 
 impl Parser {
@@ -61,9 +83,9 @@ impl Parser {
     /// The characters behind `[`.
     fn class(&mut self) -> Option<Vec<String>> {
         let begin = self.at;
-        let listed = self.listed_class();
+        let listed = listed(&self.text, &mut self.at);
         if listed.is_some() || self.reading == Reading::Exact {
-            return listed;
+            return listed.map(|all| all.iter().map(char::to_string).collect());
         }
         self.at = begin;
         let is_negated = self.takes("^");
@@ -86,27 +108,6 @@ impl Parser {
                 _ => {}
             }
             is_first = false;
-        }
-    }
-
-    fn listed_class(&mut self) -> Option<Vec<String>> {
-        let mut all = Vec::new();
-        loop {
-            let mut c = self.peek()?;
-            self.at += 1;
-            match c {
-                ']' if !all.is_empty() => return (all.len() <= MAX_CLASS).then_some(all),
-                '\\' => {
-                    c = self.peek().filter(|c| c.is_ascii_punctuation())?;
-                    self.at += 1;
-                }
-                '^' | '-' | '[' | ']' => return None,
-                _ => {}
-            }
-            if matches!(c, '*' | '?' | '/') {
-                return None;
-            }
-            all.push(c.to_string());
         }
     }
 
