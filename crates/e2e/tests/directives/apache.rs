@@ -36,7 +36,7 @@ const APACHE: Table = Table {
                    <Directory HOME/www>\nOptions +Indexes\nAllowOverride All\n</Directory>\n\
                    <Directory HOME/docs>\nOptions None\n</Directory>\n\
                    DirectoryIndex other.html\nAlias /docs HOME/docs\nScriptAlias /scripts/ HOME/scripts/\n\
-                   AliasMatch ^/icons/(.*)$ HOME/icons/$1\nScriptAliasMatch ^/more/(.*)$ HOME/scripts/$1\n\
+                   AliasMatch ^/(icons|pictures)/(.*)$ HOME/icons/$2\nScriptAliasMatch ^/more/(.*)$ HOME/scripts/$1\n\
                    Redirect 301 /old /new\nRedirectPermanent /gone-for-good /new\nRedirectTemp /away /new\n\
                    RedirectMatch 410 ^/matched$\nErrorDocument 404 /missing.html\nAddType image/x-own .own\n\
                    AddDefaultCharset koi8-r\nHeader always set X-Own yes\nExpiresActive On\nExpiresDefault \"access plus 1 hour\"\n\
@@ -76,6 +76,7 @@ const APACHE: Table = Table {
                 ("alias", Get("/docs/one.html"), "200 one"),
                 ("scriptalias", Told("/scripts/env.sh"), "SCRIPT_NAME=/scripts/env.sh"),
                 ("aliasmatch", Get("/icons/i.png"), "200 icon"),
+                ("aliasmatch", Get("/pictures/i.png"), "200 icon"),
                 ("scriptaliasmatch", Told("/more/env.sh"), "SCRIPT_NAME=/more/env.sh"),
                 ("redirect", Get("/old/a"), "301 /new/a"),
                 ("redirectpermanent", Get("/gone-for-good"), "301 /new"),
