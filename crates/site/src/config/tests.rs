@@ -131,20 +131,22 @@ fn line_of(key: &Key, scope: Scope, value: &str) -> String {
     }
 }
 
-/// A valid file with `line` for `key` in `scope`.
-fn file_with(key: &Key, scope: Scope, line: &str) -> String {
-    let top: &[(&str, &str)] = match scope {
+/// A line of a file, behind the key that it is for. A line of the key itself replaces it; a line with an empty key stays.
+type Line = (&'static str, &'static str);
+
+/// The lines of the top level without which no file is valid.
+fn lines_of_top(scope: Scope) -> &'static [Line] {
+    match scope {
         Scope::Host => {
             &[("", "listen = \"127.0.0.1:1\""), ("", "root = \"/srv\""), ("", "names = \"top.example\"")]
         }
         _ => &[("listen", "listen = \"127.0.0.1:1\""), ("root", "root = \"/srv\"")],
-    };
-    // A proxy with TLS, without which there can be no redirect to it.
-    let redirects = ["https_redirect", "hsts", "hsts_subdomains", "hsts_preload"].contains(&key.name);
-    let proxy = if redirects { "trusted_proxies = \"unix\"" } else { "" };
-    let users =
-        if scope == Scope::Accounts || key.name == "accounts" { "user_folders = \"www\"" } else { "" };
-    let own: &[(&str, &str)] = match scope {
+    }
+}
+
+/// The header of the table that has the key, and the lines without which the table is not valid.
+fn lines_of_table(key: &Key, scope: Scope) -> &'static [Line] {
+    match scope {
         Scope::Top => &[],
         Scope::Host => &[("", "[[host]]"), ("names", "names = \"a.example\""), ("root", "root = \"/a\"")],
         Scope::Route => &[("", "[[route]]"), ("path", "path = \"/p/\"")],
@@ -210,8 +212,12 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
             ("contact", "contact = \"mailto:a@a.example\""),
             ("expires", "expires = \"2027-01-01T00:00:00Z\""),
         ],
-    };
-    let needed = match key.name {
+    }
+}
+
+/// The lines of the same table without which the key is not valid, or changes nothing.
+fn lines_beside(key: &Key, scope: Scope) -> &'static str {
+    match key.name {
         "status" if scope == Scope::Route => "redirect = \"/x\"",
         "download" | "requests_burst" | "announce" | "status" if scope == Scope::Limit => "requests = 1",
         "queue" if scope == Scope::Limit => "concurrent = 1",
@@ -256,9 +262,12 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         "publish" => "publish_anonymous = true",
         "meta_dir" | "meta_suffix" => "meta_files = true",
         _ => "",
-    };
-    // Some settings change the site only if a script or an application exists.
-    let behind = match (key.name, scope) {
+    }
+}
+
+/// The tables without which the key is not valid, or changes nothing.
+fn lines_behind(key: &Key, scope: Scope) -> &'static str {
+    match (key.name, scope) {
         ("authorizer", _) => "[[application]]\nname = \"guard\"\naddress = \"127.0.0.1:1\"",
         ("application", Scope::Route) => "[[application]]\nname = \"app\"\naddress = \"127.0.0.1:1\"",
         ("limit", Scope::Rule) => {
@@ -268,17 +277,31 @@ fn file_with(key: &Key, scope: Scope, line: &str) -> String {
         ("env", Scope::Top) => "[[route]]\npath = \"*.cgi\"\ncgi = true",
         ("env", Scope::Host) => "[[host.route]]\npath = \"*.cgi\"\ncgi = true",
         _ => "",
-    };
-    let other = |(name, _): &&(&str, &str)| *name != key.name;
-    let top_lines = top.iter().filter(|line| scope != Scope::Top || other(line));
-    let lines: Vec<&str> = top_lines.chain(own.iter().filter(other)).map(|(_, line)| *line).collect();
+    }
+}
+
+/// The lines of the top level without which the key is not valid.
+fn lines_before(key: &Key, scope: Scope) -> &'static str {
+    match key.name {
+        // A proxy with TLS, without which there can be no redirect to it.
+        "https_redirect" | "hsts" | "hsts_subdomains" | "hsts_preload" => "trusted_proxies = \"unix\"",
+        _ if scope == Scope::Accounts || key.name == "accounts" => "user_folders = \"www\"",
+        _ => "",
+    }
+}
+
+/// A valid file with `line` for `key` in `scope`.
+fn file_with(key: &Key, scope: Scope, line: &str) -> String {
+    let is_other = |(name, _): &&Line| *name != key.name;
+    let top = lines_of_top(scope).iter().filter(|line| scope != Scope::Top || is_other(line));
+    let lines = top.chain(lines_of_table(key, scope).iter().filter(is_other)).map(|(_, line)| *line);
+    let lines = lines.collect::<Vec<_>>().join("\n");
     let lines = match key.name {
-        "default_folder" | "missing_folder" => {
-            lines.join("\n").replace("root = \"/", "root = \"/hosts/$host/")
-        }
-        _ => lines.join("\n"),
+        "default_folder" | "missing_folder" => lines.replace("root = \"/", "root = \"/hosts/$host/"),
+        _ => lines,
     };
-    format!("{proxy}\n{users}\n{lines}\n{needed}\n{line}\n{behind}\n")
+    let [before, beside, behind] = [lines_before, lines_beside, lines_behind].map(|lines| lines(key, scope));
+    format!("{before}\n{lines}\n{beside}\n{line}\n{behind}\n")
 }
 
 fn printed(text: &str) -> String {
