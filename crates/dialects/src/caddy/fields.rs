@@ -6,16 +6,12 @@ use crate::document::Value;
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
+use super::matchers::Matched;
 use super::site::Site;
 
 impl Site<'_> {
-    pub(super) fn fields(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        host: &mut Host,
-    ) {
+    pub(super) fn fields(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let one = [Directive {
             name: arguments.first().cloned().unwrap_or_default(),
             arguments: arguments.get(1..).unwrap_or_default().to_vec(),
@@ -97,13 +93,8 @@ impl Site<'_> {
         }
     }
 
-    pub(super) fn encode(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        host: &mut Host,
-    ) {
+    pub(super) fn encode(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let place = &child.place;
         let inner = child.children().iter().map(|inner| &inner.name);
         let mut codings: Vec<String> = arguments.iter().chain(inner).cloned().collect();
@@ -116,7 +107,8 @@ impl Site<'_> {
         self.draft.note(place, what, "see compress_scripts and BREACH in the manual");
     }
 
-    pub(super) fn max_body(&mut self, child: &Directive, paths: &[String], host: &mut Host) {
+    pub(super) fn max_body(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, .. } = matched;
         let place = &child.place;
         for option in child.children() {
             match size(option.argument(0)).filter(|_| option.name == "max_size") {

@@ -3,19 +3,14 @@
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
+use super::matchers::Matched;
 use super::site::{Hidden, Site, Way};
 use super::tried::{Tried, tried};
 
 impl Site<'_> {
-    pub(super) fn root(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        folder: &str,
-        way: &Way,
-        host: &mut Host,
-    ) {
-        let place = &child.place;
+    pub(super) fn root(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, .. } = matched;
+        let (place, folder) = (&child.place, matched.argument());
         let is_name = |part: &str| matches!(part, "{host}" | "{http.request.host}");
         let is_known = |part: &str| !part.contains('{') || is_name(part) && paths.is_empty();
         if !folder.split('/').all(is_known) {
@@ -29,14 +24,8 @@ impl Site<'_> {
         self.each(paths, place, host, |scope| scope.set(place, key, root.as_str()));
     }
 
-    pub(super) fn file_server(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        first: &str,
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn file_server(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, .. } = matched;
         let place = &child.place;
         // Elsewhere, what responds for all paths precedes it.
         if way.block.is_some() || way.is_in_order {
@@ -71,7 +60,7 @@ impl Site<'_> {
                 _ => self.draft.error(&option.place, unconverted(option), "see [[rule]] and root"),
             }
         }
-        match first {
+        match matched.argument() {
             "browse" => self.each(paths, place, host, |scope| scope.set(place, "listing", true)),
             // Makes the routes of the paths.
             _ => self.each(paths, place, host, |_| {}),

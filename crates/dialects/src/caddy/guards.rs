@@ -7,6 +7,7 @@ use crate::draft::{Host, Scope};
 use crate::pattern;
 use crate::tree::{Directive, unconverted};
 
+use super::matchers::Matched;
 use super::responses::{Seen, redirected};
 use super::site::{Hidden, Site};
 use super::upstreams::upstream;
@@ -65,13 +66,8 @@ fn hidden_within(
 
 impl Site<'_> {
     /// `forward_auth`.
-    pub(super) fn authorizer(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        host: &mut Host,
-    ) {
+    pub(super) fn authorizer(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let place = &child.place;
         let mut own = Scope::new(place.line);
         self.protect(child, paths, 403);
@@ -108,7 +104,7 @@ impl Site<'_> {
                 _ => self.draft.error(&option.place, unconverted(option), "see authorizer"),
             }
         }
-        match arguments {
+        match arguments.as_slice() {
             [target] if upstream(target).is_some() => {
                 let mut keys = Scope::new(place.line);
                 keys.set(place, "address", upstream(target).into_iter().collect::<Vec<_>>());
@@ -235,13 +231,8 @@ impl Site<'_> {
         }
     }
 
-    pub(super) fn users(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        realm: Option<&String>,
-        host: &mut Host,
-    ) {
+    pub(super) fn users(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let place = &child.place;
         for user in child.children() {
             if !user.argument(0).starts_with("$2") {
@@ -255,7 +246,7 @@ impl Site<'_> {
         self.protect(child, paths, 403);
         self.each(paths, place, host, |scope| scope.set(place, "auth", "basic"));
         // That of Caddy.
-        let realm = realm.map_or("restricted", String::as_str);
+        let realm = arguments.get(1).map_or("restricted", String::as_str);
         self.each(paths, place, host, |scope| scope.set(place, "realm", realm));
     }
 }

@@ -34,6 +34,21 @@ pub(super) enum Presence {
     Missing,
 }
 
+/// A directive, the paths that its matcher finds, and its other arguments.
+pub(super) struct Matched<'d> {
+    pub(super) directive: &'d Directive,
+    /// The patterns. Empty: all paths.
+    pub(super) paths: Vec<String>,
+    pub(super) arguments: Vec<String>,
+}
+
+impl Matched<'_> {
+    /// The first argument.
+    pub(super) fn argument(&self) -> &str {
+        self.arguments.first().map_or("", String::as_str)
+    }
+}
+
 /// What has to be true, besides the path, so that a directive counts.
 pub(super) enum Condition {
     Always,
@@ -180,15 +195,15 @@ impl Site<'_> {
         Some(())
     }
 
-    /// The paths of a directive within a block, its condition, and its other arguments. `None`: it was reported.
-    pub(super) fn matched(
+    /// What the matcher of a directive within a block says. `None`: it was reported.
+    pub(super) fn matched<'d>(
         &mut self,
-        child: &Directive,
+        child: &'d Directive,
         way: &Way,
-    ) -> Option<(Vec<String>, Condition, Vec<String>)> {
+    ) -> Option<(Matched<'d>, Condition)> {
         let first = child.argument(0);
         let rest = || child.arguments.get(1..).unwrap_or_default().to_vec();
-        let (own, rule, arguments) = match first {
+        let (own, condition, arguments) = match first {
             "*" => (Vec::new(), Condition::Always, rest()),
             first if first.starts_with('/') => match pattern(first) {
                 Some(pattern) => (vec![pattern], Condition::Always, rest()),
@@ -213,7 +228,8 @@ impl Site<'_> {
                 let Some(condition) = matcher.condition() else {
                     if asks(child) {
                         self.ask_everywhere(child);
-                        return Some((way.paths.clone(), Condition::Always, rest()));
+                        let (paths, arguments) = (way.paths.clone(), rest());
+                        return Some((Matched { directive: child, paths, arguments }, Condition::Always));
                     }
                     let denies = status(child, &rest()).is_some_and(|status| status >= 400);
                     let (open, what_to_do) = match denies {
@@ -241,7 +257,8 @@ impl Site<'_> {
             );
             return None;
         }
-        Some((if own.is_empty() { way.paths.clone() } else { own }, rule, arguments))
+        let paths = if own.is_empty() { way.paths.clone() } else { own };
+        Some((Matched { directive: child, paths, arguments }, condition))
     }
 }
 

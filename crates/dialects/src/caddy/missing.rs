@@ -4,7 +4,7 @@
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
-use super::matchers::{Matcher, Presence};
+use super::matchers::{Matched, Matcher, Presence};
 use super::site::{Block, Site, Way};
 
 /// The path that a fallback leads to for the application.
@@ -14,19 +14,13 @@ const OF_MISSING: &str = "@of missing";
 
 impl Site<'_> {
     /// `reverse_proxy` for all paths but those of files.
-    pub(super) fn proxy_but(
-        &mut self,
-        child: &Directive,
-        except: &[String],
-        arguments: &[String],
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn proxy_but(&mut self, matched: Matched, except: &[String], way: &Way, host: &mut Host) {
+        let child = matched.directive;
         if way.block.is_some() || way.strips {
             let what_to_do = "write handle for the paths that it is not for, and another handle for the rest";
             return self.draft.error(&child.place, unconverted(child), what_to_do);
         }
-        self.proxy(child, &[], arguments, way, host);
+        self.proxy(&Matched { paths: Vec::new(), ..matched }, way, host);
         for path in except {
             host.route(path, &child.place);
             let place = child.place.clone();
@@ -35,31 +29,26 @@ impl Site<'_> {
     }
 
     /// A directive with a matcher that looks for a file.
-    pub(super) fn by_file(
-        &mut self,
-        child: &Directive,
-        presence: Presence,
-        (paths, arguments): (&[String], &[String]),
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn by_file(&mut self, matched: Matched, presence: Presence, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let inner = if child.name == "handle" { child.children() } else { std::slice::from_ref(child) };
         let is_server = |inner: &&Directive| inner.name == "file_server" && inner.block.is_none();
         let others: Vec<&Directive> = inner.iter().filter(|inner| !is_server(inner)).collect();
         let own = |inner: &Directive| match inner.name == child.name {
-            true => arguments.to_vec(),
+            true => arguments.clone(),
             false => inner.arguments.iter().filter(|text| *text != "*").cloned().collect(),
         };
         match (presence, others.as_slice()) {
             // A file that is missing is not sent.
-            (Presence::There, []) => self.each(paths, &child.place, host, |_| {}),
+            (Presence::There, []) => self.each(&paths, &child.place, host, |_| {}),
             (Presence::Missing, [only]) if only.name == "reverse_proxy" => {
-                self.proxy_missing(only, paths, &own(only), way, host);
+                let arguments = own(only);
+                self.proxy_missing(Matched { directive: only, paths, arguments }, way, host);
             }
             (Presence::Missing, [only]) if only.name == "rewrite" && only.block.is_none() => {
                 let arguments = ["{path}".to_owned()].into_iter().chain(own(only)).collect();
                 let files = Directive { name: "try_files".to_owned(), arguments, ..Directive::clone(only) };
-                let way = Way { paths: paths.to_vec(), ..way.clone() };
+                let way = Way { paths, ..way.clone() };
                 self.try_files(&files, &way, host);
             }
             _ => {
@@ -71,17 +60,11 @@ impl Site<'_> {
     }
 
     /// The application responds for a path that a fallback leads to.
-    fn proxy_missing(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        way: &Way,
-        host: &mut Host,
-    ) {
+    fn proxy_missing(&mut self, matched: Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, .. } = &matched;
         let place = &child.place;
         let is_fastcgi = |option: &Directive| option.name == "transport" && option.argument(0) == "fastcgi";
-        let to = match paths {
+        let to = match paths.as_slice() {
             [] => MISSING.to_owned(),
             [folder] if folder.ends_with('/') => format!("{}{MISSING}", folder.trim_end_matches('/')),
             _ => String::new(),
@@ -101,7 +84,7 @@ impl Site<'_> {
             scope.set(place, "fallback", to.as_str());
             scope.set(place, "fallback_for", "all");
         });
-        self.proxy(child, &[to], arguments, way, host);
+        self.proxy(&Matched { paths: vec![to], ..matched }, way, host);
     }
 
     /// Two blocks, one with the files that are there and one with an application for the rest, as one; and an

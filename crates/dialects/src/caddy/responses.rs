@@ -5,19 +5,14 @@ use site::template::Template;
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
+use super::matchers::Matched;
 use super::site::{Site, Way};
 
 impl Site<'_> {
-    pub(super) fn redirect(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn redirect(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, arguments, .. } = matched;
         let place = &child.place;
-        for (paths, seen) in self.seen(child, paths, way) {
+        for (paths, seen) in self.seen(matched, way) {
             let Some((target, status)) = redirected(arguments, &seen) else {
                 return self.draft.error(place, unconverted(child), "see redirect");
             };
@@ -37,17 +32,11 @@ impl Site<'_> {
         }
     }
 
-    pub(super) fn rewrite(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        to: &str,
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn rewrite(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let child = matched.directive;
         let place = &child.place;
-        for (paths, seen) in self.seen(child, paths, way) {
-            match template(to, &seen).and_then(|target| rewritten(&target)) {
+        for (paths, seen) in self.seen(matched, way) {
+            match template(matched.argument(), &seen).and_then(|target| rewritten(&target)) {
                 Some(target) if !paths.is_empty() => {
                     self.close_in_other_cases(child, &paths);
                     self.route(&paths, place, host, |scope| scope.set(place, "rewrite", target.as_str()));
@@ -58,12 +47,13 @@ impl Site<'_> {
     }
 
     /// The paths of a directive with what its placeholders stand for: each alone, if an expression found them.
-    fn seen(&self, child: &Directive, paths: &[String], way: &Way) -> Vec<(Vec<String>, Seen)> {
+    fn seen(&self, matched: &Matched, way: &Way) -> Vec<(Vec<String>, Seen)> {
+        let Matched { directive: child, paths, .. } = matched;
         let own = self.matchers.iter().find(|matcher| matcher.name == child.argument(0));
         let captured = own.map(|own| own.captured.as_slice()).unwrap_or_default();
         let strips = way.strips;
         if captured.is_empty() {
-            return vec![(paths.to_vec(), Seen { strips, groups: Vec::new() })];
+            return vec![(paths.clone(), Seen { strips, groups: Vec::new() })];
         }
         let groups = |path: &String| {
             let own = captured.iter().find(|one| one.pattern == *path);
@@ -72,13 +62,8 @@ impl Site<'_> {
         paths.iter().map(|path| (vec![path.clone()], groups(path))).collect()
     }
 
-    pub(super) fn respond(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        host: &mut Host,
-    ) {
+    pub(super) fn respond(&mut self, matched: &Matched, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let place = &child.place;
         match (status(child, arguments), text(child, arguments)) {
             (Some(status @ 400..=599), _) if ![401, 405, 407, 416, 426].contains(&status) => {

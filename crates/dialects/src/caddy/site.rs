@@ -9,7 +9,7 @@ use crate::tree::{Directive, MAX_DEPTH, Place, unconverted};
 
 use super::finish::hoist;
 use super::listens::address_of;
-use super::matchers::{Condition, Matcher, pattern};
+use super::matchers::{Condition, Matched, Matcher, pattern};
 use super::options::log;
 use super::responses::{Seen, redirected, status};
 
@@ -159,39 +159,41 @@ impl Site<'_> {
         // The first argument of `root` is a folder if it is the only one.
         let single = child.name == "root" && child.arguments.len() == 1;
         let found = match single {
-            true => Some((way.paths.clone(), Condition::Always, child.arguments.clone())),
+            true => {
+                let (paths, arguments) = (way.paths.clone(), child.arguments.clone());
+                Some((Matched { directive: child, paths, arguments }, Condition::Always))
+            }
             false => self.matched(child, way),
         };
-        let Some((paths, condition, arguments)) = found else { return };
+        let Some((matched, condition)) = found else { return };
         match condition {
             Condition::Always => {}
             Condition::Rule(..) | Condition::File(_) if asks(child) => self.ask_everywhere(child),
             Condition::Rule(rule, except) => {
-                return self.conditional(child, rule, &except, (&paths, &arguments), way, host);
+                return self.conditional(matched, rule, &except, way, host);
             }
             Condition::File(presence) => {
-                return self.by_file(child, presence, (&paths, &arguments), way, host);
+                return self.by_file(matched, presence, way, host);
             }
         }
-        let first = arguments.first().map_or("", String::as_str);
         match child.name.as_str() {
             "handle" | "route" | "handle_path" => {
-                if arguments.is_empty() {
-                    self.inner_block(child, paths, way, host, depth);
+                if matched.arguments.is_empty() {
+                    self.inner_block(child, matched.paths, way, host, depth);
                 } else {
                     self.draft.error(&child.place, unconverted(child), "write one path");
                 }
             }
-            "root" => self.root(child, &paths, first, way, host),
-            "file_server" => self.file_server(child, &paths, first, way, host),
-            "reverse_proxy" => self.proxy(child, &paths, &arguments, way, host),
-            "php_fastcgi" => self.php(child, &paths, first, way, host),
-            "redir" => self.redirect(child, &paths, &arguments, way, host),
-            "rewrite" => self.rewrite(child, &paths, first, way, host),
-            "respond" | "error" | "abort" => self.respond(child, &paths, &arguments, host),
+            "root" => self.root(&matched, way, host),
+            "file_server" => self.file_server(&matched, way, host),
+            "reverse_proxy" => self.proxy(&matched, way, host),
+            "php_fastcgi" => self.php(&matched, way, host),
+            "redir" => self.redirect(&matched, way, host),
+            "rewrite" => self.rewrite(&matched, way, host),
+            "respond" | "error" | "abort" => self.respond(&matched, host),
             "basic_auth" | "basicauth" | "forward_auth" | "header" | "encode" | "request_body" => {
-                self.precede(child, &paths, &arguments, host);
-                self.give_to_blocks(child, &paths, &arguments, way);
+                self.precede(&matched, host);
+                self.give_to_blocks(&matched, way);
             }
             _ => {
                 let what_to_do = "remove it, or find its like in the manual";
@@ -201,9 +203,9 @@ impl Site<'_> {
     }
 
     /// Keeps what precedes blocks for those with other paths.
-    fn give_to_blocks(&mut self, child: &Directive, paths: &[String], arguments: &[String], way: &Way) {
+    fn give_to_blocks(&mut self, matched: &Matched, way: &Way) {
         let mut alone = Host::default();
-        self.precede(child, paths, arguments, &mut alone);
+        self.precede(matched, &mut alone);
         for route in alone.routes {
             let path = route.text("path");
             let same =
@@ -216,13 +218,13 @@ impl Site<'_> {
     }
 
     /// What is done with a request before a block is found for it.
-    fn precede(&mut self, child: &Directive, paths: &[String], arguments: &[String], host: &mut Host) {
-        match child.name.as_str() {
-            "header" => self.fields(child, paths, arguments, host),
-            "encode" => self.encode(child, paths, arguments, host),
-            "request_body" => self.max_body(child, paths, host),
-            "forward_auth" => self.authorizer(child, paths, arguments, host),
-            _ => self.users(child, paths, arguments.get(1), host),
+    fn precede(&mut self, matched: &Matched, host: &mut Host) {
+        match matched.directive.name.as_str() {
+            "header" => self.fields(matched, host),
+            "encode" => self.encode(matched, host),
+            "request_body" => self.max_body(matched, host),
+            "forward_auth" => self.authorizer(matched, host),
+            _ => self.users(matched, host),
         }
     }
 
@@ -284,17 +286,17 @@ impl Site<'_> {
     /// A directive for a matcher that has more conditions than a path.
     fn conditional(
         &mut self,
-        child: &Directive,
+        matched: Matched,
         mut rule: Scope,
         except: &[String],
-        (paths, arguments): (&[String], &[String]),
         way: &Way,
         host: &mut Host,
     ) {
+        let Matched { directive: child, paths, arguments } = &matched;
         // A block that only rejects is a rejection.
         let (only, own) = match child.children() {
             [only] if child.name == "handle" && only.block.is_none() => (only, only.arguments.as_slice()),
-            _ => (child, arguments),
+            _ => (*child, arguments.as_slice()),
         };
         let redirect = (only.name == "redir").then(|| redirected(own, &Seen::default())).flatten();
         let redirect = redirect.filter(|(to, _)| !way.strips || !to.contains("$path"));
@@ -302,7 +304,7 @@ impl Site<'_> {
         let place = &only.place;
         if redirect.is_none() && denied.is_none() {
             if paths.is_empty() && rule.is_empty() && child.name == "reverse_proxy" {
-                return self.proxy_but(child, except, arguments, way, host);
+                return self.proxy_but(matched, except, way, host);
             }
             let what = format!("{}: routes have no conditions", child.text());
             let what_to_do = match rule.get("host").is_some() {

@@ -4,6 +4,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place, unconverted};
 
+use super::matchers::Matched;
 use super::site::{Site, Way};
 use super::tried::{Tried, tried};
 
@@ -42,17 +43,11 @@ impl Proxy {
 }
 
 impl Site<'_> {
-    pub(super) fn proxy(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        arguments: &[String],
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn proxy(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, arguments } = matched;
         let place = &child.place;
         let mut proxy = Proxy { application: Scope::new(place.line), ..Proxy::default() };
-        proxy.targets = arguments.to_vec();
+        proxy.targets.clone_from(arguments);
         for option in child.children() {
             self.proxy_option(option, paths, &mut proxy, host);
         }
@@ -159,16 +154,10 @@ impl Site<'_> {
         }
     }
 
-    pub(super) fn php(
-        &mut self,
-        child: &Directive,
-        paths: &[String],
-        target: &str,
-        way: &Way,
-        host: &mut Host,
-    ) {
+    pub(super) fn php(&mut self, matched: &Matched, way: &Way, host: &mut Host) {
+        let Matched { directive: child, paths, .. } = matched;
         let place = &child.place;
-        let Some(address) = upstream(&target.replacen("unix//", "unix:/", 1)) else {
+        let Some(address) = upstream(&matched.argument().replacen("unix//", "unix:/", 1)) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
         };
         let fallback = self.php_options(child, paths, host);
