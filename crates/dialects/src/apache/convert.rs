@@ -179,7 +179,7 @@ fn host<'w>(
             );
         }
     }
-    let host = site.finished(draft);
+    let host = site.into_host(draft);
     draft.hosts.push(host);
 }
 

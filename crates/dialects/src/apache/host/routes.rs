@@ -19,12 +19,41 @@ use crate::tree::Place;
 use crate::within::{covers, pass_on, passes_on};
 
 impl Site<'_> {
-    /// The host, with its routes.
-    pub fn finished(mut self, draft: &mut Draft) -> Host {
+    /// Makes the routes of the host from everything that was read.
+    pub fn into_host(mut self, draft: &mut Draft) -> Host {
         self.server.rewrites.settle(None);
         // The first pattern counts, so that what denies comes in front of what runs files.
         let mut denials = self.server.rewrites.deny(None, &mut self.host);
         self.passes(draft);
+        self.find_folders(draft);
+        let (own, passes_all) = (self.own_urls(), self.passes_all());
+        denials.extend(self.denials_of_folders());
+        self.globs(passes_all.then_some(&own), draft);
+        self.prefixes_of_sections(passes_all, draft);
+        self.singles(draft);
+        self.apply_rewrites(draft);
+        self.lead_first(draft);
+        self.pass_within(&own);
+        self.pass_patterns(draft);
+        self.host.without_programs(&self.unhandled, Scope::runs, draft);
+        self.host.without_programs(&self.without_cgi, |route| route.get("cgi").is_some(), draft);
+        pass_on_before_files(&mut self.host, draft);
+        self.deny_first();
+        list_no_denied(&mut self.host, draft);
+        self.host.respond_without_root();
+        self.host.share_handlers();
+        share_proxy_headers(&mut self.host);
+        leave_out_needless_fields(&mut self.host);
+        leave_out_needless_files(&mut self.host);
+        denials.splice(0..0, self.scripts_without_program(draft));
+        self.put_first(&denials, draft);
+        self.report_denied_redirects(draft);
+        self.keep_from_satisfied();
+        self.host
+    }
+
+    /// The folders that have files here, the longest path last, with what their `.htaccess` files and `<DirectoryMatch>` say.
+    fn find_folders(&mut self, draft: &mut Draft) {
         let is_rewritten = self.is_rewritten();
         let trees = std::mem::take(&mut self.trees).into_iter();
         let has_files = |url: &str| url == "/" || !is_rewritten && !self.is_passed(url);
@@ -34,31 +63,38 @@ impl Site<'_> {
         sort::by_key(&mut self.folders, |(path, _)| path.len());
         self.settle_rewrites(draft);
         self.report_targets_elsewhere(draft);
-        let urls = self.section_urls();
-        let passes_all = self.passes_all();
-        let own = self.own_urls();
+    }
+
+    /// What the rules of folders deny.
+    fn denials_of_folders(&mut self) -> Vec<Scope> {
+        let mut denials = Vec::new();
         for (folder, context) in &self.folders {
             for (url, rest) in self.urls_and_rests(folder) {
                 let rewrites = context.rewrites.behind(&rest, &mut Draft::default());
                 denials.extend(rewrites.deny(Some(&url), &mut self.host));
             }
         }
-        self.globs(passes_all.then_some(&own), draft);
+        denials
+    }
+
+    /// The routes of the prefixes that sections speak of.
+    fn prefixes_of_sections(&mut self, passes_all: bool, draft: &mut Draft) {
+        let urls = self.section_urls();
         // Longer prefixes come first: so do the patterns within them.
         let all: BTreeSet<&String> = urls.iter().chain(&self.redirects).collect();
         let all: Vec<String> = all.into_iter().rev().cloned().collect();
-        for url in all
-            .iter()
-            .filter(|url| !passes_all || !self.is_passed(url) && *url != "/")
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            self.scripts(&url, draft);
+        for url in &all {
+            if !passes_all || !self.is_passed(url) && url != "/" {
+                self.scripts(url, draft);
+            }
         }
         for url in &urls {
             self.prefix(url, draft);
         }
-        self.singles(draft);
+    }
+
+    /// What the rules of the server and of folders lead to.
+    fn apply_rewrites(&mut self, draft: &mut Draft) {
         self.server.rewrites.clone().apply(None, &mut self.host, draft);
         let is_everywhere = self.host.scope.get("fallback").is_some();
         let suffixes = self.host.scope.get("try_suffixes").cloned();
@@ -79,24 +115,6 @@ impl Site<'_> {
             of_server.iter().filter_map(|route| route.text("path").map(str::to_owned)).collect();
         rewrite_before_files(&mut self.host, &of_server, draft);
         leave_out_needless_suffixes(&mut self.host);
-        self.lead_first(draft);
-        self.pass_within(&own);
-        self.pass_patterns(draft);
-        self.host.without_programs(&self.unhandled, Scope::runs, draft);
-        self.host.without_programs(&self.without_cgi, |route| route.get("cgi").is_some(), draft);
-        pass_on_before_files(&mut self.host, draft);
-        self.deny_first();
-        list_no_denied(&mut self.host, draft);
-        self.host.respond_without_root();
-        self.host.share_handlers();
-        share_proxy_headers(&mut self.host);
-        leave_out_needless_fields(&mut self.host);
-        leave_out_needless_files(&mut self.host);
-        denials.splice(0..0, self.scripts_without_program(draft));
-        self.put_first(&denials, draft);
-        self.report_denied_redirects(draft);
-        self.keep_from_satisfied();
-        self.host
     }
 
     /// A rule that denies scripts of PHP where nothing runs them: what does in Apache stands elsewhere, such as beside an
