@@ -20,9 +20,18 @@ pub fn parent_of(pid: u32) -> u32 {
     parent.unwrap_or_else(|| panic!("{pid} does not run"))
 }
 
-/// The children of a process that it has not waited for.
+/// The children of a process that it has not waited for, the oldest first.
 pub fn children_of(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let read = || fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    // A read can omit a process if another one ends meanwhile (proc_tid_children(5)).
+    let mut children = read();
+    loop {
+        let again = read();
+        if again == children {
+            break;
+        }
+        children = again;
+    }
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 

@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::folder::Folder;
 use crate::http2::Http2;
 use crate::output::Lines;
-use crate::process::processor_time;
+use crate::process::{children_of, processor_time};
 use crate::repeat::Repeater;
 use crate::response::Response;
 use crate::{TIMEOUT, program};
@@ -227,25 +227,14 @@ impl Server {
         ended.expect("it has ended")
     }
 
-    /// The newest serving process.
+    /// The newest child: the generation, unless another process was started after it.
     pub fn serving_pid(&self) -> u32 {
-        self.serving_pids().last().copied().expect("the program has a serving process")
+        self.children().last().copied().expect("the program has a serving process")
     }
 
-    /// All child processes, the oldest first.
-    pub fn serving_pids(&self) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let read = || fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        // A read can omit a process if another one ends meanwhile (proc_tid_children(5)).
-        let mut children = read();
-        loop {
-            let again = read();
-            if again == children {
-                break;
-            }
-            children = again;
-        }
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    /// The processes that the master has started, the oldest first.
+    pub fn children(&self) -> Vec<u32> {
+        children_of(self.pid())
     }
 
     /// The child processes whose threads have this name with a number, the oldest first.
@@ -255,7 +244,7 @@ impl Server {
             let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
             names.into_iter().any(|name| name.starts_with(&format!("{thread} ")))
         };
-        self.serving_pids().into_iter().filter(has_thread).collect()
+        self.children().into_iter().filter(has_thread).collect()
     }
 
     /// Kills the process whose workers serve, and waits until another one has them.

@@ -418,7 +418,7 @@ fn no_process_writes_to_an_old_log_when_reopen_has_ended() {
         server.get("/a.txt");
         assert!(wait_until(TIMEOUT, || lines(&log) == 1));
         let writes = |pid: &u32| has_open(*pid, &log);
-        let writer = server.serving_pids().into_iter().rev().find(writes).expect("a process writes the log");
+        let writer = server.children().into_iter().rev().find(writes).expect("a process writes the log");
         stop_process(writer);
         fs::rename(&log, &old).expect("it is ours");
         thread::scope(|scope| {

@@ -906,7 +906,7 @@ fn takes_any_open_connection_when_the_process_that_manages_them_is_killed() {
         let first = by(&client.get("/"));
         // A master that is stopped replaces nothing.
         stop_process(server.pid());
-        let pool = server.serving_pids()[0];
+        let pool = server.children()[0];
         signal_process(pool, Signal::KILL);
         assert!(wait_until(TIMEOUT, || !runs(pool)), "process {pool} still runs");
         for number in 0..8 {

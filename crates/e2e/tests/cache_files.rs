@@ -310,7 +310,7 @@ fn no_byte_is_wrong_after_thirty_kills_in_the_middle_of_writes() {
             })
             .collect();
         assert!(wait_until(6 * TIMEOUT, || written() >= enough), "round {round}: {}", server.stats());
-        let pids = server.serving_pids();
+        let pids = server.children();
         server.signal(e2e::Signal::KILL);
         pids.into_iter().for_each(|pid| e2e::signal_process(pid, e2e::Signal::KILL));
         clients.into_iter().for_each(|client| client.join().expect("it has ended"));

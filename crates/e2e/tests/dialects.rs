@@ -270,7 +270,7 @@ fn scripts_of_a_server_that_stays_root_can_do_what_root_can() {
             let status = read(&PathBuf::from(format!("/proc/{pid}/status")));
             !status.contains("\nUid:\t0\t") && status.contains("\nCapPrm:\t0000000000000000\n")
         };
-        rows.check(name, server.serving_pids().into_iter().any(is_confined), true);
+        rows.check(name, server.children().into_iter().any(is_confined), true);
     }
 }
 

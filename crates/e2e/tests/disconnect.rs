@@ -401,7 +401,7 @@ fn finds_connections_of_processes_that_finish_their_requests() {
     rows.holds("the second process", "ends", ends(&mut middle));
     rows.holds("the serving process", "ends", ends(&mut new));
     // And its spawner.
-    let pids = wait_until(TIMEOUT, || server.serving_pids().len() == 2);
+    let pids = wait_until(TIMEOUT, || server.children().len() == 2);
     rows.holds("the processes", "have nothing left to finish", pids);
     server.signal(Signal::TERM);
     server.wait(TIMEOUT);

@@ -485,7 +485,7 @@ fn requests_for_an_application_wait_while_its_pool_has_no_descriptor() {
     let server = Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"{url}\"\n")).start();
     assert_eq!(server.get("/").status, 200);
     let workers = server.processes("worker");
-    let pool = server.serving_pids().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
+    let pool = server.children().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
     limit(pool, "3:4096");
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

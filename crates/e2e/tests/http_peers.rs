@@ -477,7 +477,7 @@ fn serves_on_by_open_connections_when_the_process_that_manages_them_is_killed() 
     assert_eq!(client.get("/app/x").text(), "hello");
     // A master that is stopped replaces nothing.
     stop_process(server.pid());
-    let pool = server.serving_pids()[0];
+    let pool = server.children()[0];
     signal_process(pool, Signal::KILL);
     assert!(wait_until(TIMEOUT, || !runs(pool)), "process {pool} still runs");
     let mut rows = Rows::new();

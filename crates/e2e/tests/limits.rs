@@ -323,7 +323,7 @@ fn as_many_connections_wait_to_be_accepted_as_configured() {
             .start();
         let Some(Address::Tcp(address)) = server.addresses().pop() else { panic!("{}", server.stderr()) };
         // A worker that is stopped accepts nothing.
-        let serving = server.serving_pids();
+        let serving = server.children();
         serving.iter().for_each(|pid| stop_process(*pid));
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
         let waiting: Vec<TcpStream> = (0..20).map_while(connect).collect();

@@ -174,10 +174,10 @@ fn a_reload_keeps_a_logger_or_replaces_it_without_losing_lines() {
     };
     let server = Site::new().file("a.txt", "a").config(&config("one", "")).start();
     request(&server, 0..50);
-    let before = server.serving_pids();
+    let before = server.children();
     server.configure(&config("one", "etag = \"content\""));
     server.reload();
-    let after = server.serving_pids();
+    let after = server.children();
     assert_eq!(before[0], after[0], "the logger stays");
     request(&server, 50..100);
     server.configure(&config("two", ""));
@@ -187,7 +187,7 @@ fn a_reload_keeps_a_logger_or_replaces_it_without_losing_lines() {
     let two = wait_for_lines(&server, "two:", 50);
     assert_eq!(numbers(one.iter().map(String::as_str)), each_once(0..100));
     assert_eq!(numbers(two.iter().map(String::as_str)), each_once(100..150));
-    assert!(wait_until(TIMEOUT, || !server.serving_pids().contains(&before[0])), "the old logger ends");
+    assert!(wait_until(TIMEOUT, || !server.children().contains(&before[0])), "the old logger ends");
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn a_logger_that_was_killed_is_replaced() {
     let server = site(r#"access = "|$exec sed -u s/^/one:/ >&2""#).start();
     request(&server, 0..10);
     wait_for_lines(&server, "one:", 10);
-    let logger = server.serving_pids()[0];
+    let logger = server.children()[0];
     signal_process(logger, Signal::KILL);
     server.wait_for_line("the process that writes logs has ended: killed by SIGKILL", TIMEOUT);
-    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 2), "{:?}", server.serving_pids());
+    assert!(wait_until(TIMEOUT, || server.children().len() == 2), "{:?}", server.children());
     // Lines that are written before the serving process has the new pipe are lost.
     let mut number = 1000;
     let arrives = || {
@@ -214,7 +214,7 @@ fn the_log_says_that_the_process_that_writes_it_has_ended() {
     let server = rotating("{ size = \"1MiB\" }").config("error = \"logs/error.log\"").start();
     let log = server.home().join("logs/error.log");
     assert!(wait_until(TIMEOUT, || log.exists()));
-    signal_process(server.serving_pids()[0], Signal::KILL);
+    signal_process(server.children()[0], Signal::KILL);
     let line = "the process that writes logs has ended: killed by SIGKILL; it is replaced at once";
     let is_logged = || fs::read_to_string(&log).is_ok_and(|text| text.contains(line));
     assert!(wait_until(TIMEOUT, is_logged), "{:?}", fs::read_to_string(&log));

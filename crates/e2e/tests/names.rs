@@ -205,7 +205,7 @@ fn a_reload_changes_the_level_of_the_error_log_of_a_process_that_it_keeps_too() 
     dns.set_ips("app.test", &["127.0.0.1"]);
     let server = Site::new().config(&config("error")).start();
     wait_for(&server, "/", &["127.0.0.1"]);
-    let pool = server.serving_pids()[0];
+    let pool = server.children()[0];
     for (level, now, lines) in
         [("error", "127.0.0.2", 0), ("warn", "127.0.0.1", 1), ("error", "127.0.0.2", 1)]
     {
@@ -218,7 +218,7 @@ fn a_reload_changes_the_level_of_the_error_log_of_a_process_that_it_keeps_too() 
         let stderr = server.stderr();
         assert_eq!(stderr.matches("is resolved again").count(), lines, "{level}: {stderr}");
     }
-    assert!(server.serving_pids().contains(&pool), "it is the same one");
+    assert!(server.children().contains(&pool), "it is the same one");
 }
 
 #[test]

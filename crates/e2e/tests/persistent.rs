@@ -61,7 +61,7 @@ fn a_pool_that_a_reload_keeps_writes_to_the_error_log_of_the_new_configuration()
     let server = site.start();
     let log = server.home().join("logs/error.log");
     let text = || fs::read_to_string(&log).unwrap_or_default();
-    let pool = server.serving_pids()[0];
+    let pool = server.children()[0];
     let end = || {
         let ended = pid(&server);
         signal_process(ended, Signal::KILL);
@@ -74,7 +74,7 @@ fn a_pool_that_a_reload_keeps_writes_to_the_error_log_of_the_new_configuration()
     server.configure(&config(server.home(), "", "", ""));
     server.reload();
     server.wait_for_line(&end(), TIMEOUT);
-    assert!(server.serving_pids().contains(&pool), "it is the same one");
+    assert!(server.children().contains(&pool), "it is the same one");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_pool_that_reads_no_commands_gets_the_reopened_log_later() {
     fs::set_permissions(site.home(), Permissions::from_mode(0o755)).expect("it is our folder");
     let server = site.start();
     pid(&server);
-    let pool = server.serving_pids()[0];
+    let pool = server.children()[0];
     let log = server.home().join("logs/error.log");
     let text = || fs::read_to_string(&log).unwrap_or_default();
     signal_process(pool, Signal::STOP);
@@ -582,7 +582,7 @@ fn reload_replaces_only_processes_whose_settings_changed() {
         rows.holds(
             what,
             "another process serves",
-            !server.serving_pids().is_empty() && server.serving_pid() != serving,
+            !server.children().is_empty() && server.serving_pid() != serving,
         );
         let next = pid(&server);
         rows.check(what, next == present, stays);

@@ -437,7 +437,7 @@ fn as_root_serves_a_folder_that_the_account_cannot_reach() {
         };
         let before = server.serving_pid();
         server.signal(Signal::HUP);
-        let is_another = || matches!(server.serving_pids()[..], [pid] if pid != before);
+        let is_another = || matches!(server.children()[..], [pid] if pid != before);
         rows.holds("reload", &server.stderr(), wait_until(TIMEOUT, is_another));
         serves_all_and_no_more(&server, &mut rows, "after a reload");
         rows.check("upgrade", run("upgrade"), Some(0));
@@ -594,8 +594,7 @@ fn serves_after_a_crash_although_its_users_have_been_removed_as_root() {
         TIMEOUT,
     );
     // The process that manages the application starts it with the same id, too.
-    let managers =
-        || server.serving_pids().into_iter().flat_map(children_of).filter(|pid| user_of(*pid) == 4323);
+    let managers = || server.children().into_iter().flat_map(children_of).filter(|pid| user_of(*pid) == 4323);
     let [application] = managers().collect::<Vec<_>>()[..] else { panic!("{}", server.stderr()) };
     signal_process(parent_of(application), Signal::KILL);
     let has_another = || managers().any(|other| other != application);

@@ -317,7 +317,7 @@ fn a_failed_reload_changes_nothing_and_says_why() {
         );
         table.check(&config, same.get("/a.txt").field("x-version"), Some("1"));
         table.check(&config, server.get("/a.txt").field("x-version"), Some("1"));
-        table.check(&config, server.serving_pids(), vec![serving]);
+        table.check(&config, server.children(), vec![serving]);
         table.holds(&config, "no socket is left behind", !server.home().join("x.sock").exists());
     }
     // By a signal it is the same, and afterwards a good reload works.
@@ -327,7 +327,7 @@ fn a_failed_reload_changes_nothing_and_says_why() {
         (lines.iter().filter(|line| line.contains("nothing was changed")).count() > before).then_some(())
     };
     assert!(server.errors().wait_for(TIMEOUT, logged).is_some(), "{}", server.stderr());
-    assert_eq!(server.serving_pids(), [serving]);
+    assert_eq!(server.children(), [serving]);
     server.configure(&version(2));
     server.reload();
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
@@ -364,7 +364,7 @@ fn running_requests_finish_under_their_old_configuration() {
         let response = download.read_response();
         assert!(response.field("x-version") == Some("1") && response.body == content);
         assert_eq!(download.get("/a.txt").field("x-version"), Some("2"));
-        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "the one before has ended");
+        assert!(wait_until(TIMEOUT, || server.children().len() == 1), "the one before has ended");
     }
 }
 
@@ -438,10 +438,7 @@ fn a_hundred_reloads_under_load_lose_no_request() {
                 if number % 10 == 0 {
                     let serving = server.serving_pid();
                     server.signal(Signal::HUP);
-                    assert!(wait_until(TIMEOUT, || server
-                        .serving_pids()
-                        .last()
-                        .is_some_and(|p| *p != serving)));
+                    assert!(wait_until(TIMEOUT, || server.children().last().is_some_and(|p| *p != serving)));
                 }
                 server.reload();
             }
@@ -457,7 +454,7 @@ fn a_hundred_reloads_under_load_lose_no_request() {
         assert!(tally.completed() > RELOADS, "{tally}");
     }
     assert_eq!(stayed.connections, 24, "no connection was closed: {stayed}");
-    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+    assert!(wait_until(TIMEOUT, || server.children().len() == 1), "{:?}", server.children());
 }
 
 #[test]
@@ -503,7 +500,7 @@ fn downloads_survive_reloads_up_to_the_limit_of_generations() {
         downloads.push((number, server.begin_download("/long")));
         server.configure(&config(number + 1));
         server.reload();
-        assert_eq!(server.serving_pids().len(), number as usize + 2);
+        assert_eq!(server.children().len(), number as usize + 2);
     }
     server.configure(&config(3));
     let printed = server.reload_error();
@@ -516,7 +513,7 @@ fn downloads_survive_reloads_up_to_the_limit_of_generations() {
         assert!(response.body == content);
         drop(download);
         let left = 2 - number as usize;
-        assert!(wait_until(TIMEOUT, || server.serving_pids().len() <= left), "{:?}", server.serving_pids());
+        assert!(wait_until(TIMEOUT, || server.children().len() <= left), "{:?}", server.children());
     }
     server.reload();
     assert_eq!(server.get("/a.txt").field("x-version"), Some("3"));
@@ -531,8 +528,8 @@ fn cuts_old_requests_after_the_shutdown_timeout() {
     // The timeout of its own configuration counts.
     server.configure("");
     server.reload();
-    assert_eq!(server.serving_pids().len(), 2, "it may still run for a while");
-    assert!(wait_until(TIMEOUT, || !server.serving_pids().contains(&earlier)));
+    assert_eq!(server.children().len(), 2, "it may still run for a while");
+    assert!(wait_until(TIMEOUT, || !server.children().contains(&earlier)));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(2900), "{took:?}");
     assert!(matches!(download.try_read_response(), Err(ReadError::Closed { .. } | ReadError::Reset)));
@@ -554,7 +551,7 @@ fn a_stuck_process_delays_no_reload() {
     assert_ne!(server.serving_pid(), stuck);
     signal_process(stuck, Signal::CONT);
     assert!(wait_until(TIMEOUT, || server.get("/a.txt").field("x-version") == Some("2")));
-    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1));
+    assert!(wait_until(TIMEOUT, || server.children().len() == 1));
 }
 
 #[test]
@@ -582,7 +579,7 @@ fn answers_several_reloads_at_once() {
         }
     });
     assert_eq!(server.get("/a.txt").field("x-version"), Some("2"));
-    assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1));
+    assert!(wait_until(TIMEOUT, || server.children().len() == 1));
 }
 
 #[test]
@@ -613,7 +610,7 @@ fn stops_all_generations() {
             server.reload();
         }
         downloads.push(server.begin_download("/long"));
-        let (address, pids) = (server.addr().to_string(), server.serving_pids());
+        let (address, pids) = (server.addr().to_string(), server.children());
         assert_eq!(pids.len(), 3);
         server.signal(signal);
         wait_until_refused(&address);
@@ -639,7 +636,7 @@ fn all_generations_reopen_their_logs() {
     server.reload();
     fs::rename(&path, &moved).expect("it is there");
     server.signal(Signal::USR1);
-    let pids = server.serving_pids();
+    let pids = server.children();
     assert_eq!(pids.len(), 2);
     for pid in pids {
         assert!(wait_until(TIMEOUT, || has_open(pid, &path) && !has_open(pid, &moved)), "{pid}");
@@ -678,14 +675,14 @@ fn replaces_a_killed_serving_process() {
     let pid = server.serving_pid();
     // Longer than the delay of the restart.
     thread::sleep(Duration::from_millis(1200));
-    assert_eq!(server.serving_pids(), [pid]);
+    assert_eq!(server.children(), [pid]);
 }
 
 #[test]
 fn a_killed_serving_process_is_reported_without_the_processes_that_end_with_it() {
     let server = site("[[route]]\npath = \"/bin/\"\ncgi = true\n").start();
     let serving = server.processes("worker")[0];
-    let others = server.serving_pids().into_iter().filter(|pid| *pid != serving).collect::<Vec<_>>();
+    let others = server.children().into_iter().filter(|pid| *pid != serving).collect::<Vec<_>>();
     assert!(!others.is_empty(), "there is a spawner");
     // So that all have ended before one of them is noticed.
     stop_process(server.pid());
@@ -757,7 +754,7 @@ fn a_reload_starts_an_application_again_whose_pool_has_just_ended() {
     );
     let server = site(&config).start();
     let known = [server.processes("worker"), server.processes("spawner")].concat();
-    let pool = server.serving_pids().into_iter().find(|pid| !known.contains(pid)).expect("there is a pool");
+    let pool = server.children().into_iter().find(|pid| !known.contains(pid)).expect("there is a pool");
     // So that the master learns of both at the same time.
     stop_process(server.pid());
     signal_process(pool, Signal::KILL);
@@ -867,7 +864,7 @@ fn replaces_a_serving_process_killed_during_a_reload() {
         let expected = number.to_string();
         let is_new = || server.get("/a.txt").field("x-version") == Some(&expected);
         assert!(wait_until(TIMEOUT, is_new), "{}", server.stderr());
-        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1), "{:?}", server.serving_pids());
+        assert!(wait_until(TIMEOUT, || server.children().len() == 1), "{:?}", server.children());
     }
 }
 

@@ -84,7 +84,7 @@ for word in words:
 #[test]
 fn a_script_of_another_account_cannot_affect_the_server_as_root() {
     let server = start(Site::new().script("a.cgi", ATTACK).script("own/a", ATTACK), "");
-    let processes = [vec![server.pid()], server.serving_pids()].concat();
+    let processes = [vec![server.pid()], server.children()].concat();
     assert!(processes.len() >= 3, "master, worker and what starts scripts");
     let query = processes.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let mut rows = Rows::new();
@@ -105,7 +105,7 @@ fn a_script_of_another_account_cannot_affect_the_server_as_root() {
         rows.check(&target, refused, attempts * processes.len());
         rows.holds(&target, &printed, !printed.contains("DONE"));
     }
-    rows.check("the processes are the same", [vec![server.pid()], server.serving_pids()].concat(), processes);
+    rows.check("the processes are the same", [vec![server.pid()], server.children()].concat(), processes);
 }
 
 /// Prints its user, gives the file `own` to another user, as a script that sets up a device would, and does so
@@ -147,7 +147,7 @@ fn without_root_a_script_can_neither_read_nor_trace_the_server() {
     let site = site.config(&config);
     let command = command_without_privilege(site.home());
     let server = site.start_by(command);
-    let processes = [vec![server.pid()], server.serving_pids()].concat();
+    let processes = [vec![server.pid()], server.children()].concat();
     let query = processes.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let printed = server.get(&format!("/a.cgi?{query}")).text();
     let refused = printed.lines().filter(|line| line.starts_with("refused")).count();
@@ -299,7 +299,7 @@ fn runs_as_configured(key: &str, no_new_privileges: &str) {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         [&uids, &gids, &new_privileges].iter().all(|line| status.contains(*line))
     };
-    let has_one = || server.serving_pids().into_iter().any(has_all);
+    let has_one = || server.children().into_iter().any(has_all);
     assert!(wait_until(TIMEOUT, has_one), "no process has them: {}", server.stderr());
 }
 

@@ -160,7 +160,7 @@ fn sigterm_ends_children_that_are_stopped() {
     );
     let mut server = site.start();
     assert_eq!(server.get("/a.txt").status, 200);
-    let children = server.serving_pids();
+    let children = server.children();
     assert_eq!(children.len(), 4, "a logger, a pool, a spawner and a generation");
     children.iter().for_each(|pid| stop_process(*pid));
     let started = Instant::now();
@@ -185,7 +185,7 @@ fn children_that_hang_are_killed_at_one_deadline() {
     let stopped = || server.stderr().contains("processes have not ended in time, and are killed");
     // Each is stopped again when the program has had it go on.
     let is_reported = wait_until(Duration::from_secs(30), || {
-        for pid in server.serving_pids() {
+        for pid in server.children() {
             let process = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process");
             // It may have been killed.
             _ = kill_process(process, Signal::STOP);

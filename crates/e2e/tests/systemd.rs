@@ -144,7 +144,7 @@ fn only_the_master_has_the_socket_to_the_manager() {
     let server = manager.env(Site::new().file("a.txt", "a")).start();
     assert_eq!(manager.next(), "READY=1");
     assert_eq!(datagram_sockets(server.pid()), 1);
-    for pid in server.serving_pids() {
+    for pid in server.children() {
         assert_eq!(datagram_sockets(pid), 0, "{pid}");
     }
 }

@@ -354,7 +354,7 @@ fn private_keys_are_in_no_process_but_the_one_that_signs_as_root() {
         };
         check("at the start");
         server.reload();
-        assert!(wait_until(TIMEOUT, || server.serving_pids().len() == 1 + usize::from(has_signer)));
+        assert!(wait_until(TIMEOUT, || server.children().len() == 1 + usize::from(has_signer)));
         check("after a reload");
     }
 }

@@ -231,7 +231,7 @@ fn a_broken_new_program_changes_nothing() {
         );
         assert_eq!(fixture.pid_in_file(), Some(fixture.server.pid()), "{what}");
     }
-    assert_eq!(fixture.server.serving_pids(), [serving]);
+    assert_eq!(fixture.server.children(), [serving]);
     assert_eq!(Client::unix(&fixture.server.home().join("a.sock")).get("/a.txt").status, 200);
 
     // The file is missing.

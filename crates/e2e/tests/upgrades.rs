@@ -323,7 +323,7 @@ fn outlives_a_reload_and_ends_with_the_server() {
     let mut client = switched(server.connect());
     let before = server.serving_pid();
     server.signal(Signal::HUP);
-    assert!(e2e::wait_until(TIMEOUT, || server.serving_pids().iter().any(|pid| *pid != before)));
+    assert!(e2e::wait_until(TIMEOUT, || server.children().iter().any(|pid| *pid != before)));
     assert_eq!(server.get("/a.txt").text(), "a file");
     client.send("still here");
     assert_eq!(client.read_exactly(10).expect("more bytes"), b"still here");

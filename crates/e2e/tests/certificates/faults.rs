@@ -304,7 +304,7 @@ fn records_of_a_process_that_was_killed_are_removed_by_the_next_one() {
     assert!(wait_until(ORDER, || lines("set ").len() == 2), "{}", server.stderr());
     let left = lines("set ");
     let workers = server.processes("worker");
-    let orders = server.serving_pids().into_iter().find(|pid| !workers.contains(pid));
+    let orders = server.children().into_iter().find(|pid| !workers.contains(pid));
     signal_process(orders.expect("a process orders"), Signal::KILL);
     assert!(wait_until(ORDER, || lines("unset ").len() == 2), "{}", server.stderr());
     assert_eq!(lines("unset "), left);

@@ -401,7 +401,7 @@ fn pebble_issues_after_the_server_was_killed_during_an_order() {
     };
     let server = site().start();
     assert!(wait_until(ORDER, || pebble.log().contains("/order-plz")), "{}", pebble.log());
-    let children = server.serving_pids();
+    let children = server.children();
     signal_process(server.pid(), Signal::KILL);
     let all_end = || children.iter().all(|pid| !runs(*pid));
     assert!(wait_until(TIMEOUT, all_end), "its processes end with it");

@@ -20,7 +20,7 @@ fn a_killed_server_leaves_the_old_file() {
     };
     assert!(wait_until(TIMEOUT, has_begun), "it has written some");
     assert_eq!(content(&server, "/a.txt"), "old\n");
-    for pid in server.serving_pids() {
+    for pid in server.children() {
         e2e::signal_process(pid, Signal::KILL);
     }
     // The next process that serves removes what was left.
