@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Response, Rows, Server, Signal, Site, TIMEOUT, path_of, runs, signal_process, stop_process, tool,
+    Gate, Response, Rows, Server, Signal, Site, TIMEOUT, path_of, runs, signal_process, stop_process, tool,
     wait_until,
 };
 
@@ -466,28 +466,33 @@ fn checks_take_an_endpoint_out_of_service_and_back() {
 
 #[test]
 fn a_request_waits_for_an_endpoint_that_is_up_rather_than_go_to_one_that_is_down() {
-    let a = Endpoint::with(|path| {
-        if path == "/slow" {
-            thread::sleep(Duration::from_millis(200));
-        }
-        "HTTP/1.1 200 OK\r\nX-By: a\r\nContent-Length: 0\r\n\r\n".to_owned()
-    });
-    let b = Endpoint::with(|path| {
-        let status = if path == "/health" { "500 Internal Server Error" } else { "200 OK" };
-        format!("HTTP/1.1 {status}\r\nX-By: b\r\nContent-Length: 0\r\n\r\n")
-    });
     for balance in ["least", "round_robin", "sticky"] {
+        let gate = Gate::default();
+        let responds = gate.clone();
+        let a = Endpoint::with(move |path| {
+            if path == "/slow" {
+                responds.wait();
+            }
+            "HTTP/1.1 200 OK\r\nX-By: a\r\nContent-Length: 0\r\n\r\n".to_owned()
+        });
+        let b = Endpoint::with(|path| {
+            let status = if path == "/health" { "500 Internal Server Error" } else { "200 OK" };
+            format!("HTTP/1.1 {status}\r\nX-By: b\r\nContent-Length: 0\r\n\r\n")
+        });
         let settings = format!(
             "connections = 1\nbalance = \"{balance}\"\n[application.health]\npath = \"/health\"\ninterval = \"10s\""
         );
         let server = start(&[&a, &b], 1, &settings);
         let is_down = || server.stderr().contains("is down: health check: status 500");
         assert!(wait_until(TIMEOUT, is_down), "{balance}");
-        let found: Vec<String> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let requests: Vec<_> = (0..4).map(|_| scope.spawn(|| by(&server.get("/slow")))).collect();
-            requests.into_iter().map(|request| request.join().expect("it ends")).collect()
+            let all_are_there = wait_until(TIMEOUT, || server.count("active") == 4);
+            gate.open();
+            let found: Vec<String> =
+                requests.into_iter().map(|request| request.join().expect("it ends")).collect();
+            assert!(all_are_there && found == ["a"; 4], "{balance}: {found:?}");
         });
-        assert_eq!(found, ["a"; 4], "{balance}");
     }
 }
 
