@@ -3,7 +3,6 @@ nothing."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 import statistics
@@ -12,15 +11,12 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from . import machine
+from .command import say
 from .machine import Processors
 from .measure import Figures
 from .verdicts import Verdict
 
 Contender = TypeVar("Contender")
-
-
-def say(line: str) -> None:
-    print(line, flush=True)
 
 
 def introduce(
@@ -36,13 +32,6 @@ def introduce(
         say("warning: server and client share a processor; rates do not measure the server")
     if machine.is_busy():
         say("warning: the machine is busy; use these figures as a smoke test only")
-
-
-def count(word: str) -> int:
-    """A number of rounds, or of others, on the command line."""
-    if not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {word!r}")
-    return int(word)
 
 
 def in_turns(contenders: Sequence[Contender], rounds: int) -> Iterator[Contender]:

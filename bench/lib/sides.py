@@ -12,6 +12,7 @@ import subprocess
 
 from . import machine
 from .children import Guard, ProcessTree, started
+from .command import say
 from .machine import Processors
 from .running import wait_until_ready
 
@@ -65,7 +66,7 @@ def medians(
     width = max(map(len, found))
     for name, values in found.items():
         texts = " ".join(f"{value:.2f}" for value in values)
-        print(f"{name:<{width}} {statistics.median(values):6.2f} µs of processor time for a request ({texts})", flush=True)
+        say(f"{name:<{width}} {statistics.median(values):6.2f} µs of processor time for a request ({texts})")
     return {name: statistics.median(values) for name, values in found.items()}
 
 
