@@ -45,7 +45,7 @@ pub use folder::{Folder, SmallDisk};
 pub use gate::Gate;
 pub use in_flight::OwnAccount;
 pub use output::Lines;
-pub use process::{children_of, group_of, parent_of, processor_time, runs};
+pub use process::{children_of, group_of, parent_of, processor_time, runs, sleeps};
 pub use program::{command, program, run};
 pub use random::Random;
 pub use response::{Malformed, Response, chunked};

@@ -1,6 +1,7 @@
 //! Facts about a process, by its number.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Whether a process runs: it exists and is no zombie. Descriptors stay open until its last thread has ended, which may
@@ -12,6 +13,13 @@ pub fn runs(pid: u32) -> bool {
     let has_threads =
         || stat.get(THREADS).and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 1);
     stat.first().is_some_and(|state| !matches!(state.as_str(), "Z" | "X") || has_threads())
+}
+
+/// Whether all threads of a process wait, and none for a disk.
+pub fn sleeps(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states: Vec<_> = tasks.map(|task| fields(&task.path().join("stat")).into_iter().next()).collect();
+    !states.is_empty() && states.iter().all(|state| state.as_deref() == Some("S"))
 }
 
 /// The parent of a process.
@@ -46,9 +54,13 @@ pub fn processor_time(pid: u32) -> Duration {
     Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
-/// `/proc/PID/stat` (proc_pid_stat(5)) from its third field on; empty if there is no such process.
 fn stat(pid: u32) -> Vec<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    fields(format!("/proc/{pid}/stat").as_ref())
+}
+
+/// `/proc/PID/stat` (proc_pid_stat(5)), or that of a thread, from its third field on; empty if there is no such process.
+fn fields(file: &Path) -> Vec<String> {
+    let stat = fs::read_to_string(file).unwrap_or_default();
     let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     rest.split_whitespace().map(str::to_owned).collect()
 }

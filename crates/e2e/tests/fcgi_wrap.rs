@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Folder, Lines, Rows, Signal, TIMEOUT, command, output_of, program, shown, signal_process, tool,
+    Folder, Lines, Rows, Signal, TIMEOUT, command, output_of, program, shown, signal_process, sleeps, tool,
     wait_until,
 };
 use script::environment::{Environment, Limits};
@@ -317,13 +317,20 @@ fn streams_output_while_the_script_runs() {
 
 #[test]
 fn stops_reading_a_script_when_the_server_does_not_read() {
-    let wrapper = Wrapper::of("#!/bin/sh\necho\nexec head -c 100000000 /dev/zero\n");
+    let script = "#!/bin/sh\necho $$ >\"$SCRIPT_FILENAME.pid\"\necho\nexec head -c 100000000 /dev/zero\n";
+    let wrapper = Wrapper::of(script);
     let mut connection = wrapper.connect();
     let id = connection.begin(&wrapper.script(), Persistence::KeepAlive);
-    // Time for the script to write far more than the wrapper may keep.
-    thread::sleep(Duration::from_millis(500));
+    let head = || {
+        let pid = fs::read_to_string(wrapper.path("scripts/s.cgi.pid")).ok()?.trim().parse().ok()?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        (name == "head\n").then_some(pid)
+    };
+    // It sleeps only while its pipe is full, and a wrapper that reads the pipe would be awake then.
+    let is_stopped = || head().is_some_and(|head| [head, wrapper.child.id(), head].into_iter().all(sleeps));
+    assert!(wait_until(TIMEOUT, is_stopped));
     let status = fs::read_to_string(format!("/proc/{}/status", wrapper.child.id())).expect("it runs");
-    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");
     let memory: u32 = memory.trim().trim_end_matches(" kB").parse().expect("it is a number");
     assert!(memory < 40_000, "{memory} kB");
     assert_eq!(connection.response(id).stdout.len(), 100_000_001);
