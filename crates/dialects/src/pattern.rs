@@ -7,15 +7,20 @@ const MAX_CASES: usize = 64;
 /// Places of a text at which a pattern may begin.
 const MAX_OVERLAPS: usize = 64;
 
+/// Whether a pattern, or the value of a field, has wildcards.
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
+}
+
 /// The pattern of one path, without what is below it if it is a folder.
 pub fn alone(path: &str) -> String {
-    if path.ends_with('/') && !path.contains(['*', '?']) { format!("{path}.") } else { path.to_owned() }
+    if path.ends_with('/') && !is_glob(path) { format!("{path}.") } else { path.to_owned() }
 }
 
 /// The pattern of what is below the paths of a pattern. That of one path is the folder itself, too.
 pub fn below_of(pattern: &str) -> String {
     let pattern = pattern.strip_suffix("/.").unwrap_or(pattern);
-    match pattern.contains(['*', '?']) {
+    match is_glob(pattern) {
         false => format!("{pattern}/"),
         true if pattern.starts_with('/') => format!("{pattern}/**"),
         // The last segment, at any depth.
@@ -51,7 +56,7 @@ pub fn within(prefix: &str, pattern: &str) -> Option<String> {
     if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
         return ignoring_case(&within(prefix, pattern)?);
     }
-    let folder = prefix.strip_suffix('/').filter(|folder| !folder.contains(['*', '?']))?;
+    let folder = prefix.strip_suffix('/').filter(|folder| !is_glob(folder))?;
     if pattern.starts_with(prefix) {
         return Some(pattern.to_owned());
     }

@@ -14,7 +14,7 @@ pub use syntax::{
     with_any_character_or_slash,
 };
 
-use crate::pattern::{alone, below_of, is_usable};
+use crate::pattern::{alone, below_of, is_glob, is_usable};
 use parser::{ONE_OR_MORE, Parser};
 use syntax::unnamed;
 
@@ -197,7 +197,7 @@ fn branch(expression: &str, reading: Reading) -> Option<Vec<String>> {
         // A prefix is what ends with a slash.
         pattern
             .strip_suffix("/**")
-            .filter(|rest| !rest.contains(['*', '?']))
+            .filter(|rest| !is_glob(rest))
             .map_or(pattern.clone(), |rest| format!("{rest}/"))
     });
     let mut all: Vec<String> = all.collect();
@@ -219,7 +219,7 @@ fn is_of_scripts(pattern: &str) -> bool {
     let name = pattern.rsplit('/').next().unwrap_or(pattern);
     name.rsplit_once('.').is_some_and(|(before, end)| {
         let end = end.to_ascii_lowercase();
-        before.contains(['*', '?']) && (end.starts_with("ph") || SCRIPTS.contains(&end.as_str()))
+        is_glob(before) && (end.starts_with("ph") || SCRIPTS.contains(&end.as_str()))
     })
 }
 

@@ -9,7 +9,7 @@ use site::route::Pattern;
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::tree::Place;
 
 /// Tables whose pairs add up.
@@ -276,10 +276,6 @@ impl Host {
                 .for_each(|name| route.remove(name));
         }
     }
-}
-
-pub fn is_glob(path: &str) -> bool {
-    path.contains(['*', '?'])
 }
 
 /// Whether a pattern is for a path, or a prefix is for all paths of a pattern.

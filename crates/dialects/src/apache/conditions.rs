@@ -2,7 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::Scope;
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::regex;
 use crate::tree::{Directive, Place};
 
@@ -153,7 +153,7 @@ fn url(value: String) -> Option<String> {
 fn values(test: &str) -> Option<Vec<String>> {
     match test.strip_prefix('=') {
         Some(text) => Some(vec![text.trim_matches('"').to_owned()])
-            .filter(|all| !all[0].contains(['*', '?']) && !all[0].starts_with('!')),
+            .filter(|all| !is_glob(&all[0]) && !all[0].starts_with('!')),
         None if test.starts_with(['<', '>', '-']) => None,
         None => regex::values(test),
     }
@@ -164,7 +164,7 @@ fn values(test: &str) -> Option<Vec<String>> {
 fn networks(test: &str, is_not: bool) -> Option<Vec<String>> {
     let one = |text: String| match text.strip_suffix('*') {
         Some(begin) if begin.ends_with('.') || is_not && begin.matches('.').count() == 3 => {
-            access::network(begin).filter(|_| !begin.contains(['*', '?']))
+            access::network(begin).filter(|_| !is_glob(begin))
         }
         Some(_) => None,
         None => text.parse::<std::net::IpAddr>().is_ok().then_some(text),
@@ -189,9 +189,7 @@ fn methods(test: &str) -> Option<Vec<String>> {
 
 fn paths(test: &str, any_case: bool) -> Option<Vec<String>> {
     let all = match test.strip_prefix('=') {
-        Some(path) => {
-            Some(vec![pattern::alone(path)]).filter(|_| path.starts_with('/') && !path.contains(['*', '?']))
-        }
+        Some(path) => Some(vec![pattern::alone(path)]).filter(|_| path.starts_with('/') && !is_glob(path)),
         None if test.starts_with(['<', '>', '-']) => None,
         None => super::paths::expression(test),
     }?;

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 
@@ -195,7 +195,7 @@ impl<'s> Site<'s> {
     /// `ServerAlias`.
     fn add_names(&mut self, directive: &Directive, draft: &mut Draft) {
         for name in &directive.arguments {
-            match name.trim_start_matches("*.").contains(['*', '?']) {
+            match is_glob(name.trim_start_matches("*.")) {
                 true => {
                     let what = format!("the name {name} cannot be converted");
                     draft.error(&directive.place, what, "write the names");
@@ -254,7 +254,7 @@ impl<'s> Site<'s> {
         draft: &mut Draft,
     ) -> Vec<(Paths, Context, Place)> {
         let context = Context::read_patterns(section.children(), &section.place, reading, draft);
-        let is_prefix = |pattern: &String| pattern.ends_with('/') && !pattern.contains(['*', '?']);
+        let is_prefix = |pattern: &String| pattern.ends_with('/') && !is_glob(pattern);
         let (prefixes, patterns): (Vec<String>, Vec<String>) = patterns.into_iter().partition(is_prefix);
         let prefixes = prefixes.iter().map(|prefix| Paths::Prefix(paths::folder(prefix).to_owned()));
         let all = prefixes.chain(Some(Paths::Patterns(patterns)));

@@ -1,7 +1,7 @@
 //! Paths of folders and of URLs, and the patterns of sections.
 
 use crate::draft::{Draft, denied_more};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::regex;
 use crate::tree::Directive;
 
@@ -87,7 +87,7 @@ fn one_character(expression: &str) -> String {
 
 /// The pattern of the files of a name, at any depth.
 fn named(name: &str) -> String {
-    if name.contains(['*', '?']) { name.to_owned() } else { format!("/**/{name}") }
+    if is_glob(name) { name.to_owned() } else { format!("/**/{name}") }
 }
 
 /// The patterns of an expression of whole paths, such as that of `<LocationMatch>`.

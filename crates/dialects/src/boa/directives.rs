@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use site::route::Pattern;
 
 use crate::finding::Findings;
+use crate::pattern::is_glob;
 use crate::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +203,7 @@ impl<'t> Directives<'t> {
     pub fn protected(&self) -> impl Iterator<Item = (u32, String)> + '_ {
         self.passwords.iter().map(|(line, path)| {
             let is_plain = path.starts_with('/') && Pattern::parse(&format!("{path}**")).is_ok();
-            let is_plain = is_plain && !path.contains(['*', '?']);
+            let is_plain = is_plain && !is_glob(path);
             (*line, if *path == "/" || !is_plain { "/".to_owned() } else { format!("{path}**") })
         })
     }

@@ -1,5 +1,7 @@
 //! The patterns of `Allow` and `Deny`, as fnmatch(3) has them, made into patterns of paths beneath a folder.
 
+use crate::pattern::is_glob;
+
 /// Patterns that one may become.
 const MAX_PATTERNS: usize = 64;
 
@@ -137,7 +139,7 @@ fn texts(tokens: &[Token]) -> Result<Vec<String>, &'static str> {
 /// A pattern for everything below a folder is its prefix.
 fn path_pattern(url: &str, text: &str) -> String {
     match text.strip_suffix("**") {
-        Some(folder) if !folder.contains(['*', '?']) && (folder.is_empty() || folder.ends_with('/')) => {
+        Some(folder) if !is_glob(folder) && (folder.is_empty() || folder.ends_with('/')) => {
             format!("{url}{folder}")
         }
         _ => format!("{url}{text}"),

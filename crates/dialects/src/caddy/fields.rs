@@ -4,6 +4,7 @@ use site::config::own_field;
 
 use crate::document::Value;
 use crate::draft::Host;
+use crate::pattern::is_glob;
 use crate::tree::{Directive, unconverted};
 
 use super::matchers::Matched;
@@ -43,7 +44,7 @@ impl Site<'_> {
         let has_no_extension = |path: &String| {
             !path.ends_with('/') && !path.rsplit('/').next().unwrap_or_default().contains(['.', '*', '?'])
         };
-        let is_folder = |path: &String| path.ends_with('/') && !path.contains(['*', '?']);
+        let is_folder = |path: &String| path.ends_with('/') && !is_glob(path);
         if name.eq_ignore_ascii_case("content-type")
             && value != Value::Flag(false)
             && !paths.is_empty()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
+use crate::pattern::is_glob;
 use crate::tree::MAX_DEPTH;
 use crate::within;
 
@@ -30,7 +31,7 @@ impl Site<'_> {
         self.add_given(&blocks, host);
         host.add_up(disk, |outer, path| blocks.get(outer) != blocks.get(path));
         // The first pattern counts, and Caddy rejects a request before it runs a script.
-        sort::by_key(&mut host.routes, |route| match route.path().contains(['*', '?']) {
+        sort::by_key(&mut host.routes, |route| match is_glob(route.path()) {
             true if route.get("return").is_some() => 0,
             true if route.denies() => 1,
             true if route.runs() => 3,
@@ -242,7 +243,7 @@ pub(super) fn hoist(host: &mut Host) {
         let is_path = route.text("path").is_some_and(|path| !path.ends_with('/'));
         is_path && root.is_some() && route.get("root") == root.as_ref()
     };
-    let has_none = |route: &Scope| route.responds() || route.path().contains(['*', '?']) || is_rest(route);
+    let has_none = |route: &Scope| route.responds() || is_glob(route.path()) || is_rest(route);
     let has_none = |route: &Scope| has_none(route) || has_same(route);
     let Some(at) = host.routes.iter().position(|route| is_rest(route) && !route.responds()) else { return };
     if !host.routes.iter().all(has_none) {

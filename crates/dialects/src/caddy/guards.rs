@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::tree::{Directive, unconverted};
 
 use super::matchers::Matched;
@@ -259,14 +259,14 @@ fn has_segment(path: &str, name: &str) -> bool {
 
 /// The pattern of a name at any depth.
 fn named(name: &str) -> String {
-    if name.contains(['*', '?']) { name.to_owned() } else { format!("/**/{name}") }
+    if is_glob(name) { name.to_owned() } else { format!("/**/{name}") }
 }
 
 /// What runs a file does not send its source.
 fn hidden(pattern: &str, option: &Directive, host: &mut Host) {
     let runs = |route: &Scope| {
         let path = route.path();
-        let end = path.strip_prefix('*').filter(|end| !end.contains(['*', '?']));
+        let end = path.strip_prefix('*').filter(|end| !is_glob(end));
         let name = pattern.trim_end_matches("/**");
         route.runs() && (path == name || end.is_some_and(|end| name.ends_with(end)))
     };

@@ -3,7 +3,7 @@
 
 use site::route::ANY_CASE;
 
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 
 use super::{Host, Scope, TOO_MANY_ROUTES};
 
@@ -30,7 +30,7 @@ impl Host {
                 let known = self.routes.iter().position(|route| route.text("path") == Some(&both));
                 match known {
                     Some(known) if known == at => self.routes[at] = joined,
-                    Some(known) if known < at || !both.contains(['*', '?']) => {}
+                    Some(known) if known < at || !is_glob(&both) => {}
                     Some(known) => at += self.put_in_front(at, known, &joined),
                     None => {
                         self.routes.insert(at, joined);
@@ -46,10 +46,8 @@ impl Host {
     /// in front of both. How many there are.
     fn put_in_front(&mut self, at: usize, known: usize, joined: &Scope) -> usize {
         let is_known = |route: &Scope| route.text("path") == joined.text("path");
-        let decides = |route: &Scope| {
-            let is_glob = route.text("path").is_some_and(|path| path.contains(['*', '?']));
-            is_glob && (route.responds() || route.runs() || route.protects())
-        };
+        let decides =
+            |route: &Scope| is_glob(route.path()) && (route.responds() || route.runs() || route.protects());
         let settings = self.routes[at].clone();
         let between: Vec<Scope> = self.routes.drain(at + 1..=known).collect();
         let (mut first, rest): (Vec<Scope>, Vec<Scope>) =
@@ -72,7 +70,7 @@ impl Host {
 
     /// The paths of the pattern at this place that later patterns run, and what runs them: the first one that does.
     fn handlers_of(&self, path: &str, at: usize) -> Vec<(String, Scope)> {
-        let is_exact = !path.contains(['*', '?']) && !path.ends_with('/');
+        let is_exact = !is_glob(path) && !path.ends_with('/');
         let later = if is_exact { &self.routes[..] } else { &self.routes[at + 1..] };
         let mut all: Vec<(String, Scope)> = Vec::new();
         for other in later.iter().filter(|other| other.runs()) {
@@ -142,7 +140,7 @@ fn ends_of(pattern: &str, other: &str) -> Vec<String> {
     }
     let Some((folder, end)) = other
         .split_once("**/*")
-        .filter(|(folder, end)| is_end(end) && folder.ends_with('/') && !folder.contains(['*', '?']))
+        .filter(|(folder, end)| is_end(end) && folder.ends_with('/') && !is_glob(folder))
     else {
         return Vec::new();
     };

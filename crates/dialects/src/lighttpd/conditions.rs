@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::draft::{Draft, Host, Scope, denied_more};
+use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::Place;
 
@@ -244,7 +245,7 @@ fn all_but(
     draft: &mut Draft,
 ) -> Option<()> {
     // Nothing but the folders and the paths themselves stays open.
-    if excepted.iter().any(|path| path.contains(['*', '?'])) {
+    if excepted.iter().any(|path| is_glob(path)) {
         return None;
     }
     if denies_all(block) {
@@ -302,7 +303,7 @@ fn networks(expression: &str) -> Option<Vec<String>> {
 /// The rule that denies requests with a method, or by a program. `None`: a rule cannot say it.
 fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], place: &Place) -> Option<Scope> {
     let is_method = field.contains("method");
-    let is_plain = !operand.contains(['*', '?']) && !operand.starts_with('!');
+    let is_plain = !is_glob(operand) && !operand.starts_with('!');
     let found = match operator {
         // What is excepted has the case of its letters. With the others, a rule denies more.
         "!=" if !is_method && is_plain => vec![regex::counting_case(operand)],
@@ -330,7 +331,7 @@ fn client_rule(field: &str, operator: &str, operand: &str, paths: &[String], pla
 fn queries(operator: &str, operand: &str) -> Option<Vec<String>> {
     let found = match operator {
         "=~" | "!~" => regex::values(operand)?,
-        "==" | "!=" if !operand.contains(['*', '?']) && !operand.starts_with('!') => vec![operand.to_owned()],
+        "==" | "!=" if !is_glob(operand) && !operand.starts_with('!') => vec![operand.to_owned()],
         _ => return None,
     };
     match operator.starts_with('!') {

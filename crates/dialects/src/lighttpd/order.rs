@@ -3,9 +3,9 @@
 
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::tree::Place;
-use crate::within::{covers, is_glob};
+use crate::within::covers;
 
 /// What protects comes first, because the first pattern counts. Files that are not sent have a route that says so,
 /// unless one runs them, or is for a folder that is not sent as files.
@@ -83,7 +83,7 @@ fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
     let Some(end) = pattern.rsplit('*').next() else { return };
     let mut at = 0;
     while let Some(route) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) {
-        let glob = route.text("path").filter(|path| path.contains(['*', '?']));
+        let glob = route.text("path").filter(|path| is_glob(path));
         let glob = glob.filter(|path| *path != pattern && !route.responds() && !route.runs());
         let both = glob.map_or(Vec::new(), |path| with_ends(path, end));
         for both in both {
@@ -131,17 +131,16 @@ fn pass_longer_names(host: &mut Host) {
 /// with the rest of the path needs a prefix, so that what a glob finds below is not there: a file of that path was not
 /// to be had.
 fn rewrite_before_globs(host: &mut Host, draft: &mut Draft) {
-    let is_glob = |route: &Scope| route.text("path").is_some_and(|path| path.contains(['*', '?']));
     let prefixes: Vec<Scope> = host
         .routes
         .iter()
-        .filter(|route| route.get("rewrite").is_some() && !is_glob(route))
+        .filter(|route| route.get("rewrite").is_some() && !is_glob(route.path()))
         .cloned()
         .collect();
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
-        if !is_glob(&glob) || glob.get("return").is_some() || glob.get("rewrite").is_some() {
+        if !is_glob(glob.path()) || glob.get("return").is_some() || glob.get("rewrite").is_some() {
             continue;
         }
         for prefix in &prefixes {
@@ -201,7 +200,7 @@ pub fn rewritten_twice(host: &Host, draft: &mut Draft) {
         let again = |other: &&Scope| {
             let path = other.path();
             let is_other = other.get("rewrite").is_some() && other.text("path") != route.text("path");
-            is_other && covers(path, to) && !(path.contains(['*', '?']) && path.ends_with(['*', '?']))
+            is_other && covers(path, to) && !(is_glob(path) && path.ends_with(['*', '?']))
         };
         if let Some(other) = host.routes.iter().find(again) {
             let what = format!("{to} would be rewritten once more, by {}", other.path());
@@ -219,7 +218,7 @@ fn deny_before_upstreams(host: &mut Host) {
     let denied = paths(|route| route.get("return").is_some());
     let passed = paths(|route| route.get("proxy").is_some());
     for (folder, place) in denied.iter().filter(|(path, _)| path.ends_with('/')) {
-        for (glob, _) in passed.iter().filter(|(path, _)| path.contains(['*', '?'])) {
+        for (glob, _) in passed.iter().filter(|(path, _)| is_glob(path)) {
             let Some(inner) = pattern::within(folder, glob) else { continue };
             if host.routes.len() > TOO_MANY_ROUTES {
                 return;

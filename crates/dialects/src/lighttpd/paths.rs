@@ -1,12 +1,12 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
 use crate::draft::with_ends;
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::regex;
 
 pub(super) fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {
     match operator {
-        "==" => Some(vec![pattern::alone(operand)]).filter(|_| !operand.contains(['*', '?'])),
+        "==" => Some(vec![pattern::alone(operand)]).filter(|_| !is_glob(operand)),
         "=^" => Some(beginnings(operand)),
         "=$" => Some(vec![format!("*{operand}")]).filter(|_| !operand.contains('/')),
         "=~" => regex::exact(operand).map(|path| vec![path]).or_else(|| regex::patterns(operand)),
@@ -40,7 +40,6 @@ pub(super) fn meet(one: &str, other: &str) -> Option<Vec<String>> {
     if other == "/" || covers(other, one) {
         return Some(vec![one.to_owned()]);
     }
-    let is_glob = |pattern: &str| pattern.contains(['*', '?']);
     let (glob, path) = match (is_glob(one), is_glob(other)) {
         (false, false) => return Some(Vec::new()),
         (true, false) => (one, other),

@@ -2,6 +2,7 @@
 //! `rewrite`, and hidden files beside upstreams.
 
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 
@@ -168,7 +169,7 @@ fn unquoted(text: &str) -> &str {
 
 /// A query without wildcards.
 fn plain_query(text: &str) -> Option<String> {
-    (!text.contains(['*', '?']) && !text.starts_with('!')).then(|| text.to_owned())
+    (!is_glob(text) && !text.starts_with('!')).then(|| text.to_owned())
 }
 
 /// The queries that have a parameter.

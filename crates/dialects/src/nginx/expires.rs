@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::media;
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::regex;
 use crate::tree::{Directive, unconverted};
-use crate::within::{covers, is_glob};
+use crate::within::covers;
 
 use super::cache_control::NEVER_EXPIRES;
 use super::upstreams::duration;
@@ -128,9 +128,7 @@ fn keys(subject: Subject, key: &str) -> Option<Vec<String>> {
         (None, text) => (text, false),
     };
     match (subject, expression) {
-        (Subject::Path, None) => {
-            (key.starts_with('/') && !key.contains(['*', '?'])).then(|| vec![pattern::alone(key)])
-        }
+        (Subject::Path, None) => (key.starts_with('/') && !is_glob(key)).then(|| vec![pattern::alone(key)]),
         (Subject::Path, Some(text)) => {
             let all = regex::patterns(text)?;
             match any_case {

@@ -7,8 +7,8 @@ use site::route::Pattern;
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::tree::Place;
-use crate::within::is_glob;
 
 /// The routes of a host, by their paths: a host may have thousands.
 struct Routes<'h> {
@@ -56,7 +56,7 @@ pub fn report(host: &Host, draft: &mut Draft) {
 /// The folders that something is said about, or about a file in them. Folders within have what a pattern finds there.
 fn folders(host: &Host) -> BTreeSet<String> {
     let above = |route: &Scope| {
-        let path = Some(route.path()).filter(|path| !path.contains(['*', '?']))?;
+        let path = Some(route.path()).filter(|path| !is_glob(path))?;
         path.rfind('/').map(|at| path[..=at].to_owned())
     };
     let named: BTreeSet<String> = host.routes.iter().filter_map(above).chain(["/".to_owned()]).collect();

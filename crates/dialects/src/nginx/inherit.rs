@@ -5,6 +5,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, WAYS};
+use crate::pattern::is_glob;
 
 use super::cache_control;
 
@@ -95,7 +96,7 @@ fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
     for route in
         host.routes.iter().filter(|route| !route.responds() && !route.runs() && has_any(route, &FIELDS))
     {
-        let Some((folder, name)) = route.path().rsplit_once('/').filter(|_| !has_wildcards(route)) else {
+        let Some((folder, name)) = route.path().rsplit_once('/').filter(|_| !is_glob(route.path())) else {
             continue;
         };
         let around =
@@ -122,10 +123,6 @@ fn fields_of_indexes(host: &mut Host, server: &[Scope; 2]) {
         all.push(own);
     }
     host.routes.extend(all);
-}
-
-fn has_wildcards(route: &Scope) -> bool {
-    route.path().contains(['*', '?'])
 }
 
 pub fn is_prefix(route: &Scope) -> bool {
@@ -293,7 +290,7 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
 fn below(pattern: &str, prefix: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
     let literal = literal.strip_suffix("/.").unwrap_or(literal);
-    let is_exact = !pattern.contains(['*', '?']);
+    let is_exact = !is_glob(pattern);
     !pattern.starts_with('/')
         || literal.starts_with(prefix)
         || (!is_exact && prefix.starts_with(literal))

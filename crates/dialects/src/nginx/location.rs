@@ -4,6 +4,7 @@ mod paths;
 mod routes;
 
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::{Directive, unconverted};
 
@@ -416,7 +417,7 @@ fn set_alias(
 ) {
     let is_one = |target: &str| {
         let target = (context.path)(target);
-        patterns.iter().all(|path| !path.contains(['*', '?']) && is_one_file(&target, path, context))
+        patterns.iter().all(|path| !is_glob(path) && is_one_file(&target, path, context))
     };
     match alias(directive.argument(0), location, patterns) {
         // In nginx, that is what all paths of the expression have.

@@ -2,9 +2,9 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::tree::{Directive, Place};
-use crate::within::{covers, is_glob};
+use crate::within::covers;
 
 use super::inherit::{has_any, is_closed};
 use super::settings::Context;
@@ -61,7 +61,7 @@ pub fn order(host: &mut Host) {
 pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
     let is_nested = |route: &Scope| route.get(ORDER).is_some();
     let server_runs =
-        host.routes.iter().any(|route| route.runs() && has_wildcards(route) && !is_nested(route));
+        host.routes.iter().any(|route| route.runs() && is_glob(route.path()) && !is_nested(route));
     for child in locations.iter().filter(|child| prefix_of(child).is_some()) {
         let Some(text) = prefix_of(child) else { continue };
         let folder = format!("{}/", text.trim_end_matches('/'));
@@ -72,11 +72,14 @@ pub fn leave_out_expressions(locations: &[&Directive], host: &mut Host) {
         if !precedes && server_runs {
             continue;
         }
-        let has_files = |route: &Scope| has_wildcards(route) && route.get("root").is_some();
+        let has_files = |route: &Scope| is_glob(route.path()) && route.get("root").is_some();
         // nginx asks no expression behind `^~`, also one that denies.
         let is_apart = |route: &Scope| {
             let has_effect = route.protects() || route.responds();
-            child.argument(0) == "^~" && route.get(EXPRESSION).is_some() && has_wildcards(route) && has_effect
+            child.argument(0) == "^~"
+                && route.get(EXPRESSION).is_some()
+                && is_glob(route.path())
+                && has_effect
         };
         let run = host.routes.iter().filter(|route| match precedes {
             true => route.runs() || has_files(route) || is_apart(route),
@@ -112,7 +115,8 @@ pub fn keep_first_expressions(host: &mut Host) {
         };
         let place = route.place();
         let later = host.routes[at..].iter().filter(|route| route.get(EXPRESSION).is_some());
-        let run = later.filter(|route| (route.runs() || route.get("root").is_some()) && has_wildcards(route));
+        let run =
+            later.filter(|route| (route.runs() || route.get("root").is_some()) && is_glob(route.path()));
         let run: Vec<String> = run
             .filter_map(|route| Some(pattern::all_beginning(folder, route.text("path")?)))
             .flatten()
@@ -225,15 +229,11 @@ pub fn files_of_server(host: &mut Host, context: &Context) {
     let has_files =
         |route: &Scope| !route.responds() && !has_any(route, &["root", "alias"]) && !is_closed(route);
     for route in &mut host.routes {
-        if route.get(EXPRESSION).is_some() && has_wildcards(route) && has_files(route) {
+        if route.get(EXPRESSION).is_some() && is_glob(route.path()) && has_files(route) {
             let place = route.place();
             route.set(&place, "root", root.as_str());
         }
     }
-}
-
-fn has_wildcards(route: &Scope) -> bool {
-    route.text("path").is_some_and(is_glob)
 }
 
 /// The text of a location that is a prefix.

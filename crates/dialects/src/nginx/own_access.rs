@@ -3,8 +3,9 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, PROTECTION, Scope};
+use crate::pattern::is_glob;
 use crate::tree::Place;
-use crate::within::{covers, is_glob};
+use crate::within::covers;
 
 use super::inherit::is_prefix;
 use super::location::rest_of_rules;

@@ -1,6 +1,7 @@
 //! Upstreams of a location: where they are, and what they are told.
 
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::tree::{Directive, Place, unconverted};
 use site::config::own_field;
 
@@ -96,7 +97,7 @@ pub fn replaced(
             }
             Some(if path.ends_with('/') { url.to_owned() } else { format!("{url}/") })
         }
-        Some(_) if pattern.contains(['*', '?']) => {
+        Some(_) if is_glob(pattern) => {
             draft.error(place, format!("{url} has a path, and {pattern} is no prefix"), "leave the path out");
             None
         }

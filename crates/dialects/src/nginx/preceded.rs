@@ -2,9 +2,9 @@
 //! first one that matches counts. An expression such as `^/a/` becomes a prefix, to which longer ones would be added.
 
 use crate::draft::Draft;
+use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::Directive;
-use crate::within::is_glob;
 
 use super::location::with_slash;
 use super::order::prefix_of;

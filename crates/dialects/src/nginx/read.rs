@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
 use crate::draft::Draft;
+use crate::pattern::is_glob;
 use crate::tree::{Directive, MAX_BYTES, MAX_DEPTH, MAX_DIRECTIVES, MAX_FILES, Place};
 
 /// Files whose content is known, and built in.
@@ -146,7 +147,7 @@ impl<'r> Reader<'r> {
             return Vec::new();
         }
         let found = draft.files(self.disk, &pattern, place);
-        if found.is_empty() && !directive.argument(0).contains(['*', '?']) {
+        if found.is_empty() && !is_glob(directive.argument(0)) {
             draft.error(place, format!("{} is missing", directive.text()), "write the path of a file");
         }
         let mut all = Vec::new();

@@ -1,9 +1,10 @@
 //! `return`, `rewrite` and `if`: responses without files, and the way to HTTPS.
 
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::{Directive, unconverted};
-use crate::within::{covers, is_glob};
+use crate::within::covers;
 
 use super::settings::{self, Context, template};
 

@@ -213,7 +213,7 @@ fn report(rule: &Scope, glob: &str, draft: &mut Draft) {
 }
 
 fn is_glob(route: &Scope) -> bool {
-    route.path().contains(['*', '?']) || route.path().starts_with(ANY_CASE)
+    pattern::is_glob(route.path()) || route.path().starts_with(ANY_CASE)
 }
 
 fn leads_away(route: &Scope) -> bool {

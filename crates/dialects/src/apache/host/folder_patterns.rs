@@ -10,6 +10,7 @@ use super::{Site, Tree, overlaps};
 use crate::apache::context::{Context, Reading};
 use crate::apache::paths;
 use crate::draft::Draft;
+use crate::pattern::is_glob;
 use crate::tree::Directive;
 
 /// A section, and the patterns of its files.
@@ -115,7 +116,7 @@ impl Site<'_> {
     /// Whether a pattern has the whole name of a folder, so that it is for no folder that only ends so.
     fn is_of_disk(&self, pattern: &str) -> bool {
         let name = pattern.strip_prefix("/**").unwrap_or(pattern).trim_end_matches(['*', '/']);
-        !name.contains(['*', '?']) && self.world.disk.is_folder(Path::new(name))
+        !is_glob(name) && self.world.disk.is_folder(Path::new(name))
     }
 }
 
@@ -171,7 +172,7 @@ fn with_url(url: &str, rest: &str) -> String {
     let whole = format!("{case}{url}{rest}");
     match whole.strip_suffix("/**") {
         // A prefix.
-        Some(prefix) if !prefix.contains(['*', '?']) => format!("{prefix}/"),
+        Some(prefix) if !is_glob(prefix) => format!("{prefix}/"),
         _ => whole,
     }
 }

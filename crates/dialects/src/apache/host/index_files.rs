@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern::is_glob;
 use crate::within::covers;
 
 /// Who may have an index file.
@@ -19,7 +20,7 @@ pub(super) fn list_no_denied(host: &mut Host, draft: &mut Draft) {
         .iter()
         .filter(|route| !route.responds())
         .filter_map(|route| route.text("path"))
-        .filter(|path| path.ends_with('/') && *path != "/" && !path.contains(['*', '?']))
+        .filter(|path| path.ends_with('/') && *path != "/" && !is_glob(path))
         .map(str::to_owned)
         .collect();
     for folder in std::iter::once("/".to_owned()).chain(folders) {
@@ -60,10 +61,13 @@ pub(super) fn list_no_denied(host: &mut Host, draft: &mut Draft) {
 }
 
 fn who(host: &Host, file: &str) -> May {
-    let is_glob = |route: &&Scope| route.text("path").is_some_and(|path| path.contains(['*', '?']));
     let exact = host.routes.iter().find(|route| route.text("path") == Some(file));
-    let glob =
-        || host.routes.iter().filter(is_glob).find(|route| covers(route.text("path").unwrap_or(""), file));
+    let glob = || {
+        host.routes
+            .iter()
+            .filter(|route| is_glob(route.path()))
+            .find(|route| covers(route.text("path").unwrap_or(""), file))
+    };
     match exact.or_else(glob) {
         Some(route) if route.rules.first().is_some_and(Scope::denies_all) => May::None,
         Some(route) if route.get("return").is_some() => May::None,

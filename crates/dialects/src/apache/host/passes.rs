@@ -196,7 +196,7 @@ impl Site<'_> {
         let mut all = Vec::new();
         for mut route in std::mem::take(&mut self.host.routes) {
             let path = route.path().to_owned();
-            let is_glob = path.contains(['*', '?']);
+            let is_glob = pattern::is_glob(&path);
             let folder = if is_glob { path.clone() } else { format!("{path}/") };
             let around =
                 prefixes.iter().rfind(|outer| folder.starts_with(outer.as_str()) || is_glob && *outer == "/");

@@ -3,6 +3,7 @@
 use super::{Paths, Single, Site};
 use crate::apache::paths;
 use crate::draft::{Draft, Scope};
+use crate::pattern::is_glob;
 use crate::within::covers;
 
 /// Where packages put the server.
@@ -59,7 +60,7 @@ impl Site<'_> {
         let below = format!("{path}/");
         let is_within = |route: &&Scope| {
             let path = route.path();
-            let is_own = route.responds() || path.contains(['*', '?']);
+            let is_own = route.responds() || is_glob(path);
             path.len() > below.len() && path.starts_with(&below) && !is_own
         };
         for own in self.host.routes.iter().filter(is_within) {

@@ -15,6 +15,7 @@ use crate::apache::paths;
 use crate::apache::rewrite::Rewrites;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
+use crate::pattern::is_glob;
 use crate::tree::Place;
 use crate::within::{covers, pass_on, passes_on};
 
@@ -292,7 +293,7 @@ impl Site<'_> {
             // A folder alone ends with a dot.
             let rest = own[path(outer).len()..].trim_end_matches('.');
             WAYS.iter().chain(&HANDLERS).chain(&["root", "alias"]).for_each(|name| route.remove(name));
-            if pass_on(route, outer, Some(rest).filter(|rest| !rest.contains(['*', '?']))).is_none() {
+            if pass_on(route, outer, Some(rest).filter(|rest| !is_glob(rest))).is_none() {
                 let what = format!("the pattern {own} does not have the RewriteRule of {}", path(outer));
                 draft.error(&outer.place(), what, "write its paths as a prefix, or a rule for them in front");
             }

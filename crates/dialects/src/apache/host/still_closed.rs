@@ -3,7 +3,7 @@
 
 use super::Site;
 use crate::draft::{Draft, Scope};
-use crate::pattern;
+use crate::pattern::{self, is_glob};
 use crate::tree::Place;
 
 impl Site<'_> {
@@ -38,7 +38,7 @@ impl Site<'_> {
         let has_own = !own.rules.is_empty() || own.get("auth").is_some();
         let is_below = |route: &Scope| {
             let other = text(route);
-            match other.contains(['*', '?']) {
+            match is_glob(&other) {
                 true => path.ends_with('/') && !pattern::all_beginning(path, &other).is_empty(),
                 false => path.ends_with('/') && other != path && other.starts_with(path),
             }

@@ -2,6 +2,7 @@
 
 use crate::apache::flags::Flags;
 use crate::apache::paths;
+use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::Directive;
 
@@ -77,10 +78,9 @@ fn excepted(one: &Directive) -> Option<Vec<String>> {
             .filter(|path| path.ends_with(".php") || test.ends_with('$')),
         None => test.strip_prefix('=').map(str::to_owned),
     };
-    let path =
-        path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !path.contains(['*', '?']));
+    let path = path.filter(|path| path.starts_with('/') && !path.ends_with('/') && !is_glob(path));
     // `!^/(media|js)/`, or `!\.(css|js)$`
-    let is_apart = |path: &String| path.len() > 1 && (path.ends_with('/') || path.contains(['*', '?']));
+    let is_apart = |path: &String| path.len() > 1 && (path.ends_with('/') || is_glob(path));
     let patterns = || paths::expression(test).filter(|all| all.iter().all(is_apart));
     path.map(|path| vec![path]).or_else(patterns)
 }

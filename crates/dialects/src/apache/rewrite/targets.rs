@@ -5,6 +5,7 @@ use site::template::Template;
 use crate::apache::flags::Flags;
 use crate::apache::paths;
 use crate::apache::rejections::{all, anchored, excepting, is_everything};
+use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
 
@@ -145,7 +146,7 @@ fn found(expression: &str, base: Option<&str>, any_case: bool) -> Option<(Vec<St
         patterns.extend(all(&one.text, base, any_case)?);
         for path in one.except.map_or(Some(Vec::new()), |except| all(&except, base, any_case))? {
             let folder = path.strip_suffix("**").unwrap_or(&path).trim_end_matches('/');
-            if folder.contains(['*', '?']) {
+            if is_glob(folder) {
                 return None;
             }
             excepted.push(format!("{folder}/"));

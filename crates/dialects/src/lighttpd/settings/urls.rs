@@ -3,6 +3,7 @@
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::paths::{narrowed, url_patterns};
+use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::Place;
 
@@ -60,9 +61,8 @@ fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             |to: &str| narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
         let patterns = to.as_deref().and_then(|to| targeted(paths, path, to).or_else(|| others(to)));
         // A path alone has no rest.
-        let is_said = |pattern: &String, to: &str| {
-            pattern.ends_with('/') || pattern.contains(['*', '?']) || !to.contains("{rest}")
-        };
+        let is_said =
+            |pattern: &String, to: &str| pattern.ends_with('/') || is_glob(pattern) || !to.contains("{rest}");
         match (patterns, to) {
             (Some(patterns), Some(to)) if patterns.iter().all(|pattern| is_said(pattern, &to)) => {
                 for pattern in patterns {
