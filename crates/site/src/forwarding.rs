@@ -256,11 +256,7 @@ impl Forwarding {
             return None;
         }
         let url = url.trim();
-        let quote =
-            url.chars().next().filter(|first| matches!(first, '"' | '\'')).map_or("", |first| match first {
-                '"' => "\"",
-                _ => "'",
-            });
+        let quote = ["\"", "'"].into_iter().find(|quote| url.starts_with(quote)).unwrap_or_default();
         let bare = url.strip_prefix(quote)?.strip_suffix(quote)?;
         let mapped = self.location(bare, upstream, requested_host)?;
         Some([delay, before, quote, &mapped, quote].concat())
