@@ -75,8 +75,84 @@ impl Matcher {
         Matcher { file: Some(Presence::Missing), ..Matcher::new(name, place) }
     }
 
+    /// The matcher that a directive names.
+    pub(super) fn of(child: &Directive) -> Matcher {
+        let mut matcher = Matcher::new(&child.name, &child.place);
+        let inline = [Directive {
+            name: child.argument(0).to_owned(),
+            arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
+            // `@x not { … }` negates its block.
+            block: child.block.clone(),
+            place: child.place.clone(),
+        }];
+        let is_block = child.block.is_some() && child.arguments.is_empty();
+        for condition in if is_block { child.children() } else { &inline } {
+            if matcher.add(condition, "").is_none() {
+                matcher.rule = None;
+            }
+        }
+        matcher
+    }
+
+    /// `None`: it cannot be converted.
+    fn add(&mut self, condition: &Directive, negation: &str) -> Option<()> {
+        let rule = self.rule.as_mut()?;
+        match condition.name.as_str() {
+            "path" if self.counts_case => return None,
+            "path" => {
+                let all = condition.arguments.iter().map(|text| pattern(text));
+                let paths = if negation.is_empty() { &mut self.paths } else { &mut self.except };
+                paths.extend(all.collect::<Option<Vec<_>>>()?);
+            }
+            // Both would have to find the path.
+            "path_regexp" if !self.paths.is_empty() => return None,
+            "path_regexp" if negation.is_empty() => self.add_expression(condition.arguments.last()?)?,
+            "expression" if negation.is_empty() => {
+                for one in of_expression(&condition.arguments.join(" "), &condition.place)? {
+                    self.add(&one, "")?;
+                }
+            }
+            "file" if self.file.is_some() || !is_of_path(condition) => return None,
+            "file" => {
+                self.file = Some(if negation.is_empty() { Presence::There } else { Presence::Missing });
+            }
+            "not" if negation.is_empty() && condition.block.is_none() => {
+                let inner = Directive {
+                    name: condition.argument(0).to_owned(),
+                    arguments: condition.arguments.get(1..).unwrap_or_default().to_vec(),
+                    ..condition.clone()
+                };
+                self.add(&inner, "!")?;
+            }
+            // Of several conditions, one would be enough.
+            "not" if negation.is_empty() && condition.arguments.is_empty() => match condition.children() {
+                [only] => self.add(only, "!")?,
+                _ => return None,
+            },
+            _ => add_to_rule(rule, condition, negation)?,
+        }
+        Some(())
+    }
+
+    /// The paths of an expression, and its groups. `None`: patterns cannot say it.
+    fn add_expression(&mut self, expression: &str) -> Option<()> {
+        let (expression, any_case) = regex::cased(expression);
+        let captured = regex::captured(&expression).unwrap_or_default().into_iter();
+        let captured = captured.map(|one| if any_case { one.ignoring_case() } else { Some(one) });
+        self.captured = captured.collect::<Option<_>>()?;
+        self.counts_case = true;
+        self.paths = match regex::patterns(&expression) {
+            None => self.captured.iter().map(|one| one.pattern.clone()).collect(),
+            Some(all) if any_case => {
+                all.iter().map(|one| pattern::ignoring_case(one)).collect::<Option<_>>()?
+            }
+            Some(all) => all,
+        };
+        (!self.paths.is_empty()).then_some(())
+    }
+
     /// `None`: it has conditions that cannot stand together.
-    fn condition(&self) -> Option<Condition> {
+    pub(super) fn condition(&self) -> Option<Condition> {
         const CONDITIONS: [&str; 5] = ["address", "method", "host", "query", "field"];
         let rule = self.rule.as_ref()?;
         let has_rule = CONDITIONS.iter().any(|name| rule.get(name).is_some()) || !self.except.is_empty();
@@ -90,111 +166,6 @@ impl Matcher {
 }
 
 impl Site<'_> {
-    pub(super) fn matcher(&mut self, child: &Directive) -> Matcher {
-        let mut matcher = Matcher::new(&child.name, &child.place);
-        let inline = [Directive {
-            name: child.argument(0).to_owned(),
-            arguments: child.arguments.get(1..).unwrap_or_default().to_vec(),
-            // `@x not { … }` negates its block.
-            block: child.block.clone(),
-            place: child.place.clone(),
-        }];
-        let is_block = child.block.is_some() && child.arguments.is_empty();
-        for condition in if is_block { child.children() } else { &inline } {
-            if self.condition(condition, "", &mut matcher).is_none() {
-                matcher.rule = None;
-            }
-        }
-        matcher
-    }
-
-    fn condition(&mut self, condition: &Directive, negation: &str, matcher: &mut Matcher) -> Option<()> {
-        let rule = matcher.rule.as_mut()?;
-        let place = &condition.place;
-        let given = |prefix: &str| {
-            condition.arguments.iter().map(|text| format!("{prefix}{text}")).collect::<Vec<_>>()
-        };
-        match condition.name.as_str() {
-            "path" if matcher.counts_case => return None,
-            "path" if negation.is_empty() => {
-                for text in &condition.arguments {
-                    matcher.paths.push(pattern(text)?);
-                }
-            }
-            "path" => {
-                for text in &condition.arguments {
-                    matcher.except.push(pattern(text)?);
-                }
-            }
-            "expression" if negation.is_empty() => {
-                for one in of_expression(&condition.arguments.join(" "), place)? {
-                    self.condition(&one, "", matcher)?;
-                }
-            }
-            "file" if matcher.file.is_some() || !is_of_path(condition) => return None,
-            "file" => {
-                matcher.file = Some(if negation.is_empty() { Presence::There } else { Presence::Missing });
-            }
-            // Both would have to find the path.
-            "path_regexp" if !matcher.paths.is_empty() => return None,
-            "path_regexp" if negation.is_empty() => {
-                matcher.counts_case = true;
-                let (expression, any_case) = regex::cased(condition.arguments.last()?);
-                let captured = regex::captured(&expression).unwrap_or_default().into_iter();
-                let captured = captured.map(|one| if any_case { one.ignoring_case() } else { Some(one) });
-                matcher.captured = captured.collect::<Option<_>>()?;
-                let found = matcher.captured.iter().map(|one| one.pattern.clone()).collect();
-                let all = match regex::patterns(&expression) {
-                    None => found,
-                    Some(all) if any_case => {
-                        all.iter().map(|one| pattern::ignoring_case(one)).collect::<Option<Vec<_>>>()?
-                    }
-                    Some(all) => all,
-                };
-                matcher.paths.extend(Some(all).filter(|all| !all.is_empty())?);
-            }
-            // A second condition of a kind would replace the first.
-            "remote_ip" | "client_ip" if rule.get("address").is_some() => return None,
-            "method" | "host" if rule.get(&condition.name).is_some() => return None,
-            "remote_ip" | "client_ip" => {
-                let all = condition.arguments.iter().flat_map(|text| networks(text));
-                rule.set(place, "address", all.map(|range| format!("{negation}{range}")).collect::<Vec<_>>());
-            }
-            "method" => rule.set(place, "method", given(negation)),
-            "query" if rule.get("query").is_some() => return None,
-            "query" => {
-                let all: Option<Vec<_>> = condition.arguments.iter().map(|text| parameter(text)).collect();
-                let all = all?.concat();
-                rule.set(place, "query", all.iter().map(|one| signed(negation, one)).collect::<Vec<_>>());
-            }
-            "host" if negation.is_empty() => rule.set(place, "host", given("")),
-            // The presence of a field, or its absence.
-            "header" if condition.argument(1).is_empty() || condition.argument(0).starts_with('!') => {
-                return None;
-            }
-            "header" if rule.get("field").is_some() => return None,
-            "header" => {
-                let value = signed(negation, condition.argument(1));
-                rule.pair(place, "field", condition.arguments.first()?, value);
-            }
-            "not" if negation.is_empty() && condition.block.is_none() => {
-                let inner = Directive {
-                    name: condition.argument(0).to_owned(),
-                    arguments: condition.arguments.get(1..).unwrap_or_default().to_vec(),
-                    ..condition.clone()
-                };
-                return self.condition(&inner, "!", matcher);
-            }
-            // Of several conditions, one would be enough.
-            "not" if negation.is_empty() && condition.arguments.is_empty() => match condition.children() {
-                [only] => return self.condition(only, "!", matcher),
-                _ => return None,
-            },
-            _ => return None,
-        }
-        Some(())
-    }
-
     /// What the matcher of a directive within a block says. `None`: it was reported.
     pub(super) fn matched<'d>(
         &mut self,
@@ -260,6 +231,44 @@ impl Site<'_> {
         let paths = if own.is_empty() { way.paths.clone() } else { own };
         Some((Matched { directive: child, paths, arguments }, condition))
     }
+}
+
+/// A condition on the request, besides its path and files. `None`: rules have no such one, or another one of its kind.
+fn add_to_rule(rule: &mut Scope, condition: &Directive, negation: &str) -> Option<()> {
+    let place = &condition.place;
+    let key = match condition.name.as_str() {
+        "remote_ip" | "client_ip" => "address",
+        "header" => "field",
+        "host" if !negation.is_empty() => return None,
+        name @ ("method" | "query" | "host") => name,
+        _ => return None,
+    };
+    // It would replace the first.
+    if rule.get(key).is_some() {
+        return None;
+    }
+    let arguments = condition.arguments.iter();
+    let all: Vec<String> = match key {
+        "address" => {
+            arguments.flat_map(|text| networks(text)).map(|one| format!("{negation}{one}")).collect()
+        }
+        "query" => {
+            let all = arguments.map(|text| parameter(text)).collect::<Option<Vec<_>>>()?;
+            all.concat().iter().map(|one| signed(negation, one)).collect()
+        }
+        "field" => {
+            let (name, value) = (condition.argument(0), condition.argument(1));
+            // The presence of a field, or its absence.
+            if value.is_empty() || name.starts_with('!') {
+                return None;
+            }
+            rule.pair(place, key, name, signed(negation, value));
+            return Some(());
+        }
+        _ => arguments.map(|text| format!("{negation}{text}")).collect(),
+    };
+    rule.set(place, key, all);
+    Some(())
 }
 
 /// The conditions of an expression that is `path('/a*') || path('*.b')`, or several such functions with `&&`. `None`: it

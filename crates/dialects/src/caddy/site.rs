@@ -113,8 +113,7 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
 impl Site<'_> {
     pub(super) fn block(&mut self, children: &[Directive], way: &Way, host: &mut Host, depth: usize) {
         for child in children.iter().filter(|child| child.name.starts_with('@')) {
-            let matcher = self.matcher(child);
-            self.matchers.push(matcher);
+            self.matchers.push(Matcher::of(child));
         }
         let together = self.with_files_first(children, way.is_in_order);
         let children = together.as_deref().unwrap_or(children);
