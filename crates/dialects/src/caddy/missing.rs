@@ -4,7 +4,7 @@
 use crate::draft::Host;
 use crate::tree::{Directive, unconverted};
 
-use super::matchers::{Matched, Matcher, Presence};
+use super::matchers::{Condition, Matched, Matcher, Presence};
 use super::site::{Block, Site, Way};
 
 /// The path that a fallback leads to for the application.
@@ -97,7 +97,10 @@ impl Site<'_> {
         const OF_FILES: [&str; 3] = ["file_server", "root", "encode"];
         let is_there = |child: &Directive| {
             let own = self.matchers.iter().find(|matcher| matcher.name == child.argument(0));
-            own.is_some_and(|matcher| matcher.file == Some(Presence::There) && matcher.paths.is_empty())
+            own.is_some_and(|matcher| {
+                matches!(matcher.condition(), Some(Condition::File(Presence::There)))
+                    && matcher.paths.is_empty()
+            })
         };
         let is_proxy = |child: &Directive| {
             child.name == "reverse_proxy" && !child.argument(0).starts_with(['/', '@', '*'])

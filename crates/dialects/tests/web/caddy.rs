@@ -354,6 +354,8 @@ fn applications_of_caddy_may_respond_for_what_is_missing() {
         "@own not file\nrespond @own 403",
         "@own file\nreverse_proxy @own b:81",
         "@own {\nnot file\nmethod GET\n}\nreverse_proxy @own b:81",
+        "@own {\nfile\nmethod GET\n}\nhandle @own {\nfile_server\n}\nhandle {\nreverse_proxy b:81\n}",
+        "@own {\nfile\npath /a[b]\n}\nhandle @own {\nfile_server\n}\nhandle {\nreverse_proxy b:81\n}",
     ] {
         let line = site(rest).lines().position(|line| line.contains(" @own ")).unwrap_or_default();
         refuse(Web::Caddy, &[(&site(rest), line as u32 + 1, "@own")]);
