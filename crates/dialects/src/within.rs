@@ -213,46 +213,8 @@ impl Host {
                     && !is_apart(folder, &path)
             });
             let Some(outer) = around.max_by_key(|outer| outer.path().len()).cloned() else { continue };
-            let Some(route) = self.routes.iter_mut().find(|route| route.path() == path) else { continue };
-            let rest = &path[outer.path().len()..];
-            let has_own = route.leads_away() || route.get("return").is_some();
-            if let Some(status) = outer.get("return").filter(|_| !has_own) {
-                route.deny(status.clone());
-                continue;
-            }
-            if path.ends_with('/') {
-                route.add(&outer);
-            }
-            if route.responds() {
-                continue;
-            }
-            let place = outer.place();
-            if passes_on(&outer) {
-                // A folder alone ends with a dot.
-                let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
-                HANDLERS.iter().chain(&["root", "alias"]).for_each(|name| route.remove(name));
-                pass_on(route, &outer, Some(rest));
-                continue;
-            }
-            if !path.ends_with('/') {
-                continue;
-            }
-            if !route.runs() {
-                route.inherit(&outer.handler());
-            }
-            let has_files = route.get("root").is_some() || route.get("alias").is_some();
-            match (outer.text("alias"), outer.text("root")) {
-                _ if has_files => {}
-                (Some(alias), _) => {
-                    let folder = format!("{alias}/{}", rest.trim_end_matches('/'));
-                    match disk.is_folder(Path::new(&folder)) {
-                        true => route.set(&place, "alias", folder),
-                        // The server does not start without a folder that it has to open.
-                        false => route.deny(404.into()),
-                    }
-                }
-                (None, Some(root)) => route.set(&place, "root", root),
-                (None, None) => {}
+            if let Some(route) = self.routes.iter_mut().find(|route| route.path() == path) {
+                add_outer(route, &outer, disk);
             }
         }
         // A root of the host precedes what responds for all paths.
@@ -275,6 +237,50 @@ impl Host {
                 .chain(&["cgi", "interpreter", "root", "alias"])
                 .for_each(|name| route.remove(name));
         }
+    }
+}
+
+/// Gives a prefix or a path what the prefix around it has.
+fn add_outer(route: &mut Scope, outer: &Scope, disk: &dyn Disk) {
+    let path = route.path().to_owned();
+    let rest = &path[outer.path().len()..];
+    let has_own = route.leads_away() || route.get("return").is_some();
+    if let Some(status) = outer.get("return").filter(|_| !has_own) {
+        return route.deny(status.clone());
+    }
+    if path.ends_with('/') {
+        route.add(outer);
+    }
+    if route.responds() {
+        return;
+    }
+    let place = outer.place();
+    if passes_on(outer) {
+        // A folder alone ends with a dot.
+        let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
+        HANDLERS.iter().chain(&["root", "alias"]).for_each(|name| route.remove(name));
+        pass_on(route, outer, Some(rest));
+        return;
+    }
+    if !path.ends_with('/') {
+        return;
+    }
+    if !route.runs() {
+        route.inherit(&outer.handler());
+    }
+    let has_files = route.get("root").is_some() || route.get("alias").is_some();
+    match (outer.text("alias"), outer.text("root")) {
+        _ if has_files => {}
+        (Some(alias), _) => {
+            let folder = format!("{alias}/{}", rest.trim_end_matches('/'));
+            match disk.is_folder(Path::new(&folder)) {
+                true => route.set(&place, "alias", folder),
+                // The server does not start without a folder that it has to open.
+                false => route.deny(404.into()),
+            }
+        }
+        (None, Some(root)) => route.set(&place, "root", root),
+        (None, None) => {}
     }
 }
 
