@@ -323,7 +323,7 @@ impl<'s> Site<'s> {
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
                 let Some(all) = redirect_matches(path, to) else {
-                    let what_to_do = "see redirects; patterns have wildcards, and no classes of characters";
+                    let what_to_do = "see redirects; patterns have wildcards, and no ranges of characters";
                     return draft.error(place, unconverted(directive), what_to_do);
                 };
                 for (pattern, to) in all {

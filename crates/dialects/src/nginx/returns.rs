@@ -153,7 +153,7 @@ pub fn rewrite(
     let is_of_server = location.is_none() && redirects;
     let all = targets(child, context).or_else(|| at_any_depth(child, context).filter(|_| is_of_server));
     let Some(all) = all else {
-        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no classes of characters";
+        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no ranges of characters";
         return draft.error(place, unconverted(child), what_to_do);
     };
     let all = match location {

@@ -97,7 +97,7 @@ fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
                 Some(all) if all.all.iter().any(|(path, _)| path == "/") => {
                     "write url.rewrite-if-not-file, or a prefix: scripts that are named themselves would still run"
                 }
-                _ => "see rewrites and fallback; patterns have wildcards, and no classes of characters",
+                _ => "see rewrites and fallback; patterns have wildcards, and no ranges of characters",
             };
             let what = format!("url.rewrite \"{}\" cannot be converted", expression.escape_debug());
             draft.error(place, what, what_to_do);
@@ -234,7 +234,7 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         if name == "url.rewrite-repeat-if-not-file" && !is_file(to.text()) {
             draft.error(place, what, "write the file that it leads to in the end");
         } else if set_fallbacks(setting, expression, to.text(), host, draft).is_none() {
-            let what_to_do = "see fallback; patterns have wildcards, and no classes of characters";
+            let what_to_do = "see fallback; patterns have wildcards, and no ranges of characters";
             draft.error(place, what, what_to_do);
         } else {
             let what =
