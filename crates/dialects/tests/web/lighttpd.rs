@@ -556,8 +556,18 @@ fn redirects_of_lighttpd_precede_what_runs_files() {
                 &site("\"^/e/(.*)$\" => \"/f/$1\""),
                 &["path = \"/e/**/*.php\"", "path = \"*.php\"", "path = \"/e/\""],
             ),
+            (
+                &site("\"^/(en|de)/(.*)$\" => \"/$1-new/$2\""),
+                &["path = \"/en/\"", "redirect = \"/en-new/${rest}$query\""],
+            ),
+            (
+                &site("\"^/blog/([^/]+)/([^/]+)$\" => \"/b/$2/$1\""),
+                &["path = \"/blog/?*/?*\"", "redirect = \"/b/$3$4/$1$2\"", "path = \"*.php\""],
+            ),
         ],
     );
+    // The query, which the last group finds, would stand within another one.
+    refuse(Web::Lighttpd, &[(&site("\"^/(en|de)/(.*)$\" => \"/$2?x=$1\""), 4, "cannot be converted")]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Redirects and rewrites.
 
+use site::template::Template;
+
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::paths::{narrowed, url_patterns};
@@ -52,32 +54,51 @@ fn targeted(paths: &[String], path: Option<String>, to: &str) -> Option<Vec<Stri
 fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
     for (expression, to) in value.pairs() {
-        let path = regex::prefix(expression).or_else(|| regex::exact(expression));
-        let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
-        // The expression finds the query, too.
-        let to = target(to.text(), "${rest}$query");
-        // What is not captured has no place in the target.
-        let others =
-            |to: &str| narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
-        let patterns = to.as_deref().and_then(|to| targeted(paths, path, to).or_else(|| others(to)));
-        // A path alone has no rest.
-        let is_said =
-            |pattern: &String, to: &str| pattern.ends_with('/') || is_glob(pattern) || !to.contains("{rest}");
-        match (patterns, to) {
-            (Some(patterns), Some(to)) if patterns.iter().all(|pattern| is_said(pattern, &to)) => {
-                for pattern in patterns {
-                    let route = host.route(&pattern, place);
-                    route.set(place, "redirect", to.as_str());
-                    route.set(place, "status", 301);
-                }
-            }
-            _ => draft.error(
-                place,
-                format!("url.redirect \"{}\" cannot be converted", expression.escape_debug()),
-                "see redirects",
-            ),
+        let all = redirected(expression, to.text(), paths);
+        let all = all.or_else(|| with_groups(expression, to.text()).filter(|_| paths.is_empty()));
+        let Some(all) = all else {
+            let what = format!("url.redirect \"{}\" cannot be converted", expression.escape_debug());
+            draft.error(place, what, "see redirects");
+            continue;
+        };
+        for (pattern, to) in all {
+            let route = host.route(&pattern, place);
+            route.set(place, "redirect", to);
+            route.set(place, "status", 301);
         }
     }
+}
+
+/// The patterns of an expression, each with its target. `None`: patterns or targets cannot say it.
+fn redirected(expression: &str, to: &str, paths: &[String]) -> Option<Vec<(String, String)>> {
+    let path = regex::prefix(expression).or_else(|| regex::exact(expression));
+    let path = path.or_else(|| matches!(expression, "" | "^" | "^/").then(|| "/".to_owned()));
+    // The expression finds the query, too.
+    let to = target(to, "${rest}$query")?;
+    // What is not captured has no place in the target.
+    let others = || narrowed(paths, &regex::patterns(expression)?).filter(|_| !to.contains("${rest}"));
+    let patterns = targeted(paths, path, &to).or_else(others)?;
+    // A path alone has no rest.
+    let is_said = |pattern: &String| pattern.ends_with('/') || is_glob(pattern) || !to.contains("{rest}");
+    patterns.iter().all(is_said).then(|| patterns.into_iter().map(|one| (one, to.clone())).collect())
+}
+
+/// As `redirected`, where the target names several groups. A group at the end finds the query, too, and has to end the
+/// target.
+fn with_groups(expression: &str, to: &str) -> Option<Vec<(String, String)>> {
+    let finds_query = ["(.*)", "(.*)$"].iter().any(|end| expression.ends_with(end));
+    let pair = |mut one: Captured| {
+        let last = format!("${}", one.groups.len());
+        if finds_query && to.contains(&last) {
+            if to.find(&last) != Some(to.len() - last.len()) {
+                return None;
+            }
+            one.groups.last_mut()?.push_str("$query");
+        }
+        let to = one.target(to).filter(|to| !to.contains('%') && Template::redirect(to).is_ok())?;
+        Some((one.pattern, to))
+    };
+    regex::captured(expression)?.into_iter().map(pair).collect()
 }
 
 fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
