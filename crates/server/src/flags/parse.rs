@@ -3,23 +3,21 @@
 mod passwd;
 mod values;
 
-use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use auth::hash::Bounds;
 use cache::store::purge::{Purge, What};
 use dialects::{Dialect, Start};
 use site::disconnect::{Clients, Selection};
-use site::host::HostAddress;
 use site::model::Level;
 use site::watch::Filter;
 
-use self::passwd::GivenPasswd;
 use self::values::{
-    dialect, dialects, host_name, ip_address, number, server_address, socket_address, text, texts, time,
-    url_path,
+    dialect, dialects, host_name, ip_address, number, path, server_address, socket_address, text, texts,
+    time, url_path,
 };
 use super::commands::{COMMANDS, CommandKey, FOREIGN_COMMANDS};
 use super::table::{
@@ -31,43 +29,21 @@ use super::{
 use crate::control::{Drain, DrainChange, MaintenanceAct, Request, SiteSource};
 use crate::process::ipc::{Form, Syntax};
 
-/// The arguments, before they are checked.
-#[derive(Default)]
-struct Given {
+/// A command line in parts. Its command takes the values of its flags from it.
+struct Line {
     command: CommandKey,
+    /// In the order in which they were given.
+    flags: Vec<GivenFlag>,
     arguments: Vec<OsString>,
-    config: Option<PathBuf>,
-    dialect: Option<Dialect>,
-    listen: Vec<String>,
-    workers: Option<usize>,
-    access_log: Option<String>,
-    root: Option<PathBuf>,
-    fields: Vec<String>,
-    from: Option<IpAddr>,
-    to: Option<HostAddress>,
-    timeout: Option<u64>,
-    user: Option<String>,
-    tls: Vec<String>,
-    form: Form,
-    top: TopMode,
-    syntax: Syntax,
-    purges: Vec<What>,
-    purge_host: Option<String>,
-    filter: Filter,
-    retry_after: Option<Duration>,
-    off: bool,
-    time: Option<Duration>,
-    client: Option<Clients>,
-    socket: Option<String>,
-    processes: Option<usize>,
-    folders: Vec<PathBuf>,
-    html: Option<PathBuf>,
-    names: Option<PathBuf>,
-    split: Option<PathBuf>,
-    confirm: bool,
-    jobs: Option<usize>,
-    dns: Option<SocketAddr>,
-    passwd: GivenPasswd,
+}
+
+/// A flag that was given.
+struct GivenFlag {
+    row: &'static FlagRow,
+    /// As it was written.
+    typed: String,
+    /// Empty: the flag has none.
+    value: OsString,
 }
 
 /// Parses a whole command line. The name of the program may be that of another server.
@@ -117,50 +93,51 @@ fn personality(dialect: Dialect, arguments: Vec<OsString>) -> Result<Command, Us
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
     use lexopt::Arg;
     let mut parser = lexopt::Parser::from_args(arguments);
-    let mut given = Given::default();
+    let mut line = Line { command: CommandKey::Serve, flags: Vec::new(), arguments: Vec::new() };
     let mut first = true;
-    // Each with its spelling.
-    let mut used: Vec<(&FlagRow, String)> = Vec::new();
     while let Some(argument) = parser.next().map_err(usage)? {
         let typed = match &argument {
             Arg::Long(name) => format!("--{name}"),
             Arg::Short(c) => format!("-{c}"),
             Arg::Value(_) => String::new(),
         };
-        let flag = match argument {
+        let row = match argument {
             Arg::Value(value) => {
                 let named = COMMANDS.iter().find(|c| !c.name.is_empty() && value == c.name);
                 match named {
-                    Some(command) if first => given.command = command.key,
-                    _ => given.arguments.push(value),
+                    Some(command) if first => line.command = command.key,
+                    _ => line.arguments.push(value),
                 }
                 // The arguments behind the program belong to the program.
-                if given.command == CommandKey::Wrap && !given.arguments.is_empty() {
-                    given.arguments.extend(parser.raw_args().map_err(usage)?);
+                if line.command == CommandKey::Wrap && !line.arguments.is_empty() {
+                    line.arguments.extend(parser.raw_args().map_err(usage)?);
                 }
                 first = false;
                 continue;
             }
-            Arg::Long(name) => named(given.command, &typed, |flag| flag.long == name)?,
-            Arg::Short(c) => named(given.command, &typed, |flag| flag.short == Some(c))?,
+            Arg::Long(name) => named(line.command, &typed, |flag| flag.long == name)?,
+            Arg::Short(c) => named(line.command, &typed, |flag| flag.short == Some(c))?,
         };
-        match flag.key {
-            Key::Switch(Switch::Help) => return Ok(Command::Help(given.command)),
+        let value = match row.key {
+            Key::Switch(Switch::Help) => return Ok(Command::Help(line.command)),
             Key::Switch(Switch::Version) => return Ok(Command::Version),
-            Key::Switch(switch) => given.switch(switch, &typed)?,
-            Key::Value(key, _) => given.set(key, &typed, parser.value().map_err(usage)?)?,
-        }
-        used.push((flag, typed));
+            Key::Switch(Switch::Personality) => {
+                return Err(UsageError(format!("{typed} has to be the first argument")));
+            }
+            Key::Switch(_) => OsString::new(),
+            Key::Value(..) => parser.value().map_err(usage)?,
+        };
+        line.flags.push(GivenFlag { row, typed, value });
     }
-    if let Some((_, typed)) = used.iter().find(|(flag, _)| !flag.commands.contains(&given.command)) {
-        given.unless_misspelt()?;
-        let command = match given.command {
+    if let Some(GivenFlag { typed, .. }) = line.flags.iter().find(|flag| !is_of(flag.row, line.command)) {
+        line.unless_misspelt()?;
+        let command = match line.command {
             CommandKey::Serve => "taipan without a command".to_owned(),
             command => format!("taipan {}", command.name()),
         };
-        return Err(UsageError(format!("{typed} is not a flag of {command}; see {}", help(given.command))));
+        return Err(UsageError(format!("{typed} is not a flag of {command}; see {}", help(line.command))));
     }
-    given.command()
+    line.command()
 }
 
 /// The flag of this command; else one of another command, whose name is in the error then.
@@ -187,121 +164,8 @@ fn is_of(flag: &FlagRow, command: CommandKey) -> bool {
     flag.commands.is_empty() || flag.commands.contains(&command)
 }
 
-/// Without arguments, standard input.
-fn inputs(arguments: Vec<OsString>) -> Vec<PathBuf> {
-    match arguments.is_empty() {
-        true => vec![PathBuf::from("-")],
-        false => arguments.into_iter().map(PathBuf::from).collect(),
-    }
-}
-
-impl Given {
-    fn log_level(self) -> Result<Command, UsageError> {
-        self.exactly(1, "log-level takes a level: taipan log-level debug -c FILE")?;
-        let name = text(self.arguments.into_iter().next().unwrap_or_default())?;
-        let level = Level::from_name(&name)
-            .ok_or_else(|| UsageError(format!("{name} is no level; write error, warn, info or debug")))?;
-        let request = Request::Level(level, self.time.unwrap_or(LEVEL_TIME));
-        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
-    }
-
-    fn disconnect(self) -> Result<Command, UsageError> {
-        let selection = match self.client {
-            Some(ref clients) => {
-                self.exactly(0, "give the ID of a connection, or --client, not both")?;
-                Selection::Clients(clients.clone())
-            }
-            None => {
-                self.exactly(1, "disconnect takes the ID of a connection: taipan disconnect 1a2b -c FILE")?;
-                let id = text(self.arguments.into_iter().next().unwrap_or_default())?;
-                Selection::Connection(id.parse().map_err(UsageError)?)
-            }
-        };
-        let request = Request::Disconnect(selection);
-        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
-    }
-
-    fn maintenance(self) -> Result<Command, UsageError> {
-        self.exactly(
-            1,
-            "maintenance takes a host: taipan maintenance www.example.org -c FILE; --off ends it",
-        )?;
-        let host = text(self.arguments.into_iter().next().unwrap_or_default())?;
-        if self.off && self.retry_after.is_some() {
-            return Err(UsageError("give --off or --retry-after, not both".to_owned()));
-        }
-        let seconds = self.retry_after.unwrap_or(RETRY_AFTER).as_secs() as u32;
-        let act = MaintenanceAct { host, retry_after: (!self.off).then_some(seconds) };
-        let request = Request::Maintenance(act);
-        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
-    }
-
-    /// Errors: it cannot be used here.
-    fn switch(&mut self, switch: Switch, typed: &str) -> Result<(), UsageError> {
-        match switch {
-            Switch::Json => self.form = Form::Json,
-            Switch::Once => self.top = TopMode::Once,
-            Switch::Prometheus => self.syntax = Syntax::Prometheus,
-            Switch::Confirm => self.confirm = true,
-            Switch::PurgeAll => self.purges.push(What::All),
-            Switch::Off => self.off = true,
-            Switch::Create | Switch::Delete | Switch::Verify | Switch::Print => {
-                self.passwd.tasks.push(switch);
-            }
-            Switch::Stdin | Switch::Batch => self.passwd.sources.push(switch),
-            Switch::Hash(_) | Switch::Bcrypt | Switch::Sha512 | Switch::Sha256 => {
-                self.passwd.kinds.push(switch);
-            }
-            Switch::Personality => {
-                return Err(UsageError(format!("{typed} has to be the first argument")));
-            }
-            // The parser ends with them.
-            Switch::Help | Switch::Version => {}
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, key: Value, typed: &str, value: OsString) -> Result<(), UsageError> {
-        match key {
-            Value::Config => {
-                if self.config.replace(value.into()).is_some() {
-                    return Err(UsageError("only one configuration can be given".into()));
-                }
-            }
-            Value::Dialect => self.dialect = Some(dialect(value)?),
-            Value::Root => self.root = Some(value.into()),
-            Value::Listen => self.listen.push(text(value)?),
-            Value::Header => self.fields.push(text(value)?),
-            Value::From => self.from = Some(ip_address(value)?),
-            Value::To => self.to = Some(server_address(value)?),
-            Value::PurgeHost => self.purge_host = Some(text(value)?),
-            Value::PurgePrefix => self.purges.push(What::Prefix(url_path(&text(value)?)?)),
-            Value::RetryAfter => self.retry_after = Some(time(value, typed)?),
-            Value::Client => self.client = Some(Clients::parse(&text(value)?).map_err(UsageError)?),
-            Value::For => self.time = Some(time(value, typed)?),
-            Value::Watch(part) => self.filter.add(part, &text(value)?).map_err(UsageError)?,
-            Value::PurgeTag => self.purges.push(What::Tag(text(value)?)),
-            Value::AccessLog => self.access_log = Some(text(value)?),
-            Value::Workers => self.workers = Some(number(value, typed, 1..=1024)?),
-            Value::Timeout => self.timeout = Some(number(value, typed, 1..=3600)? as u64),
-            Value::User => self.user = Some(text(value)?),
-            Value::Tls => self.tls.push(host_name(value)?),
-            Value::Socket => self.socket = Some(text(value)?),
-            Value::Processes => self.processes = Some(number(value, typed, 1..=1024)?),
-            Value::Folder => self.folders.push(value.into()),
-            Value::Html => self.html = Some(value.into()),
-            Value::Names => self.names = Some(value.into()),
-            Value::Split => self.split = Some(value.into()),
-            Value::Jobs => self.jobs = Some(number(value, typed, 1..=1024)?),
-            Value::Dns => self.dns = Some(socket_address(value)?),
-            Value::Cost => self.passwd.cost = Some(number(value, typed, Bounds::COST)?),
-            Value::Rounds => self.passwd.rounds = Some(number(value, typed, Bounds::ROUNDS)?),
-            Value::Digest => self.passwd.realm = Some(text(value)?),
-        }
-        Ok(())
-    }
-
-    fn command(self) -> Result<Command, UsageError> {
+impl Line {
+    fn command(&self) -> Result<Command, UsageError> {
         match self.command {
             CommandKey::Serve => self.serve(),
             CommandKey::Check => self.check(),
@@ -310,12 +174,12 @@ impl Given {
             CommandKey::Reload => self.control(Request::Reload),
             CommandKey::Upgrade => self.control(Request::Upgrade),
             CommandKey::Stats => {
-                let form = self.form;
-                self.control(Request::Stats(form))
+                self.control(Request::Stats(if self.has(Switch::Json) { Form::Json } else { Form::Text }))
             }
             CommandKey::Top => self.top(),
             CommandKey::Metrics => {
-                let syntax = self.syntax;
+                let is_prometheus = self.has(Switch::Prometheus);
+                let syntax = if is_prometheus { Syntax::Prometheus } else { Syntax::OpenMetrics };
                 self.control(Request::Stats(Form::Metrics(syntax)))
             }
             CommandKey::Purge => self.purge(),
@@ -329,11 +193,11 @@ impl Given {
             CommandKey::Explain => self.explain(),
             CommandKey::Healthcheck => self.healthcheck(),
             CommandKey::Wrap => self.wrap(),
-            CommandKey::Passwd => Ok(Command::Passwd(self.passwd.command(self.arguments)?)),
+            CommandKey::Passwd => self.passwd(),
             CommandKey::Report => {
-                Ok(Command::Report(Report { files: inputs(self.arguments), html: self.html }))
+                Ok(Command::Report(Report { files: self.inputs(), html: self.value(Value::Html, path)? }))
             }
-            CommandKey::Resolve => Ok(self.resolve()),
+            CommandKey::Resolve => self.resolve(),
             CommandKey::Generate => self.generate(),
             CommandKey::Help => self.help(),
             CommandKey::Version => {
@@ -343,32 +207,45 @@ impl Given {
         }
     }
 
-    fn help(self) -> Result<Command, UsageError> {
-        let Some(name) = self.arguments.into_iter().next() else {
-            return Ok(Command::Help(CommandKey::Serve));
-        };
-        let name = text(name)?;
-        match COMMANDS.iter().find(|row| !row.name.is_empty() && row.name == name) {
-            Some(row) => Ok(Command::Help(row.key)),
-            None => {
-                let advice = advice(&name).unwrap_or_else(|| "see taipan --help".to_owned());
-                Err(UsageError(format!("there is no command {name}; {advice}")))
-            }
+    /// The command line has no command.
+    fn serve(&self) -> Result<Command, UsageError> {
+        let config = self.config()?;
+        if self.arguments.len() > 1 || config.is_some() {
+            self.unless_misspelt()?;
         }
+        if self.arguments.len() > 1 {
+            return Err(UsageError("only one folder can be served; write a configuration for more".into()));
+        }
+        let tls = self.values(Value::Tls, host_name)?;
+        if config.is_some() && !tls.is_empty() {
+            return Err(UsageError(
+                "--tls is for a folder; in a configuration, write acme = true, and tls behind an address"
+                    .into(),
+            ));
+        }
+        Ok(Command::Serve(Serve {
+            source: self.source_or(self.arguments.first().map(PathBuf::from))?,
+            listen: self.values(Value::Listen, text)?,
+            workers: self.number(Value::Workers, 1..=1024)?,
+            access_log: self.value(Value::AccessLog, text)?,
+            user: self.value(Value::User, text)?,
+            tls,
+            presence: Presence::Foreground,
+        }))
     }
 
-    fn check(self) -> Result<Command, UsageError> {
+    fn check(&self) -> Result<Command, UsageError> {
         self.file_only()?;
         let config = self
-            .config
+            .config()?
             .ok_or_else(|| UsageError("check needs a configuration: taipan check -c FILE".into()))?;
-        Ok(Command::Check { source: configuration(config, self.dialect)? })
+        Ok(Command::Check { source: self.configuration(config)? })
     }
 
-    fn convert(self) -> Result<Command, UsageError> {
+    fn convert(&self) -> Result<Command, UsageError> {
         self.exactly(1, "convert takes one file: taipan convert boa.conf")?;
-        let file = self.arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
-        match self.dialect.or_else(|| Dialect::of_file(&file)) {
+        let file = PathBuf::from(&self.arguments[0]);
+        match self.value(Value::Dialect, dialect)?.or_else(|| Dialect::of_file(&file)) {
             Some(dialect) => Ok(Command::Convert { input: dialect.input(file) }),
             None => Err(UsageError(format!(
                 "the name {} does not tell which server it is for; add --from and one of {}",
@@ -378,57 +255,137 @@ impl Given {
         }
     }
 
-    fn certificates(self) -> Result<Command, UsageError> {
+    fn certificates(&self) -> Result<Command, UsageError> {
         self.file_only()?;
-        let config = self.config.ok_or_else(|| {
+        let config = self.config()?.ok_or_else(|| {
             UsageError("certificates needs a configuration: taipan certificates -c FILE".into())
         })?;
         Ok(Command::Certificates { config })
     }
 
-    fn top(self) -> Result<Command, UsageError> {
+    fn control(&self, request: Request) -> Result<Command, UsageError> {
         self.file_only()?;
-        let source = source(self.config, self.root, self.dialect)?;
-        Ok(Command::Top { source, mode: self.top })
+        self.send(request)
     }
 
-    fn watch(self) -> Result<Command, UsageError> {
-        self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
-        let source = source(self.config, self.root, self.dialect)?;
-        Ok(Command::Watch { source, filter: self.filter })
+    fn send(&self, request: Request) -> Result<Command, UsageError> {
+        Ok(Command::Control { source: self.source()?, request })
     }
 
-    fn drain(self, change: DrainChange) -> Result<Command, UsageError> {
+    fn top(&self) -> Result<Command, UsageError> {
+        self.file_only()?;
+        let mode = if self.has(Switch::Once) { TopMode::Once } else { TopMode::Live };
+        Ok(Command::Top { source: self.source()?, mode })
+    }
+
+    fn purge(&self) -> Result<Command, UsageError> {
+        let path = |value: &OsStr| url_path(&text(value)?);
+        let mut all = Vec::new();
+        for argument in &self.arguments {
+            all.push(What::Path(path(argument)?));
+        }
+        all.extend(self.values(Value::PurgePrefix, path)?.into_iter().map(What::Prefix));
+        all.extend(self.values(Value::PurgeTag, text)?.into_iter().map(What::Tag));
+        all.extend(self.has(Switch::PurgeAll).then_some(What::All));
+        let usage = "purge takes one of a path, --prefix, --tag and --all: taipan purge -c FILE /news/";
+        let (Some(what), None) = (all.pop(), all.pop()) else {
+            return Err(UsageError(usage.to_owned()));
+        };
+        let host = self.value(Value::PurgeHost, text)?.map(|host| host.to_ascii_lowercase());
+        let purge = Purge { host, what };
+        match purge.to_string().parse() {
+            Ok(read) if purge == read => self.send(Request::Purge(purge)),
+            _ => Err(UsageError(
+                "a path begins with a slash, and neither it nor a host or a tag has a space or is longer than 4000 bytes"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn drain(&self, change: DrainChange) -> Result<Command, UsageError> {
         let name = self.command.name();
         let usage = format!(
             "{name} takes an application and one of its addresses: taipan {name} NAME ADDRESS -c FILE"
         );
         self.exactly(2, &usage)?;
-        let source = source(self.config, self.root, self.dialect)?;
-        let [application, endpoint] = texts(self.arguments)?;
-        let request = Request::Drain(Drain { application, endpoint, change });
-        Ok(Command::Control { source, request })
+        let [application, endpoint] = texts(&self.arguments)?;
+        self.send(Request::Drain(Drain { application, endpoint, change }))
     }
 
-    fn explain(self) -> Result<Command, UsageError> {
+    fn maintenance(&self) -> Result<Command, UsageError> {
+        self.exactly(
+            1,
+            "maintenance takes a host: taipan maintenance www.example.org -c FILE; --off ends it",
+        )?;
+        let [host] = texts(&self.arguments)?;
+        let retry_after = match (self.has(Switch::Off), self.time(Value::RetryAfter)?) {
+            (true, Some(_)) => {
+                return Err(UsageError("give --off or --retry-after, not both".to_owned()));
+            }
+            (true, None) => None,
+            (false, time) => Some(time.unwrap_or(RETRY_AFTER).as_secs() as u32),
+        };
+        self.send(Request::Maintenance(MaintenanceAct { host, retry_after }))
+    }
+
+    fn log_level(&self) -> Result<Command, UsageError> {
+        self.exactly(1, "log-level takes a level: taipan log-level debug -c FILE")?;
+        let [name] = texts(&self.arguments)?;
+        let level = Level::from_name(&name)
+            .ok_or_else(|| UsageError(format!("{name} is no level; write error, warn, info or debug")))?;
+        self.send(Request::Level(level, self.time(Value::For)?.unwrap_or(LEVEL_TIME)))
+    }
+
+    fn disconnect(&self) -> Result<Command, UsageError> {
+        let clients = |value: &OsStr| Clients::parse(&text(value)?).map_err(UsageError);
+        let selection = match self.value(Value::Client, clients)? {
+            Some(clients) => {
+                self.exactly(0, "give the ID of a connection, or --client, not both")?;
+                Selection::Clients(clients)
+            }
+            None => {
+                self.exactly(1, "disconnect takes the ID of a connection: taipan disconnect 1a2b -c FILE")?;
+                let [id] = texts(&self.arguments)?;
+                Selection::Connection(id.parse().map_err(UsageError)?)
+            }
+        };
+        self.send(Request::Disconnect(selection))
+    }
+
+    fn watch(&self) -> Result<Command, UsageError> {
+        self.exactly(0, "watch takes flags alone, such as --path \"/api/*\" -c FILE")?;
+        let mut filter = Filter::default();
+        for flag in &self.flags {
+            if let Key::Value(Value::Watch(part), _) = flag.row.key {
+                filter.add(part, &text(&flag.value)?).map_err(UsageError)?;
+            }
+        }
+        Ok(Command::Watch { source: self.source()?, filter })
+    }
+
+    fn explain(&self) -> Result<Command, UsageError> {
         self.exactly(2, "explain takes a method and a URL: taipan explain GET http://localhost/")?;
-        let source = source(self.config, self.root, self.dialect)?;
-        let [method, url] = texts(self.arguments)?;
-        let from = self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Ok(Command::Explain(Explain { source, method, url, fields: self.fields, from, to: self.to }))
+        let [method, url] = texts(&self.arguments)?;
+        Ok(Command::Explain(Explain {
+            source: self.source()?,
+            method,
+            url,
+            fields: self.values(Value::Header, text)?,
+            from: self.value(Value::From, ip_address)?.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            to: self.value(Value::To, server_address)?,
+        }))
     }
 
-    fn healthcheck(self) -> Result<Command, UsageError> {
+    fn healthcheck(&self) -> Result<Command, UsageError> {
         self.exactly(1, "healthcheck takes one URL: taipan healthcheck http://127.0.0.1:8080/")?;
-        let [url] = texts(self.arguments)?;
-        Ok(Command::Healthcheck { url, timeout: Duration::from_secs(self.timeout.unwrap_or(5)) })
+        let [url] = texts(&self.arguments)?;
+        Ok(Command::Healthcheck { url, timeout: self.timeout()?.unwrap_or(Duration::from_secs(5)) })
     }
 
-    fn wrap(self) -> Result<Command, UsageError> {
-        let Given { arguments, folders, socket, processes, .. } = self;
-        let mut arguments = arguments.into_iter();
-        let scripts = match (arguments.next(), folders.is_empty()) {
-            (Some(program), true) => Scripts::Program(program, arguments.collect()),
+    fn wrap(&self) -> Result<Command, UsageError> {
+        let folders = self.values(Value::Folder, path)?;
+        let scripts = match (self.arguments.split_first(), folders.is_empty()) {
+            (Some((program, arguments)), true) => Scripts::Program(program.clone(), arguments.to_vec()),
             (None, false) => Scripts::Beneath(folders),
             (Some(_), false) => {
                 return Err(UsageError("give a program or a --folder of scripts, not both".into()));
@@ -439,22 +396,26 @@ impl Given {
                 ));
             }
         };
-        Ok(Command::Wrap(Wrap { socket, processes: processes.unwrap_or(16), scripts }))
+        Ok(Command::Wrap(Wrap {
+            socket: self.value(Value::Socket, text)?,
+            processes: self.number(Value::Processes, 1..=1024)?.unwrap_or(16),
+            scripts,
+        }))
     }
 
-    fn resolve(self) -> Command {
-        Command::Resolve(Resolve {
-            files: inputs(self.arguments),
-            names: self.names,
-            split: self.split,
-            confirm: self.confirm,
-            jobs: self.jobs.unwrap_or(64),
-            timeout: Duration::from_secs(self.timeout.unwrap_or(2)),
-            server: self.dns,
-        })
+    fn resolve(&self) -> Result<Command, UsageError> {
+        Ok(Command::Resolve(Resolve {
+            files: self.inputs(),
+            names: self.value(Value::Names, path)?,
+            split: self.value(Value::Split, path)?,
+            confirm: self.has(Switch::Confirm),
+            jobs: self.number(Value::Jobs, 1..=1024)?.unwrap_or(64),
+            timeout: self.timeout()?.unwrap_or(Duration::from_secs(2)),
+            server: self.value(Value::Dns, socket_address)?,
+        }))
     }
 
-    fn generate(self) -> Result<Command, UsageError> {
+    fn generate(&self) -> Result<Command, UsageError> {
         let usage = "generate takes one of man, bash, zsh and fish";
         self.exactly(1, usage)?;
         let document = match self.arguments[0].to_str() {
@@ -467,53 +428,105 @@ impl Given {
         Ok(Command::Generate(document))
     }
 
-    /// The command line has no command.
-    fn serve(self) -> Result<Command, UsageError> {
-        if self.arguments.len() > 1 || self.config.is_some() {
-            self.unless_misspelt()?;
-        }
-        if self.arguments.len() > 1 {
-            return Err(UsageError("only one folder can be served; write a configuration for more".into()));
-        }
-        let Given { listen, workers, access_log, user, tls, config, dialect, arguments, .. } = self;
-        if config.is_some() && !tls.is_empty() {
-            return Err(UsageError(
-                "--tls is for a folder; in a configuration, write acme = true, and tls behind an address"
-                    .into(),
-            ));
-        }
-        let source = source(config, arguments.into_iter().next().map(PathBuf::from), dialect)?;
-        let presence = Presence::Foreground;
-        Ok(Command::Serve(Serve { source, listen, workers, access_log, user, tls, presence }))
-    }
-
-    fn purge(mut self) -> Result<Command, UsageError> {
-        for argument in std::mem::take(&mut self.arguments) {
-            self.purges.push(What::Path(url_path(&text(argument)?)?));
-        }
-        let usage = "purge takes one of a path, --prefix, --tag and --all: taipan purge -c FILE /news/";
-        let (Some(what), None) = (self.purges.pop(), self.purges.pop()) else {
-            return Err(UsageError(usage.to_owned()));
-        };
-        let purge = Purge { host: self.purge_host.take().map(|host| host.to_ascii_lowercase()), what };
-        match purge.to_string().parse() {
-            Ok(read) if purge == read => self.control(Request::Purge(purge)),
-            _ => Err(UsageError(
-                "a path begins with a slash, and neither it nor a host or a tag has a space or is longer than 4000 bytes"
-                    .to_owned(),
-            )),
+    fn help(&self) -> Result<Command, UsageError> {
+        let Some(name) = self.arguments.first() else { return Ok(Command::Help(CommandKey::Serve)) };
+        let name = text(name)?;
+        match COMMANDS.iter().find(|row| !row.name.is_empty() && row.name == name) {
+            Some(row) => Ok(Command::Help(row.key)),
+            None => {
+                let advice = advice(&name).unwrap_or_else(|| "see taipan --help".to_owned());
+                Err(UsageError(format!("there is no command {name}; {advice}")))
+            }
         }
     }
 
-    fn control(self, request: Request) -> Result<Command, UsageError> {
-        self.file_only()?;
-        Ok(Command::Control { source: source(self.config, self.root, self.dialect)?, request })
+    fn has(&self, switch: Switch) -> bool {
+        self.flags.iter().any(|flag| flag.row.key == Key::Switch(switch))
+    }
+
+    /// The flag, each time that it was given.
+    fn given(&self, value: Value) -> impl Iterator<Item = &GivenFlag> {
+        self.flags.iter().filter(move |flag| matches!(flag.row.key, Key::Value(own, _) if own == value))
+    }
+
+    /// The values of a flag that may be repeated.
+    fn values<T>(
+        &self,
+        value: Value,
+        read: impl Fn(&OsStr) -> Result<T, UsageError>,
+    ) -> Result<Vec<T>, UsageError> {
+        self.given(value).map(|flag| read(&flag.value)).collect()
+    }
+
+    /// The value of a flag. Of several, the last one counts.
+    fn value<T>(
+        &self,
+        value: Value,
+        read: impl Fn(&OsStr) -> Result<T, UsageError>,
+    ) -> Result<Option<T>, UsageError> {
+        Ok(self.values(value, read)?.pop())
+    }
+
+    fn number(&self, value: Value, among: RangeInclusive<usize>) -> Result<Option<usize>, UsageError> {
+        let read = |flag: &GivenFlag| number(&flag.value, &flag.typed, &among);
+        Ok(self.given(value).map(read).collect::<Result<Vec<_>, _>>()?.pop())
+    }
+
+    fn time(&self, value: Value) -> Result<Option<Duration>, UsageError> {
+        let read = |flag: &GivenFlag| time(&flag.value, &flag.typed);
+        Ok(self.given(value).map(read).collect::<Result<Vec<_>, _>>()?.pop())
+    }
+
+    fn timeout(&self) -> Result<Option<Duration>, UsageError> {
+        let seconds = self.number(Value::Timeout, 1..=3600)?;
+        Ok(seconds.map(|seconds| Duration::from_secs(seconds as u64)))
+    }
+
+    /// The files that are read. Without arguments, standard input.
+    fn inputs(&self) -> Vec<PathBuf> {
+        match self.arguments.is_empty() {
+            true => vec![PathBuf::from("-")],
+            false => self.arguments.iter().map(PathBuf::from).collect(),
+        }
+    }
+
+    fn config(&self) -> Result<Option<PathBuf>, UsageError> {
+        let mut all = self.values(Value::Config, path)?;
+        match all.len() {
+            0 | 1 => Ok(all.pop()),
+            _ => Err(UsageError("only one configuration can be given".into())),
+        }
+    }
+
+    /// The configuration, or the folder of `--root`.
+    fn source(&self) -> Result<SiteSource, UsageError> {
+        self.source_or(self.value(Value::Root, path)?)
+    }
+
+    /// The configuration, or this folder. `None`: the current one.
+    fn source_or(&self, folder: Option<PathBuf>) -> Result<SiteSource, UsageError> {
+        match (self.config()?, folder) {
+            (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
+            (Some(config), None) => self.configuration(config),
+            (None, folder) => match self.value(Value::Dialect, dialect)? {
+                Some(_) => Err(UsageError("--dialect needs a configuration: add -c FILE".into())),
+                None => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
+            },
+        }
+    }
+
+    /// A file, which may be the configuration of another server.
+    fn configuration(&self, file: PathBuf) -> Result<SiteSource, UsageError> {
+        Ok(match self.value(Value::Dialect, dialect)?.or_else(|| Dialect::of_file(&file)) {
+            Some(dialect) => SiteSource::Foreign(dialect.input(file)),
+            None => SiteSource::Config(file),
+        })
     }
 
     /// Errors: there are arguments beside the configuration.
     fn file_only(&self) -> Result<(), UsageError> {
         let command = self.command.name();
-        match (&self.config, self.arguments.as_slice()) {
+        match (self.config()?, self.arguments.as_slice()) {
             (_, []) => Ok(()),
             (None, [file]) => {
                 let file = Path::new(file).display();
@@ -537,29 +550,6 @@ impl Given {
     fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
         if self.arguments.len() == count { Ok(()) } else { Err(UsageError(otherwise.to_owned())) }
     }
-}
-
-fn source(
-    config: Option<PathBuf>,
-    folder: Option<PathBuf>,
-    dialect: Option<Dialect>,
-) -> Result<SiteSource, UsageError> {
-    match (config, folder) {
-        (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
-        (None, _) if dialect.is_some() => {
-            Err(UsageError("--dialect needs a configuration: add -c FILE".into()))
-        }
-        (Some(config), None) => configuration(config, dialect),
-        (None, folder) => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
-    }
-}
-
-/// A file, which may be the configuration of another server.
-fn configuration(file: PathBuf, dialect: Option<Dialect>) -> Result<SiteSource, UsageError> {
-    Ok(match dialect.or_else(|| Dialect::of_file(&file)) {
-        Some(dialect) => SiteSource::Foreign(dialect.input(file)),
-        None => SiteSource::Config(file),
-    })
 }
 
 /// What to write instead of `name`, if `name` resembles a command.

@@ -12,7 +12,7 @@ use super::completions::{bash, fish, zsh};
 use super::help::{help, reference};
 use super::manual_page::{man, roff};
 use super::parse::parse;
-use super::table::FLAGS;
+use super::table::{FLAGS, Key, Switch};
 use super::{
     Command, CommandKey, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Scripts,
     Serve, TopMode, UsageError, Wrap,
@@ -303,6 +303,41 @@ fn errors_say_what_to_do() {
         let UsageError(text) = parsed(line).unwrap_err();
         assert!(text.contains(expected), "{line}: {text}");
         assert!(!text.contains('\n'), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_command_reads_all_of_its_flags() {
+    let parsed = |words: &[&str]| parse(words.iter().map(OsString::from));
+    let arguments = |command: CommandKey| match command {
+        CommandKey::Check | CommandKey::Certificates => "-c a",
+        CommandKey::Convert => "boa.conf",
+        CommandKey::Purge => "/a",
+        CommandKey::Drain | CommandKey::Undrain | CommandKey::Passwd => "a b",
+        CommandKey::LogLevel => "debug",
+        CommandKey::Disconnect => "1a",
+        CommandKey::Explain => "GET /",
+        CommandKey::Maintenance | CommandKey::Healthcheck | CommandKey::Wrap => "a",
+        CommandKey::Generate => "man",
+        _ => "",
+    };
+    for command in COMMANDS {
+        let name = Some(command.name).filter(|name| !name.is_empty());
+        let words: Vec<&str> = name.into_iter().chain(arguments(command.key).split_whitespace()).collect();
+        let without = parsed(&words);
+        assert!(without.is_ok(), "{words:?}: {without:?}");
+        for flag in FLAGS.iter().filter(|flag| flag.commands.contains(&command.key)) {
+            if flag.key == Key::Switch(Switch::Hash(NewHash::Argon2id)) {
+                // The default.
+                continue;
+            }
+            // What is no number and the like is an error, which only reading it can tell.
+            let typed = [&*format!("--{}", flag.long), "7x"];
+            let given = &typed[..1 + usize::from(flag.value().is_some())];
+            let (name, arguments) = words.split_at(name.iter().len());
+            let with = [name, given, arguments].concat();
+            assert_ne!(parsed(&with), without, "{with:?}");
+        }
     }
 }
 

@@ -1,30 +1,21 @@
 //! The flags and arguments of `passwd`.
 
-use std::ffi::OsString;
-
 use auth::digest_users::Algorithm;
-use auth::hash::NewHash;
+use auth::hash::{Bounds, NewHash};
 
 use super::values::text;
-use crate::flags::table::{BCRYPT_COST, SHA_CRYPT_ROUNDS, Switch};
-use crate::flags::{Passwd, PasswdKind, PasswdTask, PasswordFrom, UsageError};
+use super::{GivenFlag, Line};
+use crate::flags::table::{BCRYPT_COST, Key, SHA_CRYPT_ROUNDS, Switch, Value};
+use crate::flags::{Command, Passwd, PasswdKind, PasswdTask, PasswordFrom, UsageError};
 
-/// The flags of `passwd`. Those that exclude one another are in a list.
-#[derive(Default)]
-pub(super) struct GivenPasswd {
-    pub(super) tasks: Vec<Switch>,
-    pub(super) sources: Vec<Switch>,
-    pub(super) kinds: Vec<Switch>,
-    pub(super) cost: Option<usize>,
-    pub(super) rounds: Option<usize>,
-    pub(super) realm: Option<String>,
-}
-
-impl GivenPasswd {
-    pub(super) fn command(self, arguments: Vec<OsString>) -> Result<Passwd, UsageError> {
-        let task = only(&self.tasks, "give one of -c, -D, -n and -v")?;
-        let source = only(&self.sources, "give -i or -b, not both")?;
-        let mut arguments = arguments.into_iter();
+impl Line {
+    pub(super) fn passwd(&self) -> Result<Command, UsageError> {
+        let is_task =
+            |switch| matches!(switch, Switch::Create | Switch::Delete | Switch::Verify | Switch::Print);
+        let task = self.only(is_task, "give one of -c, -D, -n and -v")?;
+        let is_source = |switch| matches!(switch, Switch::Stdin | Switch::Batch);
+        let source = self.only(is_source, "give -i or -b, not both")?;
+        let mut arguments = self.arguments.iter();
         let mut take = |what| {
             arguments
                 .next()
@@ -47,26 +38,30 @@ impl GivenPasswd {
             let what = "passwd takes a file and a user; a password is the last argument with -b only";
             return Err(UsageError(what.into()));
         }
-        Ok(Passwd { user, task, password, kind: self.kind()? })
+        Ok(Command::Passwd(Passwd { user, task, password, kind: self.passwd_kind()? }))
     }
 
-    fn kind(self) -> Result<PasswdKind, UsageError> {
-        let kind = only(&self.kinds, "give one kind of hash")?;
-        if self.cost.is_some() && kind != Some(Switch::Bcrypt) {
+    fn passwd_kind(&self) -> Result<PasswdKind, UsageError> {
+        let is_kind =
+            |switch| matches!(switch, Switch::Hash(_) | Switch::Bcrypt | Switch::Sha512 | Switch::Sha256);
+        let kind = self.only(is_kind, "give one kind of hash")?;
+        let cost = self.number(Value::Cost, Bounds::COST)?;
+        if cost.is_some() && kind != Some(Switch::Bcrypt) {
             return Err(UsageError("-C is for bcrypt; add -B".into()));
         }
-        if self.rounds.is_some() && !matches!(kind, Some(Switch::Sha512 | Switch::Sha256)) {
+        let rounds = self.number(Value::Rounds, Bounds::ROUNDS)?;
+        if rounds.is_some() && !matches!(kind, Some(Switch::Sha512 | Switch::Sha256)) {
             return Err(UsageError("-r is for SHA-crypt; add -5 or -2".into()));
         }
-        let rounds = self.rounds.unwrap_or(SHA_CRYPT_ROUNDS) as u32;
-        Ok(match (self.realm, kind) {
+        let rounds = rounds.unwrap_or(SHA_CRYPT_ROUNDS) as u32;
+        Ok(match (self.value(Value::Digest, text)?, kind) {
             (Some(realm), None) => PasswdKind::Digest(realm, &[Algorithm::Sha256]),
             (Some(realm), Some(Switch::Hash(NewHash::Apr1))) => PasswdKind::Digest(realm, &Algorithm::ALL),
             (Some(_), Some(_)) => {
                 return Err(UsageError("with --digest, only -m says which hash to write".into()));
             }
             (None, Some(Switch::Bcrypt)) => {
-                PasswdKind::Hash(NewHash::Bcrypt { cost: self.cost.unwrap_or(BCRYPT_COST) as u32 })
+                PasswdKind::Hash(NewHash::Bcrypt { cost: cost.unwrap_or(BCRYPT_COST) as u32 })
             }
             (None, Some(Switch::Sha512)) => PasswdKind::Hash(NewHash::Sha512Crypt { rounds }),
             (None, Some(Switch::Sha256)) => PasswdKind::Hash(NewHash::Sha256Crypt { rounds }),
@@ -74,14 +69,18 @@ impl GivenPasswd {
             (None, _) => PasswdKind::Hash(NewHash::Argon2id),
         })
     }
-}
 
-/// The only one of flags that exclude one another.
-fn only(switches: &[Switch], otherwise: &str) -> Result<Option<Switch>, UsageError> {
-    match switches {
-        [first, rest @ ..] if rest.iter().any(|switch| switch != first) => {
-            Err(UsageError(otherwise.to_owned()))
+    /// The only one of flags that exclude one another. Errors: there are several, and `otherwise` says so.
+    fn only(&self, is_one: impl Fn(Switch) -> bool, otherwise: &str) -> Result<Option<Switch>, UsageError> {
+        let switch = |flag: &GivenFlag| match flag.row.key {
+            Key::Switch(switch) if is_one(switch) => Some(switch),
+            _ => None,
+        };
+        let mut given = self.flags.iter().filter_map(switch);
+        let first = given.next();
+        match given.all(|other| Some(other) == first) {
+            true => Ok(first),
+            false => Err(UsageError(otherwise.to_owned())),
         }
-        switches => Ok(switches.first().copied()),
     }
 }

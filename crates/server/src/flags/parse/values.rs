@@ -1,9 +1,10 @@
 //! The values of flags and arguments, each read in one way. Errors: what was given, and what is expected.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dialects::Dialect;
@@ -13,14 +14,14 @@ use crate::control::MAX_LEVEL_TIME;
 use crate::flags::UsageError;
 
 /// At least a second, and at most a day.
-pub(super) fn time(value: OsString, typed: &str) -> Result<Duration, UsageError> {
+pub(super) fn time(value: &OsStr, typed: &str) -> Result<Duration, UsageError> {
     let text = text(value)?;
     let time = site::config::duration(&text)
         .filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LEVEL_TIME);
     time.ok_or_else(|| UsageError(format!("{typed} needs a time from 1s to 24h, such as 10m, not {text}")))
 }
 
-pub(super) fn socket_address(value: OsString) -> Result<SocketAddr, UsageError> {
+pub(super) fn socket_address(value: &OsStr) -> Result<SocketAddr, UsageError> {
     let text = text(value)?;
     text.parse().map_err(|_| UsageError(format!("{text} is no address with a port, such as 127.0.0.1:53")))
 }
@@ -30,14 +31,14 @@ pub(super) fn dialects() -> String {
     Dialect::ALL.map(Dialect::name).join(", ")
 }
 
-pub(super) fn dialect(value: OsString) -> Result<Dialect, UsageError> {
+pub(super) fn dialect(value: &OsStr) -> Result<Dialect, UsageError> {
     let name = text(value)?;
     Dialect::from_name(&name)
         .ok_or_else(|| UsageError(format!("there is no dialect \"{name}\"; there are: {}", dialects())))
 }
 
 /// The first `N` arguments. An absent one is empty.
-pub(super) fn texts<const N: usize>(arguments: Vec<OsString>) -> Result<[String; N], UsageError> {
+pub(super) fn texts<const N: usize>(arguments: &[OsString]) -> Result<[String; N], UsageError> {
     let mut texts = [const { String::new() }; N];
     for (own, argument) in texts.iter_mut().zip(arguments) {
         *own = text(argument)?;
@@ -45,8 +46,13 @@ pub(super) fn texts<const N: usize>(arguments: Vec<OsString>) -> Result<[String;
     Ok(texts)
 }
 
-pub(super) fn text(value: OsString) -> Result<String, UsageError> {
-    value.into_string().map_err(|v| UsageError(format!("{} is not UTF-8", v.to_string_lossy())))
+pub(super) fn text(value: &OsStr) -> Result<String, UsageError> {
+    let text = value.to_str().map(str::to_owned);
+    text.ok_or_else(|| UsageError(format!("{} is not UTF-8", value.to_string_lossy())))
+}
+
+pub(super) fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
+    Ok(value.into())
 }
 
 /// A path of a URL in the form in which stored responses have it: normalized, and with what is not ASCII encoded.
@@ -70,21 +76,21 @@ pub(super) fn url_path(given: &str) -> Result<String, UsageError> {
     Ok(query.map_or_else(|| name.clone().into_owned(), |query| format!("{name}?{query}")))
 }
 
-pub(super) fn ip_address(value: OsString) -> Result<IpAddr, UsageError> {
+pub(super) fn ip_address(value: &OsStr) -> Result<IpAddr, UsageError> {
     let address = text(value)?;
     let wrong = |_| UsageError(format!("\"{}\" is not an IP address", address.escape_debug()));
     address.parse().map_err(wrong)
 }
 
 /// An address, perhaps with a port.
-pub(super) fn server_address(value: OsString) -> Result<HostAddress, UsageError> {
+pub(super) fn server_address(value: &OsStr) -> Result<HostAddress, UsageError> {
     let address = text(value)?;
     let wrong = || UsageError(format!("\"{}\" is not the address of a server", address.escape_debug()));
     HostAddress::parse(&address).ok_or_else(wrong)
 }
 
 /// The name of a host, without a port.
-pub(super) fn host_name(value: OsString) -> Result<String, UsageError> {
+pub(super) fn host_name(value: &OsStr) -> Result<String, UsageError> {
     let name = text(value)?;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     match name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -99,10 +105,10 @@ pub(super) fn host_name(value: OsString) -> Result<String, UsageError> {
     }
 }
 
-pub(super) fn number(value: OsString, flag: &str, among: RangeInclusive<usize>) -> Result<usize, UsageError> {
+pub(super) fn number(value: &OsStr, typed: &str, among: &RangeInclusive<usize>) -> Result<usize, UsageError> {
     let value = text(value)?;
     value.parse().ok().filter(|n| among.contains(n)).ok_or_else(|| {
         let (least, most) = (among.start(), among.end());
-        UsageError(format!("{flag} takes a number from {least} to {most}, not \"{value}\""))
+        UsageError(format!("{typed} takes a number from {least} to {most}, not \"{value}\""))
     })
 }
