@@ -71,10 +71,9 @@ pub enum Command {
     Version,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopMode {
     /// Until a key or a signal ends it, if there is a terminal.
-    #[default]
     Live,
     /// One table.
     Once,
@@ -93,9 +92,8 @@ pub struct Serve {
     pub presence: Presence,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    #[default]
     Foreground,
     /// The process that was started ends as soon as another one serves.
     Background,

@@ -2,10 +2,9 @@
 
 use self::CommandKey::*;
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandKey {
     /// The default command, without a name.
-    #[default]
     Serve,
     Check,
     Certificates,

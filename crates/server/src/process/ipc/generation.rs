@@ -66,9 +66,8 @@ impl Rates {
 }
 
 /// How statistics are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    #[default]
     Text,
     Json,
     Metrics(Syntax),
@@ -77,10 +76,9 @@ pub enum Form {
 }
 
 /// The text formats of metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// OpenMetrics 1.0.
-    #[default]
     OpenMetrics,
     /// That of Prometheus, version 0.0.4.
     Prometheus,
