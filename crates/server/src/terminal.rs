@@ -59,7 +59,12 @@ pub fn plain(message: &str) -> Cow<'_, str> {
 
 /// Writes to standard error why a command has failed, and returns its exit code.
 pub fn fail(why: impl Display, code: u8) -> ExitCode {
-    err(format_args!("taipan: {why}"));
+    fail_all([why], code)
+}
+
+/// As `fail`, with a line for each of several reasons.
+pub fn fail_all(reasons: impl IntoIterator<Item: Display>, code: u8) -> ExitCode {
+    reasons.into_iter().for_each(|why| err(format_args!("taipan: {why}")));
     ExitCode::from(code)
 }
 

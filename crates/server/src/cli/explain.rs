@@ -60,10 +60,7 @@ struct Explanation<'a> {
 pub fn explain(flags: &Explain) -> ExitCode {
     let site = match start::load(&flags.source) {
         Ok(site) => site,
-        Err(lines) => {
-            lines.iter().for_each(|line| terminal::err(format_args!("taipan: {line}")));
-            return ExitCode::from(2);
-        }
+        Err(lines) => return terminal::fail_all(lines, 2),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let result = runtime.and_then(|runtime| {

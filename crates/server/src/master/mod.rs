@@ -130,10 +130,7 @@ pub fn serve(options: &Serve) -> ExitCode {
 }
 
 fn could_not_start(lines: &[String]) -> ExitCode {
-    for line in lines {
-        terminal::err(format_args!("taipan: {line}"));
-    }
-    ExitCode::from(COULD_NOT_START)
+    terminal::fail_all(lines, COULD_NOT_START)
 }
 
 struct Master {
