@@ -107,10 +107,12 @@ pub async fn response_from(stream: UnixStream) -> Result<String, String> {
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("there was no response in time".to_owned()),
     }
-    let response = String::from_utf8_lossy(&response);
-    match response.split_once('\n') {
-        Some((first, rest)) if first == DONE.trim_end() => Ok(rest.to_owned()),
-        Some((_, rest)) => Err(rest.to_owned()),
-        None => Err("there was no response; see the error log".to_owned()),
-    }
+    parse_response(&response).unwrap_or_else(|| Err("there was no response; see the error log".to_owned()))
+}
+
+/// `None`: it has no first line. Errors: what has failed.
+fn parse_response(response: &[u8]) -> Option<Result<String, String>> {
+    let response = String::from_utf8_lossy(response);
+    let (first, rest) = response.split_once('\n')?;
+    Some(if first == DONE.trim_end() { Ok(rest.to_owned()) } else { Err(rest.to_owned()) })
 }

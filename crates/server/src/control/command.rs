@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use site::watch::Filter;
 
-use super::{DONE, MAX_REQUEST, Request, SiteSource, address, is_trusted, peer};
+use super::{DONE, MAX_REQUEST, Request, SiteSource, address, is_trusted, parse_response, peer};
 use crate::terminal;
 
 /// How long `taipan watch` waits before it goes to the process that serves now, and how often without seeing one.
@@ -19,14 +19,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Sends a request and prints the response. Exits with 0 if the request was done, with 1 if it failed.
 pub fn send(source: &SiteSource, request: &Request) -> ExitCode {
     match response(source, request) {
-        Ok((true, text)) => {
+        Ok(Ok(text)) => {
             terminal::print(&text);
             ExitCode::SUCCESS
         }
-        Ok((false, text)) => {
-            text.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
-            ExitCode::FAILURE
-        }
+        Ok(Err(text)) => terminal::fail_all(text.lines(), 1),
         Err(error) => terminal::fail(error, 1),
     }
 }
@@ -41,10 +38,7 @@ pub fn watch(source: &SiteSource, filter: &Filter) -> ExitCode {
         match connect(source, &request).and_then(|stream| show(stream, request.timeout())) {
             Ok(Shown::Moved) => (has_begun, tries) = (true, 0),
             Ok(Shown::Unwritten) => return ExitCode::SUCCESS,
-            Ok(Shown::Refused(lines)) if !has_begun => {
-                lines.lines().for_each(|line| terminal::err(format_args!("taipan: {line}")));
-                return ExitCode::FAILURE;
-            }
+            Ok(Shown::Refused(text)) if !has_begun => return terminal::fail_all(text.lines(), 1),
             Ok(Shown::Refused(_)) => {}
             Err(error) if has_begun => {
                 terminal::err(format_args!("taipan: the program has ended ({error})"));
@@ -91,19 +85,17 @@ fn show(stream: UnixStream, timeout: Duration) -> io::Result<Shown> {
     }
 }
 
-/// Whether the running program has done it, and its response. Errors: no program runs, or it belongs to another user.
-pub fn response(source: &SiteSource, request: &Request) -> io::Result<(bool, String)> {
+/// The response of the running program, or what has failed there. Errors: no program runs, or it belongs to another
+/// user.
+pub fn response(source: &SiteSource, request: &Request) -> io::Result<Result<String, String>> {
     let stream = connect(source, request)?;
     let mut response = Vec::new();
     match in_time(&stream, request.timeout(), || (&stream).read_to_end(&mut response)) {
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
-    let response = String::from_utf8_lossy(&response);
-    match response.split_once('\n') {
-        None => Err(io::Error::other("the program ended without a response; see its error log")),
-        Some((first, rest)) => Ok((first == DONE.trim_end(), rest.to_owned())),
-    }
+    parse_response(&response)
+        .ok_or_else(|| io::Error::other("the program ended without a response; see its error log"))
 }
 
 /// Reads again when the time of one read is over, which is EAGAIN. Errors: also if the program has not responded within

@@ -75,8 +75,7 @@ fn watch(source: &SiteSource) -> io::Result<()> {
 }
 
 fn ask(source: &SiteSource) -> io::Result<Sample> {
-    match control::response(source, &Request::Stats(Form::Live))? {
-        (true, text) => Ok(Sample::parse(&text)),
-        (false, text) => Err(io::Error::other(text.trim_end().to_owned())),
-    }
+    let response = control::response(source, &Request::Stats(Form::Live))?;
+    let text = response.map_err(|why| io::Error::other(why.trim_end().to_owned()))?;
+    Ok(Sample::parse(&text))
 }
