@@ -35,7 +35,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A request, with all its parameters.
-type Request = (RequestId, Role, Parameters);
+struct Request {
+    id: RequestId,
+    role: Role,
+    parameters: Parameters,
+}
 
 pub struct Connection<'a> {
     pub shared: &'a Shared,
@@ -119,11 +123,11 @@ fn serve_requests(shared: &Shared, socket: OwnedFd, channel: Channel) -> Result<
         stage: Stage::Body,
     };
     let mut number = 0;
-    while let Some((id, role, parameters)) = connection.next_request()? {
+    while let Some(request) = connection.next_request()? {
         number += 1;
-        let exit = connection.respond(number, id, role, &parameters)?;
+        let exit = connection.respond(number, &request)?;
         connection.body.clear();
-        connection.application.finish(id, exit, &mut connection.out);
+        connection.application.finish(request.id, exit, &mut connection.out);
     }
     connection.linger();
     Ok(())
@@ -162,13 +166,8 @@ impl Connection<'_> {
     }
 
     /// Runs a script. Gives its exit code.
-    fn respond(
-        &mut self,
-        number: u64,
-        id: RequestId,
-        role: Role,
-        parameters: &Parameters,
-    ) -> Result<u32, Disconnect> {
+    fn respond(&mut self, number: u64, request: &Request) -> Result<u32, Disconnect> {
+        let &Request { id, role, ref parameters } = request;
         if self.stage == Stage::Aborted {
             return Ok(0);
         }
@@ -276,7 +275,7 @@ impl Connection<'_> {
                 Event::Request(id, role, parameters) => {
                     // An authorizer is sent no body (§6.3).
                     self.stage = if role == Role::Authorizer { Stage::Whole } else { Stage::Body };
-                    self.next = Some((id, role, parameters));
+                    self.next = Some(Request { id, role, parameters });
                 }
                 Event::Stdin(_, bytes) => self.body.extend_from_slice(bytes),
                 Event::EndStdin(_) => self.stage = Stage::Whole,
