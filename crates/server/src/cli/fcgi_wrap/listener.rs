@@ -7,10 +7,8 @@ use rustix::io::{fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::sockopt;
 use site::address::Address;
 
+use super::FIRST_OTHER;
 use crate::master::sockets;
-
-/// Behind 0, 1 and 2.
-const FIRST_OTHER: i32 = 3;
 
 /// Dropping it removes the file that was made for it.
 pub struct Listener {

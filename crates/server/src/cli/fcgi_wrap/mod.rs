@@ -31,7 +31,7 @@ use crate::{start, sys, terminal};
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of each thread.
 const STACK_SIZE: usize = 256 * 1024;
-/// Behind 0, 1 and 2.
+/// The first descriptor behind the standard streams.
 const FIRST_OTHER: i32 = 3;
 
 /// What all connections share.
