@@ -1,5 +1,5 @@
-//! The first line of a script, which names the program that executes it (execve(2)): what prevents that. Reads files and
-//! changes nothing. A chroot has other files; `jail` examines those.
+//! The first line of a script, which names the program that executes it (execve(2)), and what prevents that. Reads files
+//! and changes nothing. A chroot has other files; `jail` examines those.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,14 +9,22 @@ use rustix::fs::{Access, access};
 use script::environment::Additions;
 
 /// Bytes of the line that the kernel reads.
-const LONGEST: u64 = 256;
+const LONGEST: usize = 256;
 
 /// Why a script cannot be executed, with its line and what to do. `None`: it can be, or it is no script.
 pub fn problem(script: &Path, environment: &Additions) -> Option<String> {
     let mut start = Vec::new();
-    File::open(script).ok()?.take(LONGEST).read_to_end(&mut start).ok()?;
+    File::open(script).ok()?.take(LONGEST as u64).read_to_end(&mut start).ok()?;
     let why = explain(start.strip_prefix(b"#!")?, &search_path(environment))?;
     Some(format!("{}:1: {why}", script.display()))
+}
+
+/// The program that a line names. `line`: what is behind `#!`. `None`: it names none.
+pub fn interpreter(line: &[u8]) -> Option<PathBuf> {
+    let line = &line[..line.len().min(LONGEST)];
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let program = line.split(u8::is_ascii_whitespace).next()?;
+    (!program.is_empty()).then(|| PathBuf::from(String::from_utf8_lossy(program).into_owned()))
 }
 
 fn search_path(environment: &Additions) -> String {
@@ -54,6 +62,21 @@ fn explain(line: &[u8], search_path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_the_interpreter_of_a_script() {
+        for (line, expected) in [
+            ("/bin/sh\necho", Some("/bin/sh")),
+            (" /usr/bin/perl -w\n", Some("/usr/bin/perl")),
+            ("/usr/bin/env python3", Some("/usr/bin/env")),
+            ("/bin/sh\r\n", Some("/bin/sh")),
+            ("", None),
+            (" \n/bin/sh", None),
+        ] {
+            assert_eq!(interpreter(line.as_bytes()), expected.map(PathBuf::from), "{line:?}");
+        }
+        assert_eq!(interpreter(&[b'x'; 5000]).unwrap().as_os_str().len(), LONGEST);
+    }
 
     #[test]
     fn says_why_the_program_of_a_first_line_cannot_be_executed() {

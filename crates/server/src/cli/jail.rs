@@ -17,14 +17,14 @@ use site::folder::HostFolder;
 use site::model::{Action, Host, Interpreter, NamedRoot, Route, Script, Site};
 use taipan_http::target::SafePath;
 
+use crate::cli::first_line;
+
 /// Bounds of what is examined. What is beyond them is not reported.
 const DEPTH: usize = 8;
 const FILES: usize = 10_000;
 const PROGRAMS: usize = 1000;
 /// Bytes of a program or a library.
 const LARGEST: u64 = 256 * 1024 * 1024;
-/// Bytes of the first line of a script (execve(2)).
-const FIRST_LINE: usize = 256;
 
 /// Where the loader looks without its cache (ld.so(8)).
 const LIBRARY_FOLDERS: [&str; 5] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"];
@@ -203,7 +203,7 @@ impl Jail {
         };
         let needed_by = path.display().to_string();
         if let Some(line) = bytes.strip_prefix(b"#!") {
-            if let Some(interpreter) = interpreter(line) {
+            if let Some(interpreter) = first_line::interpreter(line) {
                 self.require_program(&interpreter, &needed_by);
             }
             return;
@@ -255,14 +255,6 @@ fn read(file: File) -> io::Result<Vec<u8>> {
         file.take(LARGEST).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// The program in the first line of a script, behind `#!`.
-fn interpreter(line: &[u8]) -> Option<PathBuf> {
-    let line = &line[..line.len().min(FIRST_LINE)];
-    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
-    let program = line.split(u8::is_ascii_whitespace).next()?;
-    (!program.is_empty()).then(|| PathBuf::from(String::from_utf8_lossy(program).into_owned()))
 }
 
 /// What a program in ELF needs.
@@ -319,21 +311,6 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_the_interpreter_of_a_script() {
-        for (line, expected) in [
-            ("/bin/sh\necho", Some("/bin/sh")),
-            (" /usr/bin/perl -w\n", Some("/usr/bin/perl")),
-            ("/usr/bin/env python3", Some("/usr/bin/env")),
-            ("/bin/sh\r\n", Some("/bin/sh")),
-            ("", None),
-            (" \n/bin/sh", None),
-        ] {
-            assert_eq!(interpreter(line.as_bytes()), expected.map(PathBuf::from), "{line:?}");
-        }
-        assert_eq!(interpreter(&[b'x'; 5000]).unwrap().as_os_str().len(), FIRST_LINE);
-    }
 
     #[test]
     fn reads_what_a_program_needs_and_survives_one_that_is_cut() {
