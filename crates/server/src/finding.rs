@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A problem that a start would meet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub severity: Severity,
     /// The keys that cause it. With the value, they determine its position in the file.
@@ -13,7 +13,7 @@ pub struct Finding {
     pub text: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The program would not start, or could not serve.
     Error,

@@ -1,6 +1,6 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
-//! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing, applications without a route, and redirects
-//! and logins that lead back to themselves. Looks for files and changes nothing.
+//! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing, applications
+//! without a route, and redirects and logins that lead back to themselves. Looks for files and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,20 +29,22 @@ const MAX_REDIRECTS: usize = 20;
 /// Names in a folder that are looked through for another form of a file.
 const MAX_NAMES: usize = 10_000;
 
-/// A root, and what is found in it.
-type Found = (PathBuf, String);
+/// The keys that name a root, and those that name the path of a page.
+const ROOT: &[&str] = &["root", "alias"];
+const PAGE: &[&str] = &["error_pages", "fallback"];
 
 /// `silent`: the roots that do not respond.
 pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
-    let (mut all, mut missing, mut endless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    // Several routes may have the same oversight.
+    let (mut beneath_roots, mut of_pages, mut endless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for host in site.hosts.iter() {
         // Routes share most of their rules.
         let mut rules: BTreeMap<&str, &Rule> = BTreeMap::new();
         for route in host.routes.iter() {
-            all.extend(folder_beside_route(host, route, silent));
-            all.extend(sources(host, route, silent));
-            missing.extend(missing_pages(host, route, silent));
-            missing.extend(pages_of_no_file(host, route));
+            beneath_roots.extend(folder_beside_route(host, route, silent));
+            beneath_roots.extend(sources(host, route, silent));
+            of_pages.extend(missing_pages(host, route, silent));
+            of_pages.extend(pages_of_no_file(host, route));
             endless.extend(endless_redirect(host, route));
             endless.extend(route.authorizers.iter().filter_map(|own| guarded_login(host, own)));
             rules.extend(
@@ -50,12 +52,9 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
             );
         }
         endless.extend(rules.values().filter_map(|rule| endless_rule(host, rule)));
-        all.extend(rules.into_values().flat_map(|rule| folders_beside_rule(host, rule, silent)));
+        beneath_roots.extend(rules.into_values().flat_map(|rule| folders_beside_rule(host, rule, silent)));
     }
-    let finding = |(root, text): Found| Finding::warning(&["root", "alias"], root, text);
-    let of_page = |(path, text): Found| Finding::warning(&["error_pages", "fallback"], path, text);
-    let redirects = endless.into_iter().map(|text| Finding::warning(&[], "", text)).chain(idle(site));
-    all.into_iter().map(finding).chain(missing.into_iter().map(of_page)).chain(redirects).collect()
+    beneath_roots.into_iter().chain(of_pages).chain(endless).chain(idle(site)).collect()
 }
 
 /// The applications that get no request.
@@ -74,7 +73,7 @@ fn idle(site: &Site) -> Vec<Finding> {
 }
 
 /// The folder of a path for which there is a route of files or scripts. Another route is for what is in it.
-fn folder_beside_route(host: &Host, route: &Route, silent: &[PathBuf]) -> Option<Found> {
+fn folder_beside_route(host: &Host, route: &Route, silent: &[PathBuf]) -> Option<Finding> {
     let Pattern::Exact(path) = &route.pattern else { return None };
     if !matches!(route.action, Action::Files { .. }) {
         return None;
@@ -83,11 +82,11 @@ fn folder_beside_route(host: &Host, route: &Route, silent: &[PathBuf]) -> Option
     let inner = planned_route(host, folder.clone());
     let (root, found) = on_disk(host, folder, silent)?;
     let is_open = inner.pattern != Pattern::Prefix(format!("{path}/")) && found.is_dir();
-    is_open.then(|| (root, text_of_folder(&format!("the route /{path}"), path, &found)))
+    is_open.then(|| Finding::warning(ROOT, root, text_of_folder(&format!("the route /{path}"), path, &found)))
 }
 
 /// As `folder_beside_route`, for a rule that does not just allow.
-fn folders_beside_rule(host: &Host, rule: &Rule, silent: &[PathBuf]) -> Vec<Found> {
+fn folders_beside_rule(host: &Host, rule: &Rule, silent: &[PathBuf]) -> Vec<Finding> {
     let paths = |condition: &Condition| match condition {
         Condition::Path(selection) if rule.action != site::access::Action::Allow => selection.include.clone(),
         _ => Vec::new(),
@@ -100,7 +99,8 @@ fn folders_beside_rule(host: &Host, rule: &Rule, silent: &[PathBuf]) -> Vec<Foun
             return None;
         }
         let (root, found) = on_disk(host, folder, silent)?;
-        found.is_dir().then(|| (root, text_of_folder(&format!("the rule of {}", rule.place), path, &found)))
+        let text = || text_of_folder(&format!("the rule of {}", rule.place), path, &found);
+        found.is_dir().then(|| Finding::warning(ROOT, root, text()))
     };
     patterns.iter().filter_map(found).collect()
 }
@@ -113,7 +113,7 @@ fn text_of_folder(what: &str, path: &str, folder: &Path) -> String {
 }
 
 /// Index files and the fallback of a route, if they are scripts that are sent as files.
-fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
+fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Finding> {
     let mut paths = BTreeMap::new();
     if let Pattern::Prefix(prefix) = &route.pattern
         && let Ok(folder) = SafePath::from_decoded(&format!("/{prefix}"))
@@ -134,13 +134,13 @@ fn sources(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
              it, as path = \"*.php\" with an interpreter, or another {key}",
             route.name()
         );
-        found.is_file().then_some((root, text))
+        found.is_file().then(|| Finding::warning(ROOT, root, text))
     };
     paths.into_iter().filter_map(found).collect()
 }
 
 /// The error pages of a route for whose paths scripts, applications or others respond.
-fn pages_of_no_file(host: &Host, route: &Route) -> Vec<Found> {
+fn pages_of_no_file(host: &Host, route: &Route) -> Vec<Finding> {
     let found = |(status, path): &(Status, SafePath<'static>)| {
         let text = format!(
             "the error page for {} is no file, so that clients get the built-in page: the route {} responds for {path}; \
@@ -148,7 +148,7 @@ fn pages_of_no_file(host: &Host, route: &Route) -> Vec<Found> {
             status.code(),
             planned_route(host, path.borrowed()).name()
         );
-        (PathBuf::from(path.to_string()), text)
+        Finding::warning(PAGE, path.to_string(), text)
     };
     route.error_pages.iter().filter(|(_, path)| !is_of_files(host, path)).map(found).collect()
 }
@@ -159,7 +159,7 @@ fn is_of_files(host: &Host, path: &SafePath<'_>) -> bool {
 
 /// The fallback and the error pages of a route, if they are files that are missing, by their paths. Routes share most
 /// of them.
-fn missing_pages(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
+fn missing_pages(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Finding> {
     let pages = route.error_pages.iter().filter(|(_, path)| is_of_files(host, path)).map(|(status, path)| {
         (path, format!("the error page for {}", status.code()), "clients get the built-in page")
     });
@@ -173,7 +173,7 @@ fn missing_pages(host: &Host, route: &Route, silent: &[PathBuf]) -> Vec<Found> {
             let shown = found.display();
             format!("{what} is missing, so that {result}: there is no {shown}; make it, or name another")
         };
-        is_missing.then(|| (PathBuf::from(path.to_string()), text()))
+        is_missing.then(|| Finding::warning(PAGE, path.to_string(), text()))
     };
     pages.chain(fallback).filter_map(found).collect()
 }
@@ -222,8 +222,13 @@ fn script_on_disk(host: &Host, path: SafePath<'_>, silent: &[PathBuf]) -> Option
     (found < places.len()).then(|| places.swap_remove(found))
 }
 
+/// A warning that no key and value have a position for.
+fn unplaced(text: String) -> Finding {
+    Finding::warning(&[], "", text)
+}
+
 /// A redirect that leads to a redirect again and again, for an example of its paths.
-fn endless_redirect(host: &Host, route: &Route) -> Option<String> {
+fn endless_redirect(host: &Host, route: &Route) -> Option<Finding> {
     let Action::Redirect { .. } = &route.action else { return None };
     let mut path = route.pattern.example()?;
     for _ in 0..MAX_REDIRECTS {
@@ -237,11 +242,11 @@ fn endless_redirect(host: &Host, route: &Route) -> Option<String> {
         }
         _ => "add a route for the target, or narrow the pattern".to_owned(),
     };
-    Some(format!("the redirect of {} leads back to itself; {to_do}", route.name()))
+    Some(unplaced(format!("the redirect of {} leads back to itself; {to_do}", route.name())))
 }
 
 /// A rule that redirects what it leads to, again and again, for an example of its paths.
-fn endless_rule(host: &Host, rule: &Rule) -> Option<String> {
+fn endless_rule(host: &Host, rule: &Rule) -> Option<Finding> {
     let site::access::Action::Redirect(redirect) = &rule.action else { return None };
     // The next request may have another query, method, referer or cookie, and the rest of it stays.
     let may_change = |condition: &Condition| {
@@ -269,12 +274,12 @@ fn endless_rule(host: &Host, rule: &Rule) -> Option<String> {
     for _ in 1..MAX_REDIRECTS {
         path = led_to(&path)?;
     }
-    Some(format!(
+    Some(unplaced(format!(
         "the rule of {} redirects the path that it leads to; name the paths that it is for, such as \"/.\" for the \
          root alone, or allow {} in front of it",
         rule.place,
         target.encoded()
-    ))
+    )))
 }
 
 /// Whether no other rule can decide about a path before this one.
@@ -297,7 +302,7 @@ fn path_of(location: &str) -> Option<SafePath<'static>> {
 }
 
 /// A login of an authorizer that the authorizer guards itself, so that a client is redirected again and again.
-fn guarded_login(host: &Host, authorizer: &Authorizer) -> Option<String> {
+fn guarded_login(host: &Host, authorizer: &Authorizer) -> Option<Finding> {
     let login = authorizer.subrequest.as_ref()?.login.as_ref()?;
     let path = path_of(&login.location(&Variables {
         host,
@@ -311,5 +316,5 @@ fn guarded_login(host: &Host, authorizer: &Authorizer) -> Option<String> {
     let is_guarded = authorizers(host, &path, planned).iter().any(|other| **other == *authorizer);
     let text =
         format!("authorizer_login leads to {path}, which asks the authorizer, too", path = path.encoded());
-    is_guarded.then(|| text + "; add a [[route]] for the login, with authorizer = false")
+    is_guarded.then(|| unplaced(text + "; add a [[route]] for the login, with authorizer = false"))
 }
