@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use self::inherited::{UNPLACED, receive_inherited};
-use self::workers::{State, WorkerEvent, WorkerHandle};
+use self::workers::{WorkerEvent, WorkerHandle, WorkerState};
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
 use crate::files::roots::OpenRoots;
@@ -235,7 +235,7 @@ impl MainThread {
                 }
                 Some((number, event)) = self.events.recv() => match event {
                     WorkerEvent::Serving => self.on_serving(number)?,
-                    WorkerEvent::Left => self.workers[number].state = State::Gone,
+                    WorkerEvent::Left => self.workers[number].state = WorkerState::Gone,
                     WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
                 },
                 Some(question) = self.questions.recv() => self.on_question(question),
@@ -249,7 +249,7 @@ impl MainThread {
                 () = until(forget) => forget = self.forget_tickets(),
                 () = until(stopped) => return Ok(INTERRUPTED),
             }
-            let all_gone = self.workers.iter().all(|worker| worker.state == State::Gone);
+            let all_gone = self.workers.iter().all(|worker| worker.state == WorkerState::Gone);
             // The predecessor may still send connections here, which this process passes on to its successor.
             let must_pass_on = self.successor.is_some() && predecessor.is_some();
             if all_gone && !must_pass_on {

@@ -7,7 +7,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::workers::State;
+use super::workers::WorkerState;
 use super::{MainThread, receive};
 use crate::process::ipc::{self, Channel, InheritedConnection, Received};
 use crate::worker::WorkerCommand;
@@ -92,7 +92,7 @@ impl MainThread {
     fn next_serving(&self, last: usize) -> usize {
         let count = self.workers.len();
         let mut others = (1..=count).map(|step| (last + step) % count);
-        others.find(|at| self.workers[*at].state == State::Serving).unwrap_or(last)
+        others.find(|at| self.workers[*at].state == WorkerState::Serving).unwrap_or(last)
     }
 }
 

@@ -17,11 +17,11 @@ pub struct WorkerHandle {
     pub commands: UnboundedSender<WorkerCommand>,
     /// For the worker's replacement.
     pub sockets: WorkerSockets,
-    pub state: State,
+    pub state: WorkerState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum WorkerState {
     Starting,
     Serving,
     /// The worker has failed and is replaced at this time.
@@ -39,8 +39,8 @@ pub enum WorkerEvent {
 impl WorkerHandle {
     pub fn restart(&self) -> Option<tokio::time::Instant> {
         match self.state {
-            State::Failed(at) => Some(at),
-            State::Starting | State::Serving | State::Gone => None,
+            WorkerState::Failed(at) => Some(at),
+            WorkerState::Starting | WorkerState::Serving | WorkerState::Gone => None,
         }
     }
 }
@@ -48,7 +48,7 @@ impl WorkerHandle {
 impl MainThread {
     pub(super) fn spawn(&mut self, sockets: WorkerSockets) -> io::Result<()> {
         let commands = self.start_worker(self.workers.len(), &sockets)?;
-        self.workers.push(WorkerHandle { commands, sockets, state: State::Starting });
+        self.workers.push(WorkerHandle { commands, sockets, state: WorkerState::Starting });
         Ok(())
     }
 
@@ -79,8 +79,8 @@ impl MainThread {
     }
 
     pub(super) fn on_serving(&mut self, number: usize) -> io::Result<()> {
-        self.workers[number].state = State::Serving;
-        if self.phase != Phase::Starting || self.workers.iter().any(|w| w.state == State::Starting) {
+        self.workers[number].state = WorkerState::Serving;
+        if self.phase != Phase::Starting || self.workers.iter().any(|w| w.state == WorkerState::Starting) {
             return Ok(());
         }
         self.phase = Phase::Serving;
@@ -98,11 +98,11 @@ impl MainThread {
             Phase::Serving => {
                 let pause = self.restart_limit.count(Instant::now());
                 log::error(format_args!("{what}; it is replaced {}", supervisor::text(pause)));
-                State::Failed(tokio::time::Instant::now() + pause)
+                WorkerState::Failed(tokio::time::Instant::now() + pause)
             }
             Phase::Leaving => {
                 log::error(format_args!("{what}"));
-                State::Gone
+                WorkerState::Gone
             }
         };
         Ok(())
@@ -121,7 +121,7 @@ impl MainThread {
                         _ = commands.send(WorkerCommand::Watch(watch.clone(), oneshot::channel().0));
                     }
                     self.workers[number].commands = commands;
-                    self.workers[number].state = State::Serving;
+                    self.workers[number].state = WorkerState::Serving;
                 }
                 Err(error) => self.on_failure(
                     number,
@@ -137,7 +137,7 @@ impl MainThread {
         self.next_sample = None;
         self.end_watches();
         for worker in self.workers.iter_mut().filter(|worker| worker.restart().is_some()) {
-            worker.state = State::Gone;
+            worker.state = WorkerState::Gone;
         }
     }
 
