@@ -32,7 +32,6 @@ impl MainThread {
                 self.send_to_all(|| WorkerCommand::Leave);
             }
             MasterCommand::HandOver(successor) => self.hand_over(successor.into()),
-            MasterCommand::Stop => self.send_to_all(|| WorkerCommand::Stop),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
             MasterCommand::LogsSent(done) => log::close_when_replaced(done),
             MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
@@ -67,8 +66,8 @@ impl MainThread {
             MasterCommand::Maintenance { hosts, done } => {
                 self.set_maintenance(Maintenance::from_text(&String::from_utf8_lossy(&hosts)), done);
             }
-            // `work` has carried it out.
-            MasterCommand::Disconnect { .. } => {}
+            // `work` has carried them out.
+            MasterCommand::Stop | MasterCommand::Disconnect { .. } => {}
             MasterCommand::Watch { filter, to } => self.watch(&filter, to),
             MasterCommand::Ping => self.ping(),
         }
