@@ -47,10 +47,10 @@ pub struct Watch {
 /// What a watcher is shown of a request. The parts of one request have the same number.
 pub enum Event {
     Request(u64, Arc<WatchedRequest>),
-    Response(u64, Arc<Answered>),
-    End(u64, Arc<Ended>),
+    Response(u64, Arc<WatchedResponse>),
+    End(u64, Arc<WatchedEnd>),
     /// All at once.
-    Whole(u64, Arc<WatchedRequest>, Arc<Answered>, Arc<Ended>),
+    Whole(u64, Arc<WatchedRequest>, Arc<WatchedResponse>, Arc<WatchedEnd>),
 }
 
 /// A request, as it was received.
@@ -73,23 +73,23 @@ pub struct WatchedRequest {
 }
 
 /// The response, when its head was made.
-pub struct Answered {
+pub struct WatchedResponse {
     pub status: Status,
     pub fields: Vec<(String, Vec<u8>)>,
     pub user: Option<String>,
     pub cache: Option<&'static str>,
 }
 
-impl Answered {
-    pub fn new(status: Status, head: Option<&ResponseHead>, user: Option<&str>) -> Answered {
+impl WatchedResponse {
+    pub fn new(status: Status, head: Option<&ResponseHead>, user: Option<&str>) -> WatchedResponse {
         let field = |(name, value): (&str, &[u8])| (name.to_owned(), value.to_vec());
         let fields = head.map(|head| head.fields().map(field).collect()).unwrap_or_default();
-        Answered { status, fields, user: user.map(str::to_owned), cache: None }
+        WatchedResponse { status, fields, user: user.map(str::to_owned), cache: None }
     }
 }
 
 /// The end of the exchange.
-pub struct Ended {
+pub struct WatchedEnd {
     /// Bytes of the content.
     pub sent: u64,
     pub micros: u64,
@@ -97,11 +97,11 @@ pub struct Ended {
     pub why: Option<String>,
     /// The rule that the request broke.
     pub rule: Option<&'static Rule>,
-    pub upstreams: Vec<Sent>,
+    pub attempts: Vec<WatchedAttempt>,
 }
 
 /// A request that was sent to an upstream. Times are in microseconds.
-pub struct Sent {
+pub struct WatchedAttempt {
     address: String,
     status: Option<Status>,
     connect: Option<u64>,
@@ -109,9 +109,9 @@ pub struct Sent {
     total: Option<u64>,
 }
 
-impl From<&Attempt> for Sent {
-    fn from(attempt: &Attempt) -> Sent {
-        Sent {
+impl From<&Attempt> for WatchedAttempt {
+    fn from(attempt: &Attempt) -> WatchedAttempt {
+        WatchedAttempt {
             address: attempt.address.to_string(),
             status: attempt.status,
             connect: attempt.connect_micros,
@@ -210,24 +210,24 @@ impl Watches {
         if matching.is_empty() {
             return None;
         }
-        let asked = Arc::new(WatchedRequest::of(head, (client, server), host, tls));
+        let request = Arc::new(WatchedRequest::of(head, (client, server), host, tls));
         let mut viewers = Vec::new();
         for watch in matching {
             if watch.filter.is_of_end() {
                 viewers.push(Viewer { watch: watch.clone(), number: None });
             } else if let Some(number) = watch.admit() {
-                watch.send(Event::Request(number, asked.clone()));
+                watch.send(Event::Request(number, request.clone()));
                 viewers.push(Viewer { watch: watch.clone(), number: Some(number) });
             }
         }
-        (!viewers.is_empty()).then(|| Box::new(Watched { asked, answered: None, viewers }))
+        (!viewers.is_empty()).then(|| Box::new(Watched { request, response: None, viewers }))
     }
 }
 
 /// A request that is watched. Its watchers are notified when it is dropped before its end.
 pub struct Watched {
-    asked: Arc<WatchedRequest>,
-    answered: Option<Arc<Answered>>,
+    request: Arc<WatchedRequest>,
+    response: Option<Arc<WatchedResponse>>,
     viewers: Vec<Viewer>,
 }
 
@@ -238,28 +238,28 @@ struct Viewer {
 }
 
 impl Watched {
-    pub fn respond(&mut self, answered: Answered) {
-        let answered = Arc::new(answered);
+    pub fn respond(&mut self, response: WatchedResponse) {
+        let response = Arc::new(response);
         for Viewer { watch, number } in &self.viewers {
             if let Some(number) = number {
-                watch.send(Event::Response(*number, answered.clone()));
+                watch.send(Event::Response(*number, response.clone()));
             }
         }
-        self.answered = Some(answered);
+        self.response = Some(response);
     }
 
-    pub fn end(&mut self, ended: Ended) {
-        let ended = Arc::new(ended);
+    pub fn end(&mut self, end: WatchedEnd) {
+        let end = Arc::new(end);
         for Viewer { watch, number } in self.viewers.drain(..) {
-            match (number, &self.answered) {
-                (Some(number), _) => watch.send(Event::End(number, ended.clone())),
-                (None, Some(answered)) => {
-                    let upstreams = ended.upstreams.iter().map(|sent| sent.address.as_str());
-                    if watch.filter.matches_end(answered.status, ended.micros, upstreams)
+            match (number, &self.response) {
+                (Some(number), _) => watch.send(Event::End(number, end.clone())),
+                (None, Some(response)) => {
+                    let upstreams = end.attempts.iter().map(|attempt| attempt.address.as_str());
+                    if watch.filter.matches_end(response.status, end.micros, upstreams)
                         && let Some(number) = watch.admit()
                     {
-                        let (asked, answered) = (self.asked.clone(), answered.clone());
-                        watch.send(Event::Whole(number, asked, answered, ended.clone()));
+                        let (request, response) = (self.request.clone(), response.clone());
+                        watch.send(Event::Whole(number, request, response, end.clone()));
                     }
                 }
                 (None, None) => {}
@@ -271,9 +271,9 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if !self.viewers.is_empty() {
-            let micros = clock::wall_micros().saturating_sub(self.asked.time);
+            let micros = clock::wall_micros().saturating_sub(self.request.time);
             let why = Some("no response was sent".to_owned());
-            self.end(Ended { sent: 0, micros, why, rule: None, upstreams: Vec::new() });
+            self.end(WatchedEnd { sent: 0, micros, why, rule: None, attempts: Vec::new() });
         }
     }
 }

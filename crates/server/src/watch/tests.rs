@@ -20,9 +20,9 @@ fn watch(filter: &str) -> (Watches, Arc<Watch>, Receiver<Event>) {
     (watches, watch, events)
 }
 
-fn ended(micros: u64, upstream: &str) -> Ended {
-    let upstreams = vec![Sent::from(&Attempt::new(upstream.into()))];
-    Ended { sent: 7, micros, why: None, rule: None, upstreams }
+fn ended(micros: u64, upstream: &str) -> WatchedEnd {
+    let attempts = vec![WatchedAttempt::from(&Attempt::new(upstream.into()))];
+    WatchedEnd { sent: 7, micros, why: None, rule: None, attempts }
 }
 
 /// The lines of all events.
@@ -35,14 +35,14 @@ fn shown(events: &mut Receiver<Event>) -> String {
     lines
 }
 
-fn answered(status: Status) -> Answered {
+fn response(status: Status) -> WatchedResponse {
     let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
     let fields = vec![
         field("Content-Type", "text/html"),
         field("Set-Cookie", "id=secret"),
         field("Location", "https://b.example/a?b=secret#access_token=secret"),
     ];
-    Answered { fields, ..Answered::new(status, None, Some("ann")) }
+    WatchedResponse { fields, ..WatchedResponse::new(status, None, Some("ann")) }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn shows_a_request_step_by_step_without_its_secrets() {
     ] {
         assert!(lines.contains(expected), "{expected} in {lines}");
     }
-    watched.respond(answered(Status::OK));
+    watched.respond(response(Status::OK));
     watched.end(ended(1500, "10.0.0.1:80"));
     let more = shown(&mut events);
     for expected in [
@@ -106,7 +106,7 @@ fn filters_of_the_end_show_a_request_when_it_has_ended() {
         (Status::BAD_GATEWAY, 1001, "11.0.0.1:80", false),
     ] {
         let mut watched = begin(&watches, "/", "").unwrap();
-        watched.respond(answered(status));
+        watched.respond(response(status));
         assert_eq!(shown(&mut events), "");
         watched.end(ended(micros, upstream));
         assert_eq!(shown(&mut events).contains("request"), is_shown, "{status} {micros} {upstream}");

@@ -13,7 +13,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::{Field, Head, Names, Persistence};
 use taipan_http::target::{SafePath, Scheme, Target};
 
-use super::{Answered, Ended, Event, Sent, WatchedRequest};
+use super::{Event, WatchedAttempt, WatchedEnd, WatchedRequest, WatchedResponse};
 use crate::steps;
 
 /// Bytes of a value that are shown.
@@ -23,13 +23,13 @@ const MAX_VALUE: usize = 512;
 pub fn lines(event: &Event, site: &Site) -> String {
     let mut lines = Lines { number: event.number(), text: String::new() };
     match event {
-        Event::Request(_, asked) => lines.request(asked, site),
-        Event::Response(_, answered) => lines.response(answered),
-        Event::End(_, ended) => lines.end(ended),
-        Event::Whole(_, asked, answered, ended) => {
-            lines.request(asked, site);
-            lines.response(answered);
-            lines.end(ended);
+        Event::Request(_, request) => lines.request(request, site),
+        Event::Response(_, response) => lines.response(response),
+        Event::End(_, end) => lines.end(end),
+        Event::Whole(_, request, response, end) => {
+            lines.request(request, site);
+            lines.response(response);
+            lines.end(end);
         }
     }
     lines.text
@@ -67,27 +67,28 @@ impl Lines {
         }
     }
 
-    fn request(&mut self, asked: &WatchedRequest, site: &Site) {
-        let WatchedRequest { client, token, raw_target, version, .. } = asked;
+    fn request(&mut self, request: &WatchedRequest, site: &Site) {
+        let WatchedRequest { client, token, raw_target, version, .. } = request;
         let target = shown_target(raw_target);
-        let time = text::rfc3339((asked.time / 1_000_000) as i64);
+        let time = text::rfc3339((request.time / 1_000_000) as i64);
         let (time, version) = (String::from_utf8_lossy(&time), version.as_str());
         self.add("request", &format!("{time} {client} {token} {target} {version}"));
-        if let Some(tls) = &asked.tls {
+        if let Some(tls) = &request.tls {
             self.add("", &format!("by {} with {}", tls.protocol, tls.cipher));
         }
-        for (name, value) in &asked.fields {
+        for (name, value) in &request.fields {
             self.field(">", name, value);
         }
-        let fields: Vec<Field<'_>> = asked.fields.iter().map(|(name, value)| Field { name, value }).collect();
-        if let Some(head) = head(asked, &fields) {
-            self.steps(asked, &head, site);
+        let fields: Vec<Field<'_>> =
+            request.fields.iter().map(|(name, value)| Field { name, value }).collect();
+        if let Some(head) = head(request, &fields) {
+            self.steps(request, &head, site);
         }
     }
 
     /// What the site decides before it opens a file.
-    fn steps(&mut self, asked: &WatchedRequest, head: &Head<'_>, site: &Site) {
-        self.add_steps(steps::host(site, asked.host, head.authority));
+    fn steps(&mut self, request: &WatchedRequest, head: &Head<'_>, site: &Site) {
+        self.add_steps(steps::host(site, request.host, head.authority));
         let Some(path) = head.target.path() else {
             return self.add("path", "none: this is about the server itself");
         };
@@ -95,19 +96,19 @@ impl Lines {
             Ok(path) => path,
             Err(error) => return self.add("path", &format!("rejected: {}", error.rule())),
         };
-        let tls = match (&asked.tls, asked.scheme) {
+        let tls = match (&request.tls, request.scheme) {
             (Some(facts), Scheme::Https) => Tls::On {
                 version: facts.protocol,
                 subject: facts.client.as_ref().map(|client| client.subject.as_str()),
             },
             _ => Tls::Off,
         };
-        let now = (asked.time / 1_000_000) as i64;
-        let (client, server) = (asked.client.address(), asked.server);
+        let now = (request.time / 1_000_000) as i64;
+        let (client, server) = (request.client.address(), request.server);
         let facts = Facts { head, method: head.token, client, server, tls, now };
-        let host = site.hosts.at(asked.host);
+        let host = site.hosts.at(request.host);
         if Needs::of(site).rules {
-            self.add_steps(steps::access(host, &path, facts, asked.client));
+            self.add_steps(steps::access(host, &path, facts, request.client));
         }
         self.add_steps(steps::limits(site, host, &path, facts));
         let found = plan(host, path.clone(), head.target.query());
@@ -115,8 +116,8 @@ impl Lines {
         self.add_steps(steps::target(site, &found));
     }
 
-    fn response(&mut self, answered: &Answered) {
-        let Answered { status, fields, user, cache } = answered;
+    fn response(&mut self, response: &WatchedResponse) {
+        let WatchedResponse { status, fields, user, cache } = response;
         if let Some(user) = user {
             self.add("user", user);
         }
@@ -129,14 +130,14 @@ impl Lines {
         }
     }
 
-    fn end(&mut self, ended: &Ended) {
-        for sent in &ended.upstreams {
+    fn end(&mut self, end: &WatchedEnd) {
+        for sent in &end.attempts {
             self.add("upstream", &attempt(sent));
         }
-        if let Some(rule) = ended.rule {
+        if let Some(rule) = end.rule {
             self.add("rejected", &rule.to_string());
         }
-        let Ended { sent, micros, why, .. } = ended;
+        let WatchedEnd { sent, micros, why, .. } = end;
         let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         self.add("end", &format!("{sent} bytes in {}{why}", seconds(*micros)));
     }
@@ -151,8 +152,8 @@ impl Lines {
     }
 }
 
-fn attempt(sent: &Sent) -> String {
-    let Sent { address, status, connect, first_byte, total } = sent;
+fn attempt(attempt: &WatchedAttempt) -> String {
+    let WatchedAttempt { address, status, connect, first_byte, total } = attempt;
     let mut text = match status {
         Some(status) => format!("{address}: {status}"),
         None => format!("{address}: no response"),
@@ -197,18 +198,18 @@ fn cut(value: &str) -> String {
 }
 
 /// `None`: the target is that of no request.
-fn head<'h>(asked: &'h WatchedRequest, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
+fn head<'h>(request: &'h WatchedRequest, fields: &'h [Field<'h>]) -> Option<Head<'h>> {
     Some(Head {
-        method: asked.method,
-        token: &asked.token,
-        raw_target: &asked.raw_target,
-        target: Target::parse(asked.method, &asked.raw_target).ok()?,
-        scheme: asked.scheme,
+        method: request.method,
+        token: &request.token,
+        raw_target: &request.raw_target,
+        target: Target::parse(request.method, &request.raw_target).ok()?,
+        scheme: request.scheme,
         is_early: false,
-        version: asked.version,
+        version: request.version,
         fields,
         names: Names::of_fields(fields),
-        authority: &asked.authority,
+        authority: &request.authority,
         persistence: Persistence::KeepAlive,
         framing: Framing::None,
         expects_continue: false,

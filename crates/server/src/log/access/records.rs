@@ -21,7 +21,7 @@ use crate::log::EndReason;
 use crate::log::upstream::UpstreamLog;
 use crate::tls_facts::TlsFacts;
 use crate::trace::Trace;
-use crate::watch::{Answered, Ended, Watched, Watches};
+use crate::watch::{Watched, WatchedEnd, WatchedResponse, Watches};
 
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
@@ -166,7 +166,7 @@ impl Kept {
         };
         let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
         let LoggedResponse { status, fields, user, cache, upstream, broken_rule: rule, .. } = *response;
-        watched.respond(Answered { cache, ..Answered::new(status, fields, user) });
+        watched.respond(WatchedResponse { cache, ..WatchedResponse::new(status, fields, user) });
         let item = WatchedItem { number, watched, rule, upstream: upstream.cloned() };
         self.watched.get_mut().push(item);
     }
@@ -176,10 +176,10 @@ impl Kept {
     pub(super) fn end_watched(&self, number: u64, sent: u64, micros: u64, why: Option<EndReason>) {
         let mut all = self.watched.borrow_mut();
         let Some(item) = all.iter_mut().find(|item| item.number == number) else { return };
-        let upstreams =
+        let attempts =
             item.upstream.as_ref().map(|log| log.with(|attempts| attempts.iter().map(Into::into).collect()));
-        let (upstreams, why) = (upstreams.unwrap_or_default(), why.map(|why| why.text().to_owned()));
-        item.watched.end(Ended { sent, micros, why, rule: item.rule, upstreams });
+        let (attempts, why) = (attempts.unwrap_or_default(), why.map(|why| why.text().to_owned()));
+        item.watched.end(WatchedEnd { sent, micros, why, rule: item.rule, attempts });
     }
 
     /// Adds the line of the last response.
