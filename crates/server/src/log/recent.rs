@@ -1,4 +1,4 @@
-//! The last requests of a worker, and those that run now: who has asked for what, and how it has ended. The memory is
+//! The last requests of a worker, and those that run now: who has requested what, and how it has ended. The memory is
 //! fixed. Fields of requests are not kept, and of a query only its names are shown.
 
 use std::cell::{Cell, RefCell};
@@ -94,7 +94,7 @@ impl RecentRequest {
 
 /// A request with its response.
 struct Entry {
-    asked: RecentRequest,
+    request: RecentRequest,
     number: u64,
     status: Status,
     /// Bytes of the content, as far as they are sent.
@@ -109,7 +109,7 @@ struct Entry {
 
 impl Entry {
     const NONE: Entry = Entry {
-        asked: RecentRequest::NONE,
+        request: RecentRequest::NONE,
         number: FORGOTTEN,
         status: Status::OK,
         sent: 0,
@@ -208,7 +208,7 @@ impl Recent {
             Some(_) => {}
         }
         let entry = &mut entries[at];
-        entry.asked.set(request);
+        entry.request.set(request);
         (entry.number, entry.status, entry.sent, entry.end) = (number, response.status, 0, None);
         entry.user = response.user.map(Box::from);
         entry.upstream = response
@@ -251,7 +251,7 @@ impl Recent {
 
     /// The request came by this connection.
     pub fn connect(&self, number: u64, connection: Option<ConnectionId>) {
-        self.with_entry(number, |entry| entry.asked.connection = connection);
+        self.with_entry(number, |entry| entry.request.connection = connection);
     }
 
     /// The entry was no request after all, and is not shown.
@@ -285,9 +285,9 @@ impl Recent {
         for (micros, entry) in ended(&entries, from.max(next.saturating_sub(most))) {
             push_entry(entry, micros, &mut text.last);
         }
-        self.for_each_running(&entries, |asked, entry| {
-            push_object(asked, &mut text.running);
-            let age = now.saturating_sub(asked.began);
+        self.for_each_running(&entries, |request, entry| {
+            push_object(request, &mut text.running);
+            let age = now.saturating_sub(request.began);
             _ = match entry {
                 None => write!(text.running, ",\"phase\":\"respond\",\"age\":{age}}}"),
                 Some(Entry { status, .. }) => {
@@ -306,11 +306,11 @@ impl Recent {
         let sending = entries.iter().chain(outlasting.values()).filter(is_sending);
         let mut all: Vec<(&RecentRequest, Option<&Entry>)> = running
             .iter()
-            .map(|asked| (asked, None))
-            .chain(sending.map(|entry| (&entry.asked, Some(entry))))
+            .map(|request| (request, None))
+            .chain(sending.map(|entry| (&entry.request, Some(entry))))
             .collect();
-        sort::by_key(&mut all, |(asked, _)| asked.began);
-        all.into_iter().take(MAX_RUNNING).for_each(|(asked, entry)| show(asked, entry));
+        sort::by_key(&mut all, |(request, _)| request.began);
+        all.into_iter().take(MAX_RUNNING).for_each(|(request, entry)| show(request, entry));
     }
 }
 
@@ -321,15 +321,15 @@ impl Recent {
     pub fn lines(&self, most: u64) -> String {
         let now = clock::micros();
         let mut out = String::new();
-        let age = |asked: &RecentRequest| now.saturating_sub(asked.began);
+        let age = |request: &RecentRequest| now.saturating_sub(request.began);
         let entries = self.entries.borrow();
-        self.for_each_running(&entries, |asked, entry| {
+        self.for_each_running(&entries, |request, entry| {
             let phase = if entry.is_some() { "send" } else { "respond" };
-            push_line(&mut out, "running", phase, asked, age(asked), entry);
+            push_line(&mut out, "running", phase, request, age(request), entry);
         });
         for (micros, entry) in ended(&entries, self.ended.get().saturating_sub(most)).into_iter().rev() {
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
-            push_line(&mut out, "last", note, &entry.asked, micros, Some(entry));
+            push_line(&mut out, "last", note, &entry.request, micros, Some(entry));
         }
         out
     }
@@ -351,26 +351,26 @@ fn push_line(
     out: &mut String,
     kind: &str,
     note: &str,
-    asked: &RecentRequest,
+    request: &RecentRequest,
     micros: u64,
     entry: Option<&Entry>,
 ) {
-    let (method, host) = (asked.method.text(), asked.host.text());
-    let (client, target) = (client_text(asked), without_values(&asked.target.text()));
+    let (method, host) = (request.method.text(), request.host.text());
+    let (client, target) = (client_text(request), without_values(&request.target.text()));
     let (status, sent) = entry.map_or((0, 0), |entry| (entry.status.code(), entry.sent));
-    let id = id_text(asked);
+    let id = id_text(request);
     let fields: [&dyn Display; 11] =
-        [&kind, &note, &micros, &asked.time, &client, &method, &host, &target, &status, &sent, &id];
+        [&kind, &note, &micros, &request.time, &client, &method, &host, &target, &status, &sent, &id];
     live::push(out, &fields);
 }
 
 /// Empty: it is not known.
-fn id_text(asked: &RecentRequest) -> String {
-    asked.connection.map_or_else(String::new, |id| id.to_string())
+fn id_text(request: &RecentRequest) -> String {
+    request.connection.map_or_else(String::new, |id| id.to_string())
 }
 
-fn client_text(asked: &RecentRequest) -> String {
-    match asked.client {
+fn client_text(request: &RecentRequest) -> String {
+    match request.client {
         Peer::Ip(address) => address.ip().to_string(),
         Peer::Unix => "unix".to_owned(),
         Peer::Unknown => "unknown".to_owned(),
@@ -378,8 +378,8 @@ fn client_text(asked: &RecentRequest) -> String {
 }
 
 fn push_entry(entry: &Entry, micros: u64, out: &mut String) {
-    let Entry { asked, status, sent, user, upstream, ended, .. } = entry;
-    push_object(asked, out);
+    let Entry { request, status, sent, user, upstream, ended, .. } = entry;
+    push_object(request, out);
     _ = write!(out, ",\"status\":{},\"sent\":{sent},\"micros\":{micros}", status.code());
     for (key, value) in
         [("user", user.as_deref()), ("upstream", upstream.as_deref()), ("ended", ended.as_deref())]
@@ -392,20 +392,20 @@ fn push_entry(entry: &Entry, micros: u64, out: &mut String) {
 }
 
 /// Without the brace at the end.
-fn push_object(asked: &RecentRequest, out: &mut String) {
+fn push_object(request: &RecentRequest, out: &mut String) {
     if !out.is_empty() {
         out.push(',');
     }
     _ = write!(
         out,
         "{{\"time\":{},\"connection\":\"{}\",\"client\":{},\"method\":{},\"host\":{},\"target\":{},\"version\":{}",
-        asked.time,
-        id_text(asked),
-        json_string(&client_text(asked)),
-        json_string(&asked.method.text()),
-        json_string(&asked.host.text()),
-        json_string(&without_values(&asked.target.text())),
-        json_string(asked.version),
+        request.time,
+        id_text(request),
+        json_string(&client_text(request)),
+        json_string(&request.method.text()),
+        json_string(&request.host.text()),
+        json_string(&without_values(&request.target.text())),
+        json_string(request.version),
     );
 }
 
