@@ -236,14 +236,11 @@ pub fn change_level(level: Level, time: Duration) {
 
 /// The level that counts where this one is configured.
 fn level_now(configured: Level) -> Level {
-    let changed = match CHANGED_LEVEL.load(Ordering::Relaxed) {
-        0 => return configured,
-        1 => Level::Error,
-        2 => Level::Warn,
-        3 => Level::Info,
-        _ => Level::Debug,
-    };
-    if clock::micros() < CHANGED_UNTIL.load(Ordering::Relaxed) { changed } else { configured }
+    let changed = (CHANGED_LEVEL.load(Ordering::Relaxed) as usize).checked_sub(1);
+    match changed.and_then(|at| Level::NAMES.get(at)) {
+        Some((_, level)) if clock::micros() < CHANGED_UNTIL.load(Ordering::Relaxed) => *level,
+        _ => configured,
+    }
 }
 
 /// Whether messages of this level are written.
