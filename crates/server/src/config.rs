@@ -14,7 +14,7 @@ use site::named_files::{FileId, FileIds, NamedFiles};
 use site::route::Pattern;
 use taipan_http::target::SafePath;
 
-use crate::control::SiteSource;
+use crate::control::ConfigSource;
 use crate::regular_file;
 use crate::signature;
 
@@ -22,22 +22,21 @@ use crate::signature;
 const DEPTH_OF_KEYS: usize = 2;
 const MAX_KEYS_IN_FOLDER: usize = 1000;
 
-/// Reads a configuration. Errors: every mistake in it, one line each.
+/// Reads a configuration of this program. Errors: every mistake in it, one line each.
 pub fn load(path: &Path) -> Result<Site, Vec<ConfigError>> {
-    read(path).map(|configuration| configuration.site)
+    read_own(path).map(|configuration| configuration.site)
 }
 
-/// Like `load`, and also returns the warnings and the position of each value.
-pub fn read(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
-    finished(path, site::config::read(path, &Disk)?)
-}
-
-/// As [`read`], also for the configuration of another server. A folder has none.
-pub fn read_source(source: &SiteSource) -> Result<Configuration, Vec<ConfigError>> {
+/// Reads a configuration, with its warnings and the position of each value. Errors: as of `load`.
+pub fn read(source: &ConfigSource) -> Result<Configuration, Vec<ConfigError>> {
     match source {
-        SiteSource::Foreign(input) => read_foreign(input),
-        SiteSource::Config(path) | SiteSource::Folder(path) => read(path),
+        ConfigSource::Own(path) => read_own(path),
+        ConfigSource::Foreign(input) => read_foreign(input),
     }
+}
+
+fn read_own(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
+    finished(path, site::config::read(path, &Disk)?)
 }
 
 /// Reads the configuration of another server. Errors and warnings have the lines of its file.

@@ -41,7 +41,13 @@ const FAILED: &str = "failed\n";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SiteSource {
     Folder(PathBuf),
-    Config(PathBuf),
+    Config(ConfigSource),
+}
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigSource {
+    Own(PathBuf),
     /// The configuration of another server.
     Foreign(Input),
 }
@@ -49,8 +55,17 @@ pub enum SiteSource {
 impl SiteSource {
     pub fn path(&self) -> Cow<'_, Path> {
         match self {
-            SiteSource::Config(path) | SiteSource::Folder(path) => Cow::Borrowed(path),
-            SiteSource::Foreign(input) => Cow::Owned(input.path()),
+            SiteSource::Folder(path) => Cow::Borrowed(path),
+            SiteSource::Config(source) => source.path(),
+        }
+    }
+}
+
+impl ConfigSource {
+    pub fn path(&self) -> Cow<'_, Path> {
+        match self {
+            ConfigSource::Own(path) => Cow::Borrowed(path),
+            ConfigSource::Foreign(input) => Cow::Owned(input.path()),
         }
     }
 }

@@ -21,7 +21,7 @@ use dialects::Input;
 use site::host::HostAddress;
 use site::watch::Filter;
 
-use crate::control::{Request, SiteSource};
+use crate::control::{ConfigSource, Request, SiteSource};
 
 pub use self::commands::CommandKey;
 pub use self::help::{help, reference};
@@ -32,7 +32,7 @@ pub use self::parse::{advice, parse, parse_line};
 pub enum Command {
     Serve(Serve),
     Check {
-        source: SiteSource,
+        source: ConfigSource,
     },
     /// Prints the configuration of another server as one of this program.
     Convert {

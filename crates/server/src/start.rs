@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use site::address::Address;
 use site::certificates::is_private;
-use site::config::{ConfigError, Places};
+use site::config::{Configuration, Places};
 use site::host::Hosts;
 use site::listener::{Listener, Protocols};
 use site::model::{AccessLog, Host, LogFormat, Sink, Site};
 use site::tls::{CertificateFiles, HostTls, PlainRequests};
 
 use crate::acme::local;
-use crate::control::SiteSource;
+use crate::control::{ConfigSource, SiteSource};
 use crate::flags::{self, Serve};
 use crate::process::privilege;
 use crate::{config, log, sys};
@@ -39,7 +39,7 @@ enum Addresses {
 
 /// The site that a command line names. Errors: lines that say what to do.
 pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
-    let (site, warnings, _) = read(&flags.source)?;
+    let Configuration { site, warnings, .. } = read(&flags.source)?;
     warnings.iter().take(LOGGED_WARNINGS).for_each(|warning| log::warn(format_args!("{warning}")));
     if let Some(more) = warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
         log::warn(format_args!("{more} more such lines; taipan check prints them"));
@@ -49,7 +49,7 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
 
 /// As [`site`], with the positions of its values. Logs nothing.
 pub fn site_with_places(flags: &Serve) -> Result<(Site, Places), Vec<String>> {
-    let (site, _, places) = read(&flags.source)?;
+    let Configuration { site, places, .. } = read(&flags.source)?;
     Ok((with_flags(site, flags)?, places))
 }
 
@@ -114,7 +114,7 @@ fn expect_certificate(site: &Site, source: &SiteSource) -> Result<(), String> {
     let Some(listener) = listener.filter(|_| !site.hosts.iter().any(has_certificate)) else { return Ok(()) };
     let what_to_do = match source {
         SiteSource::Folder(_) => "add --tls and a name, such as --tls localhost",
-        _ => "add certificate = \"FILE\" or acme = true to the configuration",
+        SiteSource::Config(_) => "add certificate = \"FILE\" or acme = true to the configuration",
     };
     Err(format!(
         "--listen \"{listener}\" needs a certificate, and there is none; {what_to_do}, or remove the word tls"
@@ -192,21 +192,18 @@ pub fn shared_account(flags: &Serve, site: &Site) -> Option<String> {
 
 /// The site of a configuration, or of a folder with the default settings. Errors: lines that say what to do.
 pub fn load(source: &SiteSource) -> Result<Site, Vec<String>> {
-    read(source).map(|(site, ..)| site)
+    read(source).map(|configuration| configuration.site)
 }
 
 /// As [`load`], with warnings for the log: what the other server did, and this one does not; or the lines of other
 /// files that do not count. And with the positions of values.
-fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>, Places), Vec<String>> {
+fn read(source: &SiteSource) -> Result<Configuration, Vec<String>> {
     match source {
-        SiteSource::Config(_) | SiteSource::Foreign(_) => {
-            let read = config::read_source(source).map(|read| match source {
-                SiteSource::Foreign(_) => (read.site, read.warnings, read.places),
-                _ => {
-                    let warnings = read.warnings_of_named_files().cloned().collect();
-                    (read.site, warnings, read.places)
-                }
-            });
+        SiteSource::Config(source) => {
+            let mut read = config::read(source);
+            if let (Ok(configuration), ConfigSource::Own(_)) = (&mut read, source) {
+                configuration.warnings = configuration.warnings_of_named_files().cloned().collect();
+            }
             // What a large configuration needed to be read is several times as large as its site.
             sys::trim_heap();
             read.map_err(|errors| errors.iter().map(ToString::to_string).collect())
@@ -220,7 +217,7 @@ fn read(source: &SiteSource) -> Result<(Site, Vec<ConfigError>, Places), Vec<Str
                 let (user, group) = own.unwrap_or_else(privilege::nobody);
                 (site.user, site.group) = (Some(user), group);
             }
-            Ok((site, Vec::new(), Places::default()))
+            Ok(Configuration { site, warnings: Vec::new(), places: Places::default() })
         }
     }
 }

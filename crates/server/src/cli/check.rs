@@ -14,7 +14,7 @@ use site::published::Expiry;
 use site::upstream::Upstream;
 
 use crate::cli::{first_line, jail, oversights};
-use crate::control::SiteSource;
+use crate::control::{ConfigSource, SiteSource};
 use crate::finding::{Finding, Severity};
 use crate::master::examine::{self, Examination};
 use crate::master::sockets::ListenError;
@@ -33,9 +33,9 @@ fn show(finding: &Finding, config: &Path, places: &Places) {
 }
 
 /// `taipan check`: prints the problems, or what the limits add up to.
-pub fn check(source: &SiteSource) -> ExitCode {
+pub fn check(source: &ConfigSource) -> ExitCode {
     let path = &*source.path();
-    let Configuration { mut site, warnings, places } = match config::read_source(source) {
+    let Configuration { mut site, warnings, places } = match config::read(source) {
         Ok(configuration) => configuration,
         Err(errors) => {
             errors.iter().for_each(|e| terminal::err(format_args!("{e}")));
@@ -79,8 +79,8 @@ pub fn check(source: &SiteSource) -> ExitCode {
 }
 
 /// The problems that a start would meet, and probable mistakes.
-fn examine(source: &SiteSource, site: &Site) -> Examination {
-    let is_running = control::is_served(source);
+fn examine(source: &ConfigSource, site: &Site) -> Examination {
+    let is_running = control::is_served(&SiteSource::Config(source.clone()));
     let address = |listener: &Listener, problem: ListenError| {
         if problem.is_in_use() && is_running {
             return None;

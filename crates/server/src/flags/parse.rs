@@ -26,7 +26,7 @@ use super::table::{
 use super::{
     Command, Document, Explain, Presence, Report, Resolve, Scripts, Serve, TopMode, UsageError, Wrap,
 };
-use crate::control::{Drain, DrainChange, MaintenanceAct, Request, SiteSource};
+use crate::control::{ConfigSource, Drain, DrainChange, MaintenanceAct, Request, SiteSource};
 use crate::process::ipc::{Form, Syntax};
 
 /// A command line in parts. Its command takes the values of its flags from it.
@@ -78,7 +78,7 @@ fn personality(dialect: Dialect, arguments: Vec<OsString>) -> Result<Command, Us
     Ok(match dialect.start(arguments).map_err(UsageError)? {
         Start::Print(text, code) => Command::Print(text, code),
         Start::Serve { input, background } => Command::Serve(Serve {
-            source: SiteSource::Foreign(input),
+            source: SiteSource::Config(ConfigSource::Foreign(input)),
             listen: Vec::new(),
             workers: None,
             access_log: None,
@@ -507,7 +507,7 @@ impl Line {
     fn source_or(&self, folder: Option<PathBuf>) -> Result<SiteSource, UsageError> {
         match (self.config()?, folder) {
             (Some(_), Some(_)) => Err(UsageError("give a folder or a configuration, not both".into())),
-            (Some(config), None) => self.configuration(config),
+            (Some(config), None) => self.configuration(config).map(SiteSource::Config),
             (None, folder) => match self.value(Value::Dialect, dialect)? {
                 Some(_) => Err(UsageError("--dialect needs a configuration: add -c FILE".into())),
                 None => Ok(SiteSource::Folder(folder.unwrap_or_else(|| PathBuf::from(".")))),
@@ -516,10 +516,10 @@ impl Line {
     }
 
     /// A file, which may be the configuration of another server.
-    fn configuration(&self, file: PathBuf) -> Result<SiteSource, UsageError> {
+    fn configuration(&self, file: PathBuf) -> Result<ConfigSource, UsageError> {
         Ok(match self.value(Value::Dialect, dialect)?.or_else(|| Dialect::of_file(&file)) {
-            Some(dialect) => SiteSource::Foreign(dialect.input(file)),
-            None => SiteSource::Config(file),
+            Some(dialect) => ConfigSource::Foreign(dialect.input(file)),
+            None => ConfigSource::Own(file),
         })
     }
 

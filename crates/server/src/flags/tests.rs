@@ -17,7 +17,7 @@ use super::{
     Command, CommandKey, Document, Explain, Passwd, PasswdKind, PasswdTask, PasswordFrom, Presence, Scripts,
     Serve, TopMode, UsageError, Wrap,
 };
-use crate::control::{Drain, DrainChange, Request, SiteSource};
+use crate::control::{ConfigSource, Drain, DrainChange, Request, SiteSource};
 use crate::process::ipc::Form;
 
 fn parsed(line: &str) -> Result<Command, UsageError> {
@@ -36,6 +36,10 @@ fn serve(source: SiteSource) -> Serve {
     }
 }
 
+fn own(file: &str) -> ConfigSource {
+    ConfigSource::Own(file.into())
+}
+
 /// For the user `ann`.
 fn passwd(task: PasswdTask, password: PasswordFrom, kind: PasswdKind) -> Command {
     Command::Passwd(Passwd { user: "ann".into(), task, password, kind })
@@ -52,7 +56,7 @@ fn parses_commands() {
         ("", Command::Serve(serve(folder(".")))),
         ("/srv", Command::Serve(serve(folder("/srv")))),
         ("./check", Command::Serve(serve(folder("./check")))),
-        ("-c a.toml", Command::Serve(serve(SiteSource::Config("a.toml".into())))),
+        ("-c a.toml", Command::Serve(serve(SiteSource::Config(own("a.toml"))))),
         (
             "x -l :1 --listen=[::1]:2 -w 3 --access-log off -u web",
             Command::Serve(Serve {
@@ -65,36 +69,36 @@ fn parses_commands() {
                 presence: Presence::Foreground,
             }),
         ),
-        ("check -c a.toml", Command::Check { source: SiteSource::Config("a.toml".into()) }),
+        ("check -c a.toml", Command::Check { source: own("a.toml") }),
         (
             "--tls a.example --tls b.example x",
             Command::Serve(Serve { tls: vec!["a.example".into(), "b.example".into()], ..serve(folder("x")) }),
         ),
         ("certificates -c a.toml", Command::Certificates { config: "a.toml".into() }),
-        ("-c a.toml check", Command::Check { source: SiteSource::Config("a.toml".into()) }),
+        ("-c a.toml check", Command::Check { source: own("a.toml") }),
         (
             "reload -c a.toml",
-            Command::Control { source: SiteSource::Config("a.toml".into()), request: Request::Reload },
+            Command::Control { source: SiteSource::Config(own("a.toml")), request: Request::Reload },
         ),
         ("upgrade --root /srv", Command::Control { source: folder("/srv"), request: Request::Upgrade }),
         (
             "disconnect 1A2B -c a.toml",
             Command::Control {
-                source: SiteSource::Config("a.toml".into()),
+                source: SiteSource::Config(own("a.toml")),
                 request: Request::Disconnect("connection 1a2b".parse().expect("it is one")),
             },
         ),
         (
             "disconnect --client 10.0.0.0/8 -c a.toml",
             Command::Control {
-                source: SiteSource::Config("a.toml".into()),
+                source: SiteSource::Config(own("a.toml")),
                 request: Request::Disconnect("client 10.0.0.0/8".parse().expect("it is one")),
             },
         ),
         (
             "drain app 10.0.0.1:80 -c a.toml",
             Command::Control {
-                source: SiteSource::Config("a.toml".into()),
+                source: SiteSource::Config(own("a.toml")),
                 request: Request::Drain(Drain {
                     application: "app".into(),
                     endpoint: "10.0.0.1:80".into(),
@@ -106,7 +110,7 @@ fn parses_commands() {
         ("top", Command::Top { source: folder("."), mode: TopMode::Live }),
         (
             "top --once -c a.toml",
-            Command::Top { source: SiteSource::Config("a.toml".into()), mode: TopMode::Once },
+            Command::Top { source: SiteSource::Config(own("a.toml")), mode: TopMode::Once },
         ),
         (
             "purge /a%20b.html --root /srv",
@@ -118,7 +122,7 @@ fn parses_commands() {
         (
             "purge -c a.toml --host A.example --prefix /x/./y",
             Command::Control {
-                source: SiteSource::Config("a.toml".into()),
+                source: SiteSource::Config(own("a.toml")),
                 request: Request::Purge(Purge {
                     host: Some("a.example".into()),
                     what: What::Prefix("/x/y".into()),

@@ -18,7 +18,7 @@ use super::sockets::{ListenError, Sockets};
 use super::tls::Tls;
 use super::{GRACE, Master, NO_ADDRESS, START_TIMEOUT, UPGRADING};
 use super::{announce, examine};
-use crate::control::{self, Client, SiteSource};
+use crate::control::{self, Client, ConfigSource, SiteSource};
 use crate::file_stamps::FileStamps;
 use crate::files::beneath::Root;
 use crate::finding::Unusable;
@@ -279,18 +279,18 @@ impl Master {
             return match what {
                 _ if !self.options.listen.is_empty() => error.named_by("--listen"),
                 SiteSource::Folder(_) => error.named_by("--listen"),
-                SiteSource::Config(_) => error.named_by("`listen`"),
-                SiteSource::Foreign(_) => error.named_by("the configuration"),
+                SiteSource::Config(ConfigSource::Own(_)) => error.named_by("`listen`"),
+                SiteSource::Config(ConfigSource::Foreign(_)) => error.named_by("the configuration"),
             }
             .to_string();
         }
         let address = error.address();
         match what {
-            SiteSource::Foreign(_) => format!(
+            SiteSource::Config(ConfigSource::Foreign(_)) => format!(
                 "cannot listen on {address}: it is in use, and this configuration is served already; stop that program \
                  first"
             ),
-            SiteSource::Config(path) => format!(
+            SiteSource::Config(ConfigSource::Own(path)) => format!(
                 "cannot listen on {address}: it is in use, and a taipan that serves {0} is running already; to \
                  have that one read its configuration again, use taipan reload -c {0}",
                 path.display()
