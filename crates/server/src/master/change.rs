@@ -276,13 +276,13 @@ impl Master {
     pub(super) fn why_not_listening(&self, error: ListenError, has_control: bool) -> String {
         let what = &self.options.source;
         if !error.is_in_use() || has_control || !control::is_served(what) {
-            return match what {
-                _ if !self.options.listen.is_empty() => error.named_by("--listen"),
-                SiteSource::Folder(_) => error.named_by("--listen"),
-                SiteSource::Config(ConfigSource::Own(_)) => error.named_by("`listen`"),
-                SiteSource::Config(ConfigSource::Foreign(_)) => error.named_by("the configuration"),
-            }
-            .to_string();
+            let setting = match what {
+                _ if !self.options.listen.is_empty() => "--listen",
+                SiteSource::Folder(_) => "--listen",
+                SiteSource::Config(ConfigSource::Own(_)) => "`listen`",
+                SiteSource::Config(ConfigSource::Foreign(_)) => "the configuration",
+            };
+            return error.of_setting(setting).to_string();
         }
         let address = error.address();
         match what {

@@ -58,8 +58,8 @@ pub struct Sockets(Vec<Bound>);
 pub struct ListenError {
     address: Address,
     why: Refusal,
-    /// The flag or key that contains the address.
-    flag: &'static str,
+    /// The flag or the key that has the address, for the message.
+    setting: &'static str,
 }
 
 impl Sockets {
@@ -81,7 +81,7 @@ impl Sockets {
             match shared_out {
                 Ok(bound) => next.0.push(bound),
                 Err(why) => {
-                    let error = ListenError { address: address.clone(), why, flag: "--listen" };
+                    let error = ListenError { address: address.clone(), why, setting: "--listen" };
                     if error.leaves_it_out(wanted) {
                         log::warn(format_args!("{address} is left out: this machine has no IPv6"));
                         continue;
@@ -309,9 +309,9 @@ impl ListenError {
         self.why == Refusal::Errno(Errno::ADDRINUSE)
     }
 
-    /// The flag or key that contains the address, in place of `--listen`.
-    pub fn named_by(self, flag: &'static str) -> ListenError {
-        ListenError { flag, ..self }
+    /// Of an address that this flag or key has, in place of `--listen`.
+    pub fn of_setting(self, setting: &'static str) -> ListenError {
+        ListenError { setting, ..self }
     }
 
     /// The address as the configuration writes it.
@@ -322,15 +322,15 @@ impl ListenError {
 
 impl fmt::Display for ListenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { address, why, flag } = self;
+        let ListenError { address, why, setting } = self;
         write!(out, "cannot listen on {address}: ")?;
         let Refusal::Errno(errno) = why else { return write!(out, "{why}") };
         match (*errno, address) {
             (Errno::ADDRINUSE, _) => {
-                write!(out, "it is in use by another program; stop that, or choose another address in {flag}")
+                write!(out, "it is in use by another program; stop that, or choose another address in {setting}")
             }
             (Errno::EXIST, _) => {
-                write!(out, "there is a file that is not a socket; remove it, or choose another path in {flag}")
+                write!(out, "there is a file that is not a socket; remove it, or choose another path in {setting}")
             }
             (Errno::ACCESS, Address::Tcp(a)) if a.port() < 1024 => out.write_str(
                 "no permission; ports below 1024 need root or CAP_NET_BIND_SERVICE; a port from 1024 up does not",
@@ -339,10 +339,10 @@ impl fmt::Display for ListenError {
                 out.write_str("no permission; change the owner or the mode of its folder")
             }
             (Errno::AFNOSUPPORT, Address::Tcp(a)) if a.is_ipv6() => {
-                write!(out, "this machine has no IPv6; remove it from {flag}")
+                write!(out, "this machine has no IPv6; remove it from {setting}")
             }
             (Errno::ADDRNOTAVAIL, _) => {
-                write!(out, "this machine does not have that address; choose one that it has in {flag}")
+                write!(out, "this machine does not have that address; choose one that it has in {setting}")
             }
             (Errno::NOENT, Address::Unix(_)) => out.write_str("its folder does not exist; create it first"),
             (errno, _) => write!(out, "{errno}"),
@@ -387,11 +387,12 @@ pub fn listen_problem(listener: &Listener) -> Option<ListenError> {
             Ok(_) => Err(Refusal::Errno(Errno::EXIST)),
         }),
     };
-    probed.err().map(|why| ListenError { address: address.clone(), why, flag: "`listen`" })
+    probed.err().map(|why| ListenError { address: address.clone(), why, setting: "`listen`" })
 }
 
 /// A listening socket without SO_REUSEPORT, for servers whose user is in the group of this program.
-pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, ListenError> {
+/// `setting`: the flag that has the address.
+pub fn listen_alone(address: &Address, setting: &'static str) -> Result<OwnedFd, ListenError> {
     let opened = match address {
         Address::Tcp(address) => {
             let opened =
@@ -400,7 +401,7 @@ pub fn listen_alone(address: &Address, flag: &'static str) -> Result<OwnedFd, Li
         }
         Address::Unix(path) => unix_listener(path, FOR_SERVERS),
     };
-    opened.map_err(|why| ListenError { address: address.clone(), why, flag })
+    opened.map_err(|why| ListenError { address: address.clone(), why, setting })
 }
 
 fn tcp_listener(address: SocketAddr, freebind: bool) -> Result<OwnedFd, Errno> {
