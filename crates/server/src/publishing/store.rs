@@ -1,25 +1,27 @@
-//! A root in which clients publish: what is at a path, and the changes of names. All of it runs on helper threads.
+//! A root in which clients publish: what is at a path, and the files of the server's own. All of it runs on helper
+//! threads.
+
+mod guard;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use dav::condition::{If, State};
-use dav::locks::{Holder, Locks, Touch};
-use dav::properties::{self, Properties};
-use dav::request::Change;
+use dav::condition::If;
+use dav::locks::{Holder, Locks};
+use dav::properties::Properties;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::Symlinks;
 use site::publishing::{Publishing, STATE_FOLDER, Sync};
 use taipan_http::target::SafePath;
 
-use super::failure::{Excess, Failure};
+pub use guard::Guard;
+
+use super::failure::Failure;
 use super::usage;
-use crate::clock;
 use crate::files::beneath::{self, Root, Wait};
 use crate::files::open::{Stamp, Stat, stat};
-use crate::files::stat_etag;
 use crate::sys::{self, calls};
 
 /// For a folder that others are opened in.
@@ -37,8 +39,6 @@ const PROPERTIES: &str = "properties";
 pub const OWN_PROPERTIES: &str = ".taipan-properties";
 /// The start of the names of properties in the trash.
 pub const PROPERTIES_IN_TRASH: &str = "properties-";
-/// The process that has a lock on this file may change names.
-const LOCK: &str = "lock";
 const LOCKS: &str = "locks";
 /// Bytes of a file of the server's own. A longer one is not of the server.
 const MAX_OWN: u64 = 16 * 1024 * 1024;
@@ -91,13 +91,6 @@ pub enum Expected {
     Anything,
     Nothing,
     File(Stamp),
-}
-
-/// The permission to change names in a root.
-pub struct Guard {
-    store: Store,
-    state: OwnedFd,
-    _lock: OwnedFd,
 }
 
 /// Errors: `TooLong` for a path that is longer than the system takes.
@@ -159,15 +152,6 @@ impl Store {
             }
         }
         (there + 1..=all).map(folder).collect()
-    }
-
-    /// Waits until no other request changes names.
-    pub fn guard(&self) -> Result<Guard, Failure> {
-        let state = self.state()?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OWN_FILE;
-        let lock = retry_on_intr(|| calls::create_with(&state, LOCK, flags, OWN_MODE))?;
-        retry_on_intr(|| calls::lock_file(&lock, FlockOperation::LockExclusive))?;
-        Ok(Guard { store: self.clone(), state, _lock: lock })
     }
 
     /// Opens the folder of the server's own files. It is made if it is missing.
@@ -250,196 +234,6 @@ impl Store {
     }
 }
 
-impl Guard {
-    pub fn locks(&self, now: i64) -> Result<Locks, Failure> {
-        read_locks(&self.state, now)
-    }
-
-    pub fn write_locks(&self, locks: &Locks) -> Result<(), Failure> {
-        match locks.is_empty() {
-            true => match calls::unlink(&self.state, LOCKS) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(errno) => Err(errno.into()),
-            },
-            false => replace(&self.state, &self.state, LOCKS, locks.text().as_bytes()),
-        }
-    }
-
-    /// Errors: `terms` do not allow the request to touch `path`. Returns what is there.
-    pub fn check(
-        &self,
-        store: &Store,
-        terms: &Terms,
-        path: &Below,
-        touch: Touch,
-    ) -> Result<Option<Found>, Failure> {
-        self.check_as(store, terms, path, |_| touch)
-    }
-
-    /// As `check`, for a file that is written: its content changes, or its name comes.
-    pub fn check_write(&self, store: &Store, terms: &Terms, path: &Below) -> Result<Option<Found>, Failure> {
-        self.check_as(store, terms, path, |found| match found {
-            Some(_) => Touch::Content,
-            None => Touch::Name,
-        })
-    }
-
-    fn check_as(
-        &self,
-        store: &Store,
-        terms: &Terms,
-        path: &Below,
-        touch: impl FnOnce(Option<Found>) -> Touch,
-    ) -> Result<Option<Found>, Failure> {
-        let locks = self.locks(clock::wall())?;
-        let found = store.find(path)?;
-        if let Some(field) = &terms.field
-            && !field.holds(|url| state_of(store, &locks, terms, url, path))
-        {
-            return Err(Failure::Precondition);
-        }
-        let is_expected = match (terms.expected, found) {
-            (Expected::Anything, _) | (Expected::Nothing, None) => true,
-            (Expected::File(seen), Some(Found::File(stamp))) => seen == stamp,
-            _ => false,
-        };
-        if !is_expected {
-            return Err(Failure::Precondition);
-        }
-        Self::check_locks(&locks, terms, path, touch(found))?;
-        Ok(found)
-    }
-
-    /// As `check`, for locks alone: those of a destination.
-    pub fn check_destination(&self, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
-        Self::check_locks(&self.locks(clock::wall())?, terms, path, touch)
-    }
-
-    fn check_locks(locks: &Locks, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
-        match locks.blocking(path.as_str(), touch, &terms.holder) {
-            Some(lock) => Err(Failure::Locked(lock.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// The folders that lead to `path` and are missing. Errors: `Locked`, if one would be in a folder with a lock.
-    pub fn check_folders(&self, terms: &Terms, path: &Below) -> Result<Vec<Below>, Failure> {
-        let missing = self.store.missing_folders(path)?;
-        if let Some(outermost) = missing.first() {
-            // The paths of locks have no slash at their end.
-            let outermost = without_slash(outermost)?;
-            Self::check_locks(&self.locks(clock::wall())?, terms, &outermost, Touch::Name)?;
-        }
-        Ok(missing)
-    }
-
-    /// Makes the folders that lead to `path` and are missing, if `reserve` finds space for so many. Errors: `Locked`,
-    /// if one would be in a folder with a lock.
-    pub fn make_folders(
-        &self,
-        terms: &Terms,
-        path: &Below,
-        reserve: impl FnOnce(u64) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let missing = self.check_folders(terms, path)?;
-        let Some(outermost) = missing.first() else { return Ok(()) };
-        reserve(missing.len() as u64)?;
-        let (mut parent, _) = self.store.folder_of(outermost)?;
-        for folder in &missing {
-            match calls::make_folder_with(&parent, folder.name(), self.store.folder_mode()) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            parent = calls::openat(&parent, folder.name(), FOLDER)?;
-        }
-        Ok(())
-    }
-
-    /// Forgets the locks of what has been removed.
-    pub fn remove_locks(&self, path: &Below) -> Result<(), Failure> {
-        let mut locks = self.locks(clock::wall())?;
-        if locks.remove_tree(path.as_str()) { self.write_locks(&locks) } else { Ok(()) }
-    }
-
-    /// Changes the dead properties of `path`. Errors: `TooMany`, `NoSpace`.
-    pub fn change_properties(&self, path: &Below, changes: &[Change]) -> Result<(), Failure> {
-        let mut all = self.store.properties(path)?;
-        let before = all.text().len();
-        changes.iter().for_each(|change| all.apply(change));
-        let text = all.text();
-        if text.len() > properties::MAX_BYTES || all.count() > properties::MAX_COUNT {
-            return Err(Failure::TooMany(Excess::Properties));
-        }
-        // What becomes smaller is stored on a full disk too.
-        if text.len() > before {
-            self.store.check_growth(text.len())?;
-        }
-        self.write_properties(path, &text)
-    }
-
-    fn write_properties(&self, path: &Below, text: &str) -> Result<(), Failure> {
-        let mut folder = open_or_make(&self.state, PROPERTIES)?;
-        for name in path.segments() {
-            folder = open_or_make(&folder, name)?;
-        }
-        replace(&self.state, &folder, OWN_PROPERTIES, text.as_bytes())
-    }
-
-    /// Moves everything at `path` into the trash. A link and the like is removed at once.
-    pub fn discard(&self, store: &Store, path: &Below) -> Result<(), Failure> {
-        let (folder, name) = store.folder_of(path)?;
-        match find_in(&folder, name)? {
-            None => return Err(Failure::Missing),
-            Some(Found::Other) => calls::unlink(&folder, name)?,
-            Some(Found::File(_) | Found::Folder(_)) => {
-                let (trash, discarded) = (open_or_make(&self.state, TRASH)?, random_name()?);
-                calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
-            }
-        }
-        store.sync_folder(&folder)?;
-        self.discard_properties(store, path)
-    }
-
-    /// Moves the properties of `path` and of all beneath it into the trash.
-    pub fn discard_properties(&self, store: &Store, path: &Below) -> Result<(), Failure> {
-        let Some((folder, name)) = self.properties_parent(store, path)? else { return Ok(()) };
-        let trash = open_or_make(&self.state, TRASH)?;
-        let discarded = [PROPERTIES_IN_TRASH, &random_name()?].concat();
-        match calls::rename_between(&folder, &*name, &trash, &*discarded, RenameFlags::NOREPLACE) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Moves the properties of `from` and of all beneath it, in place of those of `to`.
-    pub fn move_properties(&self, store: &Store, from: &Below, to: &Below) -> Result<(), Failure> {
-        self.discard_properties(store, to)?;
-        let Some((folder, name)) = self.properties_parent(store, from)? else { return Ok(()) };
-        if store.properties_folder(from)?.is_none() {
-            return Ok(());
-        }
-        let (target, last) = self.make_properties_parent(to)?;
-        Ok(calls::rename_between(&folder, &*name, &target, &*last, RenameFlags::empty())?)
-    }
-
-    /// Makes the folder that the properties of `path` are in. Returns it, and their name there.
-    pub fn make_properties_parent(&self, path: &Below) -> Result<(OwnedFd, String), Failure> {
-        let mut folder = open_or_make(&self.state, PROPERTIES)?;
-        let segments: Vec<&str> = path.segments().collect();
-        let (last, folders) = segments.split_last().ok_or(Failure::Denied)?;
-        for segment in folders {
-            folder = open_or_make(&folder, segment)?;
-        }
-        Ok((folder, (*last).to_owned()))
-    }
-
-    fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
-        let Some(parent) = parent(path) else { return Ok(None) };
-        let folder = store.properties_folder(&parent.into_owned())?;
-        Ok(folder.map(|folder| (folder, path.name().to_owned())))
-    }
-}
-
 /// The folder that `path` is in. `None`: it is the root.
 pub fn parent(path: &Below) -> Option<SafePath<'_>> {
     path.first_segments(path.segments().count().checked_sub(1)?)
@@ -448,24 +242,6 @@ pub fn parent(path: &Below) -> Option<SafePath<'_>> {
 pub fn without_slash(path: &Below) -> Result<Below, Failure> {
     let path = ["/", path.as_str().trim_end_matches('/')].concat();
     SafePath::from_decoded(&path).map_err(|_| Failure::Denied)
-}
-
-/// The state of a resource for `If`. `url`: `None` for that of the request.
-fn state_of(store: &Store, locks: &Locks, terms: &Terms, url: Option<&str>, own: &Below) -> State {
-    let path = match url {
-        None => own,
-        Some(url) => match terms.resources.get(url) {
-            Some(path) => path,
-            None => return State::default(),
-        },
-    };
-    let tag = match store.find(path) {
-        Ok(Some(Found::File(stamp))) => {
-            Some(terms.tag.clone().filter(|_| path == own).unwrap_or_else(|| stat_etag(&stamp, "")))
-        }
-        _ => None,
-    };
-    State { tag, tokens: locks.on(path.as_str()).map(|lock| lock.token.clone()).collect() }
 }
 
 /// What a name in a folder stands for. Does not follow links, and mounts nothing.
