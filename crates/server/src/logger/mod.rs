@@ -13,3 +13,4 @@ mod files;
 mod finishing;
 mod lines;
 mod queue;
+mod reader;
