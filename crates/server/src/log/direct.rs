@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use site::model::Level;
 
-use super::{Dropped, OpenSink, STACK, SharedLog, level_now, locked, report_dropped};
+use super::dropped::{Dropped, report_dropped};
+use super::{OpenSink, STACK, SharedLog, level_now, locked};
 
 /// Lines that wait for the thread. Further ones are dropped, and it says how many.
 const WAITING: u64 = 256;
