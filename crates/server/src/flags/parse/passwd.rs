@@ -3,8 +3,8 @@
 use auth::digest_users::Algorithm;
 use auth::hash::{Bounds, NewHash};
 
+use super::line::{GivenFlag, Line};
 use super::values::text;
-use super::{GivenFlag, Line};
 use crate::flags::table::{BCRYPT_COST, Key, SHA_CRYPT_ROUNDS, Switch, Value};
 use crate::flags::{Command, Passwd, PasswdKind, PasswdTask, PasswordFrom, UsageError};
 
