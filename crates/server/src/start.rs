@@ -44,45 +44,26 @@ pub fn site(flags: &Serve) -> Result<Site, Vec<String>> {
     if let Some(more) = warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
         log::warn(format_args!("{more} more such lines; taipan check prints them"));
     }
-    with_flags(site, flags)
+    with_flags(site, flags).map_err(|line| vec![line])
 }
 
 /// As [`site`], with the positions of its values. Logs nothing.
 pub fn site_with_places(flags: &Serve) -> Result<(Site, Places), Vec<String>> {
     let Configuration { site, places, .. } = read(&flags.source)?;
-    Ok((with_flags(site, flags)?, places))
+    Ok((with_flags(site, flags).map_err(|line| vec![line])?, places))
 }
 
-fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, Vec<String>> {
+/// Changes a site as the flags say. Errors: a line that says what to do.
+fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, String> {
     if !flags.listen.is_empty() {
-        let read = |text: &String| {
-            let listener = Listener::parse(text, Path::new(""));
-            listener.map_err(|what_to_do| vec![format!("--listen {text} is not an address; {what_to_do}")])
-        };
-        site.listeners = flags.listen.iter().map(read).collect::<Result<_, _>>()?;
-        if site.trusted_proxies.is_empty()
-            && let Some(listener) = site.listeners.iter().find(|listener| listener.protocols.proxy)
-        {
-            return Err(vec![format!(
-                "--listen \"{listener}\" is for proxies, and no proxy is trusted; name them in a configuration, in \
-                 `trusted_proxies`"
-            )]);
-        }
-        for (at, Listener { address, .. }) in site.listeners.iter().enumerate() {
-            let mut others = site.listeners[..at].iter().map(|other| &other.address);
-            if let Some(other) = others.find(|other| other.overlaps(address)) {
-                return Err(vec![format!(
-                    "--listen {other} and --listen {address} overlap; keep one of them"
-                )]);
-            }
-        }
+        site.listeners = listeners(&flags.listen, &site)?;
     }
     if !flags.tls.is_empty() {
         let addresses = if flags.listen.is_empty() { Addresses::Default } else { Addresses::Given };
-        add_tls(&mut site, &flags.tls, addresses).map_err(|line| vec![line])?;
+        add_tls(&mut site, &flags.tls, addresses)?;
     }
     if !flags.listen.is_empty() {
-        expect_certificate(&site, &flags.source).map_err(|line| vec![line])?;
+        expect_certificate(&site, &flags.source)?;
     }
     if let Some(workers) = flags.workers {
         site.workers = NonZeroUsize::new(workers);
@@ -91,20 +72,47 @@ fn with_flags(mut site: Site, flags: &Serve) -> Result<Site, Vec<String>> {
         (site.user, site.group) = (Some(user.clone()), None);
     }
     choose_account(&mut site);
-    let format = site.log.access.as_ref().map_or(LogFormat::Combined, |l| l.format.clone());
-    match (&flags.access_log, &flags.source) {
-        (Some(to), _) if site.log.access.as_ref().is_some_and(AccessLog::is_by_host) => {
-            return Err(vec![format!(
-                "--access-log {to} cannot replace the logs of hosts; change \"access\" in [log] of the configuration"
-            )]);
-        }
-        (Some(to), _) => site.log.access = sink(to).map(|sink| AccessLog { sink, format }),
-        (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {
-            site.log.access = Some(AccessLog { sink: Sink::Stdout, format });
-        }
-        (None, _) => {}
-    }
+    site.log.access = access_log(flags, site.log.access.take())?;
     Ok(site)
+}
+
+/// The addresses of `--listen`. Errors: with what to do.
+fn listeners(texts: &[String], site: &Site) -> Result<Vec<Listener>, String> {
+    let read = |text: &String| {
+        let listener = Listener::parse(text, Path::new(""));
+        listener.map_err(|what_to_do| format!("--listen {text} is not an address; {what_to_do}"))
+    };
+    let listeners: Vec<Listener> = texts.iter().map(read).collect::<Result<_, _>>()?;
+    if site.trusted_proxies.is_empty()
+        && let Some(listener) = listeners.iter().find(|listener| listener.protocols.proxy)
+    {
+        return Err(format!(
+            "--listen \"{listener}\" is for proxies, and no proxy is trusted; name them in a configuration, in \
+             `trusted_proxies`"
+        ));
+    }
+    for (at, Listener { address, .. }) in listeners.iter().enumerate() {
+        let mut others = listeners[..at].iter().map(|other| &other.address);
+        if let Some(other) = others.find(|other| other.overlaps(address)) {
+            return Err(format!("--listen {other} and --listen {address} overlap; keep one of them"));
+        }
+    }
+    Ok(listeners)
+}
+
+/// The access log, by `--access-log` or in place of the configured one. Errors: with what to do.
+fn access_log(flags: &Serve, configured: Option<AccessLog>) -> Result<Option<AccessLog>, String> {
+    let format = configured.as_ref().map_or(LogFormat::Combined, |log| log.format.clone());
+    match (&flags.access_log, &flags.source) {
+        (Some(to), _) if configured.as_ref().is_some_and(AccessLog::is_by_host) => Err(format!(
+            "--access-log {to} cannot replace the logs of hosts; change \"access\" in [log] of the configuration"
+        )),
+        (Some(to), _) => Ok(sink(to).map(|sink| AccessLog { sink, format })),
+        (None, SiteSource::Folder(_)) if io::stdout().is_terminal() => {
+            Ok(Some(AccessLog { sink: Sink::Stdout, format }))
+        }
+        (None, _) => Ok(configured),
+    }
 }
 
 /// Errors: an address of `--listen` is for TLS, and there is no certificate. With what to do.
@@ -226,15 +234,7 @@ fn read(source: &SiteSource) -> Result<Configuration, Vec<String>> {
 pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let root = folder.canonicalize().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => match folder.to_str().and_then(flags::advice) {
-            Some(advice) => format!("there is no folder {shown}, and no such command; {advice}"),
-            None => match folder.to_str().and_then(|name| name.trim_start_matches(':').parse::<u16>().ok()) {
-                Some(port) => {
-                    format!("there is no folder {shown}; for a port, write --listen 127.0.0.1:{port}")
-                }
-                None => format!("there is no folder {shown}; create it, or name another"),
-            },
-        },
+        io::ErrorKind::NotFound => missing(folder),
         io::ErrorKind::PermissionDenied => {
             format!("no permission to reach {shown}; run as a user who may read it")
         }
@@ -249,6 +249,18 @@ pub fn folder_to_serve(folder: &Path) -> Result<PathBuf, String> {
             Err(format!("no permission to read {shown}; run as a user who may, or change its mode"))
         }
         Err(e) => Err(format!("cannot read {shown}: {e}")),
+    }
+}
+
+/// What may have been meant by a folder that does not exist.
+fn missing(folder: &Path) -> String {
+    let (name, shown) = (folder.to_str().unwrap_or_default(), folder.display());
+    if let Some(advice) = flags::advice(name) {
+        return format!("there is no folder {shown}, and no such command; {advice}");
+    }
+    match name.trim_start_matches(':').parse::<u16>() {
+        Ok(port) => format!("there is no folder {shown}; for a port, write --listen 127.0.0.1:{port}"),
+        Err(_) => format!("there is no folder {shown}; create it, or name another"),
     }
 }
 
