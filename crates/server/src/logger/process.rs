@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::thread::CapabilitySet;
-use site::endpoint::{EndpointAddress, Resolution};
+use site::endpoint::Resolution;
 use site::model::{NewPrivileges, Sink};
 use site::rotation::Rotation;
 use tokio::io::Interest;
@@ -26,7 +26,6 @@ use super::files::{Names, RotatedFile};
 use super::finishing;
 use super::lines::WholeLines;
 use super::message::LoggerCommand;
-use super::queue::Queue;
 use super::reader::Reader;
 use crate::process::child::{self, Privileges};
 use crate::process::ipc::{Channel, Received};
@@ -108,7 +107,8 @@ fn serve(setup: LoggerSetup) -> Result<(), String> {
         }
         Targets::Readers(sinks) => {
             let readers = sinks.into_iter().zip(encryptions);
-            let reader = |(sink, encryption)| Target::reader(sink, encryption, queue, dropped);
+            let reader =
+                |(sink, encryption)| Target::Reader(Reader::new(sink, encryption, queue, dropped).into());
             (readers.map(reader).collect(), None)
         }
     };
@@ -172,27 +172,10 @@ enum Target {
 }
 
 impl Target {
-    fn reader(sink: Sink, encryption: Encryption, queue: usize, dropped: &'static AtomicU64) -> Target {
-        Target::Reader(Rc::new(Reader {
-            sink,
-            encryption,
-            queue: RefCell::new(Queue::new(queue)),
-            changed: Notify::new(),
-            is_ending: Cell::new(false),
-            ended: Notify::new(),
-            reported: Cell::new(None),
-            dropped,
-        }))
-    }
-
     fn write(&self, lines: &[u8]) {
         match self {
             Target::File(file) => file.borrow_mut().write(lines, clock::wall()),
-            Target::Reader(reader) => {
-                reader.queue.borrow_mut().push(lines);
-                reader.changed.notify_one();
-                reader.report_lost("it reads too slowly, or cannot be reached");
-            }
+            Target::Reader(reader) => reader.push(lines),
         }
     }
 }
@@ -231,11 +214,7 @@ impl Logger {
             self.left.notified().await;
         }
         let until = tokio::time::Instant::now() + LONGEST_END;
-        for reader in self.readers() {
-            reader.is_ending.set(true);
-            reader.ended.notify_one();
-            reader.changed.notify_one();
-        }
+        self.readers().for_each(|reader| reader.end());
         for feed in feeds {
             // Its task ends a reader that does not take the last lines.
             _ = timeout_at(until, feed).await;
@@ -245,8 +224,7 @@ impl Logger {
 
     /// Starts a task for each command and peer.
     fn feed_readers(&self, resolution: &Resolution) -> Vec<JoinHandle<()>> {
-        let has_names =
-            self.readers().any(|reader| reader.sink.address().is_some_and(EndpointAddress::is_name));
+        let has_names = self.readers().any(|reader| reader.has_name());
         let resolver =
             has_names.then(|| Resolver::new(resolution, SystemNames::read()).ok()).flatten().map(Rc::new);
         let feed = |reader: &Rc<Reader>| {

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use site::endpoint::EndpointAddress;
 use site::model::Sink;
 use site::sink::Collector;
 use tokio::sync::Notify;
@@ -29,23 +30,54 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// A command or a peer, with what waits for it.
 pub struct Reader {
-    pub(super) sink: Sink,
+    sink: Sink,
     /// Of a collector.
-    pub(super) encryption: Encryption,
-    pub(super) queue: RefCell<Queue>,
+    encryption: Encryption,
+    queue: RefCell<Queue>,
     /// Something was queued, or nothing more will be.
-    pub(super) changed: Notify,
-    pub(super) is_ending: Cell<bool>,
+    changed: Notify,
+    is_ending: Cell<bool>,
     /// `is_ending` was set.
-    pub(super) ended: Notify,
-    pub(super) reported: Cell<Option<Instant>>,
-    /// Counts the log lines that it drops.
-    pub(super) dropped: &'static AtomicU64,
+    ended: Notify,
+    reported: Cell<Option<Instant>>,
+    dropped: &'static AtomicU64,
 }
 
 impl Reader {
+    /// `limit`: bytes that may wait. `dropped` counts the log lines that it drops.
+    pub fn new(sink: Sink, encryption: Encryption, limit: usize, dropped: &'static AtomicU64) -> Reader {
+        Reader {
+            sink,
+            encryption,
+            queue: RefCell::new(Queue::new(limit)),
+            changed: Notify::new(),
+            is_ending: Cell::new(false),
+            ended: Notify::new(),
+            reported: Cell::new(None),
+            dropped,
+        }
+    }
+
+    pub fn has_name(&self) -> bool {
+        self.sink.address().is_some_and(EndpointAddress::is_name)
+    }
+
+    /// Adds whole lines to those that wait.
+    pub fn push(&self, lines: &[u8]) {
+        self.queue.borrow_mut().push(lines);
+        self.changed.notify_one();
+        self.report_lost("it reads too slowly, or cannot be reached");
+    }
+
+    /// The logger ends: `feed` returns when the last lines are delivered, or the time for that is over.
+    pub fn end(&self) {
+        self.is_ending.set(true);
+        self.ended.notify_one();
+        self.changed.notify_one();
+    }
+
     /// Keeps the reader running or connected, and writes what is queued, until the logger ends.
-    pub(super) async fn feed(&self, resolver: Option<&Resolver>) {
+    pub async fn feed(&self, resolver: Option<&Resolver>) {
         let mut limit = RestartLimit::of_applications();
         if let Sink::Collector(collector) = &self.sink {
             self.feed_collector(collector, resolver, &mut limit).await;
@@ -177,7 +209,7 @@ impl Reader {
         self.is_ending.get() && self.queue.borrow().is_empty()
     }
 
-    pub(super) fn report_lost(&self, why: &str) {
+    fn report_lost(&self, why: &str) {
         if self.reported.get().is_some_and(|at| at.elapsed() < REPORT_EVERY) {
             return;
         }
