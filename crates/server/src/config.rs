@@ -14,7 +14,6 @@ use site::model::Site;
 use site::named_files::{FileId, FileIds, NamedFiles};
 
 pub use self::disk::Disk;
-use self::disk::RecordingDisk;
 use crate::control::ConfigSource;
 use crate::signature;
 
@@ -36,12 +35,12 @@ pub fn read(source: &ConfigSource) -> Result<Configuration, Vec<ConfigError>> {
 }
 
 fn read_own(path: &Path) -> Result<Configuration, Vec<ConfigError>> {
-    finished(path, site::config::read(path, &Disk)?)
+    finished(path, site::config::read(path, &Disk::default())?)
 }
 
 /// Reads the configuration of another server. Errors and warnings have the lines of its file.
 fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
-    let disk = RecordingDisk::default();
+    let disk = Disk::default();
     let conversion = dialects::convert(input, &disk);
     let (errors, warnings): (Vec<&Finding>, Vec<&Finding>) =
         conversion.findings.iter().partition(|finding| finding.severity == Severity::Error);
@@ -58,7 +57,8 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
         true => ConfigError { line: error.line.and_then(|line| conversion.origin(line)), ..error },
         false => error,
     };
-    let read = site::config::read(&conversion.file, &Converted(&conversion));
+    let converted = Converted { conversion: &conversion, disk: Disk::default() };
+    let read = site::config::read(&conversion.file, &converted);
     let mut configuration = read.map_err(|errors| errors.into_iter().map(of_text).collect::<Vec<_>>())?;
     configuration.places.renumber(&conversion.file, |line| conversion.origin(line));
     let own = std::mem::take(&mut configuration.warnings).into_iter().map(of_text);
@@ -67,7 +67,7 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
     if !geteuid().is_root() {
         configuration.site.keep_account();
     }
-    let read = disk.read.into_inner();
+    let read = disk.into_read();
     // Where there are only flags, the configuration is called as the program is, and a page may have this name.
     if !read.contains(&conversion.file) {
         configuration.places.unmark("include", &conversion.file);
@@ -80,27 +80,34 @@ fn read_foreign(input: &Input) -> Result<Configuration, Vec<ConfigError>> {
 }
 
 pub fn convert(input: &Input) -> Conversion {
-    dialects::convert(input, &Disk)
+    dialects::convert(input, &Disk::default())
 }
 
 /// The text of a conversion in place of the file, and the other files as they are.
-struct Converted<'c>(&'c Conversion);
+struct Converted<'c> {
+    conversion: &'c Conversion,
+    disk: Disk,
+}
 
 impl Source for Converted<'_> {
     fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        if path == self.0.file { Ok(self.0.text.clone().into()) } else { Source::read(&Disk, path, limit) }
+        if path == self.conversion.file {
+            Ok(self.conversion.text.clone().into())
+        } else {
+            Source::read(&self.disk, path, limit)
+        }
     }
 
     fn timezone(&self) -> Option<String> {
-        Disk.timezone()
+        self.disk.timezone()
     }
 
     fn resolve(&self, path: &Path) -> PathBuf {
-        Disk.resolve(path)
+        self.disk.resolve(path)
     }
 
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
-        Disk.expand(pattern)
+        Source::expand(&self.disk, pattern)
     }
 }
 
@@ -118,7 +125,7 @@ fn finished(path: &Path, mut configuration: Configuration) -> Result<Configurati
         configuration.site.anchor(&here);
         configuration.places.anchor(&here);
         mark_keys_beside(&mut configuration);
-        configuration.hide_files(&Disk);
+        configuration.hide_files(&Disk::default());
         let keys = configuration.places.values("certificate_key");
         let within = keys.flat_map(|(folder, _)| files_within(folder, DEPTH_OF_KEYS));
         let paths: Vec<PathBuf> = configuration.named_files().map(Path::to_owned).chain(within).collect();

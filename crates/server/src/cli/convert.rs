@@ -14,7 +14,7 @@ pub fn convert(input: &Input) -> ExitCode {
         terminal::err(format_args!("{}:{line} {finding}", conversion.file.display()));
     };
     // What would be printed for a file that cannot be read is not its configuration.
-    if dialects::Disk::read(&config::Disk, &conversion.file).is_err() {
+    if dialects::Disk::read(&config::Disk::default(), &conversion.file).is_err() {
         conversion
             .findings
             .iter()

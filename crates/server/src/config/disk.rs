@@ -11,7 +11,18 @@ use taipan_http::target::SafePath;
 
 use crate::regular_file;
 
-pub struct Disk;
+/// The disk, and which files of it a reader of another server's configuration has read.
+#[derive(Default)]
+pub struct Disk {
+    read: RefCell<Vec<PathBuf>>,
+}
+
+impl Disk {
+    /// They are never served: they are those of a configuration.
+    pub fn into_read(self) -> Vec<PathBuf> {
+        self.read.into_inner()
+    }
+}
 
 impl Source for Disk {
     fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
@@ -71,10 +82,11 @@ impl dialects::Disk for Disk {
         let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let mut bytes = Vec::new();
         file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
-        match bytes.len() > MAX_FILE {
-            true => Err(io::Error::other(format!("it has more than {} MiB", MAX_FILE >> 20))),
-            false => Ok(bytes),
+        if bytes.len() > MAX_FILE {
+            return Err(io::Error::other(format!("it has more than {} MiB", MAX_FILE >> 20)));
         }
+        self.read.borrow_mut().push(path.to_owned());
+        Ok(bytes)
     }
 
     fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
@@ -113,52 +125,6 @@ impl dialects::Disk for Disk {
 
     fn is_file(&self, path: &Path) -> bool {
         path.is_file()
-    }
-}
-
-/// The disk, and which files of it were read: those of a configuration are never served.
-#[derive(Default)]
-pub struct RecordingDisk {
-    pub read: RefCell<Vec<PathBuf>>,
-}
-
-impl dialects::Disk for RecordingDisk {
-    fn absolute(&self, path: &Path) -> PathBuf {
-        Disk.absolute(path)
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let bytes = dialects::Disk::read(&Disk, path)?;
-        self.read.borrow_mut().push(path.to_owned());
-        Ok(bytes)
-    }
-
-    fn folders(&self, path: &Path) -> Vec<String> {
-        Disk.folders(path)
-    }
-
-    fn names(&self, path: &Path) -> Vec<String> {
-        Disk.names(path)
-    }
-
-    fn folders_of_any_name(&self, path: &Path) -> Vec<PathBuf> {
-        Disk.folders_of_any_name(path)
-    }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        Disk.real(path)
-    }
-
-    fn is_folder(&self, path: &Path) -> bool {
-        Disk.is_folder(path)
-    }
-
-    fn is_file(&self, path: &Path) -> bool {
-        Disk.is_file(path)
-    }
-
-    fn expand(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
-        dialects::Disk::expand(&Disk, pattern)
     }
 }
 
