@@ -1,7 +1,7 @@
 //! Log files as blocks of whole lines: plain ones, and those that a rotation has compressed.
 
 use std::fs::File;
-use std::io::{self, BufReader, Chain, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
 use crate::gunzip::{Gunzip, Trailing};
@@ -10,8 +10,6 @@ use crate::gunzip::{Gunzip, Trailing};
 const BLOCK: usize = 4 << 20;
 /// A longer line is cut in two.
 const MAX_LINE: usize = 16 << 20;
-
-type Found<R> = Chain<Cursor<Vec<u8>>, R>;
 
 /// The lines of one input.
 pub struct LogInput {
@@ -40,7 +38,7 @@ impl LogInput {
     fn of(mut from: impl Read + 'static) -> io::Result<LogInput> {
         let mut magic = Vec::new();
         from.by_ref().take(4).read_to_end(&mut magic)?;
-        let plain: Found<_> = Cursor::new(magic.clone()).chain(from);
+        let plain = Cursor::new(magic.clone()).chain(from);
         let from: Box<dyn Read> = match magic[..] {
             [0x1f, 0x8b, ..] => {
                 Box::new(Gunzip::new(BufReader::with_capacity(1 << 17, plain), Trailing::Zeros))
