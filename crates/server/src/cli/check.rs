@@ -21,16 +21,8 @@ use crate::master::sockets::ListenError;
 use crate::process::{privilege, sandbox};
 use crate::{clock, config, control, start, terminal, tls};
 
-/// `config` is the file of the command line, for a finding without a position.
-fn show(finding: &Finding, config: &Path, places: &Places) {
-    let place = places.of(finding.keys, &finding.value);
-    let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
-    let severity = match finding.severity {
-        Severity::Error => "",
-        Severity::Warning => "warning: ",
-    };
-    terminal::err(format_args!("{place}: {severity}{}", finding.text));
-}
+/// Seconds from now to the latest end of a security.txt: a year.
+const TOO_LATE: i64 = 366 * 86_400;
 
 /// `taipan check`: prints the problems, or what the limits add up to.
 pub fn check(source: &ConfigSource) -> ExitCode {
@@ -78,6 +70,17 @@ pub fn check(source: &ConfigSource) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// `config` is the file of the command line, for a finding without a position.
+fn show(finding: &Finding, config: &Path, places: &Places) {
+    let place = places.of(finding.keys, &finding.value);
+    let place = place.map_or_else(|| config.display().to_string(), ToString::to_string);
+    let severity = match finding.severity {
+        Severity::Error => "",
+        Severity::Warning => "warning: ",
+    };
+    terminal::err(format_args!("{place}: {severity}{}", finding.text));
+}
+
 /// The problems that a start would meet, and probable mistakes.
 fn examine(source: &ConfigSource, site: &Site) -> Examination {
     let is_running = control::is_served(&SiteSource::Config(source.clone()));
@@ -110,9 +113,6 @@ fn examine(source: &ConfigSource, site: &Site) -> Examination {
     all.extend(unable.map(|why| Finding::warning(&["kernel"], "", why)));
     examination
 }
-
-/// Seconds from now to the latest end of a security.txt: a year.
-const TOO_LATE: i64 = 366 * 86_400;
 
 /// Texts that have expired, or that expire so late that readers do not trust them (RFC 9116 §2.5.5).
 fn published_texts(site: &Site) -> Vec<Finding> {

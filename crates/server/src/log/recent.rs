@@ -22,6 +22,10 @@ const FORGOTTEN: u64 = u64::MAX;
 const METHOD: usize = 12;
 const HOST: usize = 48;
 const TARGET: usize = 96;
+/// The most requests of one worker that are shown as running.
+const MAX_RUNNING: usize = 50;
+/// The most responses that are shown while they are sent, beyond the last requests.
+const MAX_OUTLASTING: usize = 1000;
 
 /// The start of a text, in place.
 #[derive(Clone, Copy)]
@@ -174,11 +178,6 @@ impl Drop for Running {
     }
 }
 
-/// The most requests of one worker that are shown as running.
-const MAX_RUNNING: usize = 50;
-/// The most responses that are shown while they are sent, beyond the last requests.
-const MAX_OUTLASTING: usize = 1000;
-
 impl Recent {
     /// A list of the last `capacity` requests.
     pub fn new(capacity: usize) -> Recent {
@@ -312,9 +311,7 @@ impl Recent {
         sort::by_key(&mut all, |(request, _)| request.began);
         all.into_iter().take(MAX_RUNNING).for_each(|(request, entry)| show(request, entry));
     }
-}
 
-impl Recent {
     /// Lines for `taipan top`: requests that run, and the last ones, but at most so many, the newest first. The fields
     /// are: what it waits for or why it has ended, microseconds, time, client, method, host, target, status, bytes and
     /// connection.

@@ -28,6 +28,9 @@ use crate::sys::{self, calls};
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// For a file of the server's own.
 const OWN_FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+/// Only this user may read what is the server's own.
+const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+pub const OWN_FOLDER_MODE: Mode = Mode::RWXU;
 
 /// In the state folder: files that are being written, what is being removed, uploads that can be resumed, and
 /// properties.
@@ -258,11 +261,6 @@ pub fn find_in(folder: &OwnedFd, name: &str) -> Result<Option<Found>, Failure> {
         _ => Found::Other,
     }))
 }
-
-/// Only this user may read what is the server's own.
-const OWN_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-
-pub const OWN_FOLDER_MODE: Mode = Mode::RWXU;
 
 pub fn open_or_make(folder: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     match calls::openat(&folder, name, FOLDER) {
