@@ -20,8 +20,8 @@ pub enum Shedding {
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Everything is shed when the delay exceeds this multiple of the target.
 const FAR: u32 = 10;
-/// So few requests in progress are not what makes a loop late, and 503 would not make them faster: nothing is shed while
-/// there are no more.
+/// So few requests in progress are not what makes a loop late, and 503 would not make them faster: nothing is shed
+/// while there are no more.
 const FEW: usize = 64;
 
 pub struct Overload {

@@ -79,8 +79,8 @@ impl<'a> HeadWriter<'a> {
         self
     }
 
-    /// As `field`, with a field of another response of this route. One that the route adds is left out, because it comes at
-    /// the end, and would be there twice.
+    /// As `field`, with a field of another response of this route. One that the route adds is left out, because it
+    /// comes at the end, and would be there twice.
     pub fn copied(self, name: &str, value: &[u8]) -> HeadWriter<'a> {
         let rules = self.route.map_or(&[][..], |route| &route.headers);
         let mut added = rules.iter().filter_map(|rule| rule.field());

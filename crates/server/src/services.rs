@@ -141,7 +141,8 @@ impl Services {
         self.turn.get()
     }
 
-    /// A request for the log, which began at `began` of `clock::micros`: by a connection without TLS and without a task.
+    /// A request for the log, which began at `began` of `clock::micros`: by a connection without TLS and without a
+    /// task.
     #[inline]
     pub fn logged_request<'a>(
         &self,

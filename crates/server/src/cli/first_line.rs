@@ -1,5 +1,5 @@
-//! The first line of a script, which names the program that executes it (execve(2)), and what prevents that. Reads files
-//! and changes nothing. A chroot has other files; `jail` examines those.
+//! The first line of a script, which names the program that executes it (execve(2)), and what prevents that. Reads
+//! files and changes nothing. A chroot has other files; `jail` examines those.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,6 +1,7 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
-//! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing, applications
-//! without a route, and redirects and logins that lead back to themselves. Looks for files and changes nothing.
+//! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing,
+//! applications without a route, and redirects and logins that lead back to themselves. Looks for files and changes
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -40,8 +40,8 @@ pub fn answer(work: impl FnOnce() -> String) -> io::Result<(Pid, String)> {
     }
 }
 
-/// As `answer`, but waits no longer than `time`, and not for children of the child, which have copies of the pipe. Kills
-/// and reaps the child. Errors: also that the time is over.
+/// As `answer`, but waits no longer than `time`, and not for children of the child, which have copies of the pipe.
+/// Kills and reaps the child. Errors: also that the time is over.
 pub fn answer_within(time: Duration, work: impl FnOnce() -> String) -> io::Result<String> {
     let (mut reader, mut writer) = io::pipe()?;
     let child = match sys::fork()? {

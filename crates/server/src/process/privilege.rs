@@ -73,8 +73,8 @@ impl Identity {
         Some(Identity { user, group, groups: ids.map(|id| id.map(Gid::from_raw)).collect::<Option<_>>()? })
     }
 
-    /// Changes the process to this identity, irrevocably. Programs that it executes gain no capability. Errors: the step
-    /// that failed.
+    /// Changes the process to this identity, irrevocably. Programs that it executes gain no capability. Errors: the
+    /// step that failed.
     pub fn assume(&self) -> Result<(), String> {
         // It could not be done later: only root may.
         sandbox::empty_bounding_set();
@@ -323,8 +323,8 @@ fn group_of(name: &str) -> Result<Gid, String> {
     group.ok_or_else(|| format!("there is no group \"{name}\"; create it"))
 }
 
-/// The number of a user on any Linux. There may be no accounts at all, as on a device or in a container that contains only
-/// this program.
+/// The number of a user on any Linux. There may be no accounts at all, as on a device or in a container that contains
+/// only this program.
 fn usual_number(name: &str) -> Option<u32> {
     match name {
         ROOT => Some(0),

@@ -198,8 +198,8 @@ impl Location {
         Err(Errno::EXIST.into())
     }
 
-    /// Ends a line of a log that a full disk or a power failure has cut, so that the next one does not go on behind it. Not
-    /// while another process writes to it: that one may be within a line.
+    /// Ends a line of a log that a full disk or a power failure has cut, so that the next one does not go on behind it.
+    /// Not while another process writes to it: that one may be within a line.
     fn end_cut_line(&self, log: &OwnedFd) {
         let Ok(found) = fstat(log) else { return };
         let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;

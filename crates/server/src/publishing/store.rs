@@ -140,8 +140,8 @@ impl Store {
         find_in(&folder, name)
     }
 
-    /// The folders that lead to `path` and are missing, each in the one before, with a slash at its end. A path may have
-    /// two thousand, and a missing folder has none that is there, so the first is found by halves.
+    /// The folders that lead to `path` and are missing, each in the one before, with a slash at its end. A path may
+    /// have two thousand, and a missing folder has none that is there, so the first is found by halves.
     pub fn missing_folders(&self, path: &Below) -> Result<Vec<Below>, Failure> {
         let folder = |count| path.first_segments(count).map(SafePath::into_owned).ok_or(Failure::Denied);
         // So many are there, and one more than `last` is not looked for.

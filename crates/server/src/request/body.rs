@@ -47,8 +47,8 @@ pub trait ReadBody {
         Trailers::new()
     }
 
-    /// The client and the consumer send by turns from now on, as with gRPC, and either may be silent for a while. Only a
-    /// connection that passes content in both directions at the same time knows that.
+    /// The client and the consumer send by turns from now on, as with gRPC, and either may be silent for a while. Only
+    /// a connection that passes content in both directions at the same time knows that.
     fn converse(&self) {}
 
     /// The next bytes, never empty; `None` at the end. Errors: the body is malformed, or larger than `limit`.

@@ -78,8 +78,8 @@ impl Launcher {
         }
     }
 
-    /// Starts a program in `cgroup`, or else in the spawner's own, with `credentials`, or else the spawner's. Errors: no
-    /// process could be made.
+    /// Starts a program in `cgroup`, or else in the spawner's own, with `credentials`, or else the spawner's. Errors:
+    /// no process could be made.
     pub fn launch(
         &mut self,
         request: &SpawnRequest<'_>,

@@ -261,7 +261,8 @@ impl Kept {
         start..self.bytes.len()
     }
 
-    /// The line of a request, apart from the name of its client and from what is known only when the response has ended.
+    /// The line of a request, apart from the name of its client and from what is known only when the response has
+    /// ended.
     #[inline]
     pub(super) fn line<'a>(&'a self, item: &'a Item, status: Status) -> Line<'a> {
         Line {

@@ -44,8 +44,8 @@ impl Channel {
         Ok(Channel(self.0.try_clone()?))
     }
 
-    /// Errors: `WouldBlock` when the channel is full; those of `has_too_many_in_flight`; `BrokenPipe` when the other end
-    /// is closed; `InvalidInput` when the message is too long.
+    /// Errors: `WouldBlock` when the channel is full; those of `has_too_many_in_flight`; `BrokenPipe` when the other
+    /// end is closed; `InvalidInput` when the message is too long.
     pub fn send<'a, M: Message<'a>>(&self, message: &M) -> io::Result<()> {
         let Encoder { mut bytes, fds } = message.encode();
         if bytes.len() > M::MAX_BYTES {

@@ -43,7 +43,8 @@ pub fn keep_only(kept: CapabilitySet) -> Result<()> {
 }
 
 /// Empties the bounding set, so that no program gains a capability, neither by its file nor as root. It needs
-/// CAP_SETPCAP and is therefore done before the change of user. If it is not possible, `no_new_privs` has the same effect.
+/// CAP_SETPCAP and is therefore done before the change of user. If it is not possible, `no_new_privs` has the same
+/// effect.
 pub fn empty_bounding_set() {
     for number in 0..NUMBERS {
         // EINVAL: there are no more. EPERM: none can be removed.
