@@ -11,6 +11,7 @@ use crate::stats::histogram::BUCKETS;
 pub struct Sample {
     pub version: String,
     pub process: u64,
+    /// Seconds.
     pub uptime: u64,
     /// Microseconds since 1970.
     pub time: u64,

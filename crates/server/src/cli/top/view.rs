@@ -240,9 +240,9 @@ struct Load<'a> {
     client_errors: f64,
     errors: f64,
     bytes: f64,
-    /// 99 % of the responses took at most so many microseconds.
-    micros: u64,
-    half: u64,
+    /// Microseconds that half of the responses took at most, and 99 % of them.
+    p50: u64,
+    p99: u64,
 }
 
 fn load<'a>(change: &Change<'_>, zone: &'a Zone) -> Load<'a> {
@@ -256,8 +256,8 @@ fn load<'a>(change: &Change<'_>, zone: &'a Zone) -> Load<'a> {
         client_errors: per_second(zone.classes[3], before.classes[3]),
         errors: per_second(zone.classes[4], before.classes[4]),
         bytes: per_second(zone.bytes, before.bytes),
-        micros: quantile(&durations, 0.99).unwrap_or(0),
-        half: quantile(&durations, 0.5).unwrap_or(0),
+        p50: quantile(&durations, 0.5).unwrap_or(0),
+        p99: quantile(&durations, 0.99).unwrap_or(0),
     }
 }
 
@@ -266,7 +266,7 @@ fn zones(change: &Change<'_>, order: Order, size: Size) -> Vec<Line> {
     let key = |load: &Load<'_>| match order {
         Order::Rate => load.rate,
         Order::Errors => load.errors,
-        Order::Time => load.micros as f64,
+        Order::Time => load.p99 as f64,
         Order::Bytes => load.bytes,
         Order::Name => 0.0,
     };
@@ -290,8 +290,8 @@ fn zones(change: &Change<'_>, order: Order, size: Size) -> Vec<Line> {
             &number(load.client_errors),
             &number(load.errors),
             &bytes(load.bytes),
-            &within(load.half),
-            &within(load.micros),
+            &within(load.p50),
+            &within(load.p99),
             &load.zone.name,
         );
         Line { style: if load.errors > 0.0 { Style::Bad } else { Style::Plain }, text }
@@ -308,7 +308,7 @@ fn endpoints(change: &Change<'_>, size: Size) -> Vec<Line> {
         false => format!("{state:<9} {since:>7} {flight:>9} {rate:>9} {failures:>9}  {name}"),
     };
     let mut lines = vec![title(row("STATE", "SINCE", "IN FLIGHT", "RATE/s", "FAILURES", "APPLICATION"))];
-    let mut rows: Vec<(Style, Line)> = Vec::new();
+    let mut rows = Vec::new();
     for endpoint in &change.now.endpoints {
         let Endpoint { application, name, state, age, in_flight, requests, failures } = endpoint;
         let same = |other: &&Endpoint| (&other.application, &other.name) == (application, name);
@@ -325,15 +325,15 @@ fn endpoints(change: &Change<'_>, size: Size) -> Vec<Line> {
         };
         let (flight, failures) = (in_flight.to_string(), failures.to_string());
         let text = row(state, &span(*age), &flight, &rate, &failures, &format!("{application} {name}"));
-        rows.push((style, Line { style, text }));
+        rows.push(Line { style, text });
     }
-    sort::by_key(&mut rows, |(style, _)| std::cmp::Reverse(*style));
-    lines.extend(rows.into_iter().map(|(_, line)| line));
+    sort::by_key(&mut rows, |line| std::cmp::Reverse(line.style));
+    lines.extend(rows);
     lines
 }
 
 /// The target comes before the host: of both, it is what tells requests apart.
-fn asked(Request { method, host, target, .. }: &Request) -> String {
+fn request_text(Request { method, host, target, .. }: &Request) -> String {
     if method.is_empty() { "(no valid head)".to_owned() } else { format!("{method} {target} {host}") }
 }
 
@@ -345,7 +345,7 @@ fn running(now: &Sample, size: Size) -> Vec<Line> {
     let mut lines = vec![title(row("AGE", "PHASE", "ID", "CLIENT", "RUNNING NOW"))];
     lines.extend(now.running.iter().map(|request| {
         let Request { note, micros, client, connection, .. } = request;
-        let text = row(&time(*micros), note, connection, client, &asked(request));
+        let text = row(&time(*micros), note, connection, client, &request_text(request));
         Line { style: Style::Plain, text }
     }));
     lines
@@ -366,7 +366,7 @@ fn last(now: &Sample, size: Size) -> Vec<Line> {
             _ => Style::Plain,
         };
         let ago = span((now.time / 1_000_000).saturating_sub(*at));
-        let what = format!("{} {note}", asked(request));
+        let what = format!("{} {note}", request_text(request));
         let (took, sent) = (time(*micros), bytes(*sent as f64));
         Line { style, text: row(&ago, &status.to_string(), &took, &sent, client, &what) }
     }));
