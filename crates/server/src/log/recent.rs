@@ -103,12 +103,21 @@ struct Entry {
     status: Status,
     /// Bytes of the content, as far as they are sent.
     sent: u64,
-    /// What it took, and how many requests had ended before. `None`: it is being sent.
-    end: Option<(u64, u64)>,
+    /// `None`: it is being sent.
+    end: Option<End>,
     user: Option<Box<str>>,
     upstream: Option<Rc<str>>,
     /// Why it has ended early.
     ended: Option<Box<str>>,
+}
+
+/// The end of a response.
+#[derive(Clone, Copy)]
+struct End {
+    /// What the request took.
+    micros: u64,
+    /// How many requests had ended before.
+    order: u64,
 }
 
 impl Entry {
@@ -230,7 +239,7 @@ impl Recent {
             Some(entry) => {
                 let order = self.ended.get();
                 self.ended.set(order + 1);
-                (entry.sent, entry.end) = (sent, Some((micros, order)));
+                (entry.sent, entry.end) = (sent, Some(End { micros, order }));
                 if let Some(why) = ended {
                     entry.ended = Some(why.into());
                 }
@@ -281,8 +290,8 @@ impl Recent {
         let (next, now) = (self.ended.get(), clock::micros());
         let mut text = RecentText { next, ..RecentText::default() };
         let entries = self.entries.borrow();
-        for (micros, entry) in ended(&entries, from.max(next.saturating_sub(most))) {
-            push_entry(entry, micros, &mut text.last);
+        for (entry, end) in ended(&entries, from.max(next.saturating_sub(most))) {
+            push_entry(entry, end.micros, &mut text.last);
         }
         self.for_each_running(&entries, |request, entry| {
             push_object(request, &mut text.running);
@@ -324,23 +333,23 @@ impl Recent {
             let phase = if entry.is_some() { "send" } else { "respond" };
             push_line(&mut out, "running", phase, request, age(request), entry);
         });
-        for (micros, entry) in ended(&entries, self.ended.get().saturating_sub(most)).into_iter().rev() {
+        for (entry, end) in ended(&entries, self.ended.get().saturating_sub(most)).into_iter().rev() {
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
-            push_line(&mut out, "last", note, &entry.request, micros, Some(entry));
+            push_line(&mut out, "last", note, &entry.request, end.micros, Some(entry));
         }
         out
     }
 }
 
-/// The requests that have ended, from the end with the number `first` on, and what each took. The oldest is the first.
-fn ended(entries: &[Entry], first: u64) -> Vec<(u64, &Entry)> {
-    let mut ended: Vec<(u64, u64, &Entry)> = entries
+/// The requests that have ended, from the end with the number `first` on. The oldest is the first.
+fn ended(entries: &[Entry], first: u64) -> Vec<(&Entry, End)> {
+    let mut ended: Vec<(&Entry, End)> = entries
         .iter()
-        .filter_map(|entry| entry.end.map(|(micros, order)| (order, micros, entry)))
-        .filter(|(order, _, entry)| *order >= first && entry.number != FORGOTTEN)
+        .filter_map(|entry| Some((entry, entry.end?)))
+        .filter(|(entry, end)| end.order >= first && entry.number != FORGOTTEN)
         .collect();
-    sort::by_key(&mut ended, |(order, ..)| *order);
-    ended.into_iter().map(|(_, micros, entry)| (micros, entry)).collect()
+    sort::by_key(&mut ended, |(_, end)| end.order);
+    ended
 }
 
 /// `entry`: `None`, if there is no response yet.
