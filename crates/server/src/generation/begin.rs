@@ -14,12 +14,12 @@ use crate::cache::disk;
 use crate::files::folders;
 use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
-use crate::log;
-use crate::process::ipc::GenerationEvent;
+use crate::log::{self, OpenSink};
+use crate::process::ipc::{Channel, GenerationEvent};
 use crate::process::privilege::{self, Identity};
 use crate::process::sandbox::{self, Confinement, Connects, Pipes, Reads, Writes};
 use crate::process::supervisor::what_to_do;
-use crate::stats::ProcessFiles;
+use crate::stats::{Ledger, ProcessFiles};
 use crate::tls::{ClientReading, ServerTls};
 use crate::{connection, limits, publishing, sys};
 
@@ -65,10 +65,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         socket.listen(site.limits.backlog).map_err(|e| line(format!("cannot listen: {e}")))?;
     }
     let active = sandbox::apply(&confinement(&site, &roots), site.sandbox).map_err(line)?;
-    let to_master = master.try_clone().map_err(|e| line(format!("cannot copy a channel: {e}")))?;
-    // The master may have ended.
-    let on_lost_daemon = move || _ = to_master.send(&GenerationEvent::LostLogDaemon);
-    log::start(&site.log, sinks, ledger.dropped_lines(), on_lost_daemon).map_err(line)?;
+    start_logs(&site, sinks, &master, &ledger).map_err(line)?;
     if site.sandbox != Sandbox::Off {
         active.missing.iter().for_each(|what| log::warn(format_args!("sandbox: {what}")));
     }
@@ -81,9 +78,7 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
     log_warnings(warnings.iter().map(String::as_str).chain(tls_warning), &roots);
     log_panics();
     sys::keep_heap(KEPT_HEAP);
-    connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
-    limits::begin(&site);
-    connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
+    begin_limits(&site);
     files
         .map_or(Ok(()), disk::begin)
         .map_err(|e| line(format!("cannot start the thread of the cache: {e}{}", what_to_do(&e))))?;
@@ -94,6 +89,21 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         main.spawn(sockets).map_err(|e| line(format!("cannot start a worker: {e}{}", what_to_do(&e))))?;
     }
     Ok(main)
+}
+
+/// Errors: the threads of the logs cannot be started.
+fn start_logs(site: &Site, sinks: Vec<OpenSink>, master: &Channel, ledger: &Ledger) -> Result<(), String> {
+    let to_master = master.try_clone().map_err(|e| format!("cannot copy a channel: {e}"))?;
+    // The master may have ended.
+    let on_lost_daemon = move || _ = to_master.send(&GenerationEvent::LostLogDaemon);
+    log::start(&site.log, sinks, ledger.dropped_lines(), on_lost_daemon)
+}
+
+/// What all workers count together.
+fn begin_limits(site: &Site) {
+    connection::client::limit_connections(site.limits.connections_per_client, &site.trusted_proxies);
+    limits::begin(site);
+    connection::handshake_rate::limit_handshakes(site.tls.handshakes_per_client, &site.trusted_proxies);
 }
 
 /// The files of the cache, if the site has any, and why they are left out. Errors: why they cannot be used.
