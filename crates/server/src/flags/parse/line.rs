@@ -37,7 +37,7 @@ impl Line {
     }
 
     /// The flag, each time that it was given.
-    pub(super) fn given(&self, value: Value) -> impl Iterator<Item = &GivenFlag> {
+    fn given(&self, value: Value) -> impl Iterator<Item = &GivenFlag> {
         self.flags.iter().filter(move |flag| matches!(flag.row.key, Key::Value(own, _) if own == value))
     }
 
@@ -86,6 +86,7 @@ impl Line {
         }
     }
 
+    /// The file of `--config`. Errors: there are several.
     pub(super) fn config(&self) -> Result<Option<PathBuf>, UsageError> {
         let mut all = self.values(Value::Config, path)?;
         match all.len() {
@@ -143,6 +144,7 @@ impl Line {
         }
     }
 
+    /// Errors: there are more arguments or fewer, and `otherwise` says what to write.
     pub(super) fn exactly(&self, count: usize, otherwise: &str) -> Result<(), UsageError> {
         if self.arguments.len() == count { Ok(()) } else { Err(UsageError(otherwise.to_owned())) }
     }
