@@ -16,7 +16,7 @@ pub fn keep_heap(bytes: c_int) {
 }
 
 #[cfg(not(target_env = "gnu"))]
-pub fn keep_heap(_: std::ffi::c_int) {}
+pub fn keep_heap(_: c_int) {}
 
 /// Returns unused pages of the allocator to the kernel (malloc_trim(3)).
 #[cfg(target_env = "gnu")]
