@@ -1,10 +1,13 @@
 //! What a certificate says, and what is wrong with a chain. Knows no files.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{CertRevocationListError, RootCertStore};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Extension};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Extension, X509Version};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::crypto::provider;
@@ -211,6 +214,36 @@ pub fn problems(chain: &[CertificateFacts], now: i64) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// Why the library that verifies clients cannot use a list: the rest of a sentence whose subject is the list. The result
+/// is the same for every authority; the library needs one.
+pub fn why_unusable(
+    list: &CertificateRevocationListDer<'static>,
+    parsed: &CertificateRevocationList<'_>,
+    authority: &CertificateDer<'static>,
+) -> Option<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone()).ok()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider().clone())
+        .with_crls([list.clone()])
+        .build();
+    let error = verifier.err()?;
+    Some(match &error {
+        _ if parsed.version() != Some(X509Version::V2) || parsed.extensions().is_empty() => {
+            "has no extensions (RFC 5280 §5.2); have its authority make one of version 2, with OpenSSL by crl_extensions \
+             in its configuration"
+                .to_owned()
+        }
+        _ if parsed.next_update().is_none() => {
+            "does not say until when it is valid (nextUpdate); have its authority make one that does".to_owned()
+        }
+        VerifierBuilderError::InvalidCrl(CertRevocationListError::UnsupportedDeltaCrl) => {
+            "has only what has changed since another one; name a whole one".to_owned()
+        }
+        VerifierBuilderError::InvalidCrl(reason) => format!("cannot be used: {reason:?}"),
+        other => format!("cannot be used: {other}"),
+    })
 }
 
 /// What is wrong with the lists of some authorities: one without a list, and lists that they have not signed.

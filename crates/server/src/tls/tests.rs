@@ -679,6 +679,16 @@ fn a_session_ends_when_a_certificate_or_a_list_expires() {
     }
 }
 
+/// As `openssl ca -gencrl` makes it without `crl_extensions`.
+const LIST_OF_VERSION_1: &str = "\
+-----BEGIN X509 CRL-----
+MIGdMEYwCgYIKoZIzj0EAwIwGDEWMBQGA1UEAwwNdGhlIGF1dGhvcml0eRcNMjYx
+MTI5MTE1OTI4WhgPMzk0MzA2MTMxMTU5MjhaMAoGCCqGSM49BAMCA0cAMEQCICzd
+GsU/Tg3x15oqd76Ts9BmB6bQan4mg8RcTB2J3uYyAiAJxaP/tzfng76OpczMGJKT
+ZBcADS077l+7dMvkl1sGLA==
+-----END X509 CRL-----
+";
+
 #[test]
 fn names_what_is_wrong_with_a_file() {
     let files = Files::new();
@@ -722,6 +732,7 @@ fn names_what_is_wrong_with_a_file() {
         ("ca.pem", files.authority.pem()),
         ("list.crl", files.revocations(2021)),
         ("valid.crl", files.revocations(4000)),
+        ("version-1.crl", LIST_OF_VERSION_1.to_owned()),
         ("other-ca.pem", other_ca),
         ("same-ca.pem", same_ca),
     ] {
@@ -841,6 +852,13 @@ fn names_what_is_wrong_with_a_file() {
             warning,
             "client_crl",
             "list.crl: the list of CN=the authority has expired on 2021-01-01, so that all of its certificates are rejected",
+        ),
+        (
+            "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n\
+             client_crl = \"version-1.crl\"",
+            error,
+            "client_crl",
+            "version-1.crl: the list of CN=the authority has no extensions (RFC 5280 §5.2); have its authority make one",
         ),
         (
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"good.pem\"",

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use site::address::without_brackets;
 use site::certificates::StandIn;
@@ -18,7 +19,7 @@ use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 use crate::tls::crypto::signing_key;
-use crate::tls::inspect::{CertificateFacts, date, newest_lists, problems, problems_of_lists};
+use crate::tls::inspect::{CertificateFacts, date, newest_lists, problems, problems_of_lists, why_unusable};
 use crate::tls::names::distinguished;
 use crate::tls::pem::{self, PrivateKey};
 
@@ -270,7 +271,8 @@ impl Reader {
         let ClientAuthorities { ca, crl } = known;
         // All are read, so that all problems are known.
         let authorities: Vec<Option<Vec<_>>> = ca.iter().map(|path| self.authorities(path)).collect();
-        let revoked: Vec<Option<Vec<_>>> = crl.iter().map(|path| self.revoked(path)).collect();
+        let any = authorities.iter().flatten().flatten().next();
+        let revoked: Vec<Option<Vec<_>>> = crl.iter().map(|path| self.revoked(path, any)).collect();
         let (authorities, revoked) = (authorities.into_iter().collect(), revoked.into_iter().collect());
         match Option::<Vec<_>>::zip(authorities, revoked) {
             Some((authorities, revoked)) => {
@@ -300,6 +302,9 @@ impl Reader {
                     CertificateFacts::read(certificate)
                         .map_err(|why| format!("a certificate in {shown} {why}"))?,
                 );
+                let usable = RootCertStore::empty().add(certificate.clone());
+                usable
+                    .map_err(|e| format!("a certificate in {shown} cannot be that of an authority: {e}"))?;
             }
             Ok((found, facts))
         });
@@ -329,8 +334,12 @@ impl Reader {
         Some(found)
     }
 
-    /// `None`: they cannot be used.
-    fn revoked(&mut self, path: &Path) -> Option<Vec<CertificateRevocationListDer<'static>>> {
+    /// `authority`: any. `None`: they cannot be used.
+    fn revoked(
+        &mut self,
+        path: &Path,
+        authority: Option<&CertificateDer<'static>>,
+    ) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let shown = path.display();
         let read = self
             .file(path)
@@ -338,19 +347,28 @@ impl Reader {
         let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
         let found = newest_lists(found);
         // All, for their problems.
-        let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path)).collect();
+        let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path, authority)).collect();
         (!valid.contains(&false)).then_some(found)
     }
 
-    /// Returns whether it is one.
-    fn check_list(&mut self, list: &CertificateRevocationListDer<'_>, path: &Path) -> bool {
+    /// Returns whether it can be used.
+    fn check_list(
+        &mut self,
+        list: &CertificateRevocationListDer<'static>,
+        path: &Path,
+        authority: Option<&CertificateDer<'static>>,
+    ) -> bool {
         use x509_parser::prelude::{CertificateRevocationList, FromDer};
         let shown = path.display();
         let (severity, text) = match CertificateRevocationList::from_der(list) {
             Err(_) => (Severity::Error, format!("a list in {shown} is not a valid X.509 CRL")),
-            Ok((_, list)) => match list.next_update().map(|time| time.timestamp()) {
+            Ok((_, parsed)) if let Some(why) = authority.and_then(|any| why_unusable(list, &parsed, any)) => {
+                let issuer = distinguished(parsed.issuer());
+                (Severity::Error, format!("{shown}: the list of {issuer} {why}"))
+            }
+            Ok((_, parsed)) => match parsed.next_update().map(|time| time.timestamp()) {
                 Some(until) if until < self.now => {
-                    let (issuer, until) = (distinguished(list.issuer()), date(until));
+                    let (issuer, until) = (distinguished(parsed.issuer()), date(until));
                     let text = format!(
                         "{shown}: the list of {issuer} has expired on {until}, so that all of its certificates are \
                          rejected; get a new one"
