@@ -8,7 +8,7 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{CertRevocationListError, RootCertStore};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Extension, X509Version};
-use x509_parser::x509::SubjectPublicKeyInfo;
+use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
 use super::crypto::provider;
 use super::names::{covers, distinguished, host_names};
@@ -280,6 +280,52 @@ fn has_signed(key: &SubjectPublicKeyInfo<'_>, list: &CertificateRevocationList<'
     // An algorithm of another kind verifies nothing.
     let mut algorithms = provider().signature_verification_algorithms.all.iter();
     algorithms.any(|algorithm| algorithm.verify_signature(key, signed, &list.signature_value.data).is_ok())
+}
+
+/// What is wrong with the authorities of a chain, of which clients know none: those that have the right name and have not
+/// issued the certificate before them, or may not. Middles of sentences whose subject is the file.
+pub fn problems_of_issuers(chain: &[CertificateDer<'_>]) -> Vec<String> {
+    let parsed = chain.iter().map(|der| X509Certificate::from_der(der).ok().map(|(_, parsed)| parsed));
+    let parsed: Vec<_> = parsed.collect();
+    let mut problems = Vec::new();
+    for (at, pair) in parsed.windows(2).enumerate() {
+        let [Some(issued), Some(issuer)] = pair else { continue };
+        let name = issuer.subject().as_raw();
+        // Clients have roots of their own.
+        if issued.issuer().as_raw() != name || issuer.issuer().as_raw() == name {
+            continue;
+        }
+        let which = format!("certificate {} of the chain, {},", at + 2, distinguished(issuer.subject()));
+        if !issuer.is_ca() {
+            problems.push(format!("{which} is not that of an authority, so that clients reject the chain"));
+        } else if is_not_signed_by(issued, issuer.public_key()) {
+            problems.push(format!(
+                "{which} has a key by which clients cannot verify the one before it; get the chain again"
+            ));
+        }
+    }
+    problems
+}
+
+/// `false`: also if the algorithm is not known here.
+fn is_not_signed_by(certificate: &X509Certificate<'_>, key: &SubjectPublicKeyInfo<'_>) -> bool {
+    let algorithms = provider().signature_verification_algorithms.all.iter().filter(|algorithm| {
+        is_within(&certificate.signature_algorithm, &algorithm.signature_alg_id())
+            && is_within(&key.algorithm, &algorithm.public_key_alg_id())
+    });
+    let (signed, signature) = (certificate.tbs_certificate.as_ref(), &certificate.signature_value.data);
+    let mut verified = algorithms
+        .map(|algorithm| algorithm.verify_signature(&key.subject_public_key.data, signed, signature))
+        .peekable();
+    verified.peek().is_some() && verified.all(|verified| verified.is_err())
+}
+
+/// Whether the identifier of an algorithm, in DER, has the name and the parameters of this one.
+fn is_within(one: &AlgorithmIdentifier<'_>, identifier: &[u8]) -> bool {
+    let parameters = one.parameters.as_ref().map_or(&[][..], |any| any.data);
+    [one.algorithm.as_bytes(), parameters]
+        .iter()
+        .all(|part| part.is_empty() || identifier.windows(part.len()).any(|window| window == *part))
 }
 
 /// `2026-11-22`

@@ -893,6 +893,51 @@ fn names_what_is_wrong_with_a_file() {
 }
 
 #[test]
+fn names_an_authority_of_a_chain_that_has_not_issued_the_certificate_before_it() {
+    let files = Files::new();
+    let between = |is_ca, key: KeyPair| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "between");
+        params.is_ca = is_ca;
+        CertifiedIssuer::signed_by(params, key, &files.authority).unwrap()
+    };
+    let ecdsa = || KeyPair::generate().unwrap();
+    let rsa = || KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    let [issuer, renewed] = [(); 2].map(|()| between(authority, ecdsa()));
+    let [rsa_issuer, rsa_renewed] = [(); 2].map(|()| between(authority, rsa()));
+    let no_authority = between(IsCa::ExplicitNoCa, ecdsa());
+    let key = KeyPair::generate().unwrap();
+    let issued_by = |issuer: &Issuer<'_, KeyPair>| {
+        let params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        params.signed_by(&key, issuer).unwrap().pem()
+    };
+    let (root, key) = (files.authority.pem(), key.serialize_pem());
+    let another_key =
+        "certificate 2 of the chain, CN=between, has a key by which clients cannot verify the one before it";
+    for (own, second, expected) in [
+        (issued_by(&issuer), &issuer, None),
+        (issued_by(&issuer), &renewed, Some(another_key)),
+        (issued_by(&rsa_issuer), &rsa_issuer, None),
+        (issued_by(&rsa_issuer), &rsa_renewed, Some(another_key)),
+        (
+            issued_by(&no_authority),
+            &no_authority,
+            Some("certificate 2 of the chain, CN=between, is not that of an authority"),
+        ),
+    ] {
+        files.write("chain.pem", &format!("{own}{}{root}{key}", second.pem()));
+        let found = files.problems("root = \"/srv\"\nnames = \"a.example\"\ncertificate = \"chain.pem\"\n");
+        let found: Vec<_> = found.iter().map(|(severity, _, text)| (*severity, text)).collect();
+        match (expected, &found[..]) {
+            (None, []) => {}
+            (Some(expected), [(Severity::Warning, text)]) => assert!(text.contains(expected), "{text}"),
+            _ => panic!("{expected:?}: {found:#?}"),
+        }
+    }
+}
+
+#[test]
 fn a_site_that_has_been_served_goes_on_without_files_that_cannot_be_used() {
     let files = with_hosts();
     files.certificate("b.pem", &["b.example"]);

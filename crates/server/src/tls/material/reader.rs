@@ -19,7 +19,9 @@ use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 use crate::tls::crypto::signing_key;
-use crate::tls::inspect::{CertificateFacts, date, newest_lists, problems, problems_of_lists, why_unusable};
+use crate::tls::inspect::{
+    CertificateFacts, date, newest_lists, problems, problems_of_issuers, problems_of_lists, why_unusable,
+};
 use crate::tls::names::distinguished;
 use crate::tls::pem::{self, PrivateKey};
 
@@ -237,7 +239,8 @@ impl Reader {
                 self.problem(Severity::Warning, CERTIFICATE, value, text);
             }
         }
-        for problem in problems(&certificate.chain_facts(), self.now) {
+        let of_issuers = problems_of_issuers(&certificate.chain);
+        for problem in problems(&certificate.chain_facts(), self.now).into_iter().chain(of_issuers) {
             self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
         }
         let is_alone = certificate.chain.len() == 1 && certificate.source.file_name() != Some(CHAIN.as_ref());
