@@ -665,6 +665,23 @@ fn a_local_authority_that_has_expired_is_replaced() {
 }
 
 #[test]
+fn a_home_without_room_for_the_local_authority_is_explained() {
+    let home = Folder::new();
+    let file = home.file("file", "");
+    let mut serve = command();
+    serve.arg(home.path()).args(["--tls", "localhost"]).env("HOME", &file).current_dir(home.path());
+    if is_root() {
+        serve.args(["--user", "root"]);
+    }
+    // A relative path counts for none.
+    let output = output_within(serve.env("XDG_DATA_HOME", "relative"), TIMEOUT);
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    let folder = file.join(".local/share/taipan");
+    assert!(text.contains(&folder.display().to_string()) && text.contains("set XDG_DATA_HOME"), "{text}");
+    assert!(!home.path().join("relative").exists());
+}
+
+#[test]
 fn the_names_of_one_command_line_are_local_or_public() {
     let home = Folder::new();
     for (names, why) in [

@@ -24,7 +24,7 @@ use super::message::{Reply, Wish};
 use super::process::Secrets;
 use super::report::Report;
 use super::schedule::Time;
-use super::storage::{Lock, Storage};
+use super::storage::{Lock, Storage, folder_named};
 use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
@@ -75,7 +75,8 @@ impl AcmeFiles {
         if !site.hosts.iter().any(|host| host.tls.acme) {
             return Ok(None);
         }
-        let storage = Storage::open(&folder_of(&site.certificates)?)?;
+        let storage =
+            Storage::open(&folder_of(&site.certificates)?, "name another one in `folder` of [certificates]")?;
         site.certificates.thumbprint = match account_key(&storage) {
             Ok(key) => Some(key.thumbprint()),
             // The master tries it again, and says why.
@@ -426,12 +427,11 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
 
 /// The folder of the settings, or that of the system. Errors: there is none.
 fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
-    let named = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let default = || {
-        named("STATE_DIRECTORY").or_else(|| match geteuid().is_root() {
+        folder_named("STATE_DIRECTORY").or_else(|| match geteuid().is_root() {
             true => Some(PathBuf::from("/var/lib/taipan")),
-            false => named("XDG_STATE_HOME")
-                .or_else(|| Some(named("HOME")?.join(".local/state")))
+            false => folder_named("XDG_STATE_HOME")
+                .or_else(|| Some(folder_named("HOME")?.join(".local/state")))
                 .map(|state| state.join("taipan")),
         })
     };

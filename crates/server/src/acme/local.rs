@@ -1,7 +1,6 @@
 //! The local authority: made once for each user, it issues certificates for the names of this machine, such as
 //! `localhost`, which no other authority may issue.
 
-use std::env;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::issue::{self, Authority};
-use super::storage::Storage;
+use super::storage::{Storage, folder_named};
 use crate::log;
 
 /// The certificate and the key.
@@ -30,7 +29,7 @@ pub fn is_local(name: &str) -> bool {
 /// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and
 /// its key. Errors: with what to do.
 pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
-    let storage = Storage::open(&folder()?)?;
+    let storage = Storage::open(&folder()?, "set XDG_DATA_HOME to a folder that has room for it")?;
     let at = |name: &str| storage.path().join(name);
     let fail = |name: &str, e: &dyn std::fmt::Display| format!("cannot use {}: {e}", at(name).display());
     let mut text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
@@ -91,8 +90,7 @@ pub fn advice(url: &str) -> Result<Vec<String>, String> {
 
 /// The user's folder for data (XDG Base Directory Specification).
 fn folder() -> Result<PathBuf, String> {
-    let named = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    let data = folder_named("XDG_DATA_HOME").or_else(|| Some(folder_named("HOME")?.join(".local/share")));
     data.map(|data| data.join("taipan"))
         .ok_or_else(|| "there is no folder for the local authority; set HOME or XDG_DATA_HOME".to_owned())
 }

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::env;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
@@ -38,6 +39,11 @@ const LEFT_LOCK: Duration = Duration::from_secs(60);
 /// A temporary file that is older was left by a process that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
+/// A folder that the environment names. A relative one counts for none (XDG Base Directory Specification).
+pub fn folder_named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 pub struct Storage {
     folder: OwnedFd,
     path: PathBuf,
@@ -56,15 +62,13 @@ pub enum Lock {
 }
 
 impl Storage {
-    /// Opens the folder, and creates it if it does not exist. Errors: with what to do.
-    pub fn open(path: &Path) -> Result<Storage, String> {
+    /// Opens the folder, and creates it if it does not exist. Errors: with what to do; `other` says how to have another one.
+    pub fn open(path: &Path, other: &str) -> Result<Storage, String> {
         let fail = |what: &str, e: &dyn std::fmt::Display| {
             format!("cannot {what} the folder of certificates, {}: {e}", path.display())
         };
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        created.map_err(|e| {
-            format!("{}; make it, or name another one in `folder` of [certificates]", fail("create", &e))
-        })?;
+        created.map_err(|e| format!("{}; make it, or {other}", fail("create", &e)))?;
         let storage = Storage::existing(path).map_err(|e| fail("open", &e))?;
         storage.remove_what_was_left();
         Ok(storage)
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn files_are_private_and_replaced_as_a_whole() {
         let path = folder("files").join("a/b");
-        let storage = Storage::open(&path).unwrap();
+        let storage = Storage::open(&path, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(storage.read("x").unwrap(), None);
         storage.write("x", b"one").unwrap();
@@ -287,20 +291,20 @@ mod tests {
         let path = folder("open");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
-        let why = Storage::open(&path).err().unwrap();
+        let why = Storage::open(&path, "").err().unwrap();
         assert!(why.contains("chmod 700"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(Storage::open(&path).is_ok());
+        assert!(Storage::open(&path, "").is_ok());
         let file = path.join("file");
         fs::write(&file, "").unwrap();
-        assert!(Storage::open(&file).is_err());
+        assert!(Storage::open(&file, "").is_err());
         fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
     fn a_lock_is_busy_for_others_until_its_time() {
         let path = folder("lock");
-        let storage = Storage::open(&path).unwrap();
+        let storage = Storage::open(&path, "").unwrap();
         assert_eq!(storage.lock("l", 100, 160).unwrap(), Lock::Taken);
         assert_eq!(storage.lock("l", 110, 170).unwrap(), Lock::Taken, "its owner prolongs it");
         let by_other = |end| fs::write(path.join("l"), format!("other/1 {end}\n")).unwrap();
@@ -331,7 +335,7 @@ mod tests {
     #[test]
     fn a_lock_that_its_owner_does_not_prolong_is_left_whatever_the_clocks_say() {
         let path = folder("left");
-        let storage = Storage::open(&path).unwrap();
+        let storage = Storage::open(&path, "").unwrap();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let rows = [
