@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::{ISSUED, ORDER, Pebble, USUAL, rejected};
+use super::{ISSUED, ORDER, Pebble, USUAL, rejected, stored};
 
 /// What the front does with a request whose path contains `path`.
 #[derive(Clone)]
@@ -286,6 +286,8 @@ fn records_are_removed_when_the_server_stops_during_an_order() {
     removed.reverse();
     assert_eq!(removed, lines("set "), "each record is removed, the last one first");
     assert!(!server.stderr().contains("killed"), "{}", server.stderr());
+    let lock = fs::read_to_string(stored(&server).join("a.example.lock")).unwrap();
+    assert!(lock.ends_with(" 0\n"), "another server need not wait until the lock expires: {lock}");
 }
 
 #[test]

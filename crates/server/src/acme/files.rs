@@ -134,7 +134,7 @@ impl AcmeFiles {
     /// folder.
     pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<(Reply, Effect)> {
         let Wanted { file, names, .. } = self.wanted.get(usize::try_from(certificate).ok()?)?;
-        let lock = format!("{file}.lock");
+        let lock = lock(file);
         let failed = |name: &str, error: io::Error| Reply::Failed(self.failure(name, &error));
         Some(match wish {
             Wish::Read => match self.chain(file) {
@@ -171,6 +171,13 @@ impl AcmeFiles {
             },
             Wish::Challenge { .. } | Wish::Withdraw { .. } => return None,
         })
+    }
+
+    /// Releases the locks that a process had which has ended: no order of it goes on.
+    pub fn release_locks(&self) {
+        for wanted in &self.wanted {
+            self.storage.unlock(&lock(&wanted.file));
+        }
     }
 
     fn chain(&self, file: &str) -> Result<Vec<u8>, String> {
@@ -306,6 +313,10 @@ fn file_name(names: &[String]) -> String {
 
 fn pem(file: &str) -> String {
     format!("{file}.pem")
+}
+
+fn lock(file: &str) -> String {
+    format!("{file}.lock")
 }
 
 fn report_of(file: &str) -> String {

@@ -168,7 +168,9 @@ impl Storage {
     /// Takes the lock until `until`, or prolongs it. A lock that was not released ends at its time, or when its owner has
     /// not prolonged it for long.
     pub fn lock(&self, name: &str, now: Time, until: Time) -> io::Result<Lock> {
-        let Some((file, text)) = self.open_lock(name)? else { return Ok(Lock::Busy(now + 1)) };
+        let Some((file, text)) = self.open_lock(name, OFlags::CREATE)? else {
+            return Ok(Lock::Busy(now + 1));
+        };
         if let Some((other, end)) = parse_lock(&text)
             && other != self.owner
             && end > now
@@ -192,7 +194,7 @@ impl Storage {
 
     /// Releases a lock that this process has. If that fails, the lock ends at its time.
     pub fn unlock(&self, name: &str) {
-        if let Ok(Some((file, text))) = self.open_lock(name)
+        if let Ok(Some((file, text))) = self.open_lock(name, OFlags::empty())
             && parse_lock(&text).is_some_and(|(owner, _)| owner == self.owner)
         {
             _ = self.write_lock(file, 0);
@@ -201,8 +203,8 @@ impl Storage {
 
     /// The file of the lock, which this process alone has until it closes it, and what it says. `None`: another one has
     /// it.
-    fn open_lock(&self, name: &str) -> io::Result<Option<(File, String)>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    fn open_lock(&self, name: &str, create: OFlags) -> io::Result<Option<(File, String)>> {
+        let flags = OFlags::RDWR | create | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
         // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's
         // lock would not last if the connection to a network file system breaks. It ends with `file`.

@@ -314,6 +314,7 @@ impl Master {
         let processes = &mut self.children.certificates.processes;
         let Some(at) = processes.iter().position(|acme| acme.process.pid == pid) else { return };
         let acme = processes.remove(at);
+        acme.files.release_locks();
         if self.phase.is_serving() && acme.process.channel().is_some() {
             let now = Instant::now();
             let pause = self.children.certificates.restart_limit.count(now);
