@@ -1,5 +1,6 @@
 //! Parses durations, sizes, rates and host names.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use taipan_http::fields::is_host;
@@ -127,6 +128,7 @@ pub fn check_host_name(name: &str) -> Result<(), &'static str> {
             Err("write the name alone, without \"http://\" or a path")
         }
         _ if plain.ends_with('.') => Err("remove the last dot"),
+        _ if plain.parse::<Ipv6Addr>().is_ok() => Err("write an IPv6 address in brackets, as in \"[::1]\""),
         _ if !plain.starts_with('[') && plain.contains(':') => Err("remove the port; a host has every port"),
         _ if !is_host(plain) || plain.split('.').any(str::is_empty) => {
             Err("write a name such as \"example.org\", or an IP address")
@@ -138,6 +140,22 @@ pub fn check_host_name(name: &str) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_name_that_is_none_says_what_to_write() {
+        for (name, advice) in [
+            ("example.org", None),
+            ("[::1]", None),
+            ("::1", Some("in brackets")),
+            ("2001:db8::1", Some("in brackets")),
+            ("example.org:443", Some("remove the port")),
+            ("example.org.", Some("remove the last dot")),
+        ] {
+            let found = check_host_name(name).err();
+            assert_eq!(found.is_some(), advice.is_some(), "{name}: {found:?}");
+            assert!(found.unwrap_or_default().contains(advice.unwrap_or_default()), "{name}: {found:?}");
+        }
+    }
 
     #[test]
     fn parses_durations_and_sizes() {
