@@ -682,6 +682,11 @@ fn a_client_with_an_earlier_version_gets_the_difference() {
             ("lighter", &format!("{coding};q=0.1, gzip;q=0.9"), fields.as_str()),
             ("no dictionary", coding, ""),
             ("malformed", coding, "Available-Dictionary: :AAAA:\r\n"),
+            (
+                "a page that may not read it",
+                coding,
+                &format!("{fields}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n"),
+            ),
             ("unknown", coding, "Available-Dictionary: :47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n"),
         ] {
             let response = request(&mut client, "GET", "/app/a.2.js", codings, fields);

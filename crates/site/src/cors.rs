@@ -121,7 +121,27 @@ impl Settings {
     }
 }
 
+/// Whether the page that requests a response may read it, as far as its browser says. Else the length of a difference
+/// (RFC 9842 §9.3.3) would tell it something about content that it may not see. `cors`: that of the route.
+pub fn may_read(head: &Head<'_>, cors: Option<&Cors>) -> bool {
+    match (head.only("sec-fetch-site"), head.only("sec-fetch-mode")) {
+        (None | Some(b"same-origin"), _) | (_, None | Some(b"navigate" | b"same-origin")) => true,
+        (_, Some(b"cors")) => cors.is_some_and(|cors| cors.allows(head)),
+        _ => false,
+    }
+}
+
 impl Cors {
+    /// Whether the origin that a request names may read the response.
+    fn allows(&self, head: &Head<'_>) -> bool {
+        let is_named = |(name, value): &(&str, String)| {
+            let is_own = || head.only("origin") == Some(value.as_bytes());
+            *name == ALLOW_ORIGIN && (value == ANY || is_own())
+        };
+        head.names.contains(Names::ORIGIN)
+            && (self.constant.iter().any(is_named) || self.allowed(head).is_some())
+    }
+
     /// The fields for the origin that a request names, beside the constant ones.
     pub fn fields<'a>(&'a self, head: &Head<'a>) -> Vec<(&'a str, &'a str)> {
         let Some(origin) = self.allowed(head) else { return Vec::new() };
@@ -248,6 +268,33 @@ mod tests {
         let constant = cors.constant.iter().map(|(name, value)| (*name, value.as_str()));
         let all = constant.chain(of(cors, &head)).map(|(name, value)| format!("{name}: {value}"));
         all.collect::<Vec<_>>().join("|").replace("Access-Control-", "")
+    }
+
+    #[test]
+    fn a_page_of_another_origin_may_read_what_the_route_shares() {
+        let any = cors(&["*"], |_| ());
+        let one = cors(&["https://a.example"], |_| ());
+        let several = cors(&["https://a.example", "https://*.b.example"], |_| ());
+        let cross = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n";
+        for (fields, none_any_one_several) in [
+            ("", [true; 4]),
+            ("Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\n", [true; 4]),
+            ("Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\n", [true; 4]),
+            ("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", [true; 4]),
+            ("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n", [false; 4]),
+            ("Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors\r\n", [false; 4]),
+            (cross, [false; 4]),
+            (&format!("{cross}Origin: https://a.example\r\n"), [false, true, true, true]),
+            (&format!("{cross}Origin: https://x.b.example\r\n"), [false, true, false, true]),
+            (&format!("{cross}Origin: https://other.example\r\n"), [false, true, false, false]),
+        ] {
+            let request = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            let mut store = FieldStore::new();
+            let (head, _) = parse(request.as_bytes(), &mut store, &Limits::default()).unwrap().unwrap();
+            let found =
+                [None, any.as_ref(), one.as_ref(), several.as_ref()].map(|cors| may_read(&head, cors));
+            assert_eq!(found, none_any_one_several, "{fields}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::retry_on_intr;
 use site::compress::{CompressRules, available_dictionary};
+use site::cors::may_read;
 use site::listing::is_listed;
 use site::model::{Dotfiles, Symlinks};
 use taipan_http::head::{Head, Names};
@@ -49,7 +50,11 @@ pub fn find(
     if head.names.contains(Names::RANGE) {
         return None;
     }
-    let rules = &files.services.route(host.host(), path).files.compress;
+    let route = files.services.route(host.host(), path);
+    if !may_read(head, route.cors.as_deref()) {
+        return None;
+    }
+    let rules = &route.files.compress;
     let coding = negotiate::choose(head.values("accept-encoding"), &codings(rules));
     match deltas.get(&hash, coding) {
         _ if !matches!(coding, Coding::Dcb | Coding::Dcz) => None,
