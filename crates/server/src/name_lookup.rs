@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client_names::message::{NameEvent, NameQuestion};
 use crate::log;
 use crate::process::ipc::{AsyncChannel, Channel, Received};
-use crate::resolver::Resolver;
+use crate::resolver::{Resolver, is_host_name};
 use crate::service_process::{self, ServiceSetup, WorkerService};
 use crate::tasks::spawn_local;
 
@@ -67,15 +67,9 @@ impl NameLookup {
         let Some(resolver) = &self.resolver else { return (None, UNANSWERED) };
         let (shortest, longest) = self.bounds;
         match resolver.confirmed_name(address).await {
-            Ok(Some((name, ttl))) if is_name(&name) => (Some(name), ttl.clamp(shortest, longest)),
+            Ok(Some((name, ttl))) if is_host_name(&name) => (Some(name), ttl.clamp(shortest, longest)),
             Ok(_) => (None, NEGATIVE.clamp(shortest, longest)),
             Err(_) => (None, UNANSWERED),
         }
     }
-}
-
-/// Whether the name has no character that a log or a script could take for something else.
-fn is_name(name: &str) -> bool {
-    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !name.is_empty() && name.len() <= 253 && name.bytes().all(is_of_name)
 }

@@ -342,6 +342,16 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
+/// Whether a name is one of a host, and nothing that a log or a script could take for something else: a DNS server may
+/// answer with anything.
+pub fn is_host_name(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    // One of digits and dots could be taken for an address.
+    (1..=253).contains(&name.len())
+        && name.bytes().all(is_of_name)
+        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
 fn server(address: &SocketAddr) -> NameServerConfig {
     let on_port = |mut connection: ConnectionConfig| {
         connection.port = address.port();
@@ -426,6 +436,16 @@ mod tests {
         let hosts: Vec<_> = hosts.iter().map(host).collect();
         let found: Vec<u32> = weighted(3, &hosts).iter().map(|target| target.weight).collect();
         assert_eq!(found, expected, "{hosts:?}");
+    }
+
+    #[test]
+    fn only_names_of_hosts_are_names() {
+        for good in ["a", "host.example.org", "xn--bcher-kva.example", "a_b.c", "1-2-3-4.dsl.example"] {
+            assert!(is_host_name(good), "{good}");
+        }
+        for bad in ["", "a b", "a\nb", "\"", "1.2.3.4", "127.1", "::1", "a\u{202e}b", "<b>"] {
+            assert!(!is_host_name(bad), "{bad}");
+        }
     }
 
     #[test]

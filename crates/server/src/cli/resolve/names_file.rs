@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::cli::output_file;
 use crate::clock;
+use crate::resolver::is_host_name;
 
 /// Addresses that are known at the same time.
 const MAX: usize = 1_000_000;
@@ -46,7 +47,7 @@ impl Names {
                 .parse()
                 .ok()
                 .filter(|until| (now..=now + MAX_TIME.as_secs()).contains(until))?;
-            let name = words.next().filter(|name| *name == "-" || is_name(name))?;
+            let name = words.next().filter(|name| *name == "-" || is_host_name(name))?;
             Some((address, (until, (name != "-").then(|| name.into()))))
         };
         Ok(Names { known: text.lines().filter_map(line).take(MAX).collect() })
@@ -75,36 +76,11 @@ impl Names {
         if self.known.len() >= MAX {
             self.known.clear();
         }
-        let name = name.filter(|name| is_name(name)).map(String::into_boxed_str);
+        let name = name.filter(|name| is_host_name(name)).map(String::into_boxed_str);
         self.known.insert(address, (now() + ttl.clamp(MIN_TIME, MAX_TIME).as_secs(), name));
     }
 }
 
-/// Letters of host names, and no more: a DNS server may answer with anything.
-fn is_name(name: &str) -> bool {
-    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    // A name of digits and dots only could be taken for another address.
-    (1..=253).contains(&name.len())
-        && name.bytes().all(is_right)
-        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && name.parse::<IpAddr>().is_err()
-}
-
 fn now() -> u64 {
     u64::try_from(clock::wall()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_hosts_are_names() {
-        for good in ["a", "host.example.org", "xn--bcher-kva.example", "a_b.c", "1-2-3-4.dsl.example"] {
-            assert!(is_name(good), "{good}");
-        }
-        for bad in ["", "a b", "a\nb", "\"", "1.2.3.4", "127.1", "::1", "a\u{202e}b", "<b>"] {
-            assert!(!is_name(bad), "{bad}");
-        }
-    }
 }
