@@ -830,6 +830,12 @@ fn names_what_is_wrong_with_a_file() {
             "every user can read the private key in open.pem; run: chmod o-rwx",
         ),
         (
+            "certificate = \"good.pem\"\ncertificate_key = \"live\"",
+            error,
+            "certificate_key",
+            "cannot read live: it is not a regular file",
+        ),
+        (
             "names = \"b.example\"\ncertificate = \"good.pem\"",
             warning,
             "certificate",

@@ -223,7 +223,8 @@ impl Reader {
 
     /// Warns of a key that every user can read.
     fn check_mode(&mut self, path: &Path, key: &'static [&'static str], value: &Path) {
-        if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0) {
+        let is_open = |found: fs::Metadata| found.is_file() && found.permissions().mode() & 0o004 != 0;
+        if fs::metadata(path).is_ok_and(is_open) {
             let path = path.display();
             let text = format!("every user can read the private key in {path}; run: chmod o-rwx {path}");
             self.problem(Severity::Warning, key, value, text);
