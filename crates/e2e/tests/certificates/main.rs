@@ -459,6 +459,22 @@ fn a_folder_that_others_can_read_or_that_is_none_prevents_the_start() {
     assert!(text.contains("chmod 700"), "{text}");
 }
 
+#[test]
+fn of_several_folders_for_the_state_of_a_service_the_first_has_the_certificates() {
+    let site = Site::new().config("listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n");
+    let [first, second] = ["first", "second"].map(|name| site.home().join(name));
+    // A folder that is refused is named.
+    let certificates = first.join("certificates");
+    fs::create_dir_all(&certificates).unwrap();
+    fs::set_permissions(&certificates, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut serve = command();
+    serve.arg("-c").arg(site.write_config());
+    serve.env("STATE_DIRECTORY", format!("{}:{}", first.display(), second.display()));
+    let output = output_within(&mut serve, TIMEOUT);
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    assert!(text.contains(&format!("chmod 700 {}\n", certificates.display())), "{text}");
+}
+
 /// A process that ends is replaced while the folder cannot be used.
 #[test]
 fn a_folder_that_others_can_read_does_not_stop_what_is_served() {

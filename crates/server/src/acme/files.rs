@@ -439,7 +439,7 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
 /// The folder of the settings, or that of the system. Errors: there is none.
 fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
     let default = || {
-        folder_named("STATE_DIRECTORY").or_else(|| match geteuid().is_root() {
+        state_directory().or_else(|| match geteuid().is_root() {
             true => Some(PathBuf::from("/var/lib/taipan")),
             false => folder_named("XDG_STATE_HOME")
                 .or_else(|| Some(folder_named("HOME")?.join(".local/state")))
@@ -448,6 +448,11 @@ fn folder_of(settings: &Certificates) -> Result<PathBuf, String> {
     };
     let folder = settings.folder.clone().or_else(|| Some(default()?.join("certificates")));
     folder.ok_or_else(|| "there is no folder for certificates; set `folder` in [certificates]".to_owned())
+}
+
+/// The first folder for the state of a service (systemd.exec(5)), which may have several.
+fn state_directory() -> Option<PathBuf> {
+    env::split_paths(&env::var_os("STATE_DIRECTORY")?).find(|path| path.is_absolute())
 }
 
 fn ca_file(settings: &Certificates) -> Result<PathBuf, String> {
