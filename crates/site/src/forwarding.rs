@@ -293,7 +293,12 @@ impl Forwarding {
 
     /// The path of a cookie may have no slash at its end.
     fn cookie_path(&self, path: &str) -> Option<String> {
-        let Some(Replacement { pattern: Pattern::Prefix(prefix), by }) = &self.path else { return None };
+        let Replacement { pattern, by } = self.path.as_ref()?;
+        let prefix = match pattern {
+            Pattern::Prefix(prefix) => prefix,
+            Pattern::Exact(exact) => return (path == by).then(|| encoded_path(exact)),
+            _ => return None,
+        };
         let own = encoded_path(prefix);
         let own_folder = own.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/");
         if !path.starts_with('/') || has_prefix(path, &own, by) {
@@ -333,15 +338,21 @@ impl Forwarding {
 
     /// The path by which a client requests what is at `path` of the upstream.
     fn unreplaced<'a>(&self, path: &'a str) -> Cow<'a, str> {
-        match &self.path {
-            Some(Replacement { pattern: Pattern::Prefix(prefix), by })
-                if let Some(rest) = path.strip_prefix(by) =>
-            {
+        let Some(Replacement { pattern, by }) = &self.path else { return Cow::Borrowed(path) };
+        let Some(rest) = path.strip_prefix(by.as_str()) else { return Cow::Borrowed(path) };
+        let own = match pattern {
+            Pattern::Prefix(prefix) => {
                 let own = encoded_path(prefix);
-                if has_prefix(path, &own, by) { Cow::Borrowed(path) } else { Cow::Owned(own + rest) }
+                if has_prefix(path, &own, by) {
+                    return Cow::Borrowed(path);
+                }
+                own
             }
-            _ => Cow::Borrowed(path),
-        }
+            // One path, which may have a query behind it.
+            Pattern::Exact(exact) if rest.is_empty() || rest.starts_with(['?', '#']) => encoded_path(exact),
+            _ => return Cow::Borrowed(path),
+        };
+        Cow::Owned(own + rest)
     }
 
     fn is_own(&self, authority: &str, upstream: &Upstream) -> bool {
@@ -601,6 +612,15 @@ mod tests {
         check(&replacing("/app/", "/app/v1/"), "/app/v1/x", Some("/app/x"));
         check(&replacing("/app/", "/app/v1/"), "/app/x", None);
         check(&replacing("/app/v1/", "/app/"), "/app/v1/x", None);
+        // One path.
+        let one = replacing("/log in", "/sso/in");
+        check(&one, "/sso/in", Some("/log%20in"));
+        check(&one, "http://127.0.0.1:3000/sso/in?again#form", Some("/log%20in?again#form"));
+        for value in ["/sso/in/x", "/sso/into", "/sso", "/log%20in"] {
+            check(&one, value, None);
+        }
+        cookie(&one, "a=b; Path=/sso/in", Some("a=b; Path=/log%20in"));
+        cookie(&one, "a=b; Path=/sso", None);
         refresh(&replacing("/app/", "/"), "0; url=/app/login", None);
         refresh(&mapped, "5; url=/api/x", Some("5; url=/app/x"));
         refresh(&mapped, "0;URL='http://127.0.0.1:3000/api/x'", Some("0;URL='/app/x'"));
