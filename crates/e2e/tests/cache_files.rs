@@ -518,3 +518,21 @@ fn serves_without_files_when_the_folder_is_taken_away() {
     PATHS.iter().for_each(|path| _ = body(&server, path));
     assert_eq!(server.count("status_5xx"), 0);
 }
+
+#[test]
+fn a_folder_that_an_administrator_has_emptied_is_used_further() {
+    let app = Fixture::new();
+    let server = app.start();
+    app.store(&server, &PATHS);
+    for entry in fs::read_dir(app.folder()).expect("it is our folder") {
+        let path = entry.expect("it is our folder").path();
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is our file");
+    }
+    let later = ["later", "last"];
+    let bodies = app.store(&server, &later);
+    let requests = app.requests();
+    server.reload();
+    assert!(wait_until(TIMEOUT, || count(&server, "files") == later.len() as u64), "{}", server.stderr());
+    assert_eq!(later.map(|path| body(&server, path)).as_slice(), bodies);
+    assert_eq!(app.requests(), requests, "they come from the files");
+}

@@ -185,6 +185,8 @@ impl Folder {
     pub fn create(&self, name: Name) -> Result<NewFile, Errno> {
         let shard = match self.shard(name.shard()) {
             Err(Errno::NOENT) => {
+                // An administrator may have emptied the folder: without its mark, the next start would refuse it.
+                self.mark()?;
                 match calls::make_folder(&self.fd, name::folder(name.shard()).as_str()) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno),
