@@ -553,6 +553,23 @@ fn the_statistics_say_what_has_become_of_an_endpoint() {
 }
 
 #[test]
+fn the_statistics_say_why_the_last_check_of_an_endpoint_has_failed() {
+    let status = Arc::new(Mutex::new("404 Not Found"));
+    let shown = status.clone();
+    let a = Endpoint::with(move |_| {
+        let status = *shown.lock().expect("it does not panic");
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")
+    });
+    let server = start(&[&a], 1, "[application.health]\npath = \"/health\"\ninterval = \"100ms\"");
+    for (status_line, reason) in [("404 Not Found", "404"), ("500 Failed", "500"), ("503 Full", "503")] {
+        *status.lock().expect("it does not panic") = status_line;
+        let end = format!(" failures, the last: health check: status {reason}");
+        let says_so = || command(&server, &["stats"]).1.lines().any(|line| line.ends_with(&end));
+        assert!(wait_until(TIMEOUT, says_so), "{}", command(&server, &["stats"]).1);
+    }
+}
+
+#[test]
 fn a_reload_adds_and_removes_endpoints_without_a_lost_request() {
     let [a, b, c] = ["a", "b", "c"].map(Endpoint::start);
     let config = |endpoints: &[&Endpoint]| {

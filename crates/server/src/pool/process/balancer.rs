@@ -285,6 +285,10 @@ impl Balancer {
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == id);
         if let (Some(endpoint), Some(checks)) = (endpoint, &upstream.health.checks) {
             endpoint.health.on_checked(checks, found, now);
+            // The statistics have each failure, also of an endpoint that stays as it is.
+            if endpoint.health.update(now) || found.is_err() {
+                self.actions.push_back(Action::Announce(id));
+            }
         }
     }
 
