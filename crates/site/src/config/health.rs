@@ -65,10 +65,15 @@ fn checks(section: &Section) -> Option<Checks> {
 /// As it stands in a request.
 fn path(section: &Section) -> Option<String> {
     let given = section.text("path")?;
-    if !given.value.starts_with('/') || !given.value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let what = format!("\"path\" cannot be \"{}\"", given.value.escape_debug());
-        section.errors.add(given.place, what, "write a path that begins with a slash, such as \"/health\"");
-    }
+    let what_to_do = if !given.value.starts_with('/') {
+        "write a path that begins with a slash, such as \"/health\""
+    } else if given.value.bytes().any(|byte| !byte.is_ascii_graphic() || byte == b'#') {
+        "write spaces, \"#\" and what is not ASCII percent-encoded, as in \"/health%20check\""
+    } else {
+        return Some(given.value.to_owned());
+    };
+    let what = format!("\"path\" cannot be \"{}\"", given.value.escape_debug());
+    section.errors.add(given.place, what, what_to_do);
     Some(given.value.to_owned())
 }
 

@@ -215,3 +215,19 @@ fn stored_responses_are_in_no_folder_of_a_host() {
     of_text(&config("/srv/a.example/cache"));
     of_text(&config("/var/cache"));
 }
+
+#[test]
+fn says_how_to_write_the_path_of_a_health_check() {
+    for (path, expected) in [
+        ("health", "write a path that begins with a slash, such as \"/health\""),
+        ("/a b", "write spaces, \"#\" and what is not ASCII percent-encoded, as in \"/health%20check\""),
+        ("/a#b", "write spaces, \"#\" and what is not ASCII percent-encoded, as in \"/health%20check\""),
+    ] {
+        let text = format!(
+            "[[application]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\nprotocol = \"http\"\n\
+             [application.health]\npath = \"{path}\""
+        );
+        let errors = after_two_lines(&text).map(|_| ()).unwrap_err();
+        assert!(errors.iter().any(|error| error.ends_with(expected)), "{path}: {errors:?}");
+    }
+}
