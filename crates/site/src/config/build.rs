@@ -15,6 +15,7 @@ use super::limits::LimitReader;
 use super::listeners::{check_proxies, listeners, trusted_proxies};
 use super::log::log;
 use super::private;
+use super::proxies;
 use super::publishing;
 use super::scripts::scripts;
 use super::section::Section;
@@ -48,6 +49,7 @@ pub fn site(tree: &Table, source: &dyn Source, errors: &Errors) -> Option<Site> 
     let hosts = hosts(&top, limits.body, definitions, &host_logs, &certificates);
     if let Some(hosts) = &hosts {
         publishing::check(hosts, source, errors, top.place());
+        proxies::check_cookies(hosts, &upstreams, errors);
     }
     let traffic_limits = reader.into_limits(errors, top.place());
     let trusted_proxies = trusted_proxies(&top);

@@ -1,10 +1,12 @@
 //! Reads the key `proxy` of routes, and the keys about requests to upstreams that speak HTTP. An upstream of addresses
 //! alone needs no section: routes with the same addresses share one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use taipan_http::fields::{is_authority, is_token};
 use taipan_http::target::Scheme;
 
-use super::error::Place;
+use super::error::{Errors, Place};
 use super::fields::{field_name, is_field_value, reject_second_rule};
 use super::health;
 use super::keys::Scope;
@@ -14,7 +16,8 @@ use crate::balance::{Balance, Hedging};
 use crate::endpoint::EndpointAddress;
 use crate::forwarding::{Authority, Bodies, Forwarding, PassedTrailers, ProxyUrl, Replacement, Spelling};
 use crate::health::{Breaker, Health};
-use crate::model::{Action, HeaderRule};
+use crate::host::Hosts;
+use crate::model::{Action, HeaderRule, Route};
 use crate::route::Pattern;
 use crate::upstream::{Endpoints, External, Protocol, Upstream, UpstreamId, UpstreamTls};
 
@@ -44,6 +47,8 @@ const OF_APPLICATIONS: [(&str, &str); 5] = [
     ("proxy_health", "write it as [application.health]"),
     ("proxy_breaker", "write it as [application.breaker]"),
 ];
+/// The key of an application that says which endpoint a request goes to. Its place is recorded by the upstream's name.
+pub const BALANCE: &str = "balance";
 /// The protocol that a route forwards by default.
 const WEBSOCKET: &str = "websocket";
 /// Fields of a request that the server writes itself, and what to do instead.
@@ -89,6 +94,9 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         let endpoints = Endpoints::External(External { addresses, connections: CONNECTIONS });
         let tls = (scheme == Scheme::Https).then(Box::<UpstreamTls>::default);
         let Distribution { balance, health, breaker, hedging } = distribution;
+        if let Some(balance) = route.get("proxy_balance") {
+            top.errors.mark(BALANCE, urls.join(", "), &balance.node.place);
+        }
         upstreams.push(Upstream {
             tls,
             balance,
@@ -177,6 +185,31 @@ pub fn balance(section: &Section, key: &str) -> Balance {
         section.errors.add(given.place, what, what_to_do);
         Balance::default()
     })
+}
+
+/// Warns where a host has several upstreams with the same cookie of `sticky`: each replaces the one that the other has
+/// set, so that no client stays at an endpoint. Those of the same addresses share it.
+pub fn check_cookies(hosts: &Hosts, upstreams: &[Upstream], errors: &Errors) {
+    for host in hosts.iter() {
+        let mut by_cookie: BTreeMap<&str, &Upstream> = BTreeMap::new();
+        for upstream in host.routes.iter().filter_map(Route::upstream).filter_map(|id| upstreams.get(id)) {
+            let Balance::Sticky(cookie) = &upstream.balance else { continue };
+            let first = *by_cookie.entry(cookie).or_insert(upstream);
+            if addresses(first) != addresses(upstream)
+                && let Some(place) = errors.place_of(&[BALANCE], &upstream.name)
+            {
+                let what = format!("{upstream} has the cookie \"{cookie}\" of {first}, on the same host");
+                errors.warn(&place, what, "name another cookie, as in \"sticky NAME\"");
+            }
+        }
+    }
+}
+
+fn addresses(upstream: &Upstream) -> BTreeSet<String> {
+    match &upstream.endpoints {
+        Endpoints::External(external) => external.addresses.iter().map(EndpointAddress::to_string).collect(),
+        Endpoints::Managed(_) => BTreeSet::new(),
+    }
 }
 
 /// When requests have a second endpoint. The keys: of the time, of the budget, and of the balance.

@@ -106,12 +106,15 @@ fn upstream(section: &Section) -> Option<Upstream> {
     if protocol != Protocol::FastCgi {
         section.reject_keys(&["multiplex"], "is for FastCGI", "remove it");
     }
+    if section.has(proxies::BALANCE) {
+        section.errors.mark(proxies::BALANCE, &name, section.place_of(proxies::BALANCE));
+    }
     let defaults = Upstream::new(name, protocol, endpoints);
     let time = |name, default| section.duration(name).unwrap_or(default);
     Some(Upstream {
         tls,
         http2: section.flag("http2").unwrap_or(false),
-        balance: proxies::balance(section, "balance"),
+        balance: proxies::balance(section, proxies::BALANCE),
         weights,
         health: Health {
             slow_start: section.duration("slow_start").unwrap_or_default(),

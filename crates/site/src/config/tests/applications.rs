@@ -217,6 +217,52 @@ fn stored_responses_are_in_no_folder_of_a_host() {
 }
 
 #[test]
+fn warns_of_two_upstreams_of_a_host_with_the_same_sticky_cookie() {
+    let application = |name: &str, port: u16, balance: &str| {
+        format!(
+            "[[application]]\nname = \"{name}\"\nprotocol = \"http\"\naddress = [\"127.0.0.1:{port}\", \
+             \"127.0.0.2:{port}\"]\nbalance = \"{balance}\"\n"
+        )
+    };
+    let route = |path: &str, proxy: &str| format!("[[route]]\npath = \"{path}\"\nproxy = {proxy}\n");
+    let check = |text: String, expected: &[&str]| {
+        let files = [("site.toml", &*text)];
+        let found =
+            read(Path::new("site.toml"), &Files(&files)).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let found: Vec<String> = found.warnings.iter().map(ConfigError::to_string).collect();
+        assert_eq!(found, expected, "{text}");
+    };
+    let listen = "listen = [\"127.0.0.1:80\"]\n".to_owned();
+    let routes = listen.clone() + &route("/a/", "\"http://a\"") + &route("/b/", "\"http://b\"");
+    check(
+        routes.clone() + &application("a", 1, "sticky") + &application("b", 2, "sticky"),
+        &[
+            "site.toml:17: the application \"b\" has the cookie \"endpoint\" of the application \"a\", on the same \
+           host; name another cookie, as in \"sticky NAME\"",
+        ],
+    );
+    for (of_b, port) in [("sticky other", 2), ("least", 2), ("sticky", 1)] {
+        check(routes.clone() + &application("a", 1, "sticky") + &application("b", port, of_b), &[]);
+    }
+    let urls = |port: u16| {
+        format!("[\"http://127.0.0.1:{port}\", \"http://127.0.0.2:{port}\"]\nproxy_balance = \"sticky\"")
+    };
+    check(
+        listen.clone() + &route("/a/", &urls(1)) + &route("/c/", &urls(1)) + &route("/b/", &urls(2)),
+        &[
+            "site.toml:13: the upstream http://127.0.0.1:2, http://127.0.0.2:2 has the cookie \"endpoint\" of the \
+           upstream http://127.0.0.1:1, http://127.0.0.2:1, on the same host; name another cookie, as in \
+           \"sticky NAME\"",
+        ],
+    );
+    // Of different hosts.
+    let host = |name: &str, port: u16| {
+        format!("[[host]]\nnames = \"{name}\"\n[[host.route]]\npath = \"/\"\nproxy = {}\n", urls(port))
+    };
+    check(listen + &host("a.example", 1) + &host("b.example", 2), &[]);
+}
+
+#[test]
 fn says_how_to_write_the_path_of_a_health_check() {
     for (path, expected) in [
         ("health", "write a path that begins with a slash, such as \"/health\""),
