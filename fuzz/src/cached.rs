@@ -34,7 +34,8 @@ pub fn cached(data: &[u8]) {
     let mut space = FieldStore::new();
     let Ok(Some((head, _))) = parse(&request, &mut space, &Limits::default()) else { return };
     let (settings, times) = (Settings::default(), Times { requested, received });
-    let Some((stored, policy)) = store(&head, ClientIdentity::of(&head), status, &fields, times, &settings)
+    let Some((stored, policy)) =
+        store(&head, ClientIdentity::of(&head, &settings), status, &fields, times, &settings)
     else {
         return;
     };

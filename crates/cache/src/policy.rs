@@ -302,7 +302,14 @@ mod tests {
         };
         let fields: Vec<Field> = response.split('\n').filter(|line| !line.is_empty()).map(field).collect();
         let times = Times { requested: NOW, received: NOW };
-        store(&head, ClientIdentity::of(&head), Status::new(status).unwrap(), &fields, times, settings)
+        store(
+            &head,
+            ClientIdentity::of(&head, settings),
+            Status::new(status).unwrap(),
+            &fields,
+            times,
+            settings,
+        )
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What of a request counts for the cache.
 
-use taipan_http::fields::{is_name, list};
+use taipan_http::fields::{is_name, list, trim_ows};
 use taipan_http::head::{Field, Head, Method, Names};
 use taipan_http::known::is_hop_by_hop;
 use taipan_http::target::Scheme;
 
 use crate::directives::RequestDirectives;
+use crate::settings::Settings;
 
 /// Whether the cache may answer a request, and store its answer (RFC 9111 §3 and §4). A request with a body is left
 /// out, and so is one that switches the protocol.
@@ -44,12 +45,21 @@ impl ClientIdentity {
 
     /// By `Authorization` and `Cookie`.
     #[inline]
-    pub fn of(head: &Head<'_>) -> ClientIdentity {
+    pub fn of(head: &Head<'_>, settings: &Settings) -> ClientIdentity {
         ClientIdentity {
             credentials: head.names.contains(Names::AUTHORIZATION),
-            cookies: head.names.contains(Names::COOKIE),
+            cookies: head.names.contains(Names::COOKIE) && has_cookies_of_others(head, settings),
         }
     }
+}
+
+/// Whether a request with cookies has another one than that of the server itself, as `endpoint=4d9e`.
+fn has_cookies_of_others(head: &Head<'_>, settings: &Settings) -> bool {
+    let Some(name) = &settings.endpoint_cookie else { return true };
+    let value = |pair| trim_ows(pair).strip_prefix(name.as_bytes())?.strip_prefix(b"=");
+    let is_own =
+        |pair| value(pair).is_some_and(|value| value.len() == 4 && value.iter().all(u8::is_ascii_hexdigit));
+    !head.values("cookie").flat_map(|field| field.split(|byte| *byte == b';')).all(is_own)
 }
 
 /// Whether the answer is for the client alone: it says so, or the answer may be to another request than its own.

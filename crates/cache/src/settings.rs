@@ -28,6 +28,8 @@ pub struct Settings {
     pub stale_if_error: Seconds,
     pub reload: Reload,
     pub cookies: Cookies,
+    /// The name of the cookie by which the server itself keeps a client at an endpoint: it says nothing of who that is.
+    pub endpoint_cookie: Option<String>,
     /// The fields that name the tags of a response, in lower case.
     pub tag_fields: Vec<String>,
     /// Bytes of the largest body that is stored.
@@ -84,6 +86,7 @@ impl Default for Settings {
             stale_if_error: 0,
             reload: Reload::Refused,
             cookies: Cookies::IfPublic,
+            endpoint_cookie: None,
             tag_fields: vec!["cache-tag".to_owned(), "surrogate-key".to_owned()],
             largest: 1 << 20,
             waiting: 1000,

@@ -314,6 +314,40 @@ fn what_is_stored_has_no_cookie_of_the_client_that_it_was_fetched_for() {
 }
 
 #[test]
+fn clients_that_are_kept_at_an_endpoint_share_what_is_stored() {
+    let [a, b] = [(); 2].map(|()| {
+        Endpoint::with(|_| {
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nbody".to_owned()
+        })
+    });
+    let config = format!(
+        "workers = 1\n[[route]]\npath = \"/\"\nproxy = [\"http://{}\", \"http://{}\"]\nproxy_balance = \"sticky\"\n\
+         response_cache = true\n",
+        a.address, b.address
+    );
+    let server = Site::new().config(&config).start();
+    let first = server.get("/stored");
+    let cookie = first.field("set-cookie").expect("it is kept at an endpoint").split(';').next();
+    let cookie = cookie.expect("a cookie");
+    let mut rows = Rows::new();
+    let mut row = |path: &str, cookies: &str, expected: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\n\r\n");
+        let response = server.request(request);
+        let status = response.field("cache-status").unwrap_or_default();
+        rows.check(cookies, status.split(';').nth(1), Some(expected));
+    };
+    row("/stored", cookie, " hit");
+    row("/stored", &format!("{cookie}; session=1"), " fwd=bypass");
+    row("/stored", "session=1", " fwd=bypass");
+    row("/stored", "endpoint=of-the-application", " fwd=bypass");
+    // It is stored for the others, too.
+    row("/other", cookie, " fwd=uri-miss");
+    row("/other", cookie, " hit");
+    let response = server.get("/other");
+    assert!(response.field("cache-status").is_some_and(|status| status.contains("hit")));
+}
+
+#[test]
 fn a_dead_endpoint_costs_no_request_and_is_used_again_when_it_lives() {
     for balance in ["least", "round_robin", "random", "hash path", "sticky"] {
         let [a, b] = ["a", "b"].map(Endpoint::start);

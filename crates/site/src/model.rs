@@ -19,6 +19,7 @@ use taipan_http::target::SafePath;
 use crate::access::Rule;
 use crate::authentication::USER_FIELD;
 use crate::authorizer::is_same_name;
+use crate::balance::Balance;
 use crate::certificates::{Certificates, Challenge};
 use crate::endpoint::Resolution;
 use crate::folder::{HostFolder, UserFolders};
@@ -358,7 +359,7 @@ impl Host {
         folder.as_str().contains(';') || differs(own) || self.routes.of_entries(folder.as_str()).any(differs)
     }
 
-    /// With the mapping of each route that stores responses. Hosts of different addresses may share a name, so that the
+    /// With the mapping of each route that stores responses, and the cookie of its upstream. Hosts of different addresses may share a name, so that the
     /// URL does not tell their routes apart. Further names change nothing.
     pub fn with_mappings(mut self, upstreams: &[Upstream]) -> Host {
         if !self.routes.iter().any(|route| route.stores) {
@@ -368,9 +369,13 @@ impl Host {
         let Host { names, addresses, routes, folder, users, .. } = &mut self;
         let of_host = format!("{:?} {addresses:?} {folder:?} {users:?} {detours}", names.first());
         for route in routes.iter_mut().filter(|route| route.stores) {
-            let upstream = route.upstream().and_then(|id| upstreams.get(id)).map(Upstream::mapping_text);
+            let upstream = route.upstream().and_then(|id| upstreams.get(id));
+            if let Some(Balance::Sticky(cookie)) = upstream.map(|upstream| &upstream.balance) {
+                Arc::make_mut(&mut route.caching).endpoint_cookie = Some(cookie.clone());
+            }
+            let of_upstream = upstream.map(Upstream::mapping_text).unwrap_or_default();
             let of_route = route.mapping_text();
-            route.mapping = Mapping::of(&format!("{of_host} {of_route} {}", upstream.unwrap_or_default()));
+            route.mapping = Mapping::of(&format!("{of_host} {of_route} {of_upstream}"));
         }
         self
     }

@@ -128,7 +128,8 @@ impl<'a> Exchange<'a> {
         let cache = &self.responder.cache;
         let found = cache.find_written(|text| self.write_key(settings, origin, text), self.head.fields);
         let Found::Entry(entry) = found else { return None };
-        let (directives, identity) = (request::directives(self.head), ClientIdentity::of(self.head));
+        let (directives, identity) =
+            (request::directives(self.head), ClientIdentity::of(self.head, settings));
         let (status, count) = match entry.policy.decide(&directives, identity, settings, self.now) {
             Use::Fresh => (CacheStatus::Hit, Count::ResponseHits),
             Use::Stale => (CacheStatus::Stale, Count::ResponsesStale),
@@ -336,14 +337,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn identity(&self) -> ClientIdentity {
-        let own = ClientIdentity::of(self.head);
+    fn identity(&self, settings: &Settings) -> ClientIdentity {
+        let own = ClientIdentity::of(self.head, settings);
         ClientIdentity { credentials: own.credentials || self.is_known(), ..own }
     }
 
     /// What requests have in common that wait for one another.
     fn pending_key(&self, resource: &Resource<'_>, stale: Option<&Rc<CachedResponse>>) -> PendingKey {
-        let identity = self.identity();
+        let identity = self.identity(&resource.settings);
         let cookies = identity.cookies && resource.settings.cookies != Cookies::Ignored;
         let variant = match stale {
             Some(entry) => entry.stored.variant.clone(),
@@ -383,7 +384,7 @@ impl<'a> Exchange<'a> {
             true => received,
             false => self.services.clock.now(),
         };
-        match entry.policy.decide(directives, self.identity(), &resource.settings, now) {
+        match entry.policy.decide(directives, self.identity(&resource.settings), &resource.settings, now) {
             Use::Fresh => CacheLookup::Respond(entry, CacheStatus::Hit),
             Use::Stale => CacheLookup::Respond(entry, CacheStatus::Stale),
             Use::WhileRevalidating => CacheLookup::Refresh(entry),
@@ -458,7 +459,8 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
-        let fetch = Fetch::new(self.responder, &resource, self.identity(), stale.clone(), leader);
+        let fetch =
+            Fetch::new(self.responder, &resource, self.identity(&resource.settings), stale.clone(), leader);
         // A request for a part is passed on as one: the whole may be far larger.
         let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
         let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
@@ -522,7 +524,7 @@ impl<'a> Exchange<'a> {
         }
         let parts = self.responder.cache.find_parts(&resource.text, self.head.fields)?;
         let is_worthwhile = parts.etag().is_some()
-            && parts.policy.is_for(self.identity())
+            && parts.policy.is_for(self.identity(&resource.settings))
             && parts.parts.size() <= resource.settings.largest;
         let missing = parts.parts.missing().filter(|_| is_worthwhile)?;
         let range = ::cache::parts::range(missing, parts.parts.size());
@@ -550,7 +552,7 @@ impl<'a> Exchange<'a> {
         leader: Leader,
         permit: Permit,
     ) {
-        let identity = self.identity();
+        let identity = self.identity(&resource.settings);
         let capability = capability(&resource.settings);
         let conditions = conditions(stale.as_deref(), None, capability.as_deref());
         let fields = whole(self.fields_for_all(forward.request), &conditions);

@@ -58,6 +58,8 @@ pub fn caching(section: &Section, inherited: &Arc<Settings>) -> Arc<Settings> {
             "ignored" => Cookies::Ignored,
             _ => Cookies::IfPublic,
         }),
+        // That of its upstream, which is known when the host is whole.
+        endpoint_cookie: None,
         tag_fields: names(section, "response_cache_tags").unwrap_or_else(|| inherited.tag_fields.clone()),
         largest: section.size("response_cache_largest").unwrap_or(inherited.largest),
         waiting: section.count("response_cache_waiting").unwrap_or(inherited.waiting),

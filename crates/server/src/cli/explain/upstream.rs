@@ -102,7 +102,7 @@ impl Explanation<'_> {
                 format_args!("passed: only GET and HEAD without a body have stored responses"),
             );
         }
-        let ClientIdentity { credentials, cookies } = ClientIdentity::of(self.head);
+        let ClientIdentity { credentials, cookies } = ClientIdentity::of(self.head, settings);
         let condition = match (credentials, cookies && settings.cookies == Cookies::IfPublic) {
             (true, _) => ", if it is for all users: the request has credentials",
             (_, true) => ", if it is for all users: the request has cookies",

@@ -88,7 +88,7 @@ impl Exchange<'_> {
         }
         let parts = cache.find_parts(&resource.text, self.head.fields)?;
         let now = self.services.clock.now();
-        match parts.policy.decide(directives, self.identity(), &resource.settings, now) {
+        match parts.policy.decide(directives, self.identity(&resource.settings), &resource.settings, now) {
             Use::Fresh => {}
             Use::WhileRevalidating | Use::Stale | Use::Validate(_) | Use::GatewayTimeout | Use::Bypass => {
                 return None;
