@@ -430,6 +430,8 @@ fn purges_by_path_prefix_tag_and_host() {
         (&["/app/1"][..], 1),
         (&["/app/2"], 1),
         (&["/app/2?q=2"], 0),
+        (&["/app/%31"], 1),
+        (&["--prefix", "/%61pp/"], 4),
         (&["--prefix", "/app/"], 4),
         (&["--tag", "news"], 1),
         (&["--tag", "new"], 0),

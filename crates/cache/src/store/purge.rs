@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
+use taipan_http::digits::percent_decoded;
 use taipan_http::target::Scheme;
 
 use super::head::Label;
@@ -26,7 +27,7 @@ pub struct Purge {
     pub what: What,
 }
 
-/// What the responses of a purge have in common, beside the host.
+/// What the responses of a purge have in common, beside the host. A path is one in all spellings (RFC 9110 §4.2.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     All,
@@ -62,12 +63,20 @@ impl Purge {
         }
         match &self.what {
             What::All => true,
-            What::Path(path) => match target.strip_prefix(path.as_bytes()) {
-                Some([]) => true,
-                Some([b'?', ..]) => !path.contains('?'),
-                Some(_) | None => false,
-            },
-            What::Prefix(prefix) => target.starts_with(prefix.as_bytes()),
+            What::Path(path) => {
+                let (path, query) = path.split_once('?').map_or((&**path, None), |(path, q)| (path, Some(q)));
+                let (target, of_target) = match target.iter().position(|byte| *byte == b'?') {
+                    Some(at) => (&target[..at], Some(&target[at + 1..])),
+                    None => (target, None),
+                };
+                let is_same = |a: &[u8], b: &[u8]| percent_decoded(a).eq(percent_decoded(b));
+                is_same(target, path.as_bytes())
+                    && query.is_none_or(|query| of_target.is_some_and(|own| is_same(own, query.as_bytes())))
+            }
+            What::Prefix(prefix) => {
+                let mut target = percent_decoded(target);
+                percent_decoded(prefix.as_bytes()).all(|byte| target.next() == Some(byte))
+            }
             What::Tag(tag) => label.tags.split(|byte| *byte == b' ').any(|own| own == tag.as_bytes()),
             What::Key(key) => label.key == key.as_bytes(),
         }
@@ -212,6 +221,27 @@ mod tests {
         ] {
             assert_eq!(purge(text).matches(&LABEL), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_is_the_same_in_all_spellings() {
+        let label = Label { key: b"http://example.org/%7Eu/a%2bb?q=%41 up", tags: b"" };
+        for (text, expected) in [
+            ("path - /~u/a+b", true),
+            ("path - /%7eu/%61%2Bb", true),
+            ("path - /~u/a+b?q=A", true),
+            ("path - /~u/a+b?q=a", false),
+            ("path - /~u/a%252bb", false),
+            ("path - /~u/a", false),
+            ("prefix - /~u/", true),
+            ("prefix - /%7Eu/a", true),
+            ("prefix - /~v/", false),
+        ] {
+            assert_eq!(purge(text).matches(&label), expected, "{text}");
+        }
+        // An encoded question mark begins no query.
+        let label = Label { key: b"http://example.org/a%3fb up", tags: b"" };
+        assert!(purge("path - /a%3Fb").matches(&label) && !purge("path - /a").matches(&label));
     }
 
     #[test]
