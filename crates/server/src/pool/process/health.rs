@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use site::health::{Checks, Health};
 
 use crate::pool::message::Availability;
+use crate::terminal;
 
 /// What the pool knows of the health of an endpoint.
 #[derive(Debug, Clone)]
@@ -148,8 +149,7 @@ impl EndpointHealth {
 
     fn count(&mut self, reason: &str) {
         self.failures += 1;
-        self.reason.clear();
-        self.reason.push_str(reason);
+        self.reason = terminal::plain(reason).into_owned();
     }
 }
 
@@ -249,6 +249,13 @@ mod tests {
         check(&settings, &[(0, Bad, Down), (1, Good, Down), (2, Good, Up)]);
         // A check that succeeds does not end the pause of an endpoint whose requests fail.
         check(&settings, &[(0, Good, Up), (1, Fail, Down), (2, Good, Down), (1001, Tick, Up)]);
+    }
+
+    #[test]
+    fn the_last_reason_is_for_people() {
+        let mut health = EndpointHealth::new(Instant::now());
+        health.on_failure(&Health::default(), "Connection refused (os error 111)", Instant::now());
+        assert_eq!((health.failures, &*health.reason), (1, "Connection refused"));
     }
 
     #[test]
