@@ -147,12 +147,12 @@ fn files_respond_also_where_the_memory_is_too_small_for_a_response() {
     for responses in ["0", "100"] {
         let app = Fixture::new();
         let server = app.start_with(&format!("[cache]\nresponses = {responses}\n"));
-        let bodies = app.store(&server, &["a", "b"]);
+        let bodies = app.store(&server, &["a", "b", "large"]);
         for _ in 0..3 {
-            let again = ["a", "b"].map(|path| body(&server, path));
+            let again = ["a", "b", "large"].map(|path| body(&server, path));
             assert!(again[..] == bodies, "{responses}");
         }
-        assert_eq!(app.requests(), 2, "{responses}: the application is not asked again");
+        assert_eq!(app.requests(), 3, "{responses}: the application is not asked again");
     }
 }
 

@@ -313,10 +313,10 @@ fn of_files(site: &Site, workers: u64) -> Vec<Use> {
             count: of_each(workers, cache.entries),
         },
         Use { what: "cache: content", each: cache.bytes as u64, count: workers },
-        // As much again is being received.
+        // Those that are stored, and those that are being received.
         Use {
             what: "cache: responses of scripts and applications",
-            each: (cache.responses as u64).saturating_mul(2),
+            each: (cache.responses as u64).saturating_add(site.received_responses() as u64),
             count: if site.stores_responses() { workers } else { 0 },
         },
         Use {

@@ -176,6 +176,16 @@ impl Site {
             || self.forward_proxy.as_ref().is_some_and(ForwardProxy::stores_responses)
     }
 
+    /// Bytes of the responses that a worker receives at the same time in order to store them: as many as it keeps, and
+    /// with files at least those of the largest body that a file may have.
+    pub fn received_responses(&self) -> usize {
+        let Some(files) = &self.cache_files else { return self.cache.responses };
+        let of_routes = self.hosts.iter().flat_map(|host| host.routes.iter()).filter_map(Route::cache);
+        let of_proxy = self.forward_proxy.iter().filter_map(|proxy| proxy.http.as_ref()?.cache.as_ref());
+        let largest = of_routes.chain(of_proxy).map(|settings| settings.largest).max().unwrap_or(0);
+        self.cache.responses.max(usize::try_from(largest.min(files.largest)).unwrap_or(usize::MAX))
+    }
+
     /// The site of `taipan DIR`: one folder with listings, and otherwise default settings.
     pub fn folder(root: PathBuf, listeners: Vec<Listener>) -> Site {
         let files = FileRules { listing: Listing::On, ..FileRules::default() };

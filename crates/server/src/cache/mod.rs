@@ -40,8 +40,7 @@ use self::disk::{DiskTier, FoundResponse};
 pub use self::partial::PartialResponse;
 use self::pending::PendingRequests;
 pub use self::pending::{Leader, PendingKey, Role};
-pub use self::recording::Recording;
-use self::recording::Reserved;
+pub use self::recording::{Recording, Reserved};
 pub use self::serve::is_of_not_modified;
 
 /// The stored responses of one worker, in memory.
@@ -60,6 +59,8 @@ pub struct Cache {
     pub refreshes: Semaphore,
     /// Bytes of bodies that are being received.
     received: Rc<Cell<usize>>,
+    /// The most of them.
+    most_received: usize,
     /// The text of a key, while it is looked up.
     text: RefCell<String>,
 }
@@ -100,8 +101,19 @@ impl Cache {
         let refreshes = Semaphore::new(MOST_REFRESHES);
         let disk = DiskTier::of_process(&services.disk, memory::RESPONSE);
         let (pending, text) = (Rc::default(), RefCell::default());
-        let received = Rc::default();
-        Rc::new(Cache { services, table, parts, pending, disk, copies, refreshes, received, text })
+        let (received, most_received) = (Rc::default(), services.site.received_responses());
+        Rc::new(Cache {
+            services,
+            table,
+            parts,
+            pending,
+            disk,
+            copies,
+            refreshes,
+            received,
+            most_received,
+            text,
+        })
     }
 
     /// What a request with these fields selects.
@@ -161,9 +173,9 @@ impl Cache {
         entry.is_valid().then_some(entry)
     }
 
-    /// Stores a new response, in files, too. If the memory is too small for it, `leader` stays until its file is written:
-    /// those that wait find it there.
-    pub fn store(&self, text: &str, entry: &Rc<CachedResponse>, leader: Option<Leader>) {
+    /// Stores a new response, in files, too. If the memory is too small for it, `held` stays until its file is written: its
+    /// leader, because those that wait find it there, and the memory that it takes until then.
+    pub fn store(&self, text: &str, entry: &Rc<CachedResponse>, held: impl Sized + 'static) {
         if is_purged(text, Epoch(entry.requested()), &tags(entry)) {
             return;
         }
@@ -171,8 +183,8 @@ impl Cache {
         self.insert(text, entry.clone());
         self.pending.collapse(key.hash(), |identity| entry.policy.is_for(identity));
         if let Some(disk) = &self.disk {
-            let leader = leader.filter(|_| !self.has(text, entry));
-            disk.put(&key, entry, leader);
+            let held = (!self.has(text, entry)).then_some(held);
+            disk.put(&key, entry, held);
         }
     }
 
@@ -207,7 +219,7 @@ impl Cache {
         let PartialResponse { stored, policy, settings, placement, .. } = part;
         let body = stored_body(&self.services, bytes);
         let entry = Rc::new(CachedResponse::new(stored, policy, settings, body, placement));
-        self.store(text, &entry, None);
+        self.store(text, &entry, ());
         Some(entry)
     }
 
@@ -298,11 +310,14 @@ impl Cache {
         removed as u64
     }
 
-    /// For a body that is to be stored: at most `largest` bytes, and all that are received at the same time no more
-    /// than what is stored.
+    /// For a body that is to be stored: at most `largest` bytes.
     pub fn reserve(&self, largest: u64) -> Reserved {
-        let most = self.services.site.cache.responses;
-        Reserved::new(self.received.clone(), most, largest)
+        Reserved::new(self.received.clone(), self.most_received, largest)
+    }
+
+    /// Whether a body of this length can be received in order to store it.
+    pub fn may_receive(&self, length: u64) -> bool {
+        length <= self.most_received as u64
     }
 
     pub fn services(&self) -> &Rc<Services> {

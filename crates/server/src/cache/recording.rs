@@ -22,11 +22,11 @@ pub struct Recording {
 struct Recorded {
     bytes: Vec<u8>,
     reserved: Reserved,
-    store: Box<dyn FnOnce(Vec<u8>)>,
+    store: Box<dyn FnOnce(Vec<u8>, Reserved)>,
     refuse: Box<dyn FnOnce()>,
 }
 
-/// A part of the memory for bodies that are being received. Dropping it returns it.
+/// A part of the memory for bodies that are being received, or written to files. Dropping it returns it.
 pub struct Reserved {
     /// Bytes of all bodies.
     all: Rc<Cell<usize>>,
@@ -58,12 +58,12 @@ impl Drop for Reserved {
 }
 
 impl Recording {
-    /// `store` gets the whole body. `refuse` is called if it does not fit.
+    /// `store` gets the whole body, and the memory that was reserved for it. `refuse` is called if it does not fit.
     pub fn new(
         body: Box<dyn BodyStream>,
         length: Option<u64>,
         reserved: Reserved,
-        store: impl FnOnce(Vec<u8>) + 'static,
+        store: impl FnOnce(Vec<u8>, Reserved) + 'static,
         refuse: impl FnOnce() + 'static,
     ) -> Recording {
         let recorded =
@@ -93,8 +93,8 @@ impl Recording {
     }
 
     fn store(&mut self) {
-        if let Some(Recorded { bytes, store, .. }) = self.recorded.take() {
-            store(bytes);
+        if let Some(Recorded { bytes, reserved, store, .. }) = self.recorded.take() {
+            store(bytes, reserved);
             self.is_stored = true;
         }
     }

@@ -19,7 +19,9 @@ use taipan_http::status::Status;
 use super::super::Responder;
 use super::Resource;
 use super::next_hop::OwnedNextHop;
-use crate::cache::{Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, stored_body};
+use crate::cache::{
+    Cache, CachedResponse, Leader, PartialResponse, Placement, Recording, Reserved, stored_body,
+};
 use crate::clock;
 use crate::request::body::RequestBody;
 use crate::request::{ConnectionInfo, Request};
@@ -159,8 +161,7 @@ impl Fetch {
             Content::Whole(body) => body.len() as u64 <= self.settings.largest,
             Content::Stream(_, length) => {
                 // The body is in memory while it is received.
-                let largest = self.settings.largest.min(services.site.cache.responses as u64);
-                length.is_none_or(|length| length <= largest)
+                length.is_none_or(|length| length <= self.settings.largest && self.cache.may_receive(length))
             }
         };
         let Some((stored, policy)) = storable.filter(|_| fits && !self.varies_by_own_field(&fields)) else {
@@ -172,15 +173,15 @@ impl Fetch {
         };
         let unstored = owned_fields(policy::unstored(&fields, &stored));
         match content {
-            Content::None(_) => Fetched::Entry(self.store(stored, policy, Vec::new()), unstored),
-            Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body), unstored),
+            Content::None(_) => Fetched::Entry(self.store(stored, policy, Vec::new(), None), unstored),
+            Content::Whole(body) => Fetched::Entry(self.store(stored, policy, body, None), unstored),
             Content::Stream(stream, length) => {
                 let reserved = self.cache.reserve(self.settings.largest);
                 let (cache, key) = (self.cache.clone(), self.leader.as_ref().map(Leader::key));
                 let pace = self.leader.as_ref().map(Leader::pace).unwrap_or_default();
                 let do_not_collapse = move || key.iter().for_each(|key| cache.do_not_collapse(key));
                 let own = (stored.clone(), policy.clone());
-                let store = move |body| drop(self.store(own.0, own.1, body));
+                let store = move |body, reserved| drop(self.store(own.0, own.1, body, Some(reserved)));
                 let recording =
                     Recording::new(stream, length, reserved, store, do_not_collapse).with_pace(pace);
                 Fetched::Recording(Box::new(BeingStored { stored, policy, recording, length, unstored }))
@@ -204,7 +205,7 @@ impl Fetch {
         let store = move |body| drop(self.store_part(part, body));
         let content = match content {
             Content::Stream(stream, _) => {
-                let recording = Recording::new(stream, Some(length), reserved, store, || {});
+                let recording = Recording::new(stream, Some(length), reserved, |body, _| store(body), || {});
                 Content::Stream(Box::new(recording), Some(length))
             }
             Content::Whole(body) => {
@@ -290,7 +291,13 @@ impl Fetch {
     }
 
     /// Stores a whole response, in place of the one that was validated.
-    fn store(self, stored: Stored, policy: Policy, body: Vec<u8>) -> Rc<CachedResponse> {
+    fn store(
+        self,
+        stored: Stored,
+        policy: Policy,
+        body: Vec<u8>,
+        reserved: Option<Reserved>,
+    ) -> Rc<CachedResponse> {
         self.settle();
         // It would be preferred to one that does not vary any more.
         if let Some(stale) = self.stale.as_ref().filter(|stale| stale.stored.variant != stored.variant) {
@@ -300,7 +307,7 @@ impl Fetch {
         services.counts.add(Count::ResponsesStored, 1);
         let body = stored_body(services, body);
         let entry = Rc::new(CachedResponse::new(stored, policy, self.settings.clone(), body, self.placement));
-        self.cache.store(&self.text, &entry, self.leader);
+        self.cache.store(&self.text, &entry, (self.leader, reserved));
         entry
     }
 
@@ -347,7 +354,7 @@ impl Fetch {
             (true, true) => self.cache.update(&self.text, &entry),
             (true, false) => {
                 self.cache.remove(&self.text, old);
-                self.cache.store(&self.text, &entry, None);
+                self.cache.store(&self.text, &entry, ());
             }
             (false, _) => self.forget(head),
         }

@@ -271,7 +271,7 @@ impl Exchange<'_> {
         let Content::Stream(stream, length) = content else { return };
         let services = self.responder.services.clone();
         let reserved = self.responder.cache.reserve(resource.settings.largest);
-        let discarded = Recording::new(stream, length, reserved, drop, || {});
+        let discarded = Recording::new(stream, length, reserved, |_, _| {}, || {});
         spawn_local(async move { discarded.read_to_the_end(&services).await });
     }
 }
