@@ -369,8 +369,8 @@ impl Host {
         folder.as_str().contains(';') || differs(own) || self.routes.of_entries(folder.as_str()).any(differs)
     }
 
-    /// With the mapping of each route that stores responses, and the cookie of its upstream. Hosts of different addresses may share a name, so that the
-    /// URL does not tell their routes apart. Further names change nothing.
+    /// With the mapping of each route that stores responses, and the cookie of its upstream. Hosts of different addresses
+    /// may share a name, so that the URL does not tell their routes apart. Further names change nothing.
     pub fn with_mappings(mut self, upstreams: &[Upstream]) -> Host {
         if !self.routes.iter().any(|route| route.stores) {
             return self;
