@@ -1,16 +1,11 @@
 //! Patterns of routes: those of what is below others, within a prefix, or written in any case.
 
-use site::route::{ANY_CASE, Pattern};
+use site::route::{ANY_CASE, Pattern, is_glob};
 
 /// Patterns that one becomes in all ways to write its letters.
 const MAX_CASES: usize = 64;
 /// Places of a text at which a pattern may begin.
 const MAX_OVERLAPS: usize = 64;
-
-/// Whether a pattern, or the value of a field, has wildcards.
-pub fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?'])
-}
 
 /// The pattern of one path, without what is below it if it is a folder.
 pub fn alone(path: &str) -> String {

@@ -6,6 +6,7 @@ mod syntax;
 
 use std::collections::BTreeSet;
 
+use site::route::is_glob;
 use site::wildcard::COUNTS_CASE;
 
 pub use captured::{Captured, captured};
@@ -14,7 +15,7 @@ pub use syntax::{
     with_any_character_or_slash,
 };
 
-use crate::pattern::{alone, below_of, is_glob, is_usable};
+use crate::pattern::{alone, below_of, is_usable};
 use parser::{ONE_OR_MORE, Parser};
 use syntax::unnamed;
 

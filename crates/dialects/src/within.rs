@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::Pattern;
+use site::route::{Pattern, is_glob};
 
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::tree::Place;
 
 /// Tables whose pairs add up.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use taipan_http::target::SafePath;
 
-pub use self::glob::{ANY_CASE, Glob, MAX_GLOB};
+pub use self::glob::{ANY_CASE, Glob, MAX_GLOB, is_glob};
 use self::pattern::path_below;
 pub use self::pattern::{MAX_PATTERN, Pattern, PatternError, is_folder};
 use crate::authentication::Authentication;

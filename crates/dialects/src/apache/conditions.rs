@@ -1,8 +1,10 @@
 //! `RewriteCond`, as far as rules of access can say the same about a request.
 
+use site::route::is_glob;
+
 use crate::document::Value;
 use crate::draft::Scope;
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place};
 

@@ -16,9 +16,11 @@ mod still_closed;
 
 use std::cell::RefCell;
 
+use site::route::is_glob;
+
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 

@@ -1,7 +1,9 @@
 //! Paths of folders and of URLs, and the patterns of sections.
 
+use site::route::is_glob;
+
 use crate::draft::{Draft, denied_more};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::regex;
 use crate::tree::Directive;
 

@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use site::route::Pattern;
+use site::route::{Pattern, is_glob};
 
 use crate::finding::Findings;
-use crate::pattern::is_glob;
 use crate::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

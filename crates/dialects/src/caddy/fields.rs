@@ -1,10 +1,10 @@
 //! Fields of responses, how responses are compressed, and how large requests may be.
 
 use site::config::own_field;
+use site::route::is_glob;
 
 use crate::document::Value;
 use crate::draft::Host;
-use crate::pattern::is_glob;
 use crate::tree::{Directive, unconverted};
 
 use super::matchers::Matched;

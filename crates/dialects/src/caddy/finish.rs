@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use site::route::is_glob;
+
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
-use crate::pattern::is_glob;
 use crate::tree::MAX_DEPTH;
 use crate::within;
 

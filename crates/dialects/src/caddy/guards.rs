@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use site::route::is_glob;
+
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::tree::{Directive, unconverted};
 
 use super::matchers::Matched;

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use site::route::is_glob;
+
 use crate::draft::{Draft, Host, Scope, denied_more};
-use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::Place;
 

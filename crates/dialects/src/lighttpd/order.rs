@@ -1,9 +1,11 @@
 //! The order of a host's routes. lighttpd adds up everything that it is told about a path, and here the first pattern
 //! counts.
 
+use site::route::is_glob;
+
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::tree::Place;
 use crate::within::covers;
 

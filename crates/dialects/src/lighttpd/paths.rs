@@ -1,7 +1,9 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
+use site::route::is_glob;
+
 use crate::draft::with_ends;
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::regex;
 
 pub(super) fn url_patterns(operator: &str, operand: &str) -> Option<Vec<String>> {

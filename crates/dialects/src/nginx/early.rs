@@ -1,8 +1,9 @@
 //! What a server or a location denies or redirects by conditions, before anything else: `if` with a `return` or a
 //! `rewrite`, and hidden files beside upstreams.
 
+use site::route::is_glob;
+
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 

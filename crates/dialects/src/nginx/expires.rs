@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use site::route::is_glob;
+
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::media;
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, unconverted};
 use crate::within::covers;

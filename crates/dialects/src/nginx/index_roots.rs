@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use site::route::Pattern;
+use site::route::{Pattern, is_glob};
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::is_glob;
 use crate::tree::Place;
 
 /// The routes of a host, by their paths: a host may have thousands.

@@ -4,7 +4,6 @@ mod paths;
 mod routes;
 
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::is_glob;
 use crate::regex;
 use crate::tree::{Directive, unconverted};
 
@@ -23,6 +22,7 @@ use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rew
 use super::settings::{Context, asks_at, limit_except, setting};
 use paths::{allowed_scripts, longer_names, of_any_case, patterns};
 use routes::{begun, files_before_upstream, finish, with_first};
+use site::route::is_glob;
 
 pub use paths::{denies_only, with_slash};
 pub use routes::rest_of_rules;

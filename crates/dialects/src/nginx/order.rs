@@ -1,8 +1,10 @@
 //! The order of expressions: those of a server, and those within a prefix.
 
+use site::route::is_glob;
+
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
-use crate::pattern::{self, is_glob};
+use crate::pattern;
 use crate::tree::{Directive, Place};
 use crate::within::covers;
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use site::route::is_glob;
+
 use crate::disk::Disk;
 use crate::draft::Draft;
-use crate::pattern::is_glob;
 use crate::tree::{Directive, MAX_BYTES, MAX_DEPTH, MAX_DIRECTIVES, MAX_FILES, Place};
 
 /// Files whose content is known, and built in.

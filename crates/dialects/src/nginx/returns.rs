@@ -1,7 +1,8 @@
 //! `return`, `rewrite` and `if`: responses without files, and the way to HTTPS.
 
+use site::route::is_glob;
+
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::{Directive, unconverted};
 use crate::within::covers;

@@ -54,6 +54,7 @@ pub use value::duration;
 
 use self::toml::{Entry, Node, Table, Value};
 use crate::model::Site;
+use crate::route::is_glob;
 use crate::utf8;
 use error::{Errors, shown};
 
@@ -247,7 +248,7 @@ impl Loader<'_> {
             }
         };
         let path = node.place.folder().join(pattern);
-        if !pattern.contains(['*', '?']) {
+        if !is_glob(pattern) {
             return vec![path];
         }
         match self.source.expand(&path) {

@@ -9,6 +9,11 @@ pub const ANY_CASE: &str = "(?i)";
 /// Characters of a glob: one less than a [`States`] has bits.
 pub const MAX_GLOB: usize = 127;
 
+/// Whether a text has wildcards.
+pub fn is_glob(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
 /// A pattern with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too. `**/` matches any
 /// number of whole segments, even none. `/**` at the end matches the folder and everything below it.
 ///

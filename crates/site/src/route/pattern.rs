@@ -5,7 +5,7 @@ use std::fmt;
 use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
-use super::glob::{ANY_CASE, Glob};
+use super::glob::{ANY_CASE, Glob, is_glob};
 
 /// Bytes of a pattern.
 pub const MAX_PATTERN: usize = 1024;
@@ -74,7 +74,7 @@ impl Pattern {
         if text.chars().any(char::is_control) {
             return Err(PatternError::Control);
         }
-        if text.starts_with(ANY_CASE) || text.contains(['*', '?']) {
+        if text.starts_with(ANY_CASE) || is_glob(text) {
             return Glob::parse(text).map(Pattern::Glob);
         }
         let path = text.strip_prefix('/').ok_or(PatternError::Relative)?;

@@ -1,6 +1,6 @@
 //! What comes before the files of patterns and the programs that run them: rules that lead to other paths.
 
-use site::route::ANY_CASE;
+use site::route::{ANY_CASE, is_glob};
 
 use super::overlaps;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
@@ -26,7 +26,7 @@ pub(super) fn rewrite_before_files(host: &mut Host, of_server: &[String], draft:
 
 /// Puts the patterns of some rules in front of the first pattern of another kind.
 fn put_before(host: &mut Host, is_own: &dyn Fn(&Scope) -> bool, is_other: fn(&Scope) -> bool) {
-    let is_first = |route: &Scope| is_glob(route) && !leads_away(route) && is_other(route);
+    let is_first = |route: &Scope| has_glob(route) && !leads_away(route) && is_other(route);
     let Some(first) = host.routes.iter().position(is_first) else { return };
     let behind = host.routes.split_off(first);
     let leads = |route: &Scope| is_leading_glob(route) && is_own(route);
@@ -38,7 +38,7 @@ fn put_before(host: &mut Host, is_own: &dyn Fn(&Scope) -> bool, is_other: fn(&Sc
 fn protect(host: &mut Host, lead: &Scope, draft: &mut Draft) {
     let at = |host: &Host| host.routes.iter().position(|route| route.path() == lead.path());
     let globs: Vec<Scope> =
-        host.routes.iter().filter(|route| is_glob(route) && route.protects()).cloned().collect();
+        host.routes.iter().filter(|route| has_glob(route) && route.protects()).cloned().collect();
     for glob in globs.iter().filter(|glob| !leads_away(glob)) {
         let Some(own) = at(host).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) else { return };
         let is_before = host.routes[..own].iter().any(|route| route.path() == glob.path());
@@ -85,7 +85,7 @@ pub(super) fn pass_on_before_files(host: &mut Host, draft: &mut Draft) {
     let mut at = 0;
     while let Some(glob) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES).cloned() {
         at += 1;
-        if glob.responds() && !glob.runs() || !is_glob(&glob) {
+        if glob.responds() && !glob.runs() || !has_glob(&glob) {
             continue;
         }
         for prefix in &prefixes {
@@ -212,8 +212,8 @@ fn report(rule: &Scope, glob: &str, draft: &mut Draft) {
     draft.error(&rule.place(), what, "write a rule for these files in front of it, or a section for others");
 }
 
-fn is_glob(route: &Scope) -> bool {
-    pattern::is_glob(route.path()) || route.path().starts_with(ANY_CASE)
+fn has_glob(route: &Scope) -> bool {
+    is_glob(route.path()) || route.path().starts_with(ANY_CASE)
 }
 
 fn leads_away(route: &Scope) -> bool {
@@ -221,7 +221,7 @@ fn leads_away(route: &Scope) -> bool {
 }
 
 fn is_leading_glob(route: &Scope) -> bool {
-    is_glob(route) && leads_away(route)
+    has_glob(route) && leads_away(route)
 }
 
 fn denies_all(route: &Scope) -> bool {

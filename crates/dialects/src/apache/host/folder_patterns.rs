@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::ANY_CASE;
+use site::route::{ANY_CASE, is_glob};
 
 use super::{Site, Tree, overlaps};
 use crate::apache::context::{Context, Reading};
 use crate::apache::paths;
 use crate::draft::Draft;
-use crate::pattern::is_glob;
 use crate::tree::Directive;
 
 /// A section, and the patterns of its files.

@@ -1,8 +1,9 @@
 //! Folders whose index file is denied: Apache denies them without another index file, even if it lists others.
 
+use site::route::is_glob;
+
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
-use crate::pattern::is_glob;
 use crate::within::covers;
 
 /// Who may have an index file.

@@ -1,5 +1,7 @@
 //! What is passed on: `ProxyPass` and `ProxyPassMatch`, and the prefixes and patterns that have their upstreams.
 
+use site::route::is_glob;
+
 use super::Site;
 use crate::apache::context::{Context, Handler};
 use crate::apache::rewrite::Rewrites;
@@ -196,10 +198,11 @@ impl Site<'_> {
         let mut all = Vec::new();
         for mut route in std::mem::take(&mut self.host.routes) {
             let path = route.path().to_owned();
-            let is_glob = pattern::is_glob(&path);
-            let folder = if is_glob { path.clone() } else { format!("{path}/") };
-            let around =
-                prefixes.iter().rfind(|outer| folder.starts_with(outer.as_str()) || is_glob && *outer == "/");
+            let has_wildcards = is_glob(&path);
+            let folder = if has_wildcards { path.clone() } else { format!("{path}/") };
+            let around = prefixes
+                .iter()
+                .rfind(|outer| folder.starts_with(outer.as_str()) || has_wildcards && *outer == "/");
             let outer =
                 around.and_then(|around| outers.iter().find(|outer| outer.text("path") == Some(around)));
             let has_own = path.ends_with('/') || route.responds() || route.get("root").is_some();
@@ -208,12 +211,12 @@ impl Site<'_> {
                 all.push(route);
                 continue;
             };
-            if is_glob && around != "/" {
+            if has_wildcards && around != "/" {
                 all.push(route);
                 continue;
             }
             let place = route.place();
-            let inner = prefixes.iter().filter(|prefix| is_glob && *prefix != "/");
+            let inner = prefixes.iter().filter(|prefix| has_wildcards && *prefix != "/");
             let inner = inner.filter_map(|prefix| pattern::within(prefix, &path));
             for pattern in inner.take(TOO_MANY_ROUTES.saturating_sub(all.len())) {
                 let mut within = route.clone();
@@ -224,7 +227,7 @@ impl Site<'_> {
             let rest = path.get(around.len()..).unwrap_or_default();
             // A folder alone ends with a dot.
             let rest = if path.ends_with("/.") { &rest[..rest.len() - 1] } else { rest };
-            if pass_on(&mut route, outer, Some(rest).filter(|_| !is_glob)).is_none() {
+            if pass_on(&mut route, outer, Some(rest).filter(|_| !has_wildcards)).is_none() {
                 let what = format!("the pattern {path} cannot be passed on");
                 draft.error(&place, what, "write it as a prefix");
                 route.set(&place, "return", 403);

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use site::route::is_glob;
+
 use super::before_files::{pass_on_before_files, rewrite_before_files};
 use super::index_files::list_no_denied;
 use super::named_files::handled;
@@ -15,7 +17,6 @@ use crate::apache::paths;
 use crate::apache::rewrite::Rewrites;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
-use crate::pattern::is_glob;
 use crate::tree::Place;
 use crate::within::{covers, pass_on, passes_on};
 

@@ -1,11 +1,11 @@
 //! What a rule leads to: the patterns of paths, each with its target, and what becomes of the query.
 
+use site::route::is_glob;
 use site::template::Template;
 
 use crate::apache::flags::Flags;
 use crate::apache::paths;
 use crate::apache::rejections::{all, anchored, excepting, is_everything};
-use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::Directive;
 

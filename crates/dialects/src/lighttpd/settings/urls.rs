@@ -1,11 +1,11 @@
 //! Redirects and rewrites.
 
+use site::route::is_glob;
 use site::template::Template;
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::paths::{narrowed, url_patterns};
-use crate::pattern::is_glob;
 use crate::regex::{self, Captured};
 use crate::tree::Place;
 
