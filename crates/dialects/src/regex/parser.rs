@@ -1,5 +1,7 @@
 //! Turns an expression without anchors into patterns.
 
+use site::route::is_glob;
+
 use super::syntax::group;
 use super::{MAX_ALTERNATIVES, Reading};
 
@@ -162,11 +164,7 @@ impl Parser {
                 }
                 Some(std::iter::once(String::new()).chain(one).collect())
             }
-            _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\')
-                && self.reading == Reading::Exact =>
-            {
-                None
-            }
+            _ if one.iter().any(|part| is_glob(part) && c == '\\') && self.reading == Reading::Exact => None,
             _ => Some(one),
         }
     }

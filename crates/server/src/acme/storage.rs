@@ -62,7 +62,8 @@ pub enum Lock {
 }
 
 impl Storage {
-    /// Opens the folder, and creates it if it does not exist. Errors: with what to do; `other` says how to have another one.
+    /// Opens the folder, and creates it if it does not exist. Errors: with what to do; `other` says how to have another
+    /// one.
     pub fn open(path: &Path, other: &str) -> Result<Storage, String> {
         let fail = |what: &str, e: &dyn std::fmt::Display| {
             format!("cannot {what} the folder of certificates, {}: {e}", path.display())

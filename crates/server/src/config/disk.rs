@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use site::config::{MAX_FILE, Source};
-use site::route::Pattern;
+use site::route::{Pattern, is_glob};
 use taipan_http::target::SafePath;
 
 use crate::regular_file;
@@ -51,7 +51,7 @@ impl Source for Disk {
         let mut found = vec![PathBuf::new()];
         for part in pattern.components() {
             let part = part.as_os_str();
-            let has_wildcard = part.to_str().is_some_and(|p| p.contains(['*', '?']));
+            let has_wildcard = part.to_str().is_some_and(is_glob);
             if !has_wildcard {
                 found.iter_mut().for_each(|f| f.push(part));
                 continue;
