@@ -112,11 +112,12 @@ pub fn list_expiry(der: &CertificateRevocationListDer<'_>) -> Option<u64> {
     parsed.next_update().map(|time| seconds(time.timestamp()))
 }
 
-/// Without the lists in whose place an authority has made newer ones. One that is not valid X.509 stays.
-pub fn newest_lists(
-    lists: Vec<CertificateRevocationListDer<'static>>,
-) -> Vec<CertificateRevocationListDer<'static>> {
-    let parsed: Vec<_> = lists.iter().map(|der| CertificateRevocationList::from_der(der).ok()).collect();
+/// Without the lists in whose place an authority has made newer ones. One that is not valid X.509 stays. Beside each list
+/// is what the caller knows of it.
+pub fn newest_lists<T>(
+    lists: Vec<(T, CertificateRevocationListDer<'static>)>,
+) -> Vec<(T, CertificateRevocationListDer<'static>)> {
+    let parsed: Vec<_> = lists.iter().map(|(_, der)| CertificateRevocationList::from_der(der).ok()).collect();
     let parsed: Vec<_> = parsed.into_iter().map(|found| found.map(|(_, list)| list)).collect();
     let replaces = |new: &CertificateRevocationList<'_>, old: &CertificateRevocationList<'_>| {
         new.issuer().as_raw() == old.issuer().as_raw()

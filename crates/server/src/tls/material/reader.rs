@@ -276,12 +276,11 @@ impl Reader {
         // All are read, so that all problems are known.
         let authorities: Vec<Option<Vec<_>>> = ca.iter().map(|path| self.authorities(path)).collect();
         let any = authorities.iter().flatten().flatten().next();
-        let revoked: Vec<Option<Vec<_>>> = crl.iter().map(|path| self.revoked(path, any)).collect();
-        let (authorities, revoked) = (authorities.into_iter().collect(), revoked.into_iter().collect());
-        match Option::<Vec<_>>::zip(authorities, revoked) {
+        let revoked = self.revoked(crl, any);
+        let authorities: Option<Vec<_>> = authorities.into_iter().collect();
+        match Option::zip(authorities, revoked) {
             Some((authorities, revoked)) => {
-                let revoked: Vec<Vec<_>> = revoked;
-                let (authorities, revoked) = (authorities.concat(), newest_lists(revoked.concat()));
+                let authorities = authorities.concat();
                 if let Some(path) = crl.first() {
                     for problem in problems_of_lists(&authorities, &revoked) {
                         self.problem(Severity::Warning, CLIENT_CRL, path, problem);
@@ -338,21 +337,31 @@ impl Reader {
         Some(found)
     }
 
-    /// `authority`: any. `None`: they cannot be used.
+    /// The newest lists of all files. `authority`: any. `None`: they cannot be used.
     fn revoked(
         &mut self,
-        path: &Path,
+        paths: &[PathBuf],
         authority: Option<&CertificateDer<'static>>,
     ) -> Option<Vec<CertificateRevocationListDer<'static>>> {
+        let read: Vec<Option<Vec<_>>> = paths.iter().map(|path| self.lists(path)).collect();
+        let is_complete = read.iter().all(Option::is_some);
+        let lists = read.into_iter().zip(paths);
+        let lists = lists.flat_map(|(found, path)| found.into_iter().flatten().map(move |list| (path, list)));
+        let newest = newest_lists(lists.collect());
+        // All, for their problems.
+        let valid: Vec<bool> =
+            newest.iter().map(|(path, list)| self.check_list(list, path, authority)).collect();
+        let is_usable = is_complete && !valid.contains(&false);
+        is_usable.then(|| newest.into_iter().map(|(_, list)| list).collect())
+    }
+
+    /// The lists in a file. `None`: it cannot be used.
+    fn lists(&mut self, path: &Path) -> Option<Vec<CertificateRevocationListDer<'static>>> {
         let shown = path.display();
         let read = self
             .file(path)
             .and_then(|text| pem::revocation_lists(&text).map_err(|why| format!("{shown} {why}")));
-        let found = read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()?;
-        let found = newest_lists(found);
-        // All, for their problems.
-        let valid: Vec<bool> = found.iter().map(|list| self.check_list(list, path, authority)).collect();
-        (!valid.contains(&false)).then_some(found)
+        read.map_err(|text| self.problem(Severity::Error, CLIENT_CRL, path, text)).ok()
     }
 
     /// Returns whether it can be used.
