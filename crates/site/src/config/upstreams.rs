@@ -278,6 +278,10 @@ fn external(section: &Section, default_port: Option<u16>) -> Option<Endpoints> {
     let mut addresses = Vec::new();
     for given in given {
         match EndpointAddress::parse(given.value, given.place.folder(), default_port) {
+            Ok(address) if addresses.contains(&address) => {
+                let what_to_do = "remove one of them; \"weights\" says which one gets more requests";
+                section.errors.add(given.place, format!("{address} is given twice"), what_to_do);
+            }
             Ok(address) => addresses.push(address),
             Err(what_to_do) => {
                 let what = format!("\"{}\" is not an address", given.value.escape_debug());

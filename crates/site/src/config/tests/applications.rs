@@ -52,6 +52,10 @@ fn reads_applications() {
     };
     rejects("", "neither an address nor a command; add the address");
     rejects("address = \"x\"", "\"x\" is not an address");
+    rejects(
+        "address = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+        "127.0.0.1:1 is given twice; remove one of them; \"weights\" says which one gets more requests",
+    );
     // An error of an application is reported once, and not again for a route that names it.
     for (more, expected) in [
         (
