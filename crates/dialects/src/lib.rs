@@ -33,6 +33,8 @@ mod within;
 #[cfg(feature = "web")]
 mod draft;
 #[cfg(feature = "web")]
+mod endpoints;
+#[cfg(feature = "web")]
 mod media;
 #[cfg(feature = "web")]
 mod pattern;

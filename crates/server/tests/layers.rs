@@ -176,6 +176,7 @@ const DIALECTS: &[&str] = &[
     "caddy",
     "known",
     "within",
+    "endpoints",
     "draft",
     "regex",
     "pattern",

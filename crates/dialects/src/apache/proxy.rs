@@ -1,7 +1,7 @@
 //! `ProxyPass`, and the balancers that it names.
 
-use crate::document::Value;
 use crate::draft::{Draft, Scope};
+use crate::endpoints::Endpoints;
 use crate::tree::{Directive, Place, unconverted};
 use crate::within::server_and_path;
 
@@ -35,19 +35,16 @@ pub fn balancer(section: &Directive, draft: &mut Draft) -> Option<(String, Strin
             _ => draft.error(&child.place, unconverted(child), "see [[rule]] and [[application]]"),
         }
     }
-    let Members { addresses, weights, protocol } = members;
+    let Members { endpoints, protocol } = members;
     let Some(protocol) = protocol else {
         draft.error(place, format!("the balancer {} has no member", name.escape_debug()), "name one");
         return None;
     };
     let mut keys = Scope::new(place.line);
-    if addresses.len() > 1 {
+    if endpoints.addresses().len() > 1 {
         keys.set(place, "balance", balance);
-        if weights.iter().any(|weight| *weight != weights[0]) {
-            keys.set(place, "weights", Value::Integers(weights));
-        }
     }
-    keys.set(place, "address", addresses);
+    endpoints.set(place, &mut keys);
     keys.set(place, "protocol", protocol);
     let wanted: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Some((name.to_owned(), draft.application(&wanted, keys)))
@@ -61,8 +58,7 @@ fn settings(directive: &Directive) -> impl Iterator<Item = (&str, &str)> {
 /// The members of a balancer.
 #[derive(Default)]
 struct Members {
-    addresses: Vec<String>,
-    weights: Vec<i64>,
+    endpoints: Endpoints,
     /// That of the last one. `None`: there is none.
     protocol: Option<&'static str>,
 }
@@ -79,8 +75,7 @@ impl Members {
         }
         let factor = settings(member).find(|(name, _)| *name == "loadfactor");
         let weight = factor.map_or(1.0_f64, |(_, text)| text.parse().unwrap_or(1.0));
-        self.addresses.push(url.address);
-        self.weights.push((weight * 10.0).clamp(1.0, 1000.0) as i64);
+        self.endpoints.add(url.address, (weight * 10.0) as i64);
         self.protocol = Some(url.protocol);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
+use crate::endpoints::Endpoints;
 use crate::tree::{Directive, Place, unconverted};
 
 use super::matchers::Matched;
@@ -28,17 +29,17 @@ struct Proxy {
 
 impl Proxy {
     /// The addresses of the targets, whose schemes say how they are spoken to. `None`: one has no address.
-    fn addresses(&mut self, place: &Place) -> Option<Vec<String>> {
-        let mut addresses = Vec::new();
+    fn endpoints(&mut self, place: &Place) -> Option<Endpoints> {
+        let mut endpoints = Endpoints::default();
         for target in &self.targets {
             self.is_tls |= target.starts_with("https://");
             self.application.remove("http2");
             if target.starts_with("h2c://") {
                 self.application.set(place, "http2", true);
             }
-            addresses.push(upstream(target)?);
+            endpoints.add(upstream(target)?, 1);
         }
-        Some(addresses)
+        Some(endpoints)
     }
 }
 
@@ -51,19 +52,19 @@ impl Site<'_> {
         for option in child.children() {
             self.proxy_option(option, paths, &mut proxy, host);
         }
-        let Some(addresses) = proxy.addresses(place) else {
+        let Some(endpoints) = proxy.endpoints(place) else {
             return self.draft.error(place, unconverted(child), "write an address and a port");
         };
         let Proxy { mut application, mut route, host_of_upstream, health, is_tls, is_fastcgi, .. } = proxy;
         if let Some(place) = host_of_upstream {
-            match addresses.as_slice() {
+            match endpoints.addresses() {
                 [address] if !address.starts_with("unix:") => {
                     route.set(&place, "proxy_host", address.as_str())
                 }
                 _ => self.draft.error(&place, "an upstream with several addresses has one Host", "write it"),
             }
         }
-        match addresses.len() {
+        match endpoints.addresses().len() {
             0 => return self.draft.error(place, "reverse_proxy has no upstream", "name one"),
             1 => application.remove("balance"),
             _ if application.get("balance").is_none() => application.set(place, "balance", "random"),
@@ -77,7 +78,7 @@ impl Site<'_> {
             (false, true) => "https",
             (false, false) => "http",
         };
-        application.set(place, "address", addresses);
+        endpoints.set(place, &mut application);
         application.set(place, "protocol", scheme);
         if !health.is_empty() {
             application.set(place, "health", Value::Table(health));

@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
+use crate::endpoints::Endpoints;
 use crate::tree::Place;
 
 use super::convert::unconverted;
@@ -73,13 +74,13 @@ fn each_server(servers: &[(Option<String>, Datum)]) -> Vec<Datum> {
 
 /// Servers that something else starts.
 fn external(servers: &[Datum], key: &str, place: &Place, draft: &mut Draft) -> Option<Scope> {
-    let mut addresses = Vec::new();
+    let mut endpoints = Endpoints::default();
     for server in servers {
         let option = |name: &str| server.option(name).map(Datum::text);
         match (option("socket"), option("host"), option("port")) {
-            (Some(socket), _, _) => addresses.push(format!("unix:{socket}")),
-            (None, Some(host), _) if host.starts_with('/') => addresses.push(format!("unix:{host}")),
-            (None, Some(host), port) => addresses.push(format!("{host}:{}", port.unwrap_or("80"))),
+            (Some(socket), _, _) => endpoints.add(format!("unix:{socket}"), 1),
+            (None, Some(host), _) if host.starts_with('/') => endpoints.add(format!("unix:{host}"), 1),
+            (None, Some(host), port) => endpoints.add(format!("{host}:{}", port.unwrap_or("80")), 1),
             _ => draft.error(
                 place,
                 format!("\"{}\" has no host and no socket", key.escape_debug()),
@@ -87,9 +88,12 @@ fn external(servers: &[Datum], key: &str, place: &Place, draft: &mut Draft) -> O
             ),
         }
     }
+    if endpoints.addresses().is_empty() {
+        return None;
+    }
     let mut keys = Scope::new(place.line);
-    keys.set(place, "address", Value::Texts(addresses.clone()));
-    (!addresses.is_empty()).then_some(keys)
+    endpoints.set(place, &mut keys);
+    Some(keys)
 }
 
 /// A program that the server starts, with a listening socket as its standard input, as lighttpd does.

@@ -2,6 +2,7 @@
 
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
+use crate::endpoints::Endpoints;
 use crate::tree::{Directive, Place, unconverted};
 
 /// An `upstream` block.
@@ -12,13 +13,13 @@ pub struct Upstream {
 
 pub fn read(directive: &Directive, draft: &mut Draft) -> Upstream {
     let mut keys = Scope::new(directive.place.line);
-    let (mut addresses, mut weights) = (Vec::new(), Vec::new());
+    let mut endpoints = Endpoints::default();
     let mut balance = "round_robin".to_owned();
     let mut health: Vec<(String, Value)> = Vec::new();
     for child in directive.children() {
         let place = &child.place;
         match child.name.as_str() {
-            "server" => server(child, &mut addresses, &mut weights, &mut health, draft),
+            "server" => server(child, &mut endpoints, &mut health, draft),
             "least_conn" => balance = "least".into(),
             "ip_hash" => balance = "hash client".into(),
             "random" => balance = "random".into(),
@@ -36,20 +37,17 @@ pub fn read(directive: &Directive, draft: &mut Draft) -> Upstream {
             _ => draft.error(place, unconverted(child), "see the section [[application]]"),
         }
     }
-    if addresses.is_empty() {
+    if endpoints.addresses().is_empty() {
         draft.error(
             &directive.place,
             format!("upstream {} has no server", directive.argument(0)),
             "name one",
         );
     }
-    if addresses.len() > 1 {
+    if endpoints.addresses().len() > 1 {
         keys.set(&directive.place, "balance", balance);
     }
-    if weights.iter().any(|weight| *weight != 1) {
-        keys.set(&directive.place, "weights", Value::Integers(weights));
-    }
-    keys.set(&directive.place, "address", addresses);
+    endpoints.set(&directive.place, &mut keys);
     if !health.is_empty() {
         keys.set(&directive.place, "health", Value::Table(health));
     }
@@ -58,8 +56,7 @@ pub fn read(directive: &Directive, draft: &mut Draft) -> Upstream {
 
 fn server(
     child: &Directive,
-    addresses: &mut Vec<String>,
-    weights: &mut Vec<i64>,
+    endpoints: &mut Endpoints,
     health: &mut Vec<(String, Value)>,
     draft: &mut Draft,
 ) {
@@ -67,7 +64,7 @@ fn server(
     for argument in child.arguments.iter().skip(1) {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         match (name, value.parse::<i64>()) {
-            ("weight", Ok(number)) => weight = number.clamp(1, 1000),
+            ("weight", Ok(number)) => weight = number,
             ("max_fails", Ok(number)) if !health.iter().any(|(name, _)| name == "failures") => {
                 health.push(("failures".into(), number.clamp(0, 1000).into()));
             }
@@ -100,10 +97,7 @@ fn server(
         }
     }
     match address(child.argument(0), 80) {
-        Some(address) => {
-            addresses.push(address);
-            weights.push(weight);
-        }
+        Some(address) => endpoints.add(address, weight),
         None => draft.error(&child.place, unconverted(child), "write an address and a port"),
     }
 }

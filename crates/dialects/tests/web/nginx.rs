@@ -45,14 +45,14 @@ fn converts_nginx() {
                 ],
             ),
             (
-                "http { upstream app { least_conn; server 10.0.0.1:80 weight=3 max_fails=2 fail_timeout=10s; server unix:/run/a.sock; } \
+                "http { upstream app { least_conn; server 10.0.0.1:80 weight=3 max_fails=2 fail_timeout=10s; server unix:/run/a.sock; server 10.0.0.1:80; } \
              limit_req_zone $binary_remote_addr zone=one:10m rate=10r/m;\n\
              server { listen [::]:80; root /srv; client_max_body_size 8m; location /api/ { proxy_pass http://app/v1/; \
              proxy_set_header Host $host; limit_req zone=one burst=5 nodelay; limit_rate 100k; proxy_read_timeout 5m; } } }",
                 &[
                     "listen = [\"[::]:80\"]",
                     "balance = \"least\"",
-                    "weights = [3, 1]",
+                    "weights = [4, 1]",
                     "address = [\"10.0.0.1:80\", \"unix:/run/a.sock\"]",
                     "first_byte = \"300s\"",
                     "failures = 2",
