@@ -78,20 +78,16 @@ struct TriedFiles {
 }
 
 impl TriedFiles {
-    /// `first`: the pause behind the first reload for a state; each further one is twice as long. `None`: there has been
-    /// a reload for this state, and another one is not due yet.
-    fn next(
-        earlier: Option<&TriedFiles>,
-        stamps: FileStamps,
-        first: Duration,
-        now: Instant,
-    ) -> Option<TriedFiles> {
-        let pause = match earlier.filter(|earlier| earlier.stamps == stamps) {
+    /// Whether a reload for this state of the files is due, which the caller begins. `first`: the pause behind the first
+    /// reload for a state; each further one is twice as long.
+    fn is_due(tried: &mut Option<TriedFiles>, stamps: FileStamps, first: Duration, now: Instant) -> bool {
+        let pause = match tried.as_ref().filter(|tried| tried.stamps == stamps) {
             None => first,
-            Some(earlier) if now < earlier.again => return None,
-            Some(earlier) => (2 * earlier.pause).min(LONGEST_PAUSE),
+            Some(tried) if now < tried.again => return false,
+            Some(tried) => (2 * tried.pause).min(LONGEST_PAUSE),
         };
-        Some(TriedFiles { stamps, pause, again: now + pause })
+        *tried = Some(TriedFiles { stamps, pause, again: now + pause });
+        true
     }
 }
 
@@ -108,10 +104,7 @@ impl Served {
             return false;
         };
         let stamps = self.tls.stamps.renewed();
-        let tried = TriedFiles::next(self.watched.tried_certificates.as_ref(), stamps, every, now);
-        let is_due = tried.is_some();
-        self.watched.tried_certificates = tried.or(self.watched.tried_certificates.take());
-        is_due
+        TriedFiles::is_due(&mut self.watched.tried_certificates, stamps, every, now)
     }
 
     pub(super) fn schedule_file_check(&mut self, now: Instant) {
@@ -125,10 +118,7 @@ impl Served {
             return false;
         }
         let stamps = stamps_of_users(&self.site);
-        let tried = TriedFiles::next(self.watched.tried_users.as_ref(), stamps, FILE_CHECKS, now);
-        let is_due = tried.is_some();
-        self.watched.tried_users = tried.or(self.watched.tried_users.take());
-        is_due
+        TriedFiles::is_due(&mut self.watched.tried_users, stamps, FILE_CHECKS, now)
     }
 
     /// Has the generation that serves hide what the names of never served files lead to now. It may be unable to see
@@ -197,18 +187,14 @@ mod tests {
         let mut tried: Option<TriedFiles> = None;
         let mut at = Vec::new();
         for number in 0..200 {
-            let next = TriedFiles::next(tried.as_ref(), refused.clone(), second, began + number * second);
-            if next.is_some() {
-                (tried, _) = (next, at.push(number));
+            if TriedFiles::is_due(&mut tried, refused.clone(), second, began + number * second) {
+                at.push(number);
             }
         }
         assert_eq!(at, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
         let now = began + 200 * second;
-        assert!(TriedFiles::next(tried.as_ref(), refused, second, now).is_none());
-        assert!(
-            TriedFiles::next(tried.as_ref(), other, second, now).is_some(),
-            "another state is tried at once"
-        );
+        assert!(!TriedFiles::is_due(&mut tried, refused, second, now));
+        assert!(TriedFiles::is_due(&mut tried, other, second, now), "another state is tried at once");
     }
 
     #[test]
