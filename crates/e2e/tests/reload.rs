@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use e2e::{
     Client, Clients, Folder, Page, Persistence, Random, ReadError, Rows, Server, Signal, Site, TIMEOUT,
     command, free_port, has_open, is_root, output_of, own_user, raise_descriptor_limit, runs, signal_process,
-    stop_process, wait_until,
+    stop_process, tool, wait_until,
 };
 
 const LONG: usize = 16 * 1024 * 1024;
@@ -967,4 +967,28 @@ fn check_start_and_reload_say_all_that_is_wrong_once_and_in_the_order_of_the_fil
             .replace(&other_file.display().to_string(), &file.display().to_string());
         check(what, &text.lines().collect::<Vec<_>>());
     }
+}
+
+/// A library that starts a thread before the program begins. An emulator of another processor has such a thread, too.
+const LIBRARY_WITH_A_THREAD: &str = "#include <pthread.h>\n#include <signal.h>\n#include <unistd.h>\n\
+     static void *stay(void *nothing) { for (;;) pause(); return nothing; }\n\
+     __attribute__((constructor)) static void begin(void) {\n\
+     sigset_t all, before; pthread_t thread; sigfillset(&all);\n\
+     pthread_sigmask(SIG_SETMASK, &all, &before); pthread_create(&thread, 0, stay, 0);\n\
+     pthread_sigmask(SIG_SETMASK, &before, 0); }\n";
+
+#[test]
+fn serves_and_reloads_beside_a_thread_that_is_older_than_the_program() {
+    let site = site("").file_beside_root("a.c", LIBRARY_WITH_A_THREAD);
+    let home = site.home().to_owned();
+    let words = ["-shared", "-fPIC", "-pthread", "-o", "a.so", "a.c"];
+    let compiled = output_of(tool("cc").args(words).current_dir(&home));
+    assert!(compiled.status.success(), "{compiled:?}");
+    let server = site.env("LD_PRELOAD", home.join("a.so")).start();
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs").count();
+    assert_eq!(threads, 2, "the master has the thread of the library");
+    assert_eq!(server.get("/a.txt").body, b"a");
+    server.configure(&version(2));
+    server.reload();
+    assert_eq!(server.get("/a.txt").field("X-Version"), Some("2"));
 }

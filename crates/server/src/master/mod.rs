@@ -108,6 +108,7 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
 
 /// `taipan [DIR]` and `taipan -c FILE`: serves until a signal ends the program.
 pub fn serve(options: &Serve) -> ExitCode {
+    sys::note_first_threads();
     sys::survive_file_size_limit();
     // A program that ignores it starts others that do: the kernel would then not tell the end of children.
     sys::reset_signal(libc::SIGCHLD);

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::unistd::{ForkResult, Pid};
@@ -24,13 +25,30 @@ pub enum Fork {
     Child,
 }
 
-/// Creates a child process that is a copy of this one (fork(2)). Errors: there are other threads, whose locks would
-/// stay locked in the child.
+/// Threads that the process had when it began: an emulator of another processor (qemu-user) has one, and so may a library
+/// that is preloaded.
+static FIRST_THREADS: AtomicUsize = AtomicUsize::new(1);
+
+/// Notes the threads that the process has before the program starts any.
+pub fn note_first_threads() {
+    if let Some(threads) = threads() {
+        FIRST_THREADS.store(threads, Ordering::Relaxed);
+    }
+}
+
+/// `None`: there is no `/proc`.
+fn threads() -> Option<usize> {
+    std::fs::read_dir("/proc/self/task").ok().map(Iterator::count)
+}
+
+/// Creates a child process that is a copy of this one (fork(2)). Errors: the program has other threads, whose locks
+/// would stay locked in the child.
 pub fn fork() -> io::Result<Fork> {
-    if std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() != 1) {
+    if threads().is_some_and(|threads| threads > FIRST_THREADS.load(Ordering::Relaxed)) {
         return Err(io::Error::other("the process has more than one thread"));
     }
-    // SAFETY: there is no other thread that could hold a lock or change memory.
+    // SAFETY: no other thread of the program could hold a lock or change memory. One from before it knows only locks of
+    // its own and those of the C library, which frees them in the child.
     Ok(match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Fork::Parent(child),
         ForkResult::Child => Fork::Child,
