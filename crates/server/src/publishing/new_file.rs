@@ -108,15 +108,9 @@ impl NewFile {
     }
 
     /// Gives the file its name in place of what has that name now.
-    pub fn commit(
-        mut self,
-        store: &Store,
-        guard: &Guard,
-        terms: &Terms,
-        path: &Below,
-    ) -> Result<Stored, Failure> {
-        let replaced = guard.check_write(store, terms, path)?;
-        self.take_place(store, path, replaced)
+    pub fn commit(mut self, guard: &Guard, terms: &Terms, path: &Below) -> Result<Stored, Failure> {
+        let replaced = guard.check_write(terms, path)?;
+        self.take_place(&guard.store, path, replaced)
     }
 
     /// As `commit`, for a copy: the terms have been checked.

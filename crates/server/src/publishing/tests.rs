@@ -69,7 +69,7 @@ fn a_new_file_has_no_name_until_it_is_whole() {
     let new = fixture.new_file("new");
     assert_eq!(fixture.content("a").as_deref(), Some("old"));
     let guard = fixture.store.guard().unwrap();
-    let stored = new.commit(&fixture.store, &guard, &Terms::default(), &below("a")).unwrap();
+    let stored = new.commit(&guard, &Terms::default(), &below("a")).unwrap();
     assert!(matches!(stored.replaced, Some(Found::File(_))));
     assert_eq!(fixture.content("a").as_deref(), Some("new"));
     drop(fixture.new_file("dropped"));
@@ -84,7 +84,7 @@ fn a_commit_checks_again_what_was_true_before() {
     let terms = Terms { expected: Expected::File(seen), ..Terms::default() };
     let commit = |terms: &Terms, path: &str| {
         let guard = fixture.store.guard().unwrap();
-        fixture.new_file("x").commit(&fixture.store, &guard, terms, &below(path))
+        fixture.new_file("x").commit(&guard, terms, &below(path))
     };
     assert_eq!(commit(&terms, "a").unwrap_err(), Failure::Precondition);
     let terms = Terms { expected: Expected::Nothing, ..Terms::default() };
@@ -118,13 +118,13 @@ fn what_a_crash_left_is_removed_and_what_is_used_stays() {
     let new = fixture.new_file("is being written");
     fs::write(fixture.folder.join(".taipan-publish/new/left"), "x").unwrap();
     let guard = fixture.store.guard().unwrap();
-    guard.discard(&fixture.store, &below("d")).unwrap();
+    guard.discard(&below("d")).unwrap();
     drop(guard);
     assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (2, 1));
     removal::clean(&fixture.store).unwrap();
     assert_eq!((fixture.own(NEW).len(), fixture.own(TRASH).len()), (1, 0));
     let guard = fixture.store.guard().unwrap();
-    new.commit(&fixture.store, &guard, &Terms::default(), &below("b")).unwrap();
+    new.commit(&guard, &Terms::default(), &below("b")).unwrap();
     assert_eq!(fixture.content("b").as_deref(), Some("is being written"));
 }
 
@@ -143,7 +143,7 @@ fn what_is_being_written_stays_while_another_process_cleans_up() {
                 let copy = PropertyCopy::begin(store.clone(), below("d"), store.clone(), &[]);
                 let new = NewFile::create(store).and_then(|mut new| {
                     new.write(store, b"new")?;
-                    new.commit(store, &store.guard()?, &Terms::default(), &below("a")).map(drop)
+                    new.commit(&store.guard()?, &Terms::default(), &below("a")).map(drop)
                 });
                 assert_eq!((copy.err(), new), (None, Ok(())), "{number}");
             }
@@ -194,7 +194,7 @@ fn folders_with_names_that_are_not_utf8_are_removed_and_not_copied() {
     fs::write(fixture.folder.join("d/e/f"), "longer").unwrap();
     assert_ne!(tree::snapshot(&fixture.store, &below("d/e")).unwrap(), whole);
     let guard = fixture.store.guard().unwrap();
-    guard.discard(&fixture.store, &below("d")).unwrap();
+    guard.discard(&below("d")).unwrap();
     removal::clean(&fixture.store).unwrap();
     assert!(fixture.own(TRASH).is_empty());
 }
@@ -228,7 +228,7 @@ fn scans_find_everything_and_follow_no_link() {
 fn a_lock_on_a_folder_is_for_names_in_it() {
     let fixture = Fixture::new("names");
     let guard = fixture.store.guard().unwrap();
-    let check = |path: &str, touch| guard.check(&fixture.store, &Terms::default(), &below(path), touch);
+    let check = |path: &str, touch| guard.check(&Terms::default(), &below(path), touch);
     assert!(matches!(check("a", Touch::Content), Ok(Some(Found::File(_)))));
     assert_eq!(check("none", Touch::Name), Ok(None));
     assert!(matches!(check("d", Touch::Tree), Ok(Some(Found::Folder(_)))));
@@ -265,12 +265,12 @@ fn large_trees_are_removed_in_steps() {
         (0..700).for_each(|file| fs::write(folder.join(file.to_string()), "x").unwrap());
     }
     let guard = fixture.store.guard().unwrap();
-    guard.discard(&fixture.store, &below("d")).unwrap();
+    guard.discard(&below("d")).unwrap();
     drop(guard);
     let mut emptying = removal::Emptying::begin(&fixture.store).unwrap().expect("none runs");
     assert_eq!(emptying.step(), Progress::More);
     let guard = fixture.store.guard().unwrap();
-    guard.discard(&fixture.store, &below("a")).unwrap();
+    guard.discard(&below("a")).unwrap();
     drop(guard);
     assert!(removal::Emptying::begin(&fixture.store).unwrap().is_none(), "the first one goes on with it");
     let steps = std::iter::repeat_with(|| emptying.step()).take_while(|step| *step == Progress::More).count();
@@ -290,7 +290,7 @@ fn what_lies_too_deep_is_left_out_of_the_count() {
     }
     assert!(tree::count(&fixture.store).unwrap() >= 16 * usage::cost(0));
     let guard = fixture.store.guard().unwrap();
-    guard.discard(&fixture.store, &below(&"n".repeat(250))).unwrap();
+    guard.discard(&below(&"n".repeat(250))).unwrap();
     drop(guard);
     removal::clean(&fixture.store).unwrap();
     assert!(fixture.own(TRASH).is_empty(), "it can be removed");

@@ -386,7 +386,7 @@ impl PropertyCopy {
 
     /// Puts the properties in place of those of `path`.
     pub fn commit(&mut self, guard: &Guard, path: &Below) -> Result<(), Failure> {
-        guard.discard_properties(&self.to, path)?;
+        guard.discard_properties(path)?;
         if self.bytes > 0 {
             let (folder, name) = guard.make_properties_parent(path)?;
             calls::rename_between(&self.new.folder, &*self.new.name, &folder, &*name, RenameFlags::empty())?;

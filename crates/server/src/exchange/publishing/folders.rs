@@ -38,7 +38,7 @@ impl<'a> Exchange<'a> {
         let reservation = self.reserve(target, cost(0)).await?;
         let below = target.below.clone();
         let make = move |store: &Store, guard: &Guard| {
-            if guard.check(store, &terms, &below, Touch::Name)?.is_some() {
+            if guard.check(&terms, &below, Touch::Name)?.is_some() {
                 return Err(Failure::Exists);
             }
             let (folder, name) = store.folder_for(&below)?;
@@ -46,7 +46,7 @@ impl<'a> Exchange<'a> {
                 Err(Errno::EXIST) => return Err(Failure::Exists),
                 made => made?,
             }
-            guard.discard_properties(store, &below)?;
+            guard.discard_properties(&below)?;
             store.sync_folder(&folder)
         };
         self.changing(&target.store, make).await?;
@@ -82,11 +82,11 @@ impl<'a> Exchange<'a> {
             self.check_members(target, Use::Remove).await?;
         }
         let below = target.below.clone();
-        let discard = move |store: &Store, guard: &Guard| {
-            if guard.check(store, &terms, &below, Touch::Tree)?.is_none() {
+        let discard = move |_: &Store, guard: &Guard| {
+            if guard.check(&terms, &below, Touch::Tree)?.is_none() {
                 return Err(Failure::Missing);
             }
-            guard.discard(store, &below)?;
+            guard.discard(&below)?;
             guard.remove_locks(&below)
         };
         self.changing(&target.store, discard).await?;

@@ -69,9 +69,9 @@ impl NewLock {
         }
         let found = store.find(&below)?;
         if found.is_none() {
-            guard.check(store, terms, &below, Touch::Name)?;
+            guard.check(terms, &below, Touch::Name)?;
             make_empty_file(store, &below, reservation)?;
-            guard.discard_properties(store, &below)?;
+            guard.discard_properties(&below)?;
         }
         locks.add(lock.clone());
         if let Err(failure) = guard.write_locks(&locks) {

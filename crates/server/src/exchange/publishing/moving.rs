@@ -189,7 +189,7 @@ impl<'a> Exchange<'a> {
         let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let (source, target, terms) = (from.below.clone(), to.below.clone(), terms.clone());
         let rename = move |store: &Store, guard: &Guard| {
-            let moved = guard.check(store, &terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
+            let moved = guard.check(&terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
             let there = check_there(guard, store, &terms, &target, seen)?;
             let (folder, name) = store.folder_of(&source)?;
             match (moved, there) {
@@ -212,7 +212,7 @@ impl<'a> Exchange<'a> {
                 _ => put_in_place(store, &folder, name, &target, there)?,
             }
             store.sync_folder(&folder)?;
-            guard.move_properties(store, &source, &target)?;
+            guard.move_properties(&source, &target)?;
             guard.remove_locks(&source)?;
             Ok(there)
         };
@@ -223,7 +223,7 @@ impl<'a> Exchange<'a> {
         let Transfer { to, reach, terms, .. } = transfer;
         let (source, checked) = (from.below.clone(), terms.clone());
         let check =
-            move |store: &Store, guard: &Guard| match guard.check(store, &checked, &source, Touch::Content) {
+            move |_: &Store, guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
                 // The locks of the source do not matter: it does not change.
                 Ok(_) | Err(Failure::Locked(_)) => Ok(()),
                 Err(failure) => Err(failure),
@@ -364,11 +364,11 @@ impl<'a> Exchange<'a> {
     async fn discard_source(&self, from: &Target<'a>, terms: Terms, before: Snapshot) -> Result<(), Problem> {
         let below = from.below.clone();
         let discard = move |store: &Store, guard: &Guard| {
-            guard.check(store, &terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
+            guard.check(&terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
             if snapshot(store, &below)? != before {
                 return Err(Failure::Busy);
             }
-            guard.discard(store, &below)?;
+            guard.discard(&below)?;
             guard.remove_locks(&below)
         };
         self.changing(&from.store, discard).await?;

@@ -152,8 +152,8 @@ impl<'a> Exchange<'a> {
         };
         let is_done = stats.len() == 1;
         let below = target.below.clone();
-        let change = move |store: &Store, guard: &Guard| {
-            guard.check(store, &terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
+        let change = move |_: &Store, guard: &Guard| {
+            guard.check(&terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
             if is_done { guard.change_properties(&below, &changes) } else { Ok(()) }
         };
         self.changing(&target.store, change).await?;

@@ -88,10 +88,10 @@ impl<'a> Exchange<'a> {
         let below = target.below.clone();
         let most = self.folders_to_make(target).await?;
         let mut folders = self.reserve(target, 0).await?;
-        let commit = move |store: &Store, guard: &Guard| {
+        let commit = move |_: &Store, guard: &Guard| {
             if most > 0 {
                 // A request that is rejected leaves no folders.
-                guard.check_write(store, &terms, &below)?;
+                guard.check_write(&terms, &below)?;
                 guard.make_folders(&terms, &below, |count| {
                     // Another request has removed one meanwhile, of which the rules were not asked.
                     if count > most {
@@ -103,7 +103,7 @@ impl<'a> Exchange<'a> {
                     if has_space { Ok(()) } else { Err(Failure::NoSpace) }
                 })?;
             }
-            new.commit(store, guard, &terms, &below)
+            new.commit(guard, &terms, &below)
         };
         self.changing(&target.store, commit).await
     }
@@ -152,7 +152,7 @@ impl<'a> Exchange<'a> {
         // Given back at once: they are made when the file is whole.
         self.reserve(target, made * cost(0)).await?;
         let prepare = move |store: &Store, guard: &Guard| {
-            let found = guard.check_write(store, &terms, &below)?;
+            let found = guard.check_write(&terms, &below)?;
             match found {
                 Some(Found::Folder(_)) => return Err(Failure::Exists),
                 Some(Found::Other) => return Err(Failure::Denied),

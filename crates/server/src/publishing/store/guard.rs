@@ -25,7 +25,8 @@ const LOCK: &str = "lock";
 
 /// The permission to change names in a root.
 pub struct Guard {
-    store: Store,
+    /// The root, with its settings.
+    pub store: Store,
     state: OwnedFd,
     _lock: OwnedFd,
 }
@@ -57,19 +58,13 @@ impl Guard {
     }
 
     /// Errors: `terms` do not allow the request to touch `path`. Returns what is there.
-    pub fn check(
-        &self,
-        store: &Store,
-        terms: &Terms,
-        path: &Below,
-        touch: Touch,
-    ) -> Result<Option<Found>, Failure> {
-        self.check_as(store, terms, path, |_| touch)
+    pub fn check(&self, terms: &Terms, path: &Below, touch: Touch) -> Result<Option<Found>, Failure> {
+        self.check_as(terms, path, |_| touch)
     }
 
     /// As `check`, for a file that is written: its content changes, or its name comes.
-    pub fn check_write(&self, store: &Store, terms: &Terms, path: &Below) -> Result<Option<Found>, Failure> {
-        self.check_as(store, terms, path, |found| match found {
+    pub fn check_write(&self, terms: &Terms, path: &Below) -> Result<Option<Found>, Failure> {
+        self.check_as(terms, path, |found| match found {
             Some(_) => Touch::Content,
             None => Touch::Name,
         })
@@ -77,15 +72,14 @@ impl Guard {
 
     fn check_as(
         &self,
-        store: &Store,
         terms: &Terms,
         path: &Below,
         touch: impl FnOnce(Option<Found>) -> Touch,
     ) -> Result<Option<Found>, Failure> {
         let locks = self.locks(clock::wall())?;
-        let found = store.find(path)?;
+        let found = self.store.find(path)?;
         if let Some(field) = &terms.field
-            && !field.holds(|url| state_of(store, &locks, terms, url, path))
+            && !field.holds(|url| state_of(&self.store, &locks, terms, url, path))
         {
             return Err(Failure::Precondition);
         }
@@ -177,8 +171,8 @@ impl Guard {
     }
 
     /// Moves everything at `path` into the trash. A link and the like is removed at once.
-    pub fn discard(&self, store: &Store, path: &Below) -> Result<(), Failure> {
-        let (folder, name) = store.folder_of(path)?;
+    pub fn discard(&self, path: &Below) -> Result<(), Failure> {
+        let (folder, name) = self.store.folder_of(path)?;
         match find_in(&folder, name)? {
             None => return Err(Failure::Missing),
             Some(Found::Other) => calls::unlink(&folder, name)?,
@@ -187,13 +181,13 @@ impl Guard {
                 calls::rename_between(&folder, name, &trash, &*discarded, RenameFlags::NOREPLACE)?;
             }
         }
-        store.sync_folder(&folder)?;
-        self.discard_properties(store, path)
+        self.store.sync_folder(&folder)?;
+        self.discard_properties(path)
     }
 
     /// Moves the properties of `path` and of all beneath it into the trash.
-    pub fn discard_properties(&self, store: &Store, path: &Below) -> Result<(), Failure> {
-        let Some((folder, name)) = self.properties_parent(store, path)? else { return Ok(()) };
+    pub fn discard_properties(&self, path: &Below) -> Result<(), Failure> {
+        let Some((folder, name)) = self.properties_parent(path)? else { return Ok(()) };
         let trash = open_or_make(&self.state, TRASH)?;
         let discarded = [PROPERTIES_IN_TRASH, &random_name()?].concat();
         match calls::rename_between(&folder, &*name, &trash, &*discarded, RenameFlags::NOREPLACE) {
@@ -203,10 +197,10 @@ impl Guard {
     }
 
     /// Moves the properties of `from` and of all beneath it, in place of those of `to`.
-    pub fn move_properties(&self, store: &Store, from: &Below, to: &Below) -> Result<(), Failure> {
-        self.discard_properties(store, to)?;
-        let Some((folder, name)) = self.properties_parent(store, from)? else { return Ok(()) };
-        if store.properties_folder(from)?.is_none() {
+    pub fn move_properties(&self, from: &Below, to: &Below) -> Result<(), Failure> {
+        self.discard_properties(to)?;
+        let Some((folder, name)) = self.properties_parent(from)? else { return Ok(()) };
+        if self.store.properties_folder(from)?.is_none() {
             return Ok(());
         }
         let (target, last) = self.make_properties_parent(to)?;
@@ -224,9 +218,9 @@ impl Guard {
         Ok((folder, (*last).to_owned()))
     }
 
-    fn properties_parent(&self, store: &Store, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
+    fn properties_parent(&self, path: &Below) -> Result<Option<(OwnedFd, String)>, Failure> {
         let Some(parent) = parent(path) else { return Ok(None) };
-        let folder = store.properties_folder(&parent.into_owned())?;
+        let folder = self.store.properties_folder(&parent.into_owned())?;
         Ok(folder.map(|folder| (folder, path.name().to_owned())))
     }
 }
