@@ -15,7 +15,7 @@ use taipan_http::target::SafePath;
 use super::failure::Failure;
 use super::new_file::NewFile;
 use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms, check_length};
-use super::tree::{self, Copy, Kind, Progress, PropertyCopy, Reach, Scan};
+use super::tree::{self, CopiedFolder, FolderCopy, Kind, Progress, PropertyCopy, Reach, Scan};
 use super::{removal, usage};
 use crate::clock;
 use crate::files::beneath::Root;
@@ -351,8 +351,8 @@ fn a_copy_is_whole_or_fails_if_its_folder_moves() {
             std::iter::repeat_with(|| scan.step().unwrap()).take_while(|members| !members.is_empty());
         let members = members.flatten().collect();
         let reservation = usage::Reservation::new(&store.root.path, None);
-        let base = scan.into_base();
-        let mut copy = Copy::begin(store.clone(), base, below("d"), store, members, reservation).unwrap();
+        let folder = CopiedFolder { store: store.clone(), path: below("d"), base: scan.into_base() };
+        let mut copy = FolderCopy::begin(folder, store, members, reservation).unwrap();
         assert_eq!(copy.step(), Ok(Progress::More), "{what}");
         act(&fixture.folder);
         let copied = loop {

@@ -169,16 +169,21 @@ pub enum Progress {
     Done,
 }
 
+/// The folder that is copied.
+pub struct CopiedFolder {
+    pub store: Store,
+    pub path: Below,
+    /// What is at `path`, open.
+    pub base: Root,
+}
+
 /// A copy of a folder, which has no name that clients know until it is whole.
-pub struct Copy {
-    from: Store,
-    /// The folder that is copied, and its path.
-    base: Root,
-    path: Below,
+pub struct FolderCopy {
+    from: CopiedFolder,
     to: Store,
     new: LockedFolder,
     members: VecDeque<Member>,
-    file: Option<(OwnedFd, OwnedFd, u64)>,
+    file: Option<FileCopy>,
     /// Folders of the copy that are not on the disk yet, beneath `new`.
     unsynced: Vec<String>,
     reservation: Reservation,
@@ -187,21 +192,26 @@ pub struct Copy {
     bytes: u64,
 }
 
-impl Copy {
-    /// `members`: those of `base`, at `path`, that are copied, folders before what is in them.
+/// A file of a copied folder, of which `at` bytes are copied.
+struct FileCopy {
+    source: OwnedFd,
+    target: OwnedFd,
+    at: u64,
+}
+
+impl FolderCopy {
+    /// `members`: those of `from` that are copied, folders before what is in them.
     pub fn begin(
-        from: Store,
-        base: Root,
-        path: Below,
+        from: CopiedFolder,
         to: Store,
         members: Vec<Member>,
         reservation: Reservation,
-    ) -> Result<Copy, Failure> {
+    ) -> Result<FolderCopy, Failure> {
         let new = LockedFolder::new(&to, to.folder_mode())?;
         let unsynced = if to.settings.sync == Sync::Disk { vec![new.name.clone()] } else { Vec::new() };
         let members = members.into();
         let (file, whole, bytes) = (None, 0, 0);
-        let mut copy = Copy { from, base, path, to, new, members, file, unsynced, reservation, whole, bytes };
+        let mut copy = FolderCopy { from, to, new, members, file, unsynced, reservation, whole, bytes };
         copy.count(cost(0))?;
         copy.whole = copy.bytes;
         Ok(copy)
@@ -218,53 +228,62 @@ impl Copy {
     pub fn step(&mut self) -> Result<Progress, Failure> {
         let (mut bytes, mut files) = (0, 0);
         while bytes < BYTES_PER_STEP && files < FILES_PER_STEP {
-            if let Some((source, target, at)) = &mut self.file {
-                let mut buffer = vec![0; BYTES_PER_CALL];
-                let read = retry_on_intr(|| calls::pread(&*source, &mut buffer, *at))?;
-                if read == 0 {
-                    if self.to.settings.sync == Sync::Disk {
-                        calls::sync(&*target)?;
-                    }
-                    self.file = None;
-                    self.whole = self.bytes;
-                    continue;
-                }
-                self.to.check_space(read as u64)?;
-                write_at(target, &buffer[..read], *at)?;
-                *at += read as u64;
-                bytes += read;
-                let sum = self.whole + cost(*at);
-                self.count(sum)?;
+            if let Some(file) = self.file.take() {
+                bytes += self.copy_part(file)?;
                 continue;
             }
             files += 1;
-            let Some(member) = self.members.pop_front() else {
-                let Some(folder) = self.unsynced.pop() else {
-                    return self.check_base().map(|()| Progress::Done);
-                };
+            if let Some(member) = self.members.pop_front() {
+                self.add(&member)?;
+            } else if let Some(folder) = self.unsynced.pop() {
                 calls::sync(&beneath::open_folder(&self.new.folder, Path::new(&folder), LIST)?)?;
-                continue;
-            };
-            let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.path));
-            let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
-            let folder = beneath::open_folder(&self.new.folder, Path::new(folder), OFlags::PATH)?;
-            if member.kind != Kind::Other {
-                self.count(self.whole + cost(0))?;
-            }
-            match member.kind {
-                Kind::Folder => {
-                    self.check_folder(&member.path)?;
-                    calls::make_folder_with(&folder, name, self.to.folder_mode())?;
-                    self.whole = self.bytes;
-                    if self.to.settings.sync == Sync::Disk {
-                        self.unsynced.push(relative);
-                    }
-                }
-                Kind::File => self.open(&member.path, &folder, name)?,
-                Kind::Other => {}
+            } else {
+                return self.check_base().map(|()| Progress::Done);
             }
         }
         Ok(Progress::More)
+    }
+
+    /// Copies the next part of a file, or completes it. Returns the bytes of the part.
+    fn copy_part(&mut self, mut file: FileCopy) -> Result<usize, Failure> {
+        let mut buffer = vec![0; BYTES_PER_CALL];
+        let read = retry_on_intr(|| calls::pread(&file.source, &mut buffer, file.at))?;
+        if read == 0 {
+            if self.to.settings.sync == Sync::Disk {
+                calls::sync(&file.target)?;
+            }
+            self.whole = self.bytes;
+            return Ok(0);
+        }
+        self.to.check_space(read as u64)?;
+        write_at(&file.target, &buffer[..read], file.at)?;
+        file.at += read as u64;
+        self.count(self.whole + cost(file.at))?;
+        self.file = Some(file);
+        Ok(read)
+    }
+
+    /// Makes a folder of the copy, or begins with a file.
+    fn add(&mut self, member: &Member) -> Result<(), Failure> {
+        let relative = format!("{}/{}", self.new.name, relative(&member.path, &self.from.path));
+        let (folder, name) = relative.rsplit_once('/').unwrap_or((&relative, ""));
+        let folder = beneath::open_folder(&self.new.folder, Path::new(folder), OFlags::PATH)?;
+        if member.kind != Kind::Other {
+            self.count(self.whole + cost(0))?;
+        }
+        match member.kind {
+            Kind::Folder => {
+                self.check_folder(&member.path)?;
+                calls::make_folder_with(&folder, name, self.to.folder_mode())?;
+                self.whole = self.bytes;
+                if self.to.settings.sync == Sync::Disk {
+                    self.unsynced.push(relative);
+                }
+            }
+            Kind::File => self.open(&member.path, &folder, name)?,
+            Kind::Other => {}
+        }
+        Ok(())
     }
 
     /// Its bytes count as stored.
@@ -273,22 +292,23 @@ impl Copy {
     }
 
     fn open(&mut self, path: &Below, folder: &OwnedFd, name: &str) -> Result<(), Failure> {
-        let below = below(path, &self.path)?;
-        let source = match beneath::open(&self.base, &below, Symlinks::Never, beneath::READ, Wait::Allowed) {
-            // It has been removed since.
-            Err(OpenError::Missing) => return self.check_folder(&parent(path).ok_or(Failure::Denied)?),
-            source => source?,
-        };
-        self.base.check_visible(&source)?;
+        let below = below(path, &self.from.path)?;
+        let source =
+            match beneath::open(&self.from.base, &below, Symlinks::Never, beneath::READ, Wait::Allowed) {
+                // It has been removed since.
+                Err(OpenError::Missing) => return self.check_folder(&parent(path).ok_or(Failure::Denied)?),
+                source => source?,
+            };
+        self.from.base.check_visible(&source)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target = calls::create_with(folder, name, flags, self.to.file_mode())?;
-        self.file = Some((source, target, 0));
+        self.file = Some(FileCopy { source, target, at: 0 });
         Ok(())
     }
 
     /// Errors: `Busy` if no folder is at `path`.
     fn check_folder(&self, path: &SafePath<'_>) -> Result<(), Failure> {
-        match self.base.beneath(&below(path, &self.path)?, Symlinks::Never) {
+        match self.from.base.beneath(&below(path, &self.from.path)?, Symlinks::Never) {
             Err(OpenError::Missing) => Err(Failure::Busy),
             found => Ok(found.map(drop)?),
         }
@@ -296,7 +316,8 @@ impl Copy {
 
     /// Errors: `Busy` if the folder has been moved, removed or replaced.
     fn check_base(&self) -> Result<(), Failure> {
-        match self.base.is_beneath(&self.from.root, &self.path, Symlinks::Never)? {
+        let CopiedFolder { store, path, base } = &self.from;
+        match base.is_beneath(&store.root, path, Symlinks::Never)? {
             true => Ok(()),
             false => Err(Failure::Busy),
         }

@@ -15,7 +15,7 @@ use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Found, Guard, Store, Terms, check_length};
 use crate::publishing::tree::{
-    Copy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
+    CopiedFolder, FolderCopy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
 };
 use crate::publishing::usage::{self, cost};
 use crate::request::Request;
@@ -222,12 +222,11 @@ impl<'a> Exchange<'a> {
     async fn copy(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
         let Transfer { to, reach, terms, .. } = transfer;
         let (source, checked) = (from.below.clone(), terms.clone());
-        let check =
-            move |_: &Store, guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
-                // The locks of the source do not matter: it does not change.
-                Ok(_) | Err(Failure::Locked(_)) => Ok(()),
-                Err(failure) => Err(failure),
-            };
+        let check = move |_: &Store, guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
+            // The locks of the source do not matter: it does not change.
+            Ok(_) | Err(Failure::Locked(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        };
         self.changing(&from.store, check).await?;
         let Some(depth) = reach else {
             let properties = self.copy_properties(from, to, Vec::new()).await?;
@@ -343,8 +342,8 @@ impl<'a> Exchange<'a> {
     ) -> Result<Option<Found>, Problem> {
         let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let reservation = self.reserve(to, 0).await?;
-        let (source, path) = (from.store.clone(), from.below.clone());
-        let begin = move |store: &Store| Copy::begin(source, base, path, store.clone(), members, reservation);
+        let folder = CopiedFolder { store: from.store.clone(), path: from.below.clone(), base };
+        let begin = move |store: &Store| FolderCopy::begin(folder, store.clone(), members, reservation);
         let copy = self.on_disk(&to.store, begin).await?;
         let mut copy = self.in_steps(&to.store, copy, |copy, _| copy.step()).await?;
         let (terms, target) = (terms.clone(), to.below.clone());
