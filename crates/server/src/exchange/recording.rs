@@ -9,7 +9,7 @@ use crate::response::{RequestOrigin, Response};
 use crate::tls_facts::TlsFacts;
 use crate::trace::Trace;
 use crate::upstream::immediate::SentRequest;
-use crate::watch::Watched;
+use crate::watch::{Arrival, Watched};
 
 impl Responder {
     /// The trace of a request. `sent`: the fast path has sent it to an application, perhaps in a trace.
@@ -23,7 +23,8 @@ impl Exchange<'_> {
     /// Shows the request to its watchers, if it has any.
     pub(super) fn begin_watch(&self, tls: Option<&TlsFacts>) -> Option<Box<Watched>> {
         let watches = &self.services.access.watches;
-        let begin = || watches.begin(self.head, (self.client, self.server_address()), self.host, tls);
+        let (client, server, host) = (self.client, self.server_address(), self.host);
+        let begin = || watches.begin(self.head, Arrival { client, server, host, tls });
         watches.is_on().then(begin).flatten()
     }
 

@@ -53,6 +53,17 @@ pub enum Event {
     Whole(u64, Arc<WatchedRequest>, Arc<WatchedResponse>, Arc<WatchedEnd>),
 }
 
+/// How a request has arrived.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    pub client: Peer,
+    /// The address of the server that the connection was made to. `None`: a Unix socket, or it is not known.
+    pub server: Option<IpAddr>,
+    /// The index of the host.
+    pub host: usize,
+    pub tls: Option<&'a TlsFacts>,
+}
+
 /// A request, as it was received.
 pub struct WatchedRequest {
     client: Peer,
@@ -191,26 +202,20 @@ impl Watches {
         self.is_on.set(true);
     }
 
-    /// A request of which watchers are shown something, by its client and the address of the server. `None`: none
-    /// matches.
+    /// A request of which watchers are shown something. `None`: none matches.
     #[cold]
-    pub fn begin(
-        &self,
-        head: &Head<'_>,
-        (client, server): (Peer, Option<IpAddr>),
-        host: usize,
-        tls: Option<&TlsFacts>,
-    ) -> Option<Box<Watched>> {
+    pub fn begin(&self, head: &Head<'_>, arrival: Arrival<'_>) -> Option<Box<Watched>> {
         let mut all = self.all.borrow_mut();
         all.retain(|watch| watch.is_open());
         self.is_on.set(!all.is_empty());
-        let matches =
-            |watch: &&Arc<Watch>| watch.filter.matches_request(client.ip(), head.authority, head.raw_target);
+        let matches = |watch: &&Arc<Watch>| {
+            watch.filter.matches_request(arrival.client.ip(), head.authority, head.raw_target)
+        };
         let matching: Vec<&Arc<Watch>> = all.iter().filter(matches).collect();
         if matching.is_empty() {
             return None;
         }
-        let request = Arc::new(WatchedRequest::of(head, (client, server), host, tls));
+        let request = Arc::new(WatchedRequest::of(head, arrival));
         let mut viewers = Vec::new();
         for watch in matching {
             if watch.filter.is_of_end() {
@@ -279,12 +284,7 @@ impl Drop for Watched {
 }
 
 impl WatchedRequest {
-    fn of(
-        head: &Head<'_>,
-        (client, server): (Peer, Option<IpAddr>),
-        host: usize,
-        tls: Option<&TlsFacts>,
-    ) -> WatchedRequest {
+    fn of(head: &Head<'_>, Arrival { client, server, host, tls }: Arrival<'_>) -> WatchedRequest {
         WatchedRequest {
             client,
             server,

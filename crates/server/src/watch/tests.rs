@@ -9,7 +9,8 @@ fn begin(watches: &Watches, path: &str, fields: &str) -> Option<Box<Watched>> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n");
     let mut store = FieldStore::new();
     let (head, _) = parse(request.as_bytes(), &mut store, &LIMITS).unwrap().unwrap();
-    watches.begin(&head, (Peer::Ip("192.0.2.7:1".parse().unwrap()), None), 0, None)
+    let client = Peer::Ip("192.0.2.7:1".parse().unwrap());
+    watches.begin(&head, Arrival { client, server: None, host: 0, tls: None })
 }
 
 fn watch(filter: &str) -> (Watches, Arc<Watch>, Receiver<Event>) {

@@ -21,7 +21,7 @@ use crate::log::EndReason;
 use crate::log::upstream::UpstreamLog;
 use crate::tls_facts::TlsFacts;
 use crate::trace::Trace;
-use crate::watch::{Watched, WatchedEnd, WatchedResponse, Watches};
+use crate::watch::{Arrival, Watched, WatchedEnd, WatchedResponse, Watches};
 
 /// The log fields of requests whose responses are being sent.
 #[derive(Default)]
@@ -160,10 +160,13 @@ impl Kept {
         response: &LoggedResponse<'_>,
     ) {
         let begun = response.watched.and_then(Cell::take);
-        let begin = |head| {
-            let tls = request.tls.map(|tls| &**tls);
-            watches.begin(head, (request.client, request.server()), request.host, tls)
+        let arrival = || Arrival {
+            client: request.client,
+            server: request.server(),
+            host: request.host,
+            tls: request.tls.map(|tls| &**tls),
         };
+        let begin = |head| watches.begin(head, arrival());
         let Some(mut watched) = begun.or_else(|| request.head.and_then(begin)) else { return };
         let LoggedResponse { status, fields, user, cache, upstream, broken_rule: rule, .. } = *response;
         watched.respond(WatchedResponse { cache, ..WatchedResponse::new(status, fields, user) });
