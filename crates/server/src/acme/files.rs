@@ -24,7 +24,7 @@ use super::message::{Reply, Wish};
 use super::process::Secrets;
 use super::report::Report;
 use super::schedule::Time;
-use super::storage::{Lock, Storage, folder_named};
+use super::storage::{Lock, Storage, folder_named, make_folder};
 use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
@@ -75,8 +75,10 @@ impl AcmeFiles {
         if !site.hosts.iter().any(|host| host.tls.acme) {
             return Ok(None);
         }
-        let storage =
-            Storage::open(&folder_of(&site.certificates)?, "name another one in `folder` of [certificates]")?;
+        let folder = folder_of(&site.certificates)?;
+        make_folder(&folder)
+            .map_err(|why| format!("{why}, or name another one in `folder` of [certificates]"))?;
+        let storage = Storage::open(&folder)?;
         site.certificates.thumbprint = match account_key(&storage) {
             Ok(key) => Some(key.thumbprint()),
             // The master tries it again, and says why.

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::issue::{self, Authority};
-use super::storage::{Storage, folder_named};
+use super::storage::{Storage, folder_named, make_folder};
 use crate::log;
 
 /// The certificate and the key.
@@ -29,7 +29,10 @@ pub fn is_local(name: &str) -> bool {
 /// Issues a certificate for these names and those of the loopback interface. Returns the file with the certificate and
 /// its key. Errors: with what to do.
 pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
-    let storage = Storage::open(&folder()?, "set XDG_DATA_HOME to a folder that has room for it")?;
+    let folder = folder()?;
+    make_folder(&folder)
+        .map_err(|why| format!("{why}, or set XDG_DATA_HOME to a folder that has room for it"))?;
+    let storage = Storage::open(&folder)?;
     let at = |name: &str| storage.path().join(name);
     let fail = |name: &str, e: &dyn std::fmt::Display| format!("cannot use {}: {e}", at(name).display());
     let mut text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;

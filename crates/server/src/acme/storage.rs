@@ -44,6 +44,12 @@ pub fn folder_named(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
+/// Creates the folder if it does not exist. Errors: with one thing to do.
+pub fn make_folder(path: &Path) -> Result<(), String> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| format!("cannot create the folder of certificates, {}: {e}; make it", path.display()))
+}
+
 pub struct Storage {
     folder: OwnedFd,
     path: PathBuf,
@@ -62,15 +68,10 @@ pub enum Lock {
 }
 
 impl Storage {
-    /// Opens the folder, and creates it if it does not exist. Errors: with what to do; `other` says how to have another
-    /// one.
-    pub fn open(path: &Path, other: &str) -> Result<Storage, String> {
-        let fail = |what: &str, e: &dyn std::fmt::Display| {
-            format!("cannot {what} the folder of certificates, {}: {e}", path.display())
-        };
-        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        created.map_err(|e| format!("{}; make it, or {other}", fail("create", &e)))?;
-        let storage = Storage::existing(path).map_err(|e| fail("open", &e))?;
+    /// Opens a folder that is to be written to. Errors: with what to do.
+    pub fn open(path: &Path) -> Result<Storage, String> {
+        let fail = |why| format!("cannot open the folder of certificates, {}: {why}", path.display());
+        let storage = Storage::existing(path).map_err(fail)?;
         storage.remove_what_was_left();
         Ok(storage)
     }
@@ -270,10 +271,15 @@ mod tests {
         names
     }
 
+    fn storage(path: &Path) -> Storage {
+        make_folder(path).unwrap();
+        Storage::open(path).unwrap()
+    }
+
     #[test]
     fn files_are_private_and_replaced_as_a_whole() {
         let path = folder("files").join("a/b");
-        let storage = Storage::open(&path, "").unwrap();
+        let storage = storage(&path);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(storage.read("x").unwrap(), None);
         storage.write("x", b"one").unwrap();
@@ -294,20 +300,20 @@ mod tests {
         let path = folder("open");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
-        let why = Storage::open(&path, "").err().unwrap();
+        let why = Storage::open(&path).err().unwrap();
         assert!(why.contains("chmod 700"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(Storage::open(&path, "").is_ok());
+        assert!(Storage::open(&path).is_ok());
         let file = path.join("file");
         fs::write(&file, "").unwrap();
-        assert!(Storage::open(&file, "").is_err());
+        assert!(make_folder(&file).is_err() && Storage::open(&file).is_err());
         fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
     fn a_lock_is_busy_for_others_until_its_time() {
         let path = folder("lock");
-        let storage = Storage::open(&path, "").unwrap();
+        let storage = storage(&path);
         assert_eq!(storage.lock("l", 100, 160).unwrap(), Lock::Taken);
         assert_eq!(storage.lock("l", 110, 170).unwrap(), Lock::Taken, "its owner prolongs it");
         let by_other = |end| fs::write(path.join("l"), format!("other/1 {end}\n")).unwrap();
@@ -338,7 +344,7 @@ mod tests {
     #[test]
     fn a_lock_that_its_owner_does_not_prolong_is_left_whatever_the_clocks_say() {
         let path = folder("left");
-        let storage = Storage::open(&path, "").unwrap();
+        let storage = storage(&path);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let rows = [
