@@ -18,8 +18,8 @@ pub const LONGEST: usize = 4096;
 /// Purges that are remembered one by one.
 const REMEMBERED: usize = 256;
 
-/// Which responses a purge removes. Its text is one line: `all`, `path`, `prefix`, `tag` or `key`, the host or `-`, and
-/// the value.
+/// Which responses a purge removes. Its text is one line: `all`, `path`, `prefix` or `tag`, the host or `-`, and the
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purge {
     /// In lower case; a host without a port stands for all of its ports. `None`: of every host.
@@ -35,8 +35,6 @@ pub enum What {
     Path(String),
     Prefix(String),
     Tag(String),
-    /// The text of one key.
-    Key(String),
 }
 
 /// Why a text is no purge.
@@ -78,7 +76,6 @@ impl Purge {
                 percent_decoded(prefix.as_bytes()).all(|byte| target.next() == Some(byte))
             }
             What::Tag(tag) => label.tags.split(|byte| *byte == b' ').any(|own| own == tag.as_bytes()),
-            What::Key(key) => label.key == key.as_bytes(),
         }
     }
 }
@@ -97,7 +94,6 @@ impl fmt::Display for Purge {
             What::Path(path) => ("path", &**path),
             What::Prefix(prefix) => ("prefix", &**prefix),
             What::Tag(tag) => ("tag", &**tag),
-            What::Key(key) => ("key", &**key),
         };
         write!(out, "{kind} {} {value}", self.host.as_deref().unwrap_or("-"))
     }
@@ -120,7 +116,6 @@ impl FromStr for Purge {
             Some("path") if is_word && value.starts_with('/') => What::Path(value.to_owned()),
             Some("prefix") if is_word && value.starts_with('/') => What::Prefix(value.to_owned()),
             Some("tag") if is_word => What::Tag(value.to_owned()),
-            Some("key") if !value.is_empty() => What::Key(value.to_owned()),
             _ => return Err(InvalidPurge),
         };
         Ok(Purge { host: (host != "-").then(|| host.to_ascii_lowercase()), what })
@@ -135,31 +130,31 @@ pub struct Epoch(pub u64);
 /// The purges of a process.
 #[derive(Debug, Default)]
 pub struct Purges {
-    last: u64,
-    remembered: VecDeque<(u64, Purge)>,
+    last: Epoch,
+    remembered: VecDeque<(Epoch, Purge)>,
     /// What began before this one is not stored at all, because purges since then are forgotten.
-    forgotten: Option<u64>,
+    forgotten: Option<Epoch>,
     /// Purges whose removal from the files has not ended.
-    removing: Vec<(u64, Purge)>,
+    removing: Vec<(Epoch, Purge)>,
 }
 
 impl Purges {
     /// From now on, the purge forbids to store what began earlier, and to use files that it matches.
     pub fn begin(&mut self, purge: Purge, now: Epoch) -> Epoch {
-        self.last = now.0.max(self.last + 1);
+        self.last = now.max(Epoch(self.last.0 + 1));
         self.removing.push((self.last, purge.clone()));
         self.remembered.push_back((self.last, purge));
         if self.remembered.len() > REMEMBERED
-            && let Some((number, _)) = self.remembered.pop_front()
+            && let Some((oldest, _)) = self.remembered.pop_front()
         {
-            self.forgotten = Some(number);
+            self.forgotten = Some(oldest);
         }
-        Epoch(self.last)
+        self.last
     }
 
     /// The files that match the purge are removed.
     pub fn end(&mut self, purge: Epoch) {
-        self.removing.retain(|(number, _)| *number != purge.0);
+        self.removing.retain(|(begun, _)| *begun != purge);
     }
 
     /// The number of purges whose files are being removed.
@@ -169,14 +164,14 @@ impl Purges {
 
     /// Whether a response to a request that began at `since` must not be stored.
     pub fn forbid_storing(&self, since: Epoch, label: &Label<'_>) -> bool {
-        let later = self.remembered.iter().rev().take_while(|(number, _)| *number >= since.0);
-        self.forgotten.is_some_and(|number| since.0 <= number)
+        let later = self.remembered.iter().rev().take_while(|(begun, _)| *begun >= since);
+        self.forgotten.is_some_and(|begun| since <= begun)
             || later.into_iter().any(|(_, purge)| purge.matches(label))
     }
 
     /// Whether a file that was stored at `since` must not be used, because its removal has begun.
     pub fn forbid_using(&self, since: Epoch, label: &Label<'_>) -> bool {
-        self.removing.iter().any(|(number, purge)| *number >= since.0 && purge.matches(label))
+        self.removing.iter().any(|(begun, purge)| *begun >= since && purge.matches(label))
     }
 }
 
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_matches_by_host_path_prefix_tag_and_key() {
+    fn a_purge_matches_by_host_path_prefix_and_tag() {
         for (text, expected) in [
             ("all - -", true),
             ("all example.org -", true),
@@ -216,8 +211,6 @@ mod tests {
             ("tag - sport", true),
             ("tag - new", false),
             ("tag other.org news", false),
-            ("key - https://example.org:8443/a/b?x=1 http://app", true),
-            ("key - https://example.org:8443/a/b?x=1", false),
         ] {
             assert_eq!(purge(text).matches(&LABEL), expected, "{text}");
         }
@@ -272,9 +265,7 @@ mod tests {
 
     #[test]
     fn a_purge_is_parsed_from_its_text() {
-        for text in
-            ["all - -", "path a.example /x?y", "prefix - /", "tag a.example:80 t", "key - http://a/ b c"]
-        {
+        for text in ["all - -", "path a.example /x?y", "prefix - /", "tag a.example:80 t"] {
             assert_eq!(purge(text).to_string(), text);
         }
         let long = format!("path - /{}", "x".repeat(LONGEST));
@@ -290,7 +281,7 @@ mod tests {
             "path - /a\n",
             "tag - a b",
             "tag - \u{e4}",
-            "key - ",
+            "key - http://a/",
             "other - /",
             &long,
         ] {

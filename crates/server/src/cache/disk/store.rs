@@ -16,7 +16,7 @@ use cache::key::Key;
 use cache::store::head::{self, BodyHasher, Head, HeadError, Label, Seal};
 use cache::store::index::{Index, Limits};
 use cache::store::name::{self, Name};
-use cache::store::purge::{Epoch, Purge, What};
+use cache::store::purge::{Epoch, Purge};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::CacheFiles;
 
@@ -224,11 +224,9 @@ impl Store {
     }
 
     /// Removes all files of a resource.
-    pub fn remove(&self, resource: u128) -> Purged {
-        let mut purged = Purged::default();
+    pub fn remove(&self, resource: u128) {
         let names = self.index().variants(resource);
-        names.into_iter().for_each(|name| purged.add(self.discard(name)));
-        purged
+        names.into_iter().for_each(|name| self.remove_variant(name));
     }
 
     /// Removes one variant of a key.
@@ -239,14 +237,8 @@ impl Store {
 
     /// Removes what matches a purge that has begun.
     pub fn purge(&self, purge: &Purge, begun: Epoch) -> Purged {
-        let purged = match &purge.what {
-            What::Key(key) => self.remove(Key::new(key).resource()),
-            What::All | What::Path(_) | What::Prefix(_) | What::Tag(_) => {
-                let mut purged = Purged::default();
-                (0..name::SHARDS).for_each(|shard| self.purge_shard(shard as u8, purge, begun, &mut purged));
-                purged
-            }
-        };
+        let mut purged = Purged::default();
+        (0..name::SHARDS).for_each(|shard| self.purge_shard(shard as u8, purge, begun, &mut purged));
         self.purges.end(begun);
         self.counts.purged.fetch_add(purged.removed, Ordering::Relaxed);
         purged

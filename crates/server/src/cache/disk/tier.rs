@@ -143,7 +143,7 @@ impl DiskTier {
     pub fn remove(&self, key: &Key) {
         let resource = key.resource();
         if self.may_have(key) {
-            self.run((), move |store| _ = store.remove(resource));
+            self.run((), move |store| store.remove(resource));
         }
     }
 
