@@ -1,4 +1,4 @@
-//! What a folder of stored responses has, in memory: which variants of a key, how many bytes, and which of them is
+//! What a folder of stored responses has, in memory: which variants of a resource, how many bytes, and which of them is
 //! evicted next. The order is nearly that of the last use: what was used since it was queued is queued again.
 //!
 //! Knows nothing of files. Times are microseconds since 1970; a clock that jumps changes only the order of eviction.
@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::name::Name;
 
-/// The variants of one key. One more replaces the one that was used longest ago.
+/// The variants of one resource. One more replaces the one that was used longest ago.
 const VARIANTS: usize = 16;
 /// A file takes whole blocks of so many bytes.
 const BLOCK: u64 = 4096;
@@ -26,7 +26,7 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Index<T> {
     limits: Limits,
-    keys: HashMap<u128, Vec<Slot<T>>>,
+    slots: HashMap<u128, Vec<Slot<T>>>,
     /// From the next to be evicted to the last.
     queue: VecDeque<Place>,
     entries: usize,
@@ -67,7 +67,7 @@ impl<T> Index<T> {
     pub fn new(limits: Limits) -> Index<T> {
         Index {
             limits,
-            keys: HashMap::new(),
+            slots: HashMap::new(),
             queue: VecDeque::new(),
             entries: 0,
             bytes: 0,
@@ -87,15 +87,15 @@ impl<T> Index<T> {
         self.entries
     }
 
-    /// Whether there is any variant of the key.
-    pub fn has(&self, key: u128) -> bool {
-        self.keys.contains_key(&key)
+    /// Whether there is any variant of the resource.
+    pub fn has(&self, resource: u128) -> bool {
+        self.slots.contains_key(&resource)
     }
 
-    /// The variants of a key, at most `VARIANTS`.
-    pub fn variants(&self, key: u128) -> Vec<Name> {
-        let slots = self.keys.get(&key).map_or(&[][..], |slots| slots);
-        slots.iter().map(|slot| Name { key, variant: slot.variant }).collect()
+    /// The variants of a resource, at most `VARIANTS`.
+    pub fn variants(&self, resource: u128) -> Vec<Name> {
+        let slots = self.slots.get(&resource).map_or(&[][..], |slots| slots);
+        slots.iter().map(|slot| Name { resource, variant: slot.variant }).collect()
     }
 
     /// What is known of a file. It does not count as used.
@@ -105,7 +105,7 @@ impl<T> Index<T> {
 
     /// What is known of a file that is used now.
     pub fn used(&mut self, name: Name, now: u64) -> Option<&mut T> {
-        let slot = self.keys.get_mut(&name.key)?.iter_mut().find(|slot| slot.variant == name.variant)?;
+        let slot = self.slot_mut(name)?;
         slot.used = slot.used.max(now);
         Some(&mut slot.file)
     }
@@ -135,18 +135,18 @@ impl<T> Index<T> {
         self.entries > self.limits.entries || self.bytes.saturating_add(self.reserved) > self.limits.bytes
     }
 
-    /// Adds a file of `length` bytes, or replaces what is known of it. Returns a variant of the same key that has to
-    /// make room.
+    /// Adds a file of `length` bytes, or replaces what is known of it. Returns a variant of the same resource that has
+    /// to make room.
     pub fn insert(&mut self, name: Name, length: u64, used: u64, file: T) -> Option<Name> {
         let (bytes, walk) = (space(length), self.walk);
-        let slots = self.keys.entry(name.key).or_default();
+        let slots = self.slots.entry(name.resource).or_default();
         if let Some(slot) = slots.iter_mut().find(|slot| slot.variant == name.variant) {
             self.bytes = self.bytes - slot.bytes + bytes;
             *slot = Slot { bytes, used: slot.used.max(used), walk, file, ..*slot };
             return None;
         }
         let oldest = slots.iter().min_by_key(|slot| slot.used).filter(|_| slots.len() >= VARIANTS);
-        let oldest = oldest.map(|slot| Name { key: name.key, variant: slot.variant });
+        let oldest = oldest.map(|slot| Name { resource: name.resource, variant: slot.variant });
         self.tickets += 1;
         let ticket = self.tickets;
         slots.push(Slot { variant: name.variant, bytes, used, ticket, walk, file });
@@ -162,11 +162,11 @@ impl<T> Index<T> {
 
     /// Returns the bytes that the file takes.
     pub fn remove(&mut self, name: Name) -> Option<u64> {
-        let slots = self.keys.get_mut(&name.key)?;
+        let slots = self.slots.get_mut(&name.resource)?;
         let at = slots.iter().position(|slot| slot.variant == name.variant)?;
         let slot = slots.swap_remove(at);
         if slots.is_empty() {
-            self.keys.remove(&name.key);
+            self.slots.remove(&name.resource);
         }
         self.entries -= 1;
         self.bytes -= slot.bytes;
@@ -199,13 +199,10 @@ impl<T> Index<T> {
     /// The walk has found a file. `unknown` makes what is remembered of one that the index did not have.
     pub fn seen(&mut self, name: Name, length: u64, used: u64, unknown: impl FnOnce() -> T) -> Option<Name> {
         let (walk, bytes) = (self.walk, space(length));
-        if let Some(slot) = self
-            .keys
-            .get_mut(&name.key)
-            .and_then(|all| all.iter_mut().find(|slot| slot.variant == name.variant))
-        {
-            self.bytes = self.bytes - slot.bytes + bytes;
-            (slot.walk, slot.bytes) = (walk, bytes);
+        if let Some(slot) = self.slot_mut(name) {
+            slot.walk = walk;
+            let before = std::mem::replace(&mut slot.bytes, bytes);
+            self.bytes = self.bytes - before + bytes;
             return None;
         }
         self.insert(name, length, used, unknown())
@@ -224,12 +221,16 @@ impl<T> Index<T> {
     }
 
     fn slot(&self, name: Name) -> Option<&Slot<T>> {
-        self.keys.get(&name.key)?.iter().find(|slot| slot.variant == name.variant)
+        self.slots.get(&name.resource)?.iter().find(|slot| slot.variant == name.variant)
+    }
+
+    fn slot_mut(&mut self, name: Name) -> Option<&mut Slot<T>> {
+        self.slots.get_mut(&name.resource)?.iter_mut().find(|slot| slot.variant == name.variant)
     }
 
     fn names(&self) -> impl Iterator<Item = (Name, &Slot<T>)> {
-        self.keys.iter().flat_map(|(key, slots)| {
-            slots.iter().map(|slot| (Name { key: *key, variant: slot.variant }, slot))
+        self.slots.iter().flat_map(|(resource, slots)| {
+            slots.iter().map(|slot| (Name { resource: *resource, variant: slot.variant }, slot))
         })
     }
 
@@ -253,11 +254,11 @@ mod tests {
     const LIMITS: Limits = Limits { bytes: 10 * BLOCK, entries: 5 };
 
     fn name(n: u64) -> Name {
-        Name { key: u128::from(n), variant: 0 }
+        Name { resource: u128::from(n), variant: 0 }
     }
 
     fn evicted<T>(index: &mut Index<T>) -> Vec<u128> {
-        std::iter::from_fn(|| evict(index)).map(|name| name.key).collect()
+        std::iter::from_fn(|| evict(index)).map(|name| name.resource).collect()
     }
 
     fn evict<T>(index: &mut Index<T>) -> Option<Name> {
@@ -280,7 +281,7 @@ mod tests {
     fn a_victim_that_is_not_removed_is_queued_again() {
         let mut index = Index::new(LIMITS);
         (1..=3).for_each(|n| _ = index.insert(name(n), 1, n, ()));
-        let victims = [(); 5].map(|()| index.victim().map(|name| name.key));
+        let victims = [(); 5].map(|()| index.victim().map(|name| name.resource));
         assert_eq!(victims, [1, 2, 3, 1, 2].map(Some));
     }
 
@@ -320,9 +321,9 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_a_bounded_number_of_variants() {
+    fn a_resource_has_a_bounded_number_of_variants() {
         let mut index = Index::new(Limits { bytes: u64::MAX, entries: 1000 });
-        let variant = |n| Name { key: 1, variant: n };
+        let variant = |n| Name { resource: 1, variant: n };
         for n in 0..VARIANTS as u64 {
             assert_eq!(index.insert(variant(n), 1, n, ()), None);
         }
@@ -347,7 +348,7 @@ mod tests {
         fn the_sums_are_those_of_the_entries(steps in proptest::collection::vec((0..5u8, 0..8u64, 0..20_000u64), 0..200)) {
             let mut index = Index::new(LIMITS);
             for (now, (what, n, length)) in steps.into_iter().enumerate() {
-                let name = Name { key: u128::from(n / 2), variant: n % 2 };
+                let name = Name { resource: u128::from(n / 2), variant: n % 2 };
                 match what {
                     0 | 1 => _ = index.insert(name, length, now as u64, ()),
                     2 => _ = index.remove(name),

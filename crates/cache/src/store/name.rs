@@ -1,10 +1,11 @@
 //! The names of the files: where one is follows from its key, so that an index can be made of names alone.
 
-/// One stored response: [`Key::resource`](crate::key::Key::resource), and the hash of what sets it apart from others of
-/// the same resource.
+/// One stored response, by hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
-    pub key: u128,
+    /// [`Key::resource`](crate::key::Key::resource).
+    pub resource: u128,
+    /// Of what sets it apart from others of the same resource.
     pub variant: u64,
 }
 
@@ -17,12 +18,12 @@ const LENGTH: usize = 30 + 1 + 16;
 impl Name {
     /// The number of the folder that the file is in.
     pub fn shard(self) -> u8 {
-        (self.key >> 120) as u8
+        (self.resource >> 120) as u8
     }
 
     /// The name of the file in its folder.
     pub fn file(self) -> String {
-        let rest = self.key & (u128::MAX >> 8);
+        let rest = self.resource & (u128::MAX >> 8);
         format!("{rest:030x}-{:016x}", self.variant)
     }
 
@@ -36,7 +37,7 @@ impl Name {
         }
         let rest = u128::from_str_radix(rest, 16).ok()?;
         let variant = u64::from_str_radix(variant, 16).ok()?;
-        Some(Name { key: u128::from(shard) << 120 | rest, variant })
+        Some(Name { resource: u128::from(shard) << 120 | rest, variant })
     }
 }
 
@@ -51,19 +52,19 @@ mod tests {
 
     #[test]
     fn a_name_is_parsed_to_itself() {
-        for (key, variant) in
+        for (resource, variant) in
             [(0, 0), (u128::MAX, u64::MAX), (0x0123 << 112, 1), (1, 0xabc), (u128::MAX >> 8, 7)]
         {
-            let name = Name { key, variant };
+            let name = Name { resource, variant };
             assert_eq!(Name::parse(name.shard(), name.file().as_bytes()), Some(name));
         }
-        assert_eq!(Name { key: 0xabu128 << 120 | 5, variant: 6 }.shard(), 0xab);
+        assert_eq!(Name { resource: 0xabu128 << 120 | 5, variant: 6 }.shard(), 0xab);
         assert_eq!(folder(0x0a), "0a");
     }
 
     #[test]
     fn other_names_are_no_names() {
-        let good = Name { key: 0, variant: 0 }.file();
+        let good = Name { resource: 0, variant: 0 }.file();
         for bad in [
             "",
             "taipan-cache",

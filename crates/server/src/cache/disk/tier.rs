@@ -126,7 +126,7 @@ impl DiskTier {
         let Some(permit) = self.writes.take() else { return };
         let mut metadata = Vec::new();
         entry.stored.encode(&mut metadata);
-        let name = Name { key: key.resource(), variant: variant(key, &entry.stored.variant) };
+        let name = Name { resource: key.resource(), variant: variant(key, &entry.stored.variant) };
         let (key, tags, since) = (key.clone(), tags(entry), Epoch(entry.requested()));
         self.run((permit, held), move |store| {
             // The store counts and logs what fails.
@@ -149,7 +149,7 @@ impl DiskTier {
 
     /// Removes one variant of a key.
     pub fn remove_variant(&self, key: &Key, of: &Variant) {
-        let name = Name { key: key.resource(), variant: variant(key, of) };
+        let name = Name { resource: key.resource(), variant: variant(key, of) };
         if self.may_have(key) {
             self.run((), move |store| store.remove_variant(name));
         }

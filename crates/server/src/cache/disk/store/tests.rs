@@ -75,7 +75,7 @@ fn key(url: &str) -> Key {
 }
 
 fn name(key: &Key) -> Name {
-    Name { key: key.resource(), variant: 7 }
+    Name { resource: key.resource(), variant: 7 }
 }
 
 fn put(store: &Arc<Store>, url: &str, body: &[u8]) -> Result<(), NotStored> {
@@ -155,13 +155,13 @@ fn a_key_has_variants_and_a_hash_is_not_a_key() {
     let key = key("http://a/");
     for variant in 0..3 {
         let label = Label { key: key.text().as_bytes(), tags: b"" };
-        let name = Name { key: key.resource(), variant };
+        let name = Name { resource: key.resource(), variant };
         let writing = store.write(name, label, vec![variant as u8], Some(0), Epoch::default()).unwrap();
         writing.finish().unwrap();
     }
     // As if two keys had the same hash.
     let label = Label { key: b"http://b/ http://up", tags: b"" };
-    let name = Name { key: key.resource(), variant: 3 };
+    let name = Name { resource: key.resource(), variant: 3 };
     store.write(name, label, vec![3], None, Epoch::default()).unwrap().finish().unwrap();
     let mut found: Vec<Vec<u8>> = store.find(&key).into_iter().map(|found| found.metadata).collect();
     found.sort();
