@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cache::key::Key;
-use cache::store::head::{self, BodyHasher, Head, HeadError, Label, Seal};
+use cache::store::head::{self, BodyHasher, Head, HeadError, Seal};
 use cache::store::index::{Index, Limits};
 use cache::store::name::{self, Name};
 use cache::store::purge::{Epoch, Purge};
 use rustix::io::{Errno, retry_on_intr};
 use site::model::CacheFiles;
 
+pub use self::writing::NewEntry;
 use super::folder::{Folder, Listed, Verdict};
 use crate::cache::purges::SharedPurges;
 use crate::clock;
@@ -158,10 +159,10 @@ impl Store {
     /// The verified files of a key.
     pub fn find(&self, key: &Key) -> Vec<FoundFile> {
         let names = self.index().variants(key.resource());
-        names.into_iter().filter_map(|name| self.open(name, key.text().as_bytes())).collect()
+        names.into_iter().filter_map(|name| self.open(name, key)).collect()
     }
 
-    fn open(&self, name: Name, key: &[u8]) -> Option<FoundFile> {
+    fn open(&self, name: Name, key: &Key) -> Option<FoundFile> {
         match self.verify(name, key) {
             Ok(found) => found,
             Err(Errno::NOENT) => {
@@ -184,11 +185,11 @@ impl Store {
 
     /// `None`: it has another key, or has been or is about to be removed. Errors: `ILSEQ` for a file that is not what was
     /// written.
-    fn verify(&self, name: Name, key: &[u8]) -> Result<Option<FoundFile>, Errno> {
+    fn verify(&self, name: Name, key: &Key) -> Result<Option<FoundFile>, Errno> {
         let (fd, stamp) = self.folder.read(name)?;
         let (bytes, head) = read_head(&fd)?;
         let head = head_of(&bytes, head)?;
-        if head.label.key != key {
+        if head.label.key != key.text().as_bytes() {
             return Ok(None);
         }
         let Some(known) = self.index().used(name, clock::wall_micros()).copied() else { return Ok(None) };
@@ -210,15 +211,9 @@ impl Store {
     }
 
     /// Writes the file of a response again, with other metadata. Errors: as of `write`, or there is none.
-    pub fn update(
-        self: &Arc<Store>,
-        name: Name,
-        label: Label<'_>,
-        metadata: Vec<u8>,
-        since: Epoch,
-    ) -> Result<(), NotStored> {
-        let found = self.open(name, label.key).ok_or(NotStored::Failed)?;
-        let mut writing = self.write(name, label, metadata, Some(found.length), since)?;
+    pub fn update(self: &Arc<Store>, entry: NewEntry) -> Result<(), NotStored> {
+        let found = self.open(entry.name, &entry.key).ok_or(NotStored::Failed)?;
+        let mut writing = self.write(entry, Some(found.length))?;
         writing.write_from(&found.fd, found.at, found.length)?;
         writing.finish()
     }

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cache::key::Key;
-use cache::store::head::Label;
 use cache::store::name::Name;
 use cache::store::purge::Epoch;
 use cache::stored::Stored;
@@ -15,7 +14,7 @@ use site::memory::CACHE_WRITES;
 use twox_hash::XxHash3_128;
 
 use super::FILES;
-use super::store::{FoundFile, NotStored, Store};
+use super::store::{FoundFile, NewEntry, NotStored, Store};
 use crate::cache::{CachedResponse, StoredBody, stamps, tags};
 use crate::disk::{Disk, Work};
 use crate::files::beneath::Wait;
@@ -101,8 +100,8 @@ impl DiskTier {
             StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
             StoredBody::File { file, at, .. } => Source::File { fd: file.fd.clone(), at: *at },
         };
-        self.write(key, entry, held, move |store, name, label, metadata, since| {
-            let mut writing = store.write(name, label, metadata, Some(length), since)?;
+        self.write(key, entry, held, move |store, new| {
+            let mut writing = store.write(new, Some(length))?;
             match source {
                 Source::Bytes(bytes) => writing.write(&bytes)?,
                 Source::File { fd, at } => writing.write_from(&fd, at, length)?,
@@ -121,20 +120,17 @@ impl DiskTier {
         key: &Key,
         entry: &CachedResponse,
         held: impl Sized + 'static,
-        work: impl FnOnce(&Arc<Store>, Name, Label<'_>, Vec<u8>, Epoch) -> Result<(), NotStored> + Send + 'static,
+        work: impl FnOnce(&Arc<Store>, NewEntry) -> Result<(), NotStored> + Send + 'static,
     ) {
         let Some(permit) = self.writes.take() else { return };
         let mut metadata = Vec::new();
         entry.stored.encode(&mut metadata);
-        let name = Name { resource: key.resource(), variant: variant(key, &entry.stored.variant) };
-        let (key, tags, since) = (key.clone(), tags(entry), Epoch(entry.requested()));
+        let (name, since) = (name(key, &entry.stored.variant), Epoch(entry.requested()));
+        let new = NewEntry { name, key: key.clone(), tags: tags(entry), metadata, since };
         self.run((permit, held), move |store| {
-            // The store counts and logs what fails.
-            let written =
-                work(store, name, Label { key: key.text().as_bytes(), tags: &tags }, metadata, since);
-            // It was invalidated while it was written.
-            if written.is_ok() && !stamps::is_valid(key.resource(), since.0) {
-                store.remove(key.resource());
+            // The store counts and logs what fails. Perhaps it was invalidated while it was written.
+            if work(store, new).is_ok() && !stamps::is_valid(name.resource, since.0) {
+                store.remove(name.resource);
             }
         });
     }
@@ -149,7 +145,7 @@ impl DiskTier {
 
     /// Removes one variant of a key.
     pub fn remove_variant(&self, key: &Key, of: &Variant) {
-        let name = Name { resource: key.resource(), variant: variant(key, of) };
+        let name = name(key, of);
         if self.may_have(key) {
             self.run((), move |store| store.remove_variant(name));
         }
@@ -167,8 +163,7 @@ impl DiskTier {
     }
 }
 
-/// What sets a response apart from others of the same resource, as a number.
-fn variant(key: &Key, variant: &Variant) -> u64 {
+fn name(key: &Key, variant: &Variant) -> Name {
     let mut text = key.hash().to_be_bytes().to_vec();
     for (name, value) in &variant.0 {
         // Neither a name nor a value has a NUL, or a line feed.
@@ -177,5 +172,5 @@ fn variant(key: &Key, variant: &Variant) -> u64 {
         text.extend_from_slice(value.as_deref().unwrap_or_default());
         text.push(b'\n');
     }
-    XxHash3_128::oneshot(&text) as u64
+    Name { resource: key.resource(), variant: XxHash3_128::oneshot(&text) as u64 }
 }

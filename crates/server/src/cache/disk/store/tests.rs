@@ -74,8 +74,10 @@ fn key(url: &str) -> Key {
     Key::new(&format!("{url} http://up"))
 }
 
-fn name(key: &Key) -> Name {
-    Name { resource: key.resource(), variant: 7 }
+/// Without tags and metadata, as if it had been requested before the process began.
+fn new_entry(key: &Key) -> NewEntry {
+    let (name, since) = (Name { resource: key.resource(), variant: 7 }, Epoch::default());
+    NewEntry { name, key: key.clone(), tags: Vec::new(), metadata: Vec::new(), since }
 }
 
 fn put(store: &Arc<Store>, url: &str, body: &[u8]) -> Result<(), NotStored> {
@@ -83,9 +85,9 @@ fn put(store: &Arc<Store>, url: &str, body: &[u8]) -> Result<(), NotStored> {
 }
 
 fn put_since(store: &Arc<Store>, url: &str, tags: &[u8], body: &[u8], since: Epoch) -> Result<(), NotStored> {
-    let key = key(url);
-    let label = Label { key: key.text().as_bytes(), tags };
-    let mut writing = store.write(name(&key), label, b"metadata".to_vec(), Some(body.len() as u64), since)?;
+    let metadata = b"metadata".to_vec();
+    let entry = NewEntry { tags: tags.to_vec(), metadata, since, ..new_entry(&key(url)) };
+    let mut writing = store.write(entry, Some(body.len() as u64))?;
     body.chunks(100_000).try_for_each(|part| writing.write(part))?;
     writing.finish()
 }
@@ -153,16 +155,16 @@ fn a_key_has_variants_and_a_hash_is_not_a_key() {
     let folder = TestFolder::new();
     let store = folder.open();
     let key = key("http://a/");
-    for variant in 0..3 {
-        let label = Label { key: key.text().as_bytes(), tags: b"" };
+    let write = |text: &Key, variant| {
         let name = Name { resource: key.resource(), variant };
-        let writing = store.write(name, label, vec![variant as u8], Some(0), Epoch::default()).unwrap();
-        writing.finish().unwrap();
+        let entry = NewEntry { name, metadata: vec![variant as u8], ..new_entry(text) };
+        store.write(entry, None).unwrap().finish().unwrap();
+    };
+    for variant in 0..3 {
+        write(&key, variant);
     }
     // As if two keys had the same hash.
-    let label = Label { key: b"http://b/ http://up", tags: b"" };
-    let name = Name { resource: key.resource(), variant: 3 };
-    store.write(name, label, vec![3], None, Epoch::default()).unwrap().finish().unwrap();
+    write(&self::key("http://b/"), 3);
     let mut found: Vec<Vec<u8>> = store.find(&key).into_iter().map(|found| found.metadata).collect();
     found.sort();
     assert_eq!(found, [[0], [1], [2]]);
@@ -175,8 +177,8 @@ fn an_unfinished_response_leaves_nothing() {
     let store = folder.open();
     let key = key("http://a/");
     let begin = || {
-        let label = Label { key: key.text().as_bytes(), tags: b"" };
-        let mut writing = store.write(name(&key), label, Vec::new(), None, Epoch::default()).unwrap();
+        let entry = new_entry(&key);
+        let mut writing = store.write(entry, None).unwrap();
         writing.write(&body(1, 100_000)).unwrap();
         writing
     };
@@ -241,8 +243,8 @@ fn a_retired_process_writes_no_more() {
     let store = folder.open();
     put(&store, "http://a/1", b"1").unwrap();
     let second = key("http://a/2");
-    let label = Label { key: second.text().as_bytes(), tags: b"" };
-    let mut writing = store.write(name(&second), label, Vec::new(), None, Epoch::default()).unwrap();
+    let entry = new_entry(&second);
+    let mut writing = store.write(entry, None).unwrap();
     writing.write(b"2").unwrap();
     store.retire();
     assert_eq!(writing.write(b"3"), Err(NotStored::Retired));

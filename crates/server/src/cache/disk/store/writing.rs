@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cache::key::Key;
 use cache::store::head::{self, BodyHasher, Label, Seal};
 use cache::store::index::space;
 use cache::store::name::Name;
@@ -15,15 +16,33 @@ use crate::cache::disk::folder::{NewFile, write_all};
 use crate::clock;
 use crate::sys::calls;
 
+/// A response that is to be written, without its body.
+pub struct NewEntry {
+    pub name: Name,
+    pub key: Key,
+    /// Separated by spaces.
+    pub tags: Vec<u8>,
+    pub metadata: Vec<u8>,
+    /// When the request began that it responds to.
+    pub since: Epoch,
+}
+
+impl NewEntry {
+    fn label(&self) -> Label<'_> {
+        Label { key: self.key.text().as_bytes(), tags: &self.tags }
+    }
+
+    fn head(&self, seal: Seal) -> Result<Vec<u8>, NotStored> {
+        head::write(self.label(), &self.metadata, seal).ok_or(NotStored::TooLong)
+    }
+}
+
 /// A response that is being written. Dropped before its end, it leaves nothing behind.
 pub struct Writing {
     store: Arc<Store>,
     file: Option<NewFile>,
-    name: Name,
-    key: Vec<u8>,
-    tags: Vec<u8>,
-    metadata: Vec<u8>,
-    since: Epoch,
+    entry: NewEntry,
+    /// Bytes of the head.
     head: u64,
     hasher: BodyHasher,
     reserved: u64,
@@ -31,27 +50,15 @@ pub struct Writing {
 
 impl Store {
     /// Begins to write a response. `length`: of its body, if it is known.
-    pub fn write(
-        self: &Arc<Store>,
-        name: Name,
-        label: Label<'_>,
-        metadata: Vec<u8>,
-        length: Option<u64>,
-        since: Epoch,
-    ) -> Result<Writing, NotStored> {
+    pub fn write(self: &Arc<Store>, entry: NewEntry, length: Option<u64>) -> Result<Writing, NotStored> {
         if self.retired.load(Ordering::Relaxed) {
             return Err(NotStored::Retired);
         }
-        let head =
-            head::write(label, &metadata, Seal { length: 0, checksum: 0 }).ok_or(NotStored::TooLong)?;
+        let (name, head) = (entry.name, entry.head(Seal { length: 0, checksum: 0 })?);
         let mut writing = Writing {
             store: self.clone(),
             file: None,
-            name,
-            key: label.key.to_vec(),
-            tags: label.tags.to_vec(),
-            metadata,
-            since,
+            entry,
             head: head.len() as u64,
             hasher: BodyHasher::default(),
             reserved: 0,
@@ -101,25 +108,26 @@ impl Writing {
     pub fn finish(mut self) -> Result<(), NotStored> {
         let store = self.store.clone();
         let (seal, length) = (self.hasher.seal(), self.head + self.hasher.length());
-        let label = Label { key: &self.key, tags: &self.tags };
-        let head = head::write(label, &self.metadata, seal).ok_or(NotStored::TooLong)?;
+        let head = self.entry.head(seal)?;
         let file = self.file.as_ref().ok_or(NotStored::Failed)?;
         write_all(&file.fd, &head, 0).map_err(|errno| self.failed(errno))?;
         if store.retired.load(Ordering::Relaxed) {
             return Err(NotStored::Retired);
         }
-        if store.purges.forbid_storing(self.since, &label) {
+        let is_purged = |entry: &NewEntry| store.purges.forbid_storing(entry.since, &entry.label());
+        if is_purged(&self.entry) {
             return Err(NotStored::Purged);
         }
         let Some(file) = self.file.take() else { return Err(NotStored::Failed) };
-        let stamp = file.keep(self.name).map_err(|errno| self.failed(errno))?;
+        let stamp = file.keep(self.entry.name).map_err(|errno| self.failed(errno))?;
         // A purge that has begun since may have looked before the file had its name.
-        if store.purges.forbid_storing(self.since, &label) {
-            _ = store.discard(self.name);
+        let NewEntry { name, since, .. } = self.entry;
+        if is_purged(&self.entry) {
+            _ = store.discard(name);
             return Err(NotStored::Purged);
         }
-        let known = Known { verified: Some(stamp), since: self.since, is_discarded: false };
-        let surplus = store.index().insert(self.name, length, clock::wall_micros(), known);
+        let known = Known { verified: Some(stamp), since, is_discarded: false };
+        let surplus = store.index().insert(name, length, clock::wall_micros(), known);
         surplus.into_iter().for_each(|name| _ = store.discard(name));
         add(&store.counts.stored);
         Ok(())

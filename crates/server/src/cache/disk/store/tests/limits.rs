@@ -23,8 +23,8 @@ fn the_files_never_take_more_than_the_bound() {
     assert_eq!(get(&store, "http://a/299"), Some(body(299, 3 * 4096)), "the last one is there");
     // While it is written, too.
     let key = key("http://a/long");
-    let label = Label { key: key.text().as_bytes(), tags: b"" };
-    let mut writing = store.write(name(&key), label, Vec::new(), None, Epoch::default()).unwrap();
+    let entry = new_entry(&key);
+    let mut writing = store.write(entry, None).unwrap();
     let mut refused = None;
     for _ in 0..100 {
         refused = writing.write(&body(0, 4096)).err();
@@ -64,8 +64,8 @@ fn bounds_the_entries_the_bodies_and_the_heads() {
     assert_eq!(put(&store, "http://a/", &body(1, 1001)), Err(NotStored::TooLong));
     assert_eq!(put(&store, "http://a/", &body(1, 1000)), Ok(()));
     let key = key("http://b/");
-    let label = Label { key: key.text().as_bytes(), tags: b"" };
-    let mut writing = store.write(name(&key), label, Vec::new(), None, Epoch::default()).unwrap();
+    let entry = new_entry(&key);
+    let mut writing = store.write(entry, None).unwrap();
     writing.write(&[0; 1000]).unwrap();
     assert_eq!(writing.write(&[0]), Err(NotStored::TooLong), "of unknown length");
     drop(writing);

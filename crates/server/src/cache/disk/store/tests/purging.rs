@@ -53,8 +53,7 @@ fn what_was_requested_before_a_purge_is_not_stored_after_it() {
     let store = folder.open();
     let since = purges::now();
     let key = key("http://a/x");
-    let label = Label { key: key.text().as_bytes(), tags: b"" };
-    let mut writing = store.write(name(&key), label, Vec::new(), None, since).unwrap();
+    let mut writing = store.write(NewEntry { since, ..new_entry(&key) }, None).unwrap();
     writing.write(b"old").unwrap();
     assert_eq!(purged(&store, "path - /x"), 0);
     assert_eq!(writing.finish(), Err(NotStored::Purged));
