@@ -1,6 +1,8 @@
 //! The body of a stored response.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::files::open::OpenFile;
 
@@ -16,11 +18,31 @@ pub enum StoredBody {
     },
 }
 
+/// The bytes of a body, for another thread.
+pub enum BodySource {
+    Bytes(Vec<u8>),
+    /// `length` bytes of a file from `at`.
+    File {
+        fd: Arc<OwnedFd>,
+        at: u64,
+        length: u64,
+    },
+}
+
 impl StoredBody {
     pub fn length(&self) -> u64 {
         match self {
             StoredBody::Bytes(bytes) => bytes.len() as u64,
             StoredBody::File { length, .. } => *length,
+        }
+    }
+
+    pub fn source(&self) -> BodySource {
+        match self {
+            StoredBody::Bytes(bytes) => BodySource::Bytes(bytes.to_vec()),
+            StoredBody::File { file, at, length } => {
+                BodySource::File { fd: file.fd.clone(), at: *at, length: *length }
+            }
         }
     }
 

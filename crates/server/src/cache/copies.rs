@@ -3,9 +3,7 @@
 //! Knows nothing of the request for which a copy is made.
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use cache::Field;
 use cache::fields::values;
@@ -16,7 +14,7 @@ use taipan_http::fields::list;
 use taipan_http::negotiate::Coding;
 
 use super::Cache;
-use super::body::StoredBody;
+use super::body::{BodySource, StoredBody};
 use super::cached_response::{CachedResponse, Placement, stored_body};
 use crate::encoder::{self, Effort};
 use crate::files::beneath::Wait;
@@ -38,12 +36,6 @@ enum Copy {
     BeingMade,
     NoGain,
     Made(Rc<CachedResponse>),
-}
-
-/// The bytes of a body, for another thread.
-enum Source {
-    Bytes(Vec<u8>),
-    File { fd: Arc<OwnedFd>, at: u64, length: usize },
 }
 
 impl Copies {
@@ -108,19 +100,6 @@ impl CachedResponse {
             placement,
         )
     }
-
-    /// `None`: it is too large.
-    fn source(&self) -> Option<Source> {
-        if self.body.length() > LARGEST {
-            return None;
-        }
-        Some(match &self.body {
-            StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
-            StoredBody::File { file, at, length } => {
-                Source::File { fd: file.fd.clone(), at: *at, length: *length as usize }
-            }
-        })
-    }
 }
 
 impl Cache {
@@ -132,12 +111,15 @@ impl Cache {
             Kept::Quick => Effort::Quick,
             Kept::Nothing => return,
         };
-        let Some(source) = entry.source() else { return };
+        if entry.body.length() > LARGEST {
+            return;
+        }
         let Some(permit) = self.copies.take() else { return };
         if !entry.copies.begin(coding) {
             return;
         }
-        let Some(result) = self.services.background.run(move || source.encode(coding, effort)) else {
+        let body = entry.body.source();
+        let Some(result) = self.services.background.run(move || encode(body, coding, effort)) else {
             // Too much work waits. It is tried again.
             entry.copies.0.borrow_mut().retain(|(own, _)| *own != coding);
             return;
@@ -154,16 +136,14 @@ impl Cache {
     }
 }
 
-impl Source {
-    /// `None`: it does not gain, or it fails, and would fail again.
-    fn encode(self, coding: Coding, effort: Effort) -> Option<Vec<u8>> {
-        let content = match self {
-            Source::Bytes(bytes) => bytes,
-            Source::File { fd, at, length } => read(&fd, at, length, Wait::Allowed).ok()??,
-        };
-        let bytes = encoder::encode(coding, effort, &content).ok()?;
-        (bytes.len() <= content.len() * GAIN / 100).then_some(bytes)
-    }
+/// `None`: it does not gain, or it fails, and would fail again.
+fn encode(body: BodySource, coding: Coding, effort: Effort) -> Option<Vec<u8>> {
+    let content = match body {
+        BodySource::Bytes(bytes) => bytes,
+        BodySource::File { fd, at, length } => read(&fd, at, length as usize, Wait::Allowed).ok()??,
+    };
+    let bytes = encoder::encode(coding, effort, &content).ok()?;
+    (bytes.len() <= content.len() * GAIN / 100).then_some(bytes)
 }
 
 /// The fields of a response in this coding.

@@ -1,7 +1,6 @@
 //! A worker's access to the files: everything that may wait for the disk runs on its helper threads. What fails is a
 //! miss, or is not stored.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use twox_hash::XxHash3_128;
 
 use super::FILES;
 use super::store::{FoundFile, NewEntry, NotStored, Store};
+use crate::cache::body::BodySource;
 use crate::cache::{CachedResponse, StoredBody, stamps, tags};
 use crate::disk::{Disk, Work};
 use crate::files::beneath::Wait;
@@ -38,12 +38,6 @@ pub struct FoundResponse {
     pub body: StoredBody,
     /// When this process has requested it. The default: before the process began.
     pub since: Epoch,
-}
-
-/// What is written, on its way to a helper thread.
-enum Source {
-    Bytes(Vec<u8>),
-    File { fd: Arc<OwnedFd>, at: u64 },
 }
 
 impl DiskTier {
@@ -95,16 +89,12 @@ impl DiskTier {
 
     /// Writes a response, in place of another one of the same variant, and holds `held` until that is done.
     pub fn put(&self, key: &Key, entry: &CachedResponse, held: impl Sized + 'static) {
-        let length = entry.body.length();
-        let source = match &entry.body {
-            StoredBody::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
-            StoredBody::File { file, at, .. } => Source::File { fd: file.fd.clone(), at: *at },
-        };
+        let (length, body) = (entry.body.length(), entry.body.source());
         self.write(key, entry, held, move |store, new| {
             let mut writing = store.write(new, Some(length))?;
-            match source {
-                Source::Bytes(bytes) => writing.write(&bytes)?,
-                Source::File { fd, at } => writing.write_from(&fd, at, length)?,
+            match body {
+                BodySource::Bytes(bytes) => writing.write(&bytes)?,
+                BodySource::File { fd, at, length } => writing.write_from(&fd, at, length)?,
             }
             writing.finish()
         });
