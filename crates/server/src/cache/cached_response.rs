@@ -29,6 +29,7 @@ use super::stamps;
 use crate::clock;
 use crate::files::beneath::Wait;
 use crate::files::open::{OpenFile, stat};
+use crate::files::table::Cost;
 use crate::response::{Body, FilePart, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
@@ -103,15 +104,13 @@ impl CachedResponse {
         stamps::is_valid(self.resource, self.requested) && self.body.is_unchanged()
     }
 
-    /// Bytes of memory that it takes, and descriptors.
-    pub fn cost(&self) -> (usize, usize) {
-        let fields = 2 * self.stored.cost() + size_of::<CachedResponse>();
-        let (copies, files) = self.copies.cost();
-        match &self.body {
+    pub fn cost(&self) -> Cost {
+        let body = match &self.body {
             // Once more behind the head.
-            StoredBody::Bytes(bytes) => (fields + copies + 2 * bytes.len(), files),
-            StoredBody::File { file, .. } => (fields + copies + file.memory(), files + 1),
-        }
+            StoredBody::Bytes(bytes) => Cost::of_bytes(2 * bytes.len()),
+            StoredBody::File { file, .. } => Cost { bytes: file.memory(), descriptors: 1 },
+        };
+        Cost::of_bytes(2 * self.stored.cost() + size_of::<CachedResponse>()) + body + self.copies.cost()
     }
 
     /// The whole response.

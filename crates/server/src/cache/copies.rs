@@ -19,6 +19,7 @@ use super::cached_response::{CachedResponse, Placement, stored_body};
 use crate::encoder::{self, Effort};
 use crate::files::beneath::Wait;
 use crate::files::open::read;
+use crate::files::table::Cost;
 use crate::stats::Count;
 use crate::tasks::spawn_local;
 
@@ -70,13 +71,8 @@ impl Copies {
         made.collect()
     }
 
-    /// Bytes of memory that they take, and descriptors.
-    pub fn cost(&self) -> (usize, usize) {
-        let add = |(bytes, files), (_, copy): (Coding, Rc<CachedResponse>)| {
-            let (more, file) = copy.cost();
-            (bytes + more, files + file)
-        };
-        self.made().into_iter().fold((0, 0), add)
+    pub fn cost(&self) -> Cost {
+        self.made().iter().map(|(_, copy)| copy.cost()).sum()
     }
 }
 

@@ -30,7 +30,7 @@ use taipan_http::head::Field;
 
 use crate::clock;
 use crate::files::HostKey;
-use crate::files::table::{Cost, Table};
+use crate::files::table::{Cost, Limits, Table};
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 
@@ -95,8 +95,8 @@ impl Cache {
         let entries = (bytes / SMALL).min(MOST_KEYS);
         let descriptors = services.site.response_descriptors();
         let for_parts = bytes / PARTS;
-        let table = RefCell::new(Table::new(Cost { entries, descriptors, bytes: bytes - for_parts }));
-        let parts = RefCell::new(Table::new(Cost { entries, descriptors: 0, bytes: for_parts }));
+        let table = RefCell::new(Table::new(Limits { entries, descriptors, bytes: bytes - for_parts }));
+        let parts = RefCell::new(Table::new(Limits { entries, descriptors: 0, bytes: for_parts }));
         let copies = Semaphore::new(MOST_COPIES);
         let refreshes = Semaphore::new(MOST_REFRESHES);
         let disk = DiskTier::of_process(&services.disk, memory::RESPONSE);
@@ -211,8 +211,8 @@ impl Cache {
         let known = known.filter(|known| known.stored.variant == part.stored.variant);
         let part = known.and_then(|known| known.with(&part)).unwrap_or(part);
         let Some(bytes) = part.whole() else {
-            let cost = part.cost();
-            self.parts.borrow_mut().insert(HOST.into(), text, Rc::new(part), cost, 0);
+            let cost = Cost::of_bytes(part.cost());
+            self.parts.borrow_mut().insert(HOST.into(), text, Rc::new(part), cost);
             return None;
         };
         self.remove_parts(text);
@@ -359,10 +359,6 @@ fn is_purged(text: &str, since: Epoch, tags: &[u8]) -> bool {
 
 /// Inserts the variants of a key, with what all of them cost.
 fn insert(table: &mut Table<Vec<Rc<CachedResponse>>>, text: &str, entries: Vec<Rc<CachedResponse>>) {
-    let add = |(bytes, descriptors), entry: &Rc<CachedResponse>| {
-        let (more, files) = entry.cost();
-        (bytes + more, descriptors + files)
-    };
-    let (bytes, descriptors) = entries.iter().fold((0, 0), add);
-    table.insert(HostKey::from(HOST), text, entries, bytes, descriptors);
+    let cost = entries.iter().map(|entry| entry.cost()).sum();
+    table.insert(HostKey::from(HOST), text, entries, cost);
 }

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use taipan_http::negotiate::Coding;
 use taipan_http::target::SafePath;
 
+use super::Files;
 use super::HostKey;
 use super::encoded::Encoded;
 use super::entry::Entry;
-use super::{Cached, Files};
+use super::table::Cost;
 
 /// The SHA-256 of a dictionary.
 pub type Hash = [u8; 32];
@@ -64,14 +65,12 @@ impl Deltas {
         self.made.borrow_mut().retain(|(of, in_coding, _)| of != hash || *in_coding != coding);
     }
 
-    /// Bytes and descriptors.
-    pub(super) fn cost(&self) -> (usize, usize) {
-        let ready = |delta: &Delta| if let Delta::Ready(entry) = delta { entry.cost() } else { (0, 0) };
-        let sum = |(bytes, descriptors), (.., delta): &(Hash, Coding, Delta)| {
-            let (more, others) = ready(delta);
-            (bytes + more + size_of::<(Hash, Coding, Delta)>(), descriptors + others)
+    pub(super) fn cost(&self) -> Cost {
+        let of_one = |made: &(Hash, Coding, Delta)| {
+            let ready = if let (.., Delta::Ready(entry)) = made { entry.cost() } else { Cost::default() };
+            ready + Cost::of_bytes(size_of_val(made))
         };
-        self.made.borrow().iter().fold((0, 0), sum)
+        self.made.borrow().iter().map(of_one).sum()
     }
 }
 
@@ -145,9 +144,7 @@ impl Files {
         deltas.set(hash, coding, delta);
         let Some(now) = self.cached(host, path.as_str()) else { return };
         if now.deltas.as_ref().is_some_and(|other| Rc::ptr_eq(other, deltas)) {
-            let (bytes, descriptors) = now.cost();
-            let cached = Cached::Entry(now);
-            self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
+            self.insert(host, path, now);
         }
     }
 }

@@ -16,11 +16,11 @@ use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use super::Files;
 use super::HostKey;
 use super::beneath::{OpenError, Wait};
 use super::entry::{Content, Entry, PreparedRepresentation};
 use super::open::{OpenFile, Stamp, read, stat};
-use super::{Cached, Files};
 use crate::response_head::{DatedHead, HeadWriter};
 
 /// The content of a file, to be read on another thread.
@@ -115,9 +115,7 @@ impl Files {
             None => None,
         };
         let Some(entry) = entry else { return };
-        let (bytes, descriptors) = entry.cost();
-        let cached = Cached::Entry(Rc::new(entry));
-        self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
+        self.insert(host, path, Rc::new(entry));
     }
 
     /// The same file, with what was made of it.

@@ -29,7 +29,8 @@ use super::deltas::Deltas;
 use super::lookup::{Found, Lookup, Metafile, Variant};
 use super::open::{OpenFile, Stamp};
 use super::page::{PageFile, PageOrFile, page};
-use super::{Cached, Files, is_shortage};
+use super::table::Cost;
+use super::{Files, is_shortage};
 use crate::encoder;
 use crate::log;
 use crate::response_head::DatedHead;
@@ -144,9 +145,7 @@ impl Files {
         match (result, cached) {
             (Ok(Some(lookup)), _) => {
                 let entry = Rc::new(Entry::new(&self.services, host, path, lookup, checked));
-                let (bytes, descriptors) = entry.cost();
-                let cached = Cached::Entry(entry.clone());
-                self.table.borrow_mut().insert(host, path.as_str(), cached, bytes, descriptors);
+                self.insert(host, path, entry.clone());
                 Ok(entry)
             }
             (Ok(None), Some(entry)) => {
@@ -346,24 +345,18 @@ impl Entry {
         matches!(self.resource, Resource::Folder).then(|| self.stamps.first().copied()).flatten()
     }
 
-    /// Its bytes and its descriptors.
-    pub(super) fn cost(&self) -> (usize, usize) {
-        let size = |one: &PreparedRepresentation| {
+    pub(super) fn cost(&self) -> Cost {
+        let prepared = self.prepared.iter().map(|one| {
             let memory = if let Content::File(file) = &one.content { file.memory() } else { 0 };
-            one.response.head().bytes().len() + size_of_val(one) + memory
-        };
-        let bytes = self.prepared.iter().map(size).sum::<usize>();
-        let descriptors = self.prepared.iter().filter(|one| one.file().is_some()).count();
+            let bytes = one.response.head().bytes().len() + size_of_val(one) + memory;
+            Cost { bytes, descriptors: usize::from(one.file().is_some()) }
+        });
         let map = if let Resource::ImageMap(map) = &self.resource { map.memory() } else { 0 };
-        let deltas = self.deltas.as_ref().map_or((0, 0), |deltas| deltas.cost());
-        let page = self.page.as_ref().map_or((0, 0), |page| page.cost());
-        let others =
-            self.alternates.iter().flat_map(|alternates| &alternates.others).map(|other| other.cost());
-        let others = others.fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
-        (
-            bytes + map + size_of::<Entry>() + deltas.0 + page.0 + others.0,
-            descriptors + deltas.1 + page.1 + others.1,
-        )
+        let deltas = self.deltas.iter().map(|deltas| deltas.cost());
+        let page = self.page.iter().map(|page| page.cost());
+        let others = self.alternates.iter().flat_map(|alternates| &alternates.others);
+        let parts = prepared.chain(deltas).chain(page).chain(others.map(|other| other.cost()));
+        parts.sum::<Cost>() + Cost::of_bytes(map + size_of::<Entry>())
     }
 }
 

@@ -20,7 +20,7 @@ use taipan_http::target::SafePath;
 use super::accounts;
 use super::beneath::{OpenError, Root};
 use super::roots::Roots;
-use super::table::{Cost, Table};
+use super::table::{Cost, Limits, Table};
 use super::{Files, HostKey};
 use crate::disk::{Device, Work};
 use crate::tasks::spawn_local;
@@ -90,7 +90,7 @@ enum Kind {
 impl Folders {
     /// `limit`: folders that are open at the same time.
     pub fn new(limit: usize) -> Folders {
-        let table = |entries, descriptors| Cost { entries, descriptors, bytes: usize::MAX };
+        let table = |entries, descriptors| Limits { entries, descriptors, bytes: usize::MAX };
         Folders {
             found: RefCell::new(Table::new(table(limit, limit))),
             missing: RefCell::new(Table::new(table(limit.saturating_mul(MISSING), 0))),
@@ -124,7 +124,8 @@ impl Folders {
         let number = self.next.get();
         self.next.set(number.checked_add(1)?);
         let folder = Rc::new(Folder { number, root, path: path.into() });
-        found.insert(host, name, Known { folder: folder.clone(), checked_at: now }, 0, 1);
+        let cost = Cost { bytes: 0, descriptors: 1 };
+        found.insert(host, name, Known { folder: folder.clone(), checked_at: now }, cost);
         let mut numbered = self.numbered.borrow_mut();
         if numbered.len() >= 2 * self.limit {
             numbered.retain(|_, folder| folder.strong_count() > 0);
@@ -135,7 +136,7 @@ impl Folders {
 
     fn add_missing(&self, host: HostKey, name: &str, status: Status, now: i64) {
         self.found.borrow_mut().remove(host, name);
-        self.missing.borrow_mut().insert(host, name, Absent { status, checked_at: now }, 0, 0);
+        self.missing.borrow_mut().insert(host, name, Absent { status, checked_at: now }, Cost::default());
     }
 }
 

@@ -48,7 +48,7 @@ use folders::Folders;
 use lookup::Query;
 use open::Stamp;
 use roots::{OpenRoots, Roots};
-use table::{Cost, Table};
+use table::{Cost, Limits, Table};
 
 pub use disk_lookup::DiskLookup;
 use entry::Checked;
@@ -115,7 +115,7 @@ impl Files {
         let now = services.clock.now();
         Rc::new(Files {
             services,
-            table: RefCell::new(Table::new(Cost { entries, descriptors: in_table, bytes })),
+            table: RefCell::new(Table::new(Limits { entries, descriptors: in_table, bytes })),
             roots: Roots::new(&roots, check_seconds, now),
             folders: Folders::new(folders),
             dictionaries: Dictionaries::new(bytes / memory::DICTIONARIES as usize),
@@ -245,8 +245,13 @@ impl Files {
     }
 
     pub fn insert_listing(&self, host: HostKey, key: &str, page: Rc<ListingPage>) {
-        let bytes = page.response.head().bytes().len();
-        self.table.borrow_mut().insert(host, key, Cached::Listing(page), bytes, 0);
+        let cost = Cost::of_bytes(page.response.head().bytes().len());
+        self.table.borrow_mut().insert(host, key, Cached::Listing(page), cost);
+    }
+
+    fn insert(&self, host: HostKey, path: &SafePath<'_>, entry: Rc<Entry>) {
+        let cost = entry.cost();
+        self.table.borrow_mut().insert(host, path.as_str(), Cached::Entry(entry), cost);
     }
 
     /// Has the next request for each entry compare it with the disk: files may have changed. A lookup that runs now may

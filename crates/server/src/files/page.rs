@@ -9,6 +9,7 @@ use taipan_http::negotiate::Coding;
 
 use super::lookup::Found;
 use super::open::{OpenFile, Stamp};
+use super::table::Cost;
 use crate::services::Services;
 
 /// A file with directives.
@@ -53,11 +54,10 @@ pub(super) fn page(services: &Services, includes: &Includes, mut found: Found) -
 }
 
 impl PageFile {
-    /// Bytes and descriptors.
-    pub(super) fn cost(&self) -> (usize, usize) {
+    pub(super) fn cost(&self) -> Cost {
         match &self.content {
-            PageContent::Parsed(page) => (page.cost(), 0),
-            PageContent::File(_) => (0, 1),
+            PageContent::Parsed(page) => Cost::of_bytes(page.cost()),
+            PageContent::File(_) => Cost { bytes: 0, descriptors: 1 },
         }
     }
 }

@@ -1,9 +1,11 @@
 //! A table of bounded cost that evicts the least recently used entry. The caller sets the cost of each entry, in bytes
-//! and in descriptors, and the limit of all entries together.
+//! of memory and in descriptors, and the limits of all entries together.
 //!
 //! Knows nothing of files.
 
 use std::hash::BuildHasher;
+use std::iter::Sum;
+use std::ops::{Add, Sub};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -11,20 +13,52 @@ use slab::Slab;
 
 use super::HostKey;
 
-/// The cost of one entry or of all entries, or their limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What entries take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    pub entries: usize,
-    pub descriptors: usize,
     pub bytes: usize,
+    pub descriptors: usize,
 }
 
 impl Cost {
-    const ZERO: Cost = Cost { entries: 0, descriptors: 0, bytes: 0 };
-
-    fn exceeds(self, limit: Cost) -> bool {
-        self.entries > limit.entries || self.descriptors > limit.descriptors || self.bytes > limit.bytes
+    /// Of what has no descriptor.
+    pub fn of_bytes(bytes: usize) -> Cost {
+        Cost { bytes, descriptors: 0 }
     }
+
+    fn exceeds(self, limits: Limits) -> bool {
+        self.descriptors > limits.descriptors || self.bytes > limits.bytes
+    }
+}
+
+impl Add for Cost {
+    type Output = Cost;
+
+    fn add(self, other: Cost) -> Cost {
+        Cost { bytes: self.bytes + other.bytes, descriptors: self.descriptors + other.descriptors }
+    }
+}
+
+impl Sub for Cost {
+    type Output = Cost;
+
+    fn sub(self, other: Cost) -> Cost {
+        Cost { bytes: self.bytes - other.bytes, descriptors: self.descriptors - other.descriptors }
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), Add::add)
+    }
+}
+
+/// The most that all entries together may be and take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub entries: usize,
+    pub descriptors: usize,
+    pub bytes: usize,
 }
 
 /// Entries by host and path.
@@ -36,7 +70,7 @@ pub struct Table<V> {
     newest: usize,
     oldest: usize,
     cost: Cost,
-    limit: Cost,
+    limits: Limits,
 }
 
 struct Slot<V> {
@@ -51,15 +85,15 @@ struct Slot<V> {
 const NO_SLOT: usize = usize::MAX;
 
 impl<V> Table<V> {
-    pub fn new(limit: Cost) -> Table<V> {
+    pub fn new(limits: Limits) -> Table<V> {
         Table {
             index: HashTable::new(),
             hasher: RandomState::default(),
             slots: Slab::new(),
             newest: NO_SLOT,
             oldest: NO_SLOT,
-            cost: Cost::ZERO,
-            limit,
+            cost: Cost::default(),
+            limits,
         }
     }
 
@@ -74,12 +108,12 @@ impl<V> Table<V> {
         Some(&mut self.slots[slot].value)
     }
 
-    /// Replaces the entry of the same key, and then evicts entries until the rest costs no more than the limit. An
-    /// entry that alone exceeds the limit is not inserted.
-    pub fn insert(&mut self, host: HostKey, path: &str, value: V, bytes: usize, descriptors: usize) {
+    /// Replaces the entry of the same key, and then evicts entries until the rest is within the limits. An entry that
+    /// alone exceeds them is not inserted. `cost`: of the value, beside its own size.
+    pub fn insert(&mut self, host: HostKey, path: &str, value: V, cost: Cost) {
         self.remove(host, path);
-        let cost = Cost { entries: 1, descriptors, bytes: bytes + path.len() + size_of::<Slot<V>>() };
-        if cost.exceeds(self.limit) {
+        let cost = cost + Cost::of_bytes(path.len() + size_of::<Slot<V>>());
+        if cost.exceeds(self.limits) || self.limits.entries == 0 {
             return;
         }
         let hash = self.hash(host, path);
@@ -88,8 +122,8 @@ impl<V> Table<V> {
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, slot, |&s| hash_of(hasher, slots[s].host, &slots[s].path));
         self.link_newest(slot);
-        self.add_cost(cost);
-        while self.cost.exceeds(self.limit) {
+        self.cost = self.cost + cost;
+        while self.cost.exceeds(self.limits) || self.slots.len() > self.limits.entries {
             self.evict(self.oldest);
         }
     }
@@ -137,16 +171,7 @@ impl<V> Table<V> {
             found.remove();
         }
         self.unlink(slot);
-        let cost = self.slots.remove(slot).cost;
-        self.cost.entries -= cost.entries;
-        self.cost.descriptors -= cost.descriptors;
-        self.cost.bytes -= cost.bytes;
-    }
-
-    fn add_cost(&mut self, cost: Cost) {
-        self.cost.entries += cost.entries;
-        self.cost.descriptors += cost.descriptors;
-        self.cost.bytes += cost.bytes;
+        self.cost = self.cost - self.slots.remove(slot).cost;
     }
 
     fn link_newest(&mut self, slot: usize) {
@@ -182,8 +207,10 @@ mod tests {
     use super::HostKey;
     use super::*;
 
+    const FILE: Cost = Cost { bytes: 10, descriptors: 1 };
+
     fn table(entries: usize, descriptors: usize, bytes: usize) -> Table<&'static str> {
-        Table::new(Cost { entries, descriptors, bytes })
+        Table::new(Limits { entries, descriptors, bytes })
     }
 
     fn keys(table: &Table<&'static str>, among: &[&'static str]) -> Vec<&'static str> {
@@ -194,25 +221,28 @@ mod tests {
     fn evicts_the_least_recently_used_entry() {
         let mut t = table(3, 100, 1 << 20);
         for k in ["a", "b", "c"] {
-            t.insert(HostKey::from(0), k, k, 0, 0);
+            t.insert(HostKey::from(0), k, k, Cost::default());
         }
         assert_eq!(t.get(HostKey::from(0), "a"), Some(&mut "a"));
-        t.insert(HostKey::from(0), "d", "d", 0, 0);
+        t.insert(HostKey::from(0), "d", "d", Cost::default());
         assert_eq!(keys(&t, &["a", "b", "c", "d"]), ["a", "c", "d"]);
+        let mut none = table(0, 100, 1 << 20);
+        none.insert(HostKey::from(0), "a", "a", Cost::default());
+        assert_eq!(keys(&none, &["a"]), [""; 0]);
     }
 
     #[test]
     fn evicts_entries_that_exceed_the_limit_of_descriptors_or_bytes() {
         let mut t = table(100, 2, 1 << 20);
         for k in ["a", "b", "c"] {
-            t.insert(HostKey::from(0), k, k, 0, 1);
+            t.insert(HostKey::from(0), k, k, FILE);
         }
         assert_eq!(keys(&t, &["a", "b", "c"]), ["b", "c"]);
         let mut t = table(100, 100, 1000);
-        t.insert(HostKey::from(0), "a", "a", 600, 0);
-        t.insert(HostKey::from(0), "b", "b", 600, 0);
+        t.insert(HostKey::from(0), "a", "a", Cost::of_bytes(600));
+        t.insert(HostKey::from(0), "b", "b", Cost::of_bytes(600));
         assert_eq!(keys(&t, &["a", "b"]), ["b"]);
-        t.insert(HostKey::from(0), "huge", "huge", 10_000, 0);
+        t.insert(HostKey::from(0), "huge", "huge", Cost::of_bytes(10_000));
         assert_eq!(keys(&t, &["b", "huge"]), ["b"]);
     }
 
@@ -220,7 +250,7 @@ mod tests {
     fn keeps_the_entries_that_are_to_be_kept() {
         let mut t = table(10, 10, 1 << 20);
         for k in ["a", "b", "c"] {
-            t.insert(HostKey::from(0), k, k, 0, 1);
+            t.insert(HostKey::from(0), k, k, FILE);
         }
         t.retain(|path, value| path == "b" && *value == "b");
         assert_eq!(
@@ -232,9 +262,9 @@ mod tests {
     #[test]
     fn replaces_an_entry_of_the_same_host_only() {
         let mut t = table(10, 10, 1 << 20);
-        t.insert(HostKey::from(0), "a", "zero", 10, 1);
-        t.insert(HostKey::from(1), "a", "one", 10, 1);
-        t.insert(HostKey::from(0), "a", "again", 10, 1);
+        t.insert(HostKey::from(0), "a", "zero", FILE);
+        t.insert(HostKey::from(1), "a", "one", FILE);
+        t.insert(HostKey::from(0), "a", "again", FILE);
         assert_eq!(
             (t.get(HostKey::from(0), "a").copied(), t.get(HostKey::from(1), "a").copied()),
             (Some("again"), Some("one"))
@@ -242,6 +272,6 @@ mod tests {
         assert_eq!(t.slots.len(), 2);
         t.remove(HostKey::from(0), "a");
         t.remove(HostKey::from(1), "a");
-        assert_eq!((t.slots.len(), t.cost, t.newest, t.oldest), (0, Cost::ZERO, NO_SLOT, NO_SLOT));
+        assert_eq!((t.slots.len(), t.cost, t.newest, t.oldest), (0, Cost::default(), NO_SLOT, NO_SLOT));
     }
 }
