@@ -175,32 +175,26 @@ impl Entry {
             Lookup::Missing => Entry::without_content(Resource::Missing, Vec::new(), checked),
             Lookup::Denied => Entry::without_content(Resource::Denied, Vec::new(), checked),
             Lookup::Folder(stamp) => Entry::without_content(Resource::Folder, vec![stamp], checked),
-            Lookup::Files(found) => Entry::of_files(services, host, path, found, checked),
+            Lookup::Files(found) => Entry::of_files(RoutedPath::new(services, host, path), found, checked),
         };
         Entry { ahead: ahead(&entry.stamps, services.clock.now()), ..entry }
     }
 
-    fn of_files(
-        services: &Services,
-        host: HostKey,
-        path: &SafePath<'_>,
-        found: Vec<Found>,
-        checked: Checked,
-    ) -> Entry {
+    fn of_files(path: RoutedPath<'_>, found: Vec<Found>, checked: Checked) -> Entry {
         let mut others = found.into_iter();
         let Some(first) = others.next() else {
             return Entry::without_content(Resource::Missing, Vec::new(), checked);
         };
         if others.len() == 0 {
-            return Entry::of_file(services, host, path, first, Differences::default(), checked);
+            return Entry::of_file(path, first, Differences::default(), checked);
         }
         let all = || iter::once(&first).chain(others.as_slice());
         let labels: Vec<Label> = all().map(|found| found.label).collect();
         let stamps = all().flat_map(Found::stamps).collect();
         let differences = Differences::of(&labels);
-        let entry = |found| Entry::of_file(services, host, path, found, differences, checked);
+        let entry = |found| Entry::of_file(path, found, differences, checked);
         let (first, others) = (entry(first), others.map(|found| Rc::new(entry(found))).collect());
-        let rules = services.route(host.host(), path).files.alternates.clone();
+        let rules = path.route.files.alternates.clone();
         Entry { stamps, alternates: Some(Alternates { rules, labels, others }), ..first }
     }
 
@@ -209,16 +203,9 @@ impl Entry {
         self.alternates.is_some()
     }
 
-    fn of_file(
-        services: &Services,
-        host: HostKey,
-        path: &SafePath<'_>,
-        found: Found,
-        differences: Differences,
-        checked: Checked,
-    ) -> Entry {
-        let route = services.route(host.host(), path);
-        let selected = selected(services, host, path, &found, differences);
+    fn of_file(path: RoutedPath<'_>, found: Found, differences: Differences, checked: Checked) -> Entry {
+        let RoutedPath { services, route, .. } = path;
+        let selected = selected(path, &found, differences);
         let plain_name = route.files.alternates.plain_name(&found.name);
         let special = route.files.special.of(&plain_name);
         let found = match route.files.includes.cover_file(&plain_name) {
@@ -227,7 +214,7 @@ impl Entry {
                 PageOrFile::File(found) => found,
                 PageOrFile::None => return Entry::without_content(Resource::Missing, Vec::new(), checked),
                 PageOrFile::Page(page, stamps) => {
-                    let name = name_beside(services, host, path, &page.name);
+                    let name = path.name_beside(&page.name);
                     return Entry { selected, ..Entry::of_page(page, name, stamps, checked) };
                 }
             },
@@ -236,17 +223,17 @@ impl Entry {
         let stamps = found.stamps();
         let codings = variants.iter().map(|variant| variant.coding);
         let origin = SelectedFiles {
-            name: name_beside(services, host, path, name),
+            name: path.name_beside(name),
             precompressed: codings.clone().filter(|coding| *coding != Coding::Identity).collect(),
             is_gzip_only: codings.clone().next().is_some_and(|first| first != Coding::Identity),
         };
         let prepared = match special {
-            None => prepare(services, host, path, found, differences),
-            Some(Special::AsIs) => prepare_as_is(services, host, path, &found, &selected),
+            None => prepare(path, found, differences),
+            Some(Special::AsIs) => prepare_as_is(path, &found, &selected),
             Some(Special::ImageMap) => prepare_image_map(&found),
         };
         let Prepared { resource, prepared, deltas } = prepared.unwrap_or_else(|mistake| {
-            log::error(format_args!("{path}: {mistake}"));
+            log::error(format_args!("{}: {mistake}", path.path));
             Prepared { resource: Resource::Broken, prepared: Vec::new(), deltas: None }
         });
         let entry = Entry::without_content(resource, stamps, checked);
@@ -385,13 +372,36 @@ impl Alternates {
     }
 }
 
-/// The name of a file that stands for `path`. `None`: it is that of the path itself. Where rewrites lead to the file, it
-/// may be an index file or an alternate of another path, which has the same name by chance.
-fn name_beside(services: &Services, host: HostKey, path: &SafePath<'_>, name: &str) -> Option<Box<str>> {
-    let is_own = !path.is_folder()
-        && name == path.name()
-        && rewritten(services.site.hosts.at(host.host()), path).is_none();
-    (!is_own).then(|| name.into())
+/// The path of an entry, with its route after rewrites.
+#[derive(Clone, Copy)]
+struct RoutedPath<'a> {
+    services: &'a Services,
+    host: HostKey,
+    path: &'a SafePath<'a>,
+    route: &'a Route,
+}
+
+impl<'a> RoutedPath<'a> {
+    fn new(services: &'a Services, host: HostKey, path: &'a SafePath<'a>) -> RoutedPath<'a> {
+        RoutedPath { services, host, path, route: services.route(host.host(), path) }
+    }
+
+    /// The value of `Cache-Control` for what is there, with this `Content-Type`.
+    fn cache_control(&self, content_type: &str) -> Option<&'a str> {
+        self.route.cache_control(self.path, content_type)
+    }
+
+    /// The path that rewrites lead to. `None`: there is no rewrite for it.
+    fn rewritten(&self) -> Option<SafePath<'static>> {
+        rewritten(self.services.site.hosts.at(self.host.host()), self.path)
+    }
+
+    /// The name of a file that stands for the path. `None`: it is that of the path itself. Where rewrites lead to the
+    /// file, it may be an index file or an alternate of another path, which has the same name by chance.
+    fn name_beside(&self, name: &str) -> Option<Box<str>> {
+        let is_own = !self.path.is_folder() && name == self.path.name() && self.rewritten().is_none();
+        (!is_own).then(|| name.into())
+    }
 }
 
 /// The file `name` of the folder `path`, or beside the file `path`.
@@ -407,23 +417,15 @@ struct Prepared {
 }
 
 /// `path` is the path of the request. Errors: what is wrong with the metafile.
-fn prepare(
-    services: &Services,
-    host: HostKey,
-    path: &SafePath<'_>,
-    found: Found,
-    differences: Differences,
-) -> Result<Prepared, String> {
+fn prepare(path: RoutedPath<'_>, found: Found, differences: Differences) -> Result<Prepared, String> {
     let Found { label, name, variants, metafile, .. } = found;
-    let route = services.route(host.host(), path);
-    let described = Description {
-        further: further_fields(metafile, &name)?,
-        ..Description::new(services, host, path, &name, label)
-    };
+    let RoutedPath { services, route, .. } = path;
+    let described =
+        Description { further: further_fields(metafile, &name)?, ..Description::new(path, &name, label) };
     let described = described.with_type();
     let is_gzip_only = variants.first().is_some_and(|first| first.coding != Coding::Identity);
     let content_type = &*described.content_type;
-    let cache_control = services.cache_control(host.host(), path, content_type);
+    let cache_control = path.cache_control(content_type);
     let own = described.further("cache-control").and_then(|value| std::str::from_utf8(value).ok());
     let cache_control = own.or(cache_control);
     let offer = match &variants[..] {
@@ -443,7 +445,7 @@ fn prepare(
     let vary: Vec<&str> = differences.fields().chain(by_coding).collect();
     let vary = (!vary.is_empty()).then(|| vary.join(", "));
     let matched = dictionary.map(|urls| format!("match=\"{urls}\""));
-    let shared = Shared { services, route, described: &described, cache_control, vary, dictionary: matched };
+    let shared = Shared { path, described: &described, cache_control, vary, dictionary: matched };
     let count = variants.len() + usize::from(is_gzip_only);
     let (mut representations, mut prepared) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut add = |(representation, response)| {
@@ -454,7 +456,7 @@ fn prepare(
         let file = fd.map(|fd| Rc::new(OpenFile::compared(fd, stamp, compared_at, services.disk.clone())));
         let source = Source { stamp, file, body };
         if is_gzip_only {
-            let path = file_at(path, &format!("{name}{}", Coding::Gzip.extension()));
+            let path = file_at(path.path, &format!("{name}{}", Coding::Gzip.extension()));
             add(shared.inflated(&source, path.map_or_else(|| name.clone(), |path| path.to_string())));
         }
         add(shared.unchanged(source, coding));
@@ -473,17 +475,11 @@ fn further_fields(metafile: Option<Metafile>, name: &str) -> Result<Vec<(String,
 }
 
 /// Nothing for a file without alternates.
-fn selected(
-    services: &Services,
-    host: HostKey,
-    path: &SafePath<'_>,
-    found: &Found,
-    differences: Differences,
-) -> Vec<SelectedField> {
-    if services.route(host.host(), path).files.alternates.is_empty() {
+fn selected(path: RoutedPath<'_>, found: &Found, differences: Differences) -> Vec<SelectedField> {
+    if path.route.files.alternates.is_empty() {
         return Vec::new();
     }
-    let described = Description::new(services, host, path, &found.name, found.label);
+    let described = Description::new(path, &found.name, found.label);
     let vary: Vec<&str> = differences.fields().collect();
     let vary = (!vary.is_empty()).then(|| vary.join(", "));
     let fields = [

@@ -7,19 +7,15 @@ use site::alternates::Label;
 use site::decide::Representation;
 use site::memory;
 use site::mime;
-use site::model::{EtagFrom, Route};
-use site::plan;
+use site::model::EtagFrom;
 use taipan_http::digits::write_hex;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::SafePath;
 
-use super::{Content, Damaged, Inflated, PreparedRepresentation, file_at};
-use crate::files::HostKey;
+use super::{Content, Damaged, Inflated, PreparedRepresentation, RoutedPath, file_at};
 use crate::files::open::{OpenFile, Stamp};
 use crate::gunzip::{Gunzip, Trailing};
 use crate::response_head::{DatedHead, HeadWriter};
-use crate::services::Services;
 
 /// What the name of a file says.
 pub(super) struct Description {
@@ -33,14 +29,8 @@ pub(super) struct Description {
 
 impl Description {
     /// `name` is that of the file that stands for `path`.
-    pub(super) fn new(
-        services: &Services,
-        host: HostKey,
-        path: &SafePath<'_>,
-        name: &str,
-        label: Label,
-    ) -> Description {
-        let files = &services.route(host.host(), path).files;
+    pub(super) fn new(path: RoutedPath<'_>, name: &str, label: Label) -> Description {
+        let files = &path.route.files;
         let content_language = files.alternates.language(label).map(str::to_owned);
         let Some((_, plain)) = files.alternates.parse(name) else {
             let content_type = files.types.lookup(name).to_owned();
@@ -55,8 +45,9 @@ impl Description {
             Some(charset) => mime::with_charset(files.types.lookup(&plain), charset),
             None => files.types.lookup(&plain).to_owned(),
         };
-        let rewritten = plan::rewritten(services.site.hosts.at(host.host()), path);
-        let content_location = file_at(rewritten.as_ref().unwrap_or(path), name).map(|file| file.encoded());
+        let rewritten = path.rewritten();
+        let content_location =
+            file_at(rewritten.as_ref().unwrap_or(path.path), name).map(|file| file.encoded());
         Description { content_type, content_language, content_location, further: Vec::new() }
     }
 
@@ -93,8 +84,7 @@ pub(super) struct Source {
 
 /// What the representations of one file have in common.
 pub(super) struct Shared<'a> {
-    pub(super) services: &'a Services,
-    pub(super) route: &'a Route,
+    pub(super) path: RoutedPath<'a>,
     pub(super) described: &'a Description,
     pub(super) cache_control: Option<&'a str>,
     pub(super) vary: Option<String>,
@@ -110,7 +100,7 @@ impl Shared<'_> {
         coding: Coding,
     ) -> (Representation, PreparedRepresentation) {
         let representation = self.representation(&source, coding, Some(source.stamp.size), "");
-        let limit = self.services.site.cache.file;
+        let limit = self.path.services.site.cache.file;
         let body = source.body.as_deref().filter(|body| body.len() as u64 <= limit);
         let content = match (body, source.file) {
             (None, Some(file)) => Content::File(file),
@@ -122,7 +112,7 @@ impl Shared<'_> {
 
     /// The representation without coding of a file that exists only as gzip.
     pub(super) fn inflated(&self, gzip: &Source, path: String) -> (Representation, PreparedRepresentation) {
-        let limit = memory::RESPONSE.max(self.services.site.cache.file);
+        let limit = memory::RESPONSE.max(self.path.services.site.cache.file);
         let inflated = gzip.body.as_ref().map_or(Ok(None), |body| inflate(body, limit));
         let (plain, content) = match (inflated, &gzip.file) {
             (Err(why), _) => (None, Content::Damaged(Rc::new(Damaged { path, why }))),
@@ -147,8 +137,8 @@ impl Shared<'_> {
     ) -> Representation {
         let stamp = &source.stamp;
         // Where clients publish, a tag has to be known without the content.
-        let by_stamp = stamp.dated().is_some() || self.route.publishing.writes();
-        let etag = match (self.route.files.etag, &source.body) {
+        let by_stamp = stamp.dated().is_some() || self.path.route.publishing.writes();
+        let etag = match (self.path.route.files.etag, &source.body) {
             (EtagFrom::Off, _) => None,
             (EtagFrom::Stat, _) if by_stamp => Some(stat_etag(stamp, suffix)),
             (_, Some(body)) => Some(content_etag(body, suffix).into_bytes()),
@@ -172,11 +162,12 @@ impl Shared<'_> {
         let Representation { coding, size, etag, modified } = representation;
         let Description { content_language, content_location, .. } = self.described;
         let (language, location) = (content_language.as_deref(), content_location.as_deref());
-        let head = HeadWriter::new(self.services, Some(self.route), Status::OK)
+        let RoutedPath { services, route, .. } = self.path;
+        let head = HeadWriter::new(services, Some(route), Status::OK)
             .field("Content-Type", &self.described.content_type)
             .optional("Content-Language", self.described.own("content-language", language))
             .optional("Content-Location", self.described.own("content-location", location))
-            .optional("Last-Modified", modified.map(|t| self.services.past(t)).map(taipan_http::date::format))
+            .optional("Last-Modified", modified.map(|t| services.past(t)).map(taipan_http::date::format))
             .optional("ETag", etag.as_deref())
             .optional("Cache-Control", self.cache_control)
             .optional("Content-Encoding", (*coding != Coding::Identity).then(|| coding.as_str()))
@@ -190,7 +181,7 @@ impl Shared<'_> {
             Some(size) => head.field("Accept-Ranges", "bytes").length(size),
             None => head,
         };
-        let response = DatedHead::new(head.finish_with(body), &self.services.clock);
+        let response = DatedHead::new(head.finish_with(body), &services.clock);
         PreparedRepresentation { response, content }
     }
 }

@@ -8,23 +8,18 @@ use site::image_map::ImageMap;
 use taipan_http::etag::is_entity_tag;
 use taipan_http::negotiate::Coding;
 use taipan_http::status::Status;
-use taipan_http::target::SafePath;
 
-use super::{Content, Prepared, PreparedRepresentation, SelectedField};
-use crate::files::HostKey;
+use super::{Content, Prepared, PreparedRepresentation, RoutedPath, SelectedField};
 use crate::files::lookup::Found;
 use crate::response_head::{DatedHead, HeadWriter};
-use crate::services::Services;
 
 /// A file that is a whole response. Errors: what is wrong with it.
 pub(super) fn prepare_as_is(
-    services: &Services,
-    host: HostKey,
-    path: &SafePath<'_>,
+    path: RoutedPath<'_>,
     found: &Found,
     selected: &[SelectedField],
 ) -> Result<Prepared, String> {
-    let route = services.route(host.host(), path);
+    let RoutedPath { services, route, .. } = path;
     let content = found.variants.first().and_then(|plain| plain.body.as_deref());
     let content = content.ok_or_else(|| format!("{} is larger than 1 MiB", found.name))?;
     let AsIs { status, fields, content } =
@@ -44,7 +39,7 @@ pub(super) fn prepare_as_is(
         head = head.field("Content-Type", content_type);
     }
     if value("cache-control").is_none() {
-        head = head.optional("Cache-Control", services.cache_control(host.host(), path, content_type));
+        head = head.optional("Cache-Control", path.cache_control(content_type));
     }
     for (name, own) in selected {
         // A list: other values remain.
