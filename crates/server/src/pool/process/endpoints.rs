@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use site::upstream::Managed;
+
 use super::health::EndpointHealth;
 use crate::pool::message::{Availability, EndpointId, Share};
 use crate::pool::selection::{Choice, effective_weight, load, next_in_turn};
@@ -157,22 +159,22 @@ pub fn next_retry(endpoints: &[Endpoint], now: Instant) -> Option<Instant> {
     endpoints.iter().filter_map(|endpoint| endpoint.busy_until).filter(|until| *until > now).min()
 }
 
-/// How many processes to start, of at least `min` and at most `max`, with so many `spare` ones.
-pub fn lacking(endpoints: &[Endpoint], (min, max): (usize, usize), spare: usize) -> usize {
+/// How many processes to start.
+pub fn lacking(endpoints: &[Endpoint], managed: &Managed) -> usize {
+    let &Managed { min_processes: min, max_processes: max, spare_processes: spare, .. } = managed;
     let serving = endpoints.iter().filter(|endpoint| endpoint.is_serving()).count();
     let unused = endpoints.iter().filter(|endpoint| endpoint.is_unused()).count();
     let wanted = min.saturating_sub(serving).max(spare.saturating_sub(unused));
     wanted.min(max.saturating_sub(serving))
 }
 
-/// The index of a process that was unused for `timeout`, beyond `min` and `spare` ones. Errors: when there will be one.
+/// The index of a process to end. Errors: when there will be one.
 pub fn superfluous(
     endpoints: &[Endpoint],
-    min: usize,
-    spare: usize,
-    timeout: Duration,
+    managed: &Managed,
     now: Instant,
 ) -> Result<usize, Option<Instant>> {
+    let &Managed { min_processes: min, spare_processes: spare, unused: timeout, .. } = managed;
     let serving = endpoints.iter().filter(|endpoint| endpoint.is_serving()).count();
     let unused = || endpoints.iter().enumerate().filter(|(_, endpoint)| endpoint.is_unused());
     if serving <= min || unused().count() <= spare {
@@ -201,6 +203,13 @@ mod tests {
             ..Endpoint::new(at as u64 + 1, String::new(), Share::EQUAL, Startup::Accepted, now)
         };
         leases.iter().enumerate().map(endpoint).collect()
+    }
+
+    /// At most 4 processes, each of which ends after a minute.
+    fn managed(min_processes: usize, spare_processes: usize) -> Managed {
+        let unused = Duration::from_secs(60);
+        let managed = Managed::new(Vec::new(), Default::default(), "/".into());
+        Managed { min_processes, max_processes: 4, spare_processes, unused, ..managed }
     }
 
     #[test]
@@ -312,7 +321,7 @@ mod tests {
     fn starts_as_many_processes_as_the_minimum_and_the_spare_ones_need() {
         let now = Instant::now();
         let check = |leases: &[usize], spare, expected| {
-            assert_eq!(lacking(&endpoints(leases, now), (2, 4), spare), expected, "{leases:?} {spare}");
+            assert_eq!(lacking(&endpoints(leases, now), &managed(2, spare)), expected, "{leases:?} {spare}");
         };
         check(&[], 0, 2);
         check(&[1], 0, 1);
@@ -329,7 +338,7 @@ mod tests {
         let mut three = endpoints(&[0, 0, 1], now);
         three[0].unused = now + Duration::from_secs(1);
         let check = |min, spare, at, expected| {
-            assert_eq!(superfluous(&three, min, spare, Duration::from_secs(60), at), expected);
+            assert_eq!(superfluous(&three, &managed(min, spare), at), expected);
         };
         check(3, 0, later, Err(None));
         check(1, 2, later, Err(None));

@@ -97,8 +97,7 @@ impl Balancer {
         if self.lacks(managed) && self.restarts.pause(now).is_none() {
             return self.actions.push_back(Action::Start);
         }
-        let (min, spare, unused) = (managed.min_processes, managed.spare_processes, managed.unused);
-        while let Ok(at) = superfluous(&self.endpoints, min, spare, unused, now) {
+        while let Ok(at) = superfluous(&self.endpoints, managed, now) {
             self.endpoints[at].state = EndpointState::Retiring;
         }
         let checks_memory = managed.memory.is_some() && self.next_memory_check <= now;
@@ -128,8 +127,7 @@ impl Balancer {
     }
 
     pub(super) fn next_supervision(&self, managed: &Managed, now: Instant) -> Option<Instant> {
-        let (min, spare) = (managed.min_processes, managed.spare_processes);
-        let superfluous = superfluous(&self.endpoints, min, spare, managed.unused, now).err().flatten();
+        let superfluous = superfluous(&self.endpoints, managed, now).err().flatten();
         let memory = managed.memory.filter(|_| !self.endpoints.is_empty()).map(|_| self.next_memory_check);
         let start = self.restarts.pause(now).filter(|_| self.lacks(managed));
         let of_endpoint = |endpoint: &Endpoint| {
@@ -148,7 +146,6 @@ impl Balancer {
     }
 
     fn lacks(&self, managed: &Managed) -> bool {
-        let limits = (managed.min_processes, managed.max_processes);
-        !self.is_abandoned() && lacking(&self.endpoints, limits, managed.spare_processes) > 0
+        !self.is_abandoned() && lacking(&self.endpoints, managed) > 0
     }
 }
