@@ -25,7 +25,7 @@ use tokio::io::Interest;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use self::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
-use self::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, WorkerId};
+use self::balancer::{Action, Balancer, ConnectError, FirstConnection, KillReason, RequestId, WorkerId};
 use self::health_check::Subject;
 use self::resolution::Found;
 use self::watched_names::WatchedName;
@@ -299,8 +299,8 @@ impl PoolManager {
     fn perform(&mut self, action: Action) {
         let now = Instant::now();
         match action {
-            Action::Connect { worker, number, lease } => self.connect(worker, number, lease, now),
-            Action::Reject { worker, number, why } => {
+            Action::Connect { request, lease } => self.connect(request, lease, now),
+            Action::Reject { request: RequestId { worker, number }, why } => {
                 self.send(worker, PoolEvent::Rejected { number, why });
             }
             Action::Recall { worker, endpoint } => self.send(worker, PoolEvent::Recall { endpoint }),
@@ -341,24 +341,23 @@ impl PoolManager {
         }
     }
 
-    fn connect(&mut self, worker: WorkerId, number: u64, lease: Lease, now: Instant) {
+    fn connect(&mut self, request: RequestId, lease: Lease, now: Instant) {
         let origin = match self.targets.get(&lease.endpoint) {
             Some(Target::Address(_, origin)) => *origin,
             Some(Target::Process(_)) | None => EndpointOrigin { index: 0, resolved: None },
         };
         match self.open(lease.endpoint) {
             Ok(stream) => {
-                self.balancer.on_connected((worker, number), lease, now);
+                self.balancer.on_connected(request, lease, now);
+                let RequestId { worker, number } = request;
                 self.send(worker, PoolEvent::Leased { number, lease, origin, stream });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let id = lease.endpoint;
-                self.balancer.on_connect_failed((worker, number), id, &ConnectError::Busy, now);
+                self.balancer.on_connect_failed(request, lease.endpoint, &ConnectError::Busy, now);
             }
             // The endpoint has no part in it, and the request waits.
             Err(error) if is_own_lack(&error) => {
-                let id = lease.endpoint;
-                self.balancer.on_connect_failed((worker, number), id, &ConnectError::Busy, now);
+                self.balancer.on_connect_failed(request, lease.endpoint, &ConnectError::Busy, now);
                 if let Some(omitted) = self.lacks.admit(clock::wall()) {
                     log::error(format_args!(
                         "application \"{}\": requests wait, because this process cannot connect: {error}; raise \
@@ -369,7 +368,7 @@ impl PoolManager {
             }
             Err(error) => {
                 let reason = ConnectError::Unreachable(error.to_string());
-                self.balancer.on_connect_failed((worker, number), lease.endpoint, &reason, now);
+                self.balancer.on_connect_failed(request, lease.endpoint, &reason, now);
                 self.doubt_names();
                 // Without another endpoint, each further request fails, too.
                 let Some(omitted) = self.refusals.admit(clock::wall()) else { return };

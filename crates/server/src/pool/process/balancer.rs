@@ -21,22 +21,26 @@ use crate::process::supervisor::RestartLimit;
 
 pub type WorkerId = u64;
 
+/// A request for a connection, by the number that its worker has given it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestId {
+    pub worker: WorkerId,
+    pub number: u64,
+}
+
 /// What is out of service is remembered so often for the addresses that names have later.
 const MAX_DRAINED: usize = 1000;
 
 /// What the caller does next. The result, where there is one, is reported before the next action is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to the endpoint of this lease, for the request `number` of a worker. Reported by `on_connected` or
-    /// `on_connect_failed`.
+    /// Connect to the endpoint of this lease. Reported by `on_connected` or `on_connect_failed`.
     Connect {
-        worker: WorkerId,
-        number: u64,
+        request: RequestId,
         lease: Lease,
     },
     Reject {
-        worker: WorkerId,
-        number: u64,
+        request: RequestId,
         why: PoolError,
     },
     /// Recall an idle connection from a worker: any, or one to this endpoint.
@@ -125,8 +129,7 @@ struct Leased {
 }
 
 struct Waiter {
-    worker: WorkerId,
-    number: u64,
+    request: RequestId,
     choice: Choice,
     /// Endpoints that have failed it in the worker.
     tried: Tried,
@@ -202,8 +205,7 @@ impl Balancer {
         match request {
             PoolRequest::Acquire { number, choice, tried } => {
                 _ = self.queue.push(Waiter {
-                    worker,
-                    number,
+                    request: RequestId { worker, number },
                     choice,
                     tried,
                     unreachable: Vec::new(),
@@ -213,7 +215,7 @@ impl Balancer {
                 });
             }
             PoolRequest::Cancel { number } => {
-                self.queue.retain(|waiter| (waiter.worker, waiter.number) != (worker, number));
+                self.queue.retain(|waiter| waiter.request != RequestId { worker, number });
             }
             PoolRequest::NothingIdle => {
                 if let Some(first) = self.queue.first_mut() {
@@ -240,27 +242,28 @@ impl Balancer {
     /// Its connections have ended with it.
     pub fn on_worker_gone(&mut self, worker: WorkerId, now: Instant) {
         self.workers.remove(&worker);
-        self.queue.retain(|waiter| waiter.worker != worker);
+        self.queue.retain(|waiter| waiter.request.worker != worker);
         let of_worker = self.leases.iter().filter(|(_, leased)| leased.worker == worker);
         let leases: Vec<u64> = of_worker.map(|(lease, _)| *lease).collect();
         leases.into_iter().for_each(|lease| self.return_lease(lease, 0, now));
     }
 
-    pub fn on_connected(&mut self, (worker, number): (WorkerId, u64), lease: Lease, now: Instant) {
-        let waiter = self.queue.take(|_, waiter| (waiter.worker, waiter.number) == (worker, number));
+    pub fn on_connected(&mut self, request: RequestId, lease: Lease, now: Instant) {
+        let waiter = self.queue.take(|_, waiter| waiter.request == request);
         let endpoint = self.endpoints.iter_mut().find(|endpoint| endpoint.id == lease.endpoint);
         let (Some(_), Some(endpoint)) = (waiter, endpoint) else { return };
         endpoint.leases += 1;
         if endpoint.startup == Startup::NotConnected {
             endpoint.startup = Startup::Connected { since: now, next_check: now };
         }
-        let leased = Leased { endpoint: lease.endpoint, worker, has_failed: false, is_upgraded: false };
+        let (endpoint, worker) = (lease.endpoint, request.worker);
+        let leased = Leased { endpoint, worker, has_failed: false, is_upgraded: false };
         self.leases.insert(lease.number, leased);
     }
 
     pub fn on_connect_failed(
         &mut self,
-        (worker, number): (WorkerId, u64),
+        request: RequestId,
         id: EndpointId,
         error: &ConnectError,
         now: Instant,
@@ -272,8 +275,7 @@ impl Balancer {
             }
             ConnectError::Unreachable(reason) => {
                 self.on_failure(id, reason, now);
-                let is_own = |waiter: &&mut Waiter| (waiter.worker, waiter.number) == (worker, number);
-                let waiter = self.queue.iter_mut().find(is_own);
+                let waiter = self.queue.iter_mut().find(|waiter| waiter.request == request);
                 waiter.into_iter().for_each(|waiter| waiter.unreachable.push(id));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::{Action, Balancer, Waiter, WorkerId};
+use super::{Action, Balancer, RequestId, Waiter, WorkerId};
 use crate::pool::PoolError;
 use crate::pool::message::{Availability, EndpointId, Lease};
 use crate::pool::process::endpoints::{Endpoint, Wish, choose};
@@ -34,15 +34,15 @@ impl Balancer {
         let verdict = self.queue.iter().find_map(|(_, waiter)| {
             let excluded = self.excluded(waiter, now);
             let verdict = self.verdict(waiter, &excluded, now)?;
-            Some((waiter.worker, waiter.number, verdict))
+            Some((waiter.request, verdict))
         });
         match verdict {
             None => self.provide(now),
-            Some((worker, number, Verdict::Reject(why))) => {
-                let waiter = self.queue.take(|_, waiter| (waiter.worker, waiter.number) == (worker, number));
+            Some((request, Verdict::Reject(why))) => {
+                let waiter = self.queue.take(|_, waiter| waiter.request == request);
                 self.reject(waiter, why);
             }
-            Some((worker, number, Verdict::Serve(at))) => self.lease(worker, number, at),
+            Some((request, Verdict::Serve(at))) => self.lease(request, at),
         }
     }
 
@@ -73,13 +73,13 @@ impl Balancer {
         waiter.unreachable.iter().chain(tried).copied().collect()
     }
 
-    fn lease(&mut self, worker: WorkerId, number: u64, at: usize) {
-        let lease_number = self.new_id();
+    fn lease(&mut self, request: RequestId, at: usize) {
+        let number = self.new_id();
         let endpoint = &self.endpoints[at];
         let limit = self.upstream.managed().and_then(|managed| managed.requests).unwrap_or(u64::MAX);
         let left = limit.saturating_sub(endpoint.requests).div_ceil(self.capacity() as u64).max(1);
-        let lease = Lease { number: lease_number, endpoint: endpoint.id, requests: left };
-        self.actions.push_back(Action::Connect { worker, number, lease });
+        let lease = Lease { number, endpoint: endpoint.id, requests: left };
+        self.actions.push_back(Action::Connect { request, lease });
     }
 
     /// No endpoint can serve a request now.
@@ -113,7 +113,8 @@ impl Balancer {
             if is_first && waiter.recalled.is_none_or(|at| at + RECALL_INTERVAL <= now) {
                 let others: BTreeSet<WorkerId> = self.leases.values().map(|leased| leased.worker).collect();
                 waiter.recalled = Some(now);
-                waiter.recalled_from = others.into_iter().filter(|other| *other != waiter.worker).collect();
+                waiter.recalled_from =
+                    others.into_iter().filter(|other| *other != waiter.request.worker).collect();
                 let recall = |worker: &WorkerId| Action::Recall { worker: *worker, endpoint };
                 self.actions.extend(waiter.recalled_from.iter().map(recall));
             }
@@ -133,7 +134,6 @@ impl Balancer {
     }
 
     fn reject(&mut self, waiter: Option<Waiter>, why: PoolError) {
-        let reject = |Waiter { worker, number, .. }| Action::Reject { worker, number, why };
-        self.actions.extend(waiter.map(reject));
+        self.actions.extend(waiter.map(|waiter| Action::Reject { request: waiter.request, why }));
     }
 }

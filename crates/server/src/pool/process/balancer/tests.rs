@@ -163,18 +163,18 @@ impl Fixture {
 
     fn perform(&mut self, action: Action, now: Instant) -> Option<String> {
         Some(match action {
-            Action::Connect { worker, number, lease } => {
-                let (of, endpoint) = ((worker, number), self.name(lease.endpoint));
+            Action::Connect { request, lease } => {
+                let endpoint = self.name(lease.endpoint);
                 if let Some(error) = self.failing.get(&lease.endpoint) {
-                    self.balancer.on_connect_failed(of, lease.endpoint, error, now);
+                    self.balancer.on_connect_failed(request, lease.endpoint, error, now);
                     return Some(format!("{endpoint} fails"));
                 }
-                self.balancer.on_connected(of, lease, now);
-                let worker = self.worker(worker);
+                self.balancer.on_connected(request, lease, now);
+                let (worker, number) = (self.worker(request.worker), request.number);
                 self.leases.insert((worker, number), lease.number);
                 format!("{endpoint} to {worker}.{number}")
             }
-            Action::Reject { worker, number, why } => {
+            Action::Reject { request: RequestId { worker, number }, why } => {
                 format!("{why:?} to {}.{number}", self.worker(worker))
             }
             Action::Recall { worker, endpoint: None } => format!("recall from {}", self.worker(worker)),
