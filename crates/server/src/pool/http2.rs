@@ -166,8 +166,7 @@ impl Http2Connection {
         let mut reuse = Reuse::New;
         if let Some(lease) = &mut *self.lease.borrow_mut() {
             reuse = lease.reuse();
-            lease.requests += 1;
-            lease.entry.requests.update(|count| count + 1);
+            lease.count_request();
         }
         Http2Stream { sender, connection: self.clone(), has_response: Cell::new(false), reuse }
     }

@@ -367,7 +367,7 @@ impl Balancer {
         let waiting = (!self.queue.is_empty()).then_some(now + RECALL_INTERVAL);
         let retry = waiting.and_then(|_| next_retry(&self.endpoints, now));
         let checks = self.upstream.health.checks.as_ref();
-        let health = self.endpoints.iter().filter_map(|endpoint| endpoint.health.deadline(checks, now)).min();
+        let health = self.endpoints.iter().filter_map(|endpoint| endpoint.health.deadline(checks)).min();
         [supervision, waiting, retry, health].into_iter().flatten().min()
     }
 

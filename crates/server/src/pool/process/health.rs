@@ -140,10 +140,9 @@ impl EndpointHealth {
     }
 
     /// When `update` or `begin_check` has something to do without an event.
-    pub fn deadline(&self, checks: Option<&Checks>, now: Instant) -> Option<Instant> {
-        let pause = self.paused_until.filter(|until| *until > now || self.state == Availability::Down);
-        let pause = pause
-            .filter(|_| self.state == Availability::Down && !matches!(self.checked, Checked::Down { .. }));
+    pub fn deadline(&self, checks: Option<&Checks>) -> Option<Instant> {
+        let is_paused = self.state == Availability::Down && !matches!(self.checked, Checked::Down { .. });
+        let pause = self.paused_until.filter(|_| is_paused);
         [pause, checks.map(|_| self.next_check)].into_iter().flatten().min()
     }
 
@@ -275,12 +274,12 @@ mod tests {
         assert!(health.begin_check(&checks, began));
         assert!(!health.begin_check(&checks, at(5)));
         health.on_checked(&checks, Ok(()), at(1));
-        assert_eq!(health.deadline(Some(&checks), at(1)), Some(at(6)));
-        assert_eq!(health.deadline(None, at(1)), None);
+        assert_eq!(health.deadline(Some(&checks)), Some(at(6)));
+        assert_eq!(health.deadline(None), None);
         assert!(health.begin_check(&checks, at(6)));
         health.on_failure(&Health::default(), "reset", at(2));
         health.update(at(2));
-        assert_eq!(health.deadline(None, at(2)), Some(at(3)), "when it is up again");
+        assert_eq!(health.deadline(None), Some(at(3)), "when it is up again");
         assert_eq!(health.down_until(), Some(at(3)));
     }
 }
