@@ -11,7 +11,7 @@ use taipan_http::trailers::{self, Trailers};
 
 use super::exchange::{Kind, UpstreamExchange};
 use super::head::UpstreamHead;
-use super::request::RequestInfo;
+use super::request::{RequestInfo, RouteOfHost};
 use super::transport::ReadError;
 use crate::log::{self, EndReason};
 use crate::pool::message::Fault;
@@ -102,7 +102,9 @@ impl BodyStream for UpstreamBody {
 
     /// A field that the route sets or removes is that of the head.
     fn take_trailers(&mut self) -> Trailers {
-        let Some((host, route)) = self.exchange.request.response_trailers else { return Trailers::new() };
+        let Some(RouteOfHost { host, route }) = self.exchange.request.response_trailers else {
+            return Trailers::new();
+        };
         let route = self.exchange.services.site.hosts.at(host).routes.get(route);
         let is_of_route = |name: &[u8]| route.headers.iter().any(|rule| rule.replaces(name));
         let of_http1 = std::mem::take(&mut self.framed.trailers);

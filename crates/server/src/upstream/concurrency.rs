@@ -7,13 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use site::model::Site;
-use site::route::RouteId;
 use tokio::sync::oneshot;
 
+use super::request::RouteOfHost;
 use crate::admission::{AdmissionQueue, Ticket};
-
-/// A route, and the host that has it.
-type Route = (usize, RouteId);
 
 /// One worker's part of the limits.
 pub struct ConcurrencyLimit {
@@ -26,12 +23,12 @@ struct State {
     limit: usize,
     running: usize,
     /// Scripts that run, of each route that has any.
-    routes: HashMap<Route, usize>,
+    routes: HashMap<RouteOfHost, usize>,
     queue: AdmissionQueue<Waiter>,
 }
 
 struct Waiter {
-    route: Route,
+    route: RouteOfHost,
     route_limit: usize,
     grant: oneshot::Sender<ScriptPermit>,
 }
@@ -39,7 +36,7 @@ struct Waiter {
 /// Permits one script to run, until it is dropped.
 pub struct ScriptPermit {
     state: Rc<RefCell<State>>,
-    route: Route,
+    route: RouteOfHost,
 }
 
 /// Why there is no permit.
@@ -63,7 +60,7 @@ impl ConcurrencyLimit {
     }
 
     /// Waits for a permit for a script of this route, of which `processes` may run in all workers.
-    pub async fn take(&self, route: Route, processes: usize) -> Result<ScriptPermit, NoPermit> {
+    pub async fn take(&self, route: RouteOfHost, processes: usize) -> Result<ScriptPermit, NoPermit> {
         let (grant, granted) = oneshot::channel();
         let waiter = Waiter { route, route_limit: (processes / self.workers).max(1), grant };
         let ticket = self.state.borrow_mut().queue.push(waiter);
@@ -103,7 +100,7 @@ impl State {
         Some(waiter)
     }
 
-    fn release(&mut self, route: Route) {
+    fn release(&mut self, route: RouteOfHost) {
         self.running -= 1;
         if let Some(running) = self.routes.get_mut(&route) {
             *running -= 1;
@@ -141,10 +138,12 @@ impl Drop for WaitGuard<'_> {
 
 #[cfg(test)]
 mod tests {
+    use site::route::RouteId;
+
     use super::*;
 
-    const ROUTE: (usize, RouteId) = (0, RouteId::DEFAULT);
-    const OTHER: (usize, RouteId) = (1, RouteId::DEFAULT);
+    const ROUTE: RouteOfHost = RouteOfHost { host: 0, route: RouteId::DEFAULT };
+    const OTHER: RouteOfHost = RouteOfHost { host: 1, route: RouteId::DEFAULT };
 
     fn concurrency(processes: usize, queue: usize, wait: Duration) -> ConcurrencyLimit {
         let mut site = Site::folder("/".into(), Vec::new());

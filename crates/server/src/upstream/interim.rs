@@ -44,7 +44,7 @@ impl<'a> Interims<'a> {
         handler: &Handler,
         client: Option<&'a dyn SendInterim>,
     ) -> Interims<'a> {
-        let route = services.site.hosts.at(handler.host).routes.get(handler.route);
+        let route = handler.route(services);
         let client = client.filter(|_| !handler.is_authorizer()).map(|client| (client, route));
         Interims { client, ..Interims::dropped() }
     }

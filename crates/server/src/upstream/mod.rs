@@ -237,7 +237,7 @@ async fn forward_to_script(
 ) -> Result<Outcome, Outcome> {
     let services = &upstreams.services;
     let spawner = upstreams.spawner.as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?;
-    let (route, processes) = (handler.route(services), handler.processes(services));
+    let (route, processes) = (handler.limited_route(services), handler.processes(services));
     let permit = upstreams.concurrency.take(route, processes).await.map_err(|_| {
         services.counts.add(Count::ScriptsRejected, 1);
         Status::SERVICE_UNAVAILABLE
@@ -253,7 +253,7 @@ async fn forward_to_script(
     let script = cgi::start(services, spawner, request, program, stdin, permit).await?;
     let transport: Box<dyn Transport> = match handler.kind {
         HandlerKind::Lister { .. } => {
-            let types = &services.site.hosts.at(handler.host).routes.get(handler.route).files.types;
+            let types = &handler.route(services).files.types;
             Box::new(Headless::new(script, types.lookup("index.html")))
         }
         _ => Box::new(script),

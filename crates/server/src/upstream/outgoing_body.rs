@@ -67,7 +67,7 @@ impl OutgoingBody {
 fn bodies(services: &Services, handler: &Handler) -> Option<Bodies> {
     let upstream = handler.upstream(services).and_then(|id| services.site.upstreams.get(id));
     let upstream = upstream.filter(|upstream| upstream.protocol == Protocol::Http)?;
-    let script = services.site.hosts.at(handler.host).routes.get(handler.route).script.as_ref();
+    let script = handler.route(services).script.as_ref();
     Some(match script.map_or(Bodies::Sized, |script| script.forwarding.bodies) {
         Bodies::Sized if upstream.http2 => Bodies::Streamed,
         bodies => bodies,

@@ -14,7 +14,7 @@ use script::environment::{Additions, Environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
 use site::forwarding::{Spelling, UNCHANGED};
-use site::model::{QueryArguments, Script};
+use site::model::{QueryArguments, Route, Script};
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::Step;
@@ -45,6 +45,13 @@ pub use self::trailers::RequestTrailers;
 /// What this server does with a response (Edge Architecture Specification §2.1): it has a cache that reads
 /// `Surrogate-Control`, or carries out Edge Side Includes.
 pub const SURROGATE_CAPABILITY: &str = "Surrogate-Capability";
+
+/// A route of a host, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RouteOfHost {
+    pub host: usize,
+    pub route: RouteId,
+}
 
 /// The script or the application that answers a request.
 #[derive(Clone)]
@@ -158,7 +165,7 @@ pub struct RequestInfo {
     /// The fields behind its body.
     pub trailers: RequestTrailers,
     /// The route whose client gets the fields behind the response. `None`: they are dropped.
-    pub response_trailers: Option<(usize, RouteId)>,
+    pub response_trailers: Option<RouteOfHost>,
 }
 
 /// All but the body, by protocol.
@@ -204,9 +211,14 @@ struct Parts<'a> {
 }
 
 impl Handler {
+    pub fn route<'s>(&self, services: &'s Services) -> &'s Route {
+        services.site.hosts.at(self.host).routes.get(self.route)
+    }
+
     /// The concurrency limit is that of the route as it is written, which may apply to many hosts.
-    pub fn route(&self, services: &Services) -> (usize, RouteId) {
-        (self.host, services.site.hosts.at(self.host).routes.configured(self.route))
+    pub fn limited_route(&self, services: &Services) -> RouteOfHost {
+        let routes = &services.site.hosts.at(self.host).routes;
+        RouteOfHost { host: self.host, route: routes.configured(self.route) }
     }
 
     /// `None`: a program is started.
@@ -214,7 +226,7 @@ impl Handler {
         match self.kind {
             HandlerKind::Authorizer(ref authorizer) => Some(authorizer.upstream),
             HandlerKind::Lister { .. } => None,
-            _ => services.site.hosts.at(self.host).routes.get(self.route).upstream(),
+            _ => self.route(services).upstream(),
         }
     }
 
@@ -258,7 +270,7 @@ impl Handler {
     }
 
     fn script<'w>(&self, services: &'w Services) -> Option<&'w Script> {
-        let route = services.site.hosts.at(self.host).routes.get(self.route);
+        let route = self.route(services);
         match self.kind {
             HandlerKind::Lister { .. } => route.lister.as_deref(),
             _ => route.script.as_deref(),
@@ -315,7 +327,7 @@ impl Handler {
             authority: std::str::from_utf8(head.authority).unwrap_or_default().into(),
             upgrade,
             trailers: RequestTrailers::of(head, forwarding, asserted),
-            response_trailers: passes_trailers.then_some((self.host, self.route)),
+            response_trailers: passes_trailers.then_some(RouteOfHost { host: self.host, route: self.route }),
         };
         Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended: false, info })
     }
@@ -326,7 +338,7 @@ impl Handler {
         if !asserted.is_empty() {
             fields.to_mut().retain(|field| !asserted.iter().any(|name| is_same_name(field.name, name)));
         }
-        let includes = &services.site.hosts.at(self.host).routes.get(self.route).files.includes;
+        let includes = &self.route(services).files.includes;
         if includes.cover_responses() && !self.is_authorizer() {
             fields = fields_for_page(&fields, includes.languages).into();
         }

@@ -139,7 +139,7 @@ async fn of_client(
         let fields = unrendered_fields(&head, own, rewritten);
         return Outcome::Unrendered(Box::new(Unrendered { status: head.status, fields, content }), None);
     }
-    let route = services.site.hosts.at(handler.host).routes.get(handler.route);
+    let route = handler.route(&services);
     let writer = HeadWriter::dated(&services.site, &date(&services, &head), Some(route), head.status);
     let mut writer = write_fields(writer, &head, rewritten);
     writer = upgrade.into_iter().flatten().fold(writer, |writer, (name, value)| writer.field(name, value));
@@ -308,7 +308,7 @@ fn switched(
         return fail("it has answered before the end of the request");
     };
     let tunnel = UpgradedConnection::new(connection, received, is_managed, upgrade.permit.clone(), attempt);
-    let route = services.site.hosts.at(handler.host).routes.get(handler.route);
+    let route = handler.route(services);
     let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
     let mut writer = HeadWriter::new(services, Some(route), status);
     for field in lines(head).map(ReceivedLine::field) {
