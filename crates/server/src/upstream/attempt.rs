@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use site::upstream::Upstream;
 use taipan_http::status::Status;
 use tokio::time::Instant;
 
@@ -22,7 +21,6 @@ use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::message::EndpointId;
 use crate::pool::{Checkout, Sharing};
-use crate::services::Services;
 use crate::stats::Count;
 
 /// A request that an endpoint has, or soon has.
@@ -55,13 +53,13 @@ impl Attempt {
         sharing: Sharing,
         log: AttemptLog,
     ) -> Result<Attempt, Status> {
-        let &Application { services, upstream, request, .. } = application;
+        let &Application { services, request, .. } = application;
         let names = checkout.endpoint_names();
         log.on_endpoint(&names.in_log);
         let (endpoint, endpoint_name) = (checkout.endpoint(), names.in_messages.clone());
         let message = log.parent().map(|parent| request.message.as_part(&parent));
         let message = message.as_ref().unwrap_or(&request.message);
-        let transport = open(services, upstream, (checkout, sharing), request, message)?;
+        let transport = open(application, checkout, sharing, message)?;
         services.counts.add(Count::UpstreamRequests, 1);
         Ok(Attempt { endpoint, endpoint_name, transport, began: Instant::now(), log })
     }
@@ -101,12 +99,12 @@ impl Attempt {
 
 /// Writes the head of the request to a connection.
 fn open(
-    services: &Rc<Services>,
-    upstream: &Upstream,
-    (checkout, sharing): (Checkout, Sharing),
-    request: &UpstreamRequest,
+    application: &Application<'_>,
+    checkout: Checkout,
+    sharing: Sharing,
     message: &Message,
 ) -> Result<Box<dyn Transport>, Status> {
+    let &Application { services, upstream, request, .. } = application;
     Ok(match (message, checkout) {
         (Message::FastCgi(role, environment), checkout) => {
             Box::new(FastCgi::new(services, upstream, checkout, *role, environment, &request.info.label))

@@ -186,7 +186,6 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
     let body = OutgoingBody::prepare(upstreams, handler, body).await?;
     let Request { head, connection, interim } = request;
     let mut request = handler.request(upstreams, request, body.length(), variables)?;
-    request.is_open_ended = body.is_open_ended();
     if let Some(upgrade) = &mut request.info.upgrade {
         upgrade.permit = Some(Rc::new(upstreams.upgrades.take().ok_or_else(|| {
             services.counts.add(Count::UpgradesRejected, 1);

@@ -45,21 +45,13 @@ impl OutgoingBody {
         }
     }
 
-    /// In bytes. `None`: there is no body, or its length is not known before its end.
-    pub fn length(&self) -> Option<u64> {
+    /// As the upstream gets it.
+    pub fn length(&self) -> Length {
         match self {
-            OutgoingBody::None => None,
-            OutgoingBody::Client(body) => match body.length() {
-                Length::Sized(bytes) => Some(bytes),
-                Length::Unknown | Length::None => None,
-            },
-            OutgoingBody::Spooled(spooled) => Some(spooled.length),
+            OutgoingBody::None => Length::None,
+            OutgoingBody::Client(body) => body.length(),
+            OutgoingBody::Spooled(spooled) => Length::Sized(spooled.length),
         }
-    }
-
-    /// Whether the upstream gets it without its length.
-    pub fn is_open_ended(&self) -> bool {
-        matches!(self, OutgoingBody::Client(body) if body.length() == Length::Unknown)
     }
 }
 

@@ -35,6 +35,7 @@ use super::{Upstreams, scgi};
 use crate::log;
 use crate::peer::Peer;
 use crate::pool::Sharing;
+use crate::request::body::Length;
 use crate::request::{ConnectionInfo, Request};
 use crate::services::Services;
 use crate::trace::ParentOf;
@@ -277,13 +278,13 @@ impl Handler {
         }
     }
 
-    /// The request as the upstream gets it, without the fields that only authorizers set. `length`: bytes of its body.
+    /// The request as the upstream gets it, without the fields that only authorizers set. `length`: that of its body.
     /// Errors: the status of the response, as the request has no form for the upstream.
     pub fn request(
         &self,
         upstreams: &Upstreams,
         Request { head, connection, .. }: Request<'_>,
-        length: Option<u64>,
+        length: Length,
         variables: &Additions,
     ) -> Result<UpstreamRequest, Status> {
         let Upstreams { services, asserted, .. } = upstreams;
@@ -298,7 +299,11 @@ impl Handler {
         if is_extended_connect(head) && upgrade.is_none() && !self.is_authorizer() {
             return Err(Status::NOT_IMPLEMENTED);
         }
-        let length = length.or(head.framing.empty_length());
+        let is_open_ended = length == Length::Unknown;
+        let length = match length {
+            Length::Sized(bytes) => Some(bytes),
+            Length::None | Length::Unknown => head.framing.empty_length(),
+        };
         let parts = Parts {
             services,
             head,
@@ -329,7 +334,7 @@ impl Handler {
             trailers: RequestTrailers::of(head, forwarding, asserted),
             response_trailers: passes_trailers.then_some(RouteOfHost { host: self.host, route: self.route }),
         };
-        Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended: false, info })
+        Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended, info })
     }
 
     /// The client's fields that the upstream may get.
