@@ -10,7 +10,7 @@ use tokio::io::Interest;
 
 use super::{Exchange, Responder};
 use crate::content::fixed;
-use crate::forward_proxy::message::{ConnectFailure, Failure};
+use crate::forward_proxy::message::{ConnectFailure, Connected, Failure};
 use crate::log::upstream::{AttemptLog, UpstreamLog};
 use crate::peer::Peer;
 use crate::pool::Stream;
@@ -120,7 +120,7 @@ impl Responder {
         let permit = self.tunnel_permit(client, authority)?;
         let attempt = log.begin(&authority.into(), Protocol::Http);
         match proxy.connect(server.host.clone(), server.port).await {
-            Ok((stream, address)) => {
+            Ok(Connected { stream, address }) => {
                 let address: Rc<str> = address.to_string().into();
                 attempt.on_endpoint(&address);
                 let socket = sys::watch(stream, Interest::READABLE | Interest::WRITABLE);

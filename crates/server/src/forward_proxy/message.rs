@@ -25,11 +25,18 @@ pub enum ConnectRequest {
     },
 }
 
-/// To a worker.
+/// To a worker: what has become of `Connect`.
 #[derive(Debug)]
-pub enum ConnectEvent {
-    Connected { number: u64, address: SocketAddr, stream: OwnedFd },
-    Failed { number: u64, failure: ConnectFailure },
+pub struct ConnectEvent {
+    pub number: u64,
+    pub result: Result<Connected, ConnectFailure>,
+}
+
+/// A connection to a destination, at the address of it that has responded.
+#[derive(Debug)]
+pub struct Connected {
+    pub stream: OwnedFd,
+    pub address: SocketAddr,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,15 +108,15 @@ impl Message<'_> for ConnectEvent {
     const MAX_BYTES: usize = 320;
 
     fn encode(&self) -> Encoder<'_> {
-        match self {
-            ConnectEvent::Connected { number, address, stream } => {
-                Encoder::new(b'C').u64(*number).bytes(address.to_string().as_bytes()).fd(stream)
+        match &self.result {
+            Ok(Connected { stream, address }) => {
+                Encoder::new(b'C').u64(self.number).bytes(address.to_string().as_bytes()).fd(stream)
             }
-            ConnectEvent::Failed { number, failure: ConnectFailure { failure, why } } => {
+            Err(ConnectFailure { failure, why }) => {
                 let kind =
                     Failure::ALL.iter().find(|(_, own)| own == failure).map_or(b'F', |(kind, _)| *kind);
                 let why = &why.as_bytes()[..why.floor_char_boundary(MAX_TEXT)];
-                Encoder::new(kind).u64(*number).bytes(why)
+                Encoder::new(kind).u64(self.number).bytes(why)
             }
         }
     }
@@ -118,10 +125,10 @@ impl Message<'_> for ConnectEvent {
         let (number, rest) = (fields.u64()?, text(fields.rest())?);
         if kind == b'C' {
             let (address, stream) = (rest.parse().ok()?, fields.fd()?);
-            return Some(ConnectEvent::Connected { number, address, stream });
+            return Some(ConnectEvent { number, result: Ok(Connected { stream, address }) });
         }
         let (_, failure) = *Failure::ALL.iter().find(|(own, _)| *own == kind)?;
-        Some(ConnectEvent::Failed { number, failure: ConnectFailure::new(failure, rest) })
+        Some(ConnectEvent { number, result: Err(ConnectFailure::new(failure, rest)) })
     }
 }
 
@@ -143,10 +150,10 @@ mod tests {
         check_codec([ConnectRequest::Cancel { number: 7 }]);
         let stream = File::open("/dev/null").expect("it is there").into();
         let address = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().expect("it is an address");
-        check_codec([ConnectEvent::Connected { number: 4, address, stream }]);
-        check_codec(Failure::ALL.map(|(_, failure)| ConnectEvent::Failed {
+        check_codec([ConnectEvent { number: 4, result: Ok(Connected { stream, address }) }]);
+        check_codec(Failure::ALL.map(|(_, failure)| ConnectEvent {
             number: 5,
-            failure: ConnectFailure::new(failure, "127.0.0.1:1: Connection refused"),
+            result: Err(ConnectFailure::new(failure, "127.0.0.1:1: Connection refused")),
         }));
     }
 }

@@ -10,8 +10,6 @@ pub mod process;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,19 +17,17 @@ use site::forward_proxy::Host;
 use tokio::sync::oneshot;
 
 use crate::process::ipc::{AsyncChannel, Channel, Received};
-use message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
+use message::{ConnectEvent, ConnectFailure, ConnectRequest, Connected, Failure};
 
 /// The process should have answered before this. The worker waits a little longer than it.
 const GRACE: Duration = Duration::from_secs(1);
-
-type Connected = Result<(OwnedFd, SocketAddr), ConnectFailure>;
 
 /// The worker's end.
 pub struct ForwardProxy {
     channel: AsyncChannel<ConnectRequest>,
     timeout: Duration,
     /// At most one for each tunnel that the worker may have.
-    waiting: RefCell<HashMap<u64, oneshot::Sender<Connected>>>,
+    waiting: RefCell<HashMap<u64, oneshot::Sender<Result<Connected, ConnectFailure>>>>,
     next: Cell<u64>,
     is_lost: Cell<bool>,
 }
@@ -48,8 +44,7 @@ impl ForwardProxy {
         }))
     }
 
-    /// A connection to a destination, and the address that it has.
-    pub async fn connect(&self, host: Host, port: u16) -> Connected {
+    pub async fn connect(&self, host: Host, port: u16) -> Result<Connected, ConnectFailure> {
         if self.is_lost.get() {
             return Err(lost());
         }
@@ -60,7 +55,7 @@ impl ForwardProxy {
         let _waiting = WaitGuard { proxy: self, number };
         self.channel.send(ConnectRequest::Connect { number, port, host });
         match tokio::time::timeout(self.timeout, receiver).await {
-            Ok(connected) => connected.unwrap_or_else(|_| Err(lost())),
+            Ok(answer) => answer.unwrap_or_else(|_| Err(lost())),
             Err(_) => Err(ConnectFailure::new(Failure::TimedOut, "the forward proxy does not respond")),
         }
     }
@@ -68,19 +63,15 @@ impl ForwardProxy {
     /// Receives what the process sends. Does not end, even if the process does: then the master replaces this one.
     pub async fn run(self: Rc<ForwardProxy>) -> io::Result<()> {
         loop {
-            let event = match self.channel.receive::<ConnectEvent>().await {
+            let ConnectEvent { number, result } = match self.channel.receive::<ConnectEvent>().await {
                 Ok(Received::Message(event)) => event,
                 // This process had no number left for the descriptor. What waited gets an error in time.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
                 Ok(Received::End) | Err(_) => break,
             };
-            let (number, connected) = match event {
-                ConnectEvent::Connected { number, address, stream } => (number, Ok((stream, address))),
-                ConnectEvent::Failed { number, failure } => (number, Err(failure)),
-            };
             // What waited may have ended. Then the connection is closed.
             if let Some(waiting) = self.waiting.borrow_mut().remove(&number) {
-                _ = waiting.send(connected);
+                _ = waiting.send(result);
             }
         }
         self.is_lost.set(true);

@@ -13,7 +13,7 @@ use site::forward_proxy::{ForwardProxy, Host};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Failure};
+use super::message::{ConnectEvent, ConnectFailure, ConnectRequest, Connected, Failure};
 use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::resolver::{LastAddresses, Resolver, own_addresses};
 use crate::service_process::{self, ServiceSetup, WorkerService};
@@ -67,30 +67,27 @@ impl Connector {
         };
         if self.connecting.get() >= MAX_CONNECTING {
             let failure = ConnectFailure::new(Failure::Busy, "too many connections are being made");
-            return worker.channel.send(ConnectEvent::Failed { number, failure });
+            return worker.channel.send(ConnectEvent { number, result: Err(failure) });
         }
         self.connecting.update(|count| count + 1);
         let connecting = Connecting(self.clone());
         let of_task = worker.clone();
         let attempt = spawn_local(async move {
-            let connected = connecting.0.connect_in_time(&host, port).await;
+            let result = connecting.0.connect_in_time(&host, port).await;
             of_task.attempts.borrow_mut().remove(&number);
-            of_task.channel.send(match connected {
-                Ok((stream, address)) => ConnectEvent::Connected { number, address, stream },
-                Err(failure) => ConnectEvent::Failed { number, failure },
-            });
+            of_task.channel.send(ConnectEvent { number, result });
         });
         worker.attempts.borrow_mut().insert(number, attempt.abort_handle());
     }
 
-    async fn connect_in_time(&self, host: &Host, port: u16) -> Result<(OwnedFd, SocketAddr), ConnectFailure> {
+    async fn connect_in_time(&self, host: &Host, port: u16) -> Result<Connected, ConnectFailure> {
         let connected = tokio::time::timeout(self.rules.connect_timeout, self.connect(host, port)).await;
         connected
             .unwrap_or_else(|_| Err(ConnectFailure::new(Failure::TimedOut, "there is no connection in time")))
     }
 
     /// Tries the addresses that are allowed, one after the other.
-    async fn connect(&self, host: &Host, port: u16) -> Result<(OwnedFd, SocketAddr), ConnectFailure> {
+    async fn connect(&self, host: &Host, port: u16) -> Result<Connected, ConnectFailure> {
         let addresses = self.addresses(host, port).await?;
         let (mut rejection, mut failed) = (None, None);
         for address in addresses {
@@ -104,7 +101,7 @@ impl Connector {
                     let why = format!("{own} is this machine, and no network of \"destinations\" has it");
                     rejection = Some(ConnectFailure::new(Failure::Rejected, why));
                 }
-                Ok((stream, _)) => return Ok((stream, address)),
+                Ok((stream, _)) => return Ok(Connected { stream, address }),
                 Err(error) => {
                     failed = Some(ConnectFailure::new(Failure::Failed, format!("{address}: {error}")));
                 }
