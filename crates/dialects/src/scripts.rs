@@ -66,3 +66,44 @@ pub fn allow_as_before(scripts: &mut Keys, account: Account) {
     ALLOWED.into_iter().for_each(|key| scripts.set(None, key, true));
     scripts.set(None, "killed_output", "whole");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A machine with this folder alone.
+    struct Folder(&'static str);
+
+    impl Disk for Folder {
+        fn absolute(&self, path: &Path) -> PathBuf {
+            path.to_owned()
+        }
+
+        fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn folders(&self, _: &Path) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn is_folder(&self, path: &Path) -> bool {
+            path == Path::new(self.0)
+        }
+
+        fn is_file(&self, _: &Path) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn bodies_are_stored_where_the_scripts_of_a_chroot_can_read_them() {
+        let stored = |chroot, folder| spool(chroot, &Folder(folder));
+        assert_eq!(stored(None, "/"), Some("/tmp".to_owned()));
+        assert_eq!(stored(Some("/srv"), "/srv/tmp"), Some("/srv/tmp".to_owned()));
+        assert_eq!(stored(Some("/srv"), "/tmp"), None);
+    }
+}

@@ -638,6 +638,61 @@ fn the_output_of_a_script_that_crashes_at_its_end_is_a_page() {
     server.wait_for_line("was ended by a signal behind its output", TIMEOUT);
 }
 
+#[test]
+fn the_output_of_a_script_that_crashes_is_no_page_where_its_client_has_broken_off() {
+    let page = "printf 'Content-Type: text/plain\\n\\npage'\n";
+    let site = site()
+        .script("cgi-bin/early", format!("#!/bin/sh\n{page}cat >/dev/null\nkill -KILL $$\n"))
+        .script("cgi-bin/late", format!("#!/bin/sh\ncat >/dev/null\n{page}kill -KILL $$\n"));
+    let flags = ["--busybox", "-f", "-p", "127.0.0.1:0", "-h", "www", "-c", "../httpd.conf"];
+    let server = serve(site, "httpd.conf", "I:plain\n", &flags);
+    let begin = |name: &str, length: usize| {
+        let mut client = server.connect();
+        client
+            .send(format!("POST /cgi-bin/{name} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\nabc"));
+        client
+    };
+    for name in ["early", "late"] {
+        assert_eq!(begin(name, 3).outcome(), "200 page", "{name}");
+    }
+    let mut late = begin("late", 4);
+    late.half_close();
+    assert_eq!(late.outcome(), "400");
+    let (mut early, mut received) = (begin("early", 4), Vec::new());
+    while !received.ends_with(b"page\r\n") {
+        let part = early.read_some().expect("a part of the response");
+        assert!(!part.is_empty(), "{}", String::from_utf8_lossy(&received));
+        received.extend(part);
+    }
+    early.half_close();
+    assert_eq!(early.read_to_end(), b"", "the last chunk is missing");
+}
+
+#[test]
+fn bodies_without_a_length_are_stored_in_the_folder_that_devices_have() {
+    let mut rows = Rows::new();
+    for (name, text, flags) in [
+        (
+            "boa.conf",
+            "Port 0\nListen 127.0.0.1\nScriptAlias /cgi-bin/ HOME/cgi-bin/\n",
+            &["-f", "boa.conf", "-d"][..],
+        ),
+        (
+            "thttpd.conf",
+            "port=0 host=127.0.0.1 dir=HOME\ncgipat=/cgi-bin/*\n",
+            &["--thttpd", "-D", "-C", "thttpd.conf"],
+        ),
+        ("httpd.conf", "I:plain\n", &["--busybox", "-f", "-p", "127.0.0.1:0", "-h", ".", "-c", "httpd.conf"]),
+        ("uhttpd", "", &["--uhttpd", "-f", "-p", "127.0.0.1:0", "-h", ".", "-x", "/cgi-bin"]),
+    ] {
+        let script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nreadlink /proc/self/fd/0\ncat\n";
+        let server = serve(site().script_beside_root("cgi-bin/stored", script), name, text, flags);
+        let head = "POST /cgi-bin/stored HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let text = server.request(format!("{head}4\r\nbody\r\n0\r\n\r\n")).text();
+        rows.holds(name, &text, text.starts_with("/tmp/") && text.ends_with("\nbody"));
+    }
+}
+
 /// busybox asks each file on the way to a page, and each of them may deny a client.
 #[test]
 fn a_folder_of_busybox_opens_nothing_that_a_folder_around_it_denies() {
