@@ -46,11 +46,9 @@ pub struct CertificateTask {
     /// One that could not be stored: it is not ordered again.
     unsaved: Option<Finished>,
     /// As it was stored last, by this server or another one, with what an order has changed since then.
-    report: Report,
+    report: RefCell<Report>,
     /// What this process has stored.
     reported: Option<Time>,
-    /// As in `report`, while an order changes them.
-    records: RefCell<Vec<Record>>,
     shared: Rc<Shared>,
 }
 
@@ -74,9 +72,8 @@ impl CertificateTask {
             validity: None,
             identifier: None,
             unsaved: None,
-            report: wanted.report.clone(),
+            report: RefCell::new(wanted.report.clone()),
             reported: None,
-            records: RefCell::new(wanted.report.records.clone()),
             wanted,
             shared,
         }
@@ -110,7 +107,7 @@ impl CertificateTask {
     /// Removes the records that a process before this one has set, and not removed, as when it was killed.
     async fn remove_left_records(&mut self) {
         let shared = self.shared.clone();
-        while !self.records.borrow().is_empty() && !shared.ending.has_begun.get() {
+        while !self.report.borrow().records.is_empty() && !shared.ending.has_begun.get() {
             let Ok(permit) = shared.orders.acquire().await else { return };
             match self.request(Wish::Lock(now() + LOCK)).await {
                 // They may be those of another server, which uses them.
@@ -124,7 +121,7 @@ impl CertificateTask {
             }
             // Another server may have removed them, or ordered meanwhile.
             self.read_report().await;
-            let left = self.records.borrow().clone();
+            let left = self.report.borrow().records.clone();
             for record in left {
                 match dns::run(&shared.client.settings, Change::Unset, &record).await {
                     Ok(()) => log::info(format_args!("the record {} was left, and is removed", record.name)),
@@ -155,8 +152,7 @@ impl CertificateTask {
     /// failed, and which records are set.
     async fn read_report(&mut self) {
         let Reply::Content(text) = self.request(Wish::ReadReport).await else { return };
-        self.report = Report::parse(&String::from_utf8_lossy(&text));
-        self.records.replace(self.report.records.clone());
+        self.report.replace(Report::parse(&String::from_utf8_lossy(&text)));
     }
 
     fn take(&mut self, chain: &[u8]) {
@@ -167,11 +163,11 @@ impl CertificateTask {
     }
 
     async fn window(&self) -> Event {
-        let authority = self.report.authority.as_ref();
-        let authority = authority.or(self.shared.client.settings.authorities.first());
+        let authority = self.report.borrow().authority.clone();
+        let authority = authority.or_else(|| self.shared.client.settings.authorities.first().cloned());
         match authority.zip(self.identifier.as_ref()) {
             Some((authority, identifier)) => {
-                window::ask(&self.shared.client.https, authority, identifier).await
+                window::ask(&self.shared.client.https, &authority, identifier).await
             }
             None => Event::NoWindow,
         }
@@ -220,7 +216,7 @@ impl CertificateTask {
     async fn order_with_lock(&self, attempt: Attempt) -> Result<Finished, OrderError> {
         let shared = self.shared.clone();
         let authority = shared.client.settings.authorities[attempt.authority].as_str();
-        let own = self.report.authority.as_deref() == Some(authority);
+        let own = self.report.borrow().authority.as_deref() == Some(authority);
         let request = order::Request {
             names: &self.wanted.names,
             authority,
@@ -261,8 +257,9 @@ impl CertificateTask {
         }
         let Finished { authority, account, issuer, .. } = finished;
         log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
-        self.report =
-            Report { authority: Some(authority), account: Some(account), issuer, ..Report::default() };
+        let records = self.report.take().records;
+        let (authority, account) = (Some(authority), Some(account));
+        self.report.replace(Report { authority, account, issuer, records, ..Report::default() });
         // Before another server finds the certificate.
         self.store_report().await;
         if let Reply::Content(chain) = self.request(Wish::Read).await {
@@ -286,7 +283,8 @@ impl CertificateTask {
         let OrderError { failure, mut text, account } = error;
         text.truncate(text.floor_char_boundary(MAX_ERROR));
         if let Some((account, issuer)) = account {
-            (self.report.account, self.report.issuer) = (Some(account), issuer);
+            let report = self.report.get_mut();
+            (report.account, report.issuer) = (Some(account), issuer);
         }
         self.schedule.on(Event::Failed(failure), now);
         let authority = &self.shared.client.settings.authorities[attempt.authority];
@@ -303,17 +301,12 @@ impl CertificateTask {
             Some(_) => "the present one is served",
         };
         log::error(format_args!("no certificate for {names} from {authority}: {text}; {then}; {present}"));
-        self.report.failure = Some((now, text));
+        self.report.get_mut().failure = Some((now, text));
     }
 
-    /// Without it, a record that is left stays.
-    async fn report_records(&self) {
-        let report = Report { records: self.records.borrow().clone(), ..self.report.clone() };
-        self.write_report(&report).await;
-    }
-
-    async fn write_report(&self, report: &Report) {
-        if let Reply::Failed(why) = self.request(Wish::Report(report.write().into_bytes())).await {
+    async fn write_report(&self) {
+        let text = self.report.borrow().write();
+        if let Reply::Failed(why) = self.request(Wish::Report(text.into_bytes())).await {
             let names = self.wanted.names.join(", ");
             log::warn(format_args!(
                 "the state of the certificate for {names} cannot be stored: {why}; until it can, other servers with this \
@@ -336,10 +329,10 @@ impl CertificateTask {
 
     /// With the lock.
     async fn store_report(&mut self) {
-        self.report.due = self.schedule.due();
-        self.report.records = self.records.borrow().clone();
-        self.write_report(&self.report).await;
-        self.reported = Some(self.report.due);
+        let due = self.schedule.due();
+        self.report.get_mut().due = due;
+        self.write_report().await;
+        self.reported = Some(due);
     }
 }
 
@@ -357,13 +350,13 @@ impl Responder for CertificateTask {
     }
 
     async fn remember(&self, record: &Record) {
-        self.records.borrow_mut().push(record.clone());
-        self.report_records().await;
+        self.report.borrow_mut().records.push(record.clone());
+        self.write_report().await;
     }
 
     async fn forget(&self, record: &Record) {
-        self.records.borrow_mut().retain(|own| own != record);
-        self.report_records().await;
+        self.report.borrow_mut().records.retain(|own| own != record);
+        self.write_report().await;
     }
 }
 
