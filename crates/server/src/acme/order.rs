@@ -87,8 +87,63 @@ enum Answer {
     Record(Record),
 }
 
-/// The answers to open challenges. An order that is given up leaves them here.
-type Answers = RefCell<Vec<Answer>>;
+/// The answers to the challenges of an order. One that is given up leaves those to open challenges here.
+struct Answers<'a, R> {
+    settings: &'a Certificates,
+    responder: &'a R,
+    open: RefCell<Vec<Answer>>,
+}
+
+impl<R: Responder> Answers<'_, R> {
+    /// Answers the challenge of one name. Errors: why it cannot be answered.
+    async fn add(&self, challenge: Challenge, name: &str, proof: &KeyAuthorization) -> Result<(), String> {
+        match challenge {
+            // The workers have the account's thumbprint, or the record stays.
+            Challenge::Http | Challenge::DnsPersist => Ok(()),
+            Challenge::TlsAlpn => {
+                let digest = super::crypto::sha256(proof.as_str().as_bytes());
+                let pair = issue::challenge(name, &digest)?;
+                let server = server_name(name);
+                self.open.borrow_mut().push(Answer::Certificate(server.clone()));
+                self.responder.respond(&server, &pair).await
+            }
+            Challenge::Dns => {
+                let record = Record::of_challenge(name, proof.dns_value());
+                // The program may be ended when it has set the record.
+                self.open.borrow_mut().push(Answer::Record(record.clone()));
+                self.responder.remember(&record).await;
+                let set = dns::run(self.settings, Change::Set, &record).await;
+                if set.is_err() {
+                    self.responder.forget(&record).await;
+                    self.open.borrow_mut().pop();
+                }
+                set
+            }
+        }
+    }
+
+    fn has_records(&self) -> bool {
+        self.open.borrow().iter().any(|answer| matches!(answer, Answer::Record(_)))
+    }
+
+    async fn take_back(&self) {
+        loop {
+            let Some(answer) = self.open.borrow().last().cloned() else { return };
+            match answer {
+                Answer::Certificate(name) => self.responder.withdraw(&name).await,
+                Answer::Record(record) => {
+                    // A record that stays does no harm, but to the list of records.
+                    if let Err(why) = dns::run(self.settings, Change::Unset, &record).await {
+                        log::warn(format_args!("the record {} stays: {why}", record.name));
+                    }
+                    self.responder.forget(&record).await;
+                }
+            }
+            // Now: an order that is given up meanwhile takes it back once more.
+            self.open.borrow_mut().pop();
+        }
+    }
+}
 
 impl OrderError {
     fn new(failure: Failure, text: impl Into<String>) -> OrderError {
@@ -107,9 +162,10 @@ pub async fn order(
     responder: &impl Responder,
     given_up: impl Future<Output = ()>,
 ) -> Result<Finished, OrderError> {
-    let (time, answers) = (client.settings.order_timeout, Answers::default());
+    let time = client.settings.order_timeout;
+    let answers = Answers { settings: &client.settings, responder, open: RefCell::default() };
     let ordered = tokio::select! {
-        ordered = client.order(request, responder, &answers) => ordered,
+        ordered = client.order(request, &answers) => ordered,
         () = tokio::time::sleep(time) => {
             let text = format!("the order was not finished within {} s", time.as_secs_f32());
             Err(OrderError::of_authority(text))
@@ -117,7 +173,7 @@ pub async fn order(
         () = given_up => Err(OrderError::new(Failure::Here, "the order was given up")),
     };
     // Nothing, if the order has finished.
-    client.take_back(&answers, responder).await;
+    answers.take_back().await;
     ordered
 }
 
@@ -163,8 +219,7 @@ impl AcmeClient {
     async fn order(
         &self,
         request: &Request<'_>,
-        responder: &impl Responder,
-        answers: &Answers,
+        answers: &Answers<'_, impl Responder>,
     ) -> Result<Finished, OrderError> {
         self.https.retry_after().take();
         let AcmeClient { settings, key, binding, https } = self;
@@ -179,7 +234,7 @@ impl AcmeClient {
             let account = account.map_err(|error| self.error(error))?;
             let mut order = self.begin(&account, request).await?;
             check_count(order.state().authorizations.len(), request.names.len())?;
-            self.prove(&mut order, request, responder, answers).await?;
+            self.prove(&mut order, request.challenge, answers).await?;
             self.finish(&mut order, request).await
         };
         let mut ordered = attempt().await;
@@ -229,42 +284,22 @@ impl AcmeClient {
     async fn prove(
         &self,
         order: &mut Order,
-        request: &Request<'_>,
-        responder: &impl Responder,
-        answers: &Answers,
+        challenge: Challenge,
+        answers: &Answers<'_, impl Responder>,
     ) -> Result<(), OrderError> {
-        let proved = match self.set_up(order, request.challenge, responder, answers).await {
-            Ok(()) => self.await_validation(order, request.challenge).await,
+        let proved = match self.set_up(order, challenge, answers).await {
+            Ok(()) => self.await_validation(order, challenge).await,
             Err(error) => Err(error),
         };
-        self.take_back(answers, responder).await;
+        answers.take_back().await;
         proved
-    }
-
-    async fn take_back(&self, answers: &Answers, responder: &impl Responder) {
-        loop {
-            let Some(answer) = answers.borrow().last().cloned() else { return };
-            match answer {
-                Answer::Certificate(name) => responder.withdraw(&name).await,
-                Answer::Record(record) => {
-                    // A record that stays does no harm, but to the list of records.
-                    if let Err(why) = dns::run(&self.settings, Change::Unset, &record).await {
-                        log::warn(format_args!("the record {} stays: {why}", record.name));
-                    }
-                    responder.forget(&record).await;
-                }
-            }
-            // Now: an order that is given up meanwhile takes it back once more.
-            answers.borrow_mut().pop();
-        }
     }
 
     async fn set_up(
         &self,
         order: &mut Order,
         challenge: Challenge,
-        responder: &impl Responder,
-        answers: &Answers,
+        answers: &Answers<'_, impl Responder>,
     ) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -279,47 +314,13 @@ impl AcmeClient {
                 return Err(OrderError::new(Failure::Challenge, text));
             };
             let (name, proof) = (offered.identifier().to_string(), offered.key_authorization());
-            let answered = self.answer(challenge, &name, &proof, responder, answers).await;
+            let answered = answers.add(challenge, &name, &proof).await;
             answered.map_err(|why| OrderError::new(Failure::Challenge, why))?;
         }
-        if answers.borrow().iter().any(|answer| matches!(answer, Answer::Record(_))) {
+        if answers.has_records() {
             tokio::time::sleep(self.settings.dns_wait).await;
         }
         self.report_ready(order, challenge).await
-    }
-
-    /// Answers the challenge of one name. Errors: why it cannot be answered.
-    async fn answer(
-        &self,
-        challenge: Challenge,
-        name: &str,
-        proof: &KeyAuthorization,
-        responder: &impl Responder,
-        answers: &Answers,
-    ) -> Result<(), String> {
-        match challenge {
-            // The workers have the account's thumbprint, or the record stays.
-            Challenge::Http | Challenge::DnsPersist => Ok(()),
-            Challenge::TlsAlpn => {
-                let digest = super::crypto::sha256(proof.as_str().as_bytes());
-                let pair = issue::challenge(name, &digest)?;
-                let server = server_name(name);
-                answers.borrow_mut().push(Answer::Certificate(server.clone()));
-                responder.respond(&server, &pair).await
-            }
-            Challenge::Dns => {
-                let record = Record::of_challenge(name, proof.dns_value());
-                // The program may be ended when it has set the record.
-                answers.borrow_mut().push(Answer::Record(record.clone()));
-                responder.remember(&record).await;
-                let set = dns::run(&self.settings, Change::Set, &record).await;
-                if set.is_err() {
-                    responder.forget(&record).await;
-                    answers.borrow_mut().pop();
-                }
-                set
-            }
-        }
     }
 
     /// Has the authority validate what is answered.
