@@ -52,7 +52,15 @@ pub struct Finished {
     /// The directory of the authority.
     pub authority: String,
     pub pem: Zeroizing<String>,
-    pub account: String,
+    pub account: KnownAccount,
+}
+
+/// What a record for DNS-PERSIST-01 needs.
+#[derive(Debug, Clone)]
+pub struct KnownAccount {
+    /// The URL of the account.
+    pub url: String,
+    /// The name of the authority in DNS records.
     pub issuer: Option<String>,
 }
 
@@ -60,8 +68,7 @@ pub struct Finished {
 pub struct OrderError {
     pub failure: Failure,
     pub text: String,
-    /// The account and the issuer, which a record for DNS-PERSIST-01 needs.
-    pub account: Option<(String, Option<String>)>,
+    pub account: Option<KnownAccount>,
 }
 
 /// Answers challenges where the authority looks for them, and remembers what has to be taken back.
@@ -226,7 +233,7 @@ impl AcmeClient {
         let directory = Directory::fetch(https, request.authority).await.map_err(|why| self.failed(why))?;
         let account = directory.account(https, key, settings.email.as_deref(), binding.as_ref()).await;
         let id = account.map_err(|why| self.failed(why))?;
-        let known = (id.clone(), directory.issuer.clone());
+        let account = KnownAccount { url: id.clone(), issuer: directory.issuer.clone() };
         let attempt = async || {
             let builder = Account::builder_with_http(Box::new(https.clone()));
             let account =
@@ -243,10 +250,9 @@ impl AcmeClient {
                 ordered = attempt().await;
             }
         }
-        let (account, issuer) = known.clone();
         match ordered {
-            Ok(pem) => Ok(Finished { authority: request.authority.to_owned(), pem, account, issuer }),
-            Err(error) => Err(OrderError { account: Some(known), ..error }),
+            Ok(pem) => Ok(Finished { authority: request.authority.to_owned(), pem, account }),
+            Err(error) => Err(OrderError { account: Some(account), ..error }),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::acme::crypto::sha256;
 use crate::acme::dns::{self, Change, Record};
 use crate::acme::issue::Pair;
 use crate::acme::message::{Reply, Wish};
-use crate::acme::order::{self, Finished, OrderError, Responder};
+use crate::acme::order::{self, Finished, KnownAccount, OrderError, Responder};
 use crate::acme::report::Report;
 use crate::acme::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use crate::acme::stored::Stored;
@@ -255,10 +255,10 @@ impl CertificateTask {
             self.unsaved = Some(finished);
             return;
         }
-        let Finished { authority, account, issuer, .. } = finished;
+        let Finished { authority, account: KnownAccount { url, issuer }, .. } = finished;
         log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
         let records = self.report.take().records;
-        let (authority, account) = (Some(authority), Some(account));
+        let (authority, account) = (Some(authority), Some(url));
         self.report.replace(Report { authority, account, issuer, records, ..Report::default() });
         // Before another server finds the certificate.
         self.store_report().await;
@@ -282,9 +282,9 @@ impl CertificateTask {
         let now = now();
         let OrderError { failure, mut text, account } = error;
         text.truncate(text.floor_char_boundary(MAX_ERROR));
-        if let Some((account, issuer)) = account {
+        if let Some(KnownAccount { url, issuer }) = account {
             let report = self.report.get_mut();
-            (report.account, report.issuer) = (Some(account), issuer);
+            (report.account, report.issuer) = (Some(url), issuer);
         }
         self.schedule.on(Event::Failed(failure), now);
         let authority = &self.shared.client.settings.authorities[attempt.authority];
