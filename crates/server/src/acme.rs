@@ -19,5 +19,4 @@ mod stored;
 mod window;
 
 pub use challenges::OpenChallenges;
-pub use crypto::provider;
 pub use files::{AcmeFiles, Effect, Renewal, Wanted, problems, renewal_of};

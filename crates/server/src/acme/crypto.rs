@@ -5,24 +5,10 @@ use aws_lc_rs as library;
 #[cfg(not(feature = "aws-lc"))]
 use ring as library;
 
-use std::sync::Arc;
-
 use library::rand::SystemRandom;
 use library::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use library::{digest, hmac};
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::PrivatePkcs8KeyDer;
-
-/// For connections to authorities.
-#[cfg(feature = "aws-lc")]
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
-}
-
-#[cfg(not(feature = "aws-lc"))]
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
 
 #[cfg(feature = "aws-lc")]
 fn key_pair(key: &PrivatePkcs8KeyDer<'_>) -> Option<EcdsaKeyPair> {

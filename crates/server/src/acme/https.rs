@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::mutex::locked;
 use crate::tasks::spawn_into;
-use crate::tls::reasons;
+use crate::tls::{provider, reasons};
 
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -73,7 +73,7 @@ pub fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
 impl Client {
     /// Errors: of the cryptography.
     pub fn new(roots: RootCertStore, timeout: Duration) -> Result<Client, String> {
-        let tls = ClientConfig::builder_with_provider(super::provider());
+        let tls = ClientConfig::builder_with_provider(provider());
         let tls = tls.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let tls = Arc::new(tls.with_root_certificates(roots).with_no_client_auth());
         Ok(Client { tls, timeout, retry_after: RetryAfter::default() })

@@ -246,6 +246,7 @@ mod tests {
     use rustls::{CertificateError, Error, RootCertStore};
 
     use super::*;
+    use crate::tls::provider;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()
@@ -255,7 +256,7 @@ mod tests {
     fn verify(authority: &CertificateDer<'static>, pair: &Pair, name: &str) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone()).expect("it is an authority");
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), super::super::provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
         let verifier = verifier.build().expect("there is a root");
         let name = ServerName::try_from(name.to_owned()).expect("it is a name");
         verifier.verify_server_cert(&pair.chain[0], &[], &name, &[], UnixTime::now()).map(drop)
@@ -295,8 +296,7 @@ mod tests {
         assert_eq!(chain, pair.chain);
         assert_eq!(PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap(), pair.key);
         assert!(text.lines().all(|line| line.len() <= PEM_LINE));
-        let provider = super::super::provider();
-        let key = provider.key_provider.load_private_key(pair.key.clone_key()).unwrap();
+        let key = provider().key_provider.load_private_key(pair.key.clone_key()).unwrap();
         assert!(rustls::sign::CertifiedKey::new(chain, key).keys_match().is_ok());
     }
 
@@ -317,7 +317,7 @@ mod tests {
             let (one, key) = request(&names(&["example.org"]), kind).unwrap();
             let (other, _) = request(&names(&["example.org"]), kind).unwrap();
             assert_ne!(one, other);
-            assert!(super::super::provider().key_provider.load_private_key(key).is_ok());
+            assert!(provider().key_provider.load_private_key(key).is_ok());
         }
     }
 }

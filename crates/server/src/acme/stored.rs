@@ -7,10 +7,11 @@ use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
 use super::account::encode;
+use super::issue;
 use super::schedule::{Time, Validity};
 use super::storage::MAX_FILE;
-use super::{crypto, issue};
 use crate::tls::inspect::CertificateFacts;
+use crate::tls::provider;
 
 pub struct Stored {
     pub facts: CertificateFacts,
@@ -82,7 +83,7 @@ pub fn unchecked(pem: &[u8]) -> Result<CertifiedKey, String> {
     if chain.is_empty() {
         return Err("there is no certificate".to_owned());
     }
-    let key = crypto::provider().key_provider.load_private_key(key).map_err(|e| e.to_string())?;
+    let key = provider().key_provider.load_private_key(key).map_err(|e| e.to_string())?;
     Ok(CertifiedKey::new(chain, key))
 }
 
