@@ -31,13 +31,13 @@ impl OpenChallenges {
     /// Answers with this certificate, in PEM with its key behind it, or no more if it is empty.
     pub fn set(&self, name: &[u8], pem: &[u8]) {
         let Ok(name) = str::from_utf8(name) else { return };
-        let mut open = locked(&self.0);
+        let (mut open, name) = (locked(&self.0), name.to_ascii_lowercase());
+        open.remove(&name);
         // The library knows the critical extension of a challenge only as an unknown one, and would reject it.
-        match unchecked(pem) {
-            Ok(certified) if open.len() < MAX_CHALLENGES => {
-                open.insert(name.to_ascii_lowercase(), Arc::new(certified));
-            }
-            Ok(_) | Err(_) => _ = open.remove(&name.to_ascii_lowercase()),
+        if let Ok(certified) = unchecked(pem)
+            && open.len() < MAX_CHALLENGES
+        {
+            open.insert(name, Arc::new(certified));
         }
     }
 }
@@ -64,5 +64,16 @@ mod tests {
         open.set(b"a.example", b"no certificate");
         open.set(b"\xff", pem.as_bytes());
         assert!(open.certificate("a.example").is_none());
+    }
+
+    #[test]
+    fn challenges_are_bounded_and_the_last_one_is_answered_again() {
+        let open = OpenChallenges::default();
+        let pem = issue::challenge("a.example", &[7; 32]).unwrap().pem();
+        let name = |number: usize| format!("{number}.example");
+        (0..=MAX_CHALLENGES).for_each(|number| open.set(name(number).as_bytes(), pem.as_bytes()));
+        assert!(open.certificate(&name(MAX_CHALLENGES)).is_none());
+        open.set(name(7).as_bytes(), pem.as_bytes());
+        assert!(open.certificate(&name(7)).is_some());
     }
 }
