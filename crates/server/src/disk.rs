@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Stat, major, minor};
 use site::model::Limits;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{self, Notify, OwnedSemaphorePermit, oneshot};
@@ -54,6 +55,11 @@ fn typed<T: 'static>(result: Result<Untyped, Busy>) -> Result<T, Busy> {
 
 /// The device of a file system: its major and minor number (stat(2)).
 pub type Device = (u32, u32);
+
+/// The device that a file is on.
+pub fn device_of(file: &Stat) -> Device {
+    (major(file.st_dev), minor(file.st_dev))
+}
 
 /// The kind of a closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use taipan_http::path_text;
 use taipan_http::target::SafePath;
 
 use super::hidden_files::HiddenFiles;
-use crate::disk::Device;
+use crate::disk::{Device, device_of};
 use crate::sys::calls;
 
 /// More links than this are a loop, as in path_resolution(7).
@@ -49,7 +49,7 @@ impl Root {
     pub fn open(path: &Path) -> std::io::Result<Root> {
         let fd = retry_on_intr(|| calls::open(path, FOLDER))?;
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
-        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        let device = device_of(&stat);
         let path = Arc::new(path.canonicalize()?);
         Ok(Root { fd: Arc::new(fd), path, device, inode: stat.st_ino, hidden: HiddenFiles::default() })
     }
@@ -76,8 +76,7 @@ impl Root {
     /// Errors: `Denied` for a file that is never served.
     pub fn check_visible(&self, file: &OwnedFd) -> Result<(), OpenError> {
         let stat = retry_on_intr(|| calls::fstat(file))?;
-        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-        if self.hides(device, stat.st_ino) { Err(OpenError::Denied) } else { Ok(()) }
+        if self.hides(device_of(&stat), stat.st_ino) { Err(OpenError::Denied) } else { Ok(()) }
     }
 
     /// A folder beneath this one, as a root of its own.
@@ -94,7 +93,7 @@ impl Root {
     ) -> Result<Root, OpenError> {
         let fd = open(self, path, symlinks, flags, Wait::Allowed)?;
         let stat = retry_on_intr(|| calls::fstat(&fd))?;
-        let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        let device = device_of(&stat);
         let path = path.beneath(&self.path);
         // Only for absolute links. Without it they lead out of the root.
         let path = Arc::new(path.canonicalize().unwrap_or(path));

@@ -11,14 +11,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use rustix::fs::{SeekFrom, fstat, major, minor, seek};
+use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
 use taipan_http::status::Status;
 use tokio::time::timeout;
 
 use super::Outcome;
 use crate::buffer::append;
-use crate::disk::{Busy, Work};
+use crate::disk::{Busy, Work, device_of};
 use crate::log;
 use crate::process::privilege;
 use crate::request::body::{BodyError, Length, ReadBody, RequestBody};
@@ -118,7 +118,7 @@ fn report_busy(services: &Services, busy: Busy) -> Status {
 
 /// Writes on a helper thread, and returns to the start of the file, from which a script reads.
 async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<OwnedFd, Status> {
-    let device = fstat(&file).map_or((0, 0), |stat| (major(stat.st_dev), minor(stat.st_dev)));
+    let device = fstat(&file).map_or((0, 0), |stat| device_of(&stat));
     let write = move || {
         seek(&file, SeekFrom::End(0))?;
         let mut left = &bytes[..];

@@ -11,7 +11,7 @@ use cache::store::name::{self, Name};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, accessat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::disk::Device;
+use crate::disk::{Device, device_of};
 use crate::files::beneath::Wait;
 use crate::files::open::{Stamp, Stat, stat};
 use crate::process::privilege::{advice_on_writing, shown, user_text};
@@ -90,7 +90,7 @@ impl Folder {
         accessat(&fd, ".", Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(
             |errno| fail(&format!("it cannot be written: {errno}; {}", advice_on_writing(errno, path))),
         )?;
-        let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+        let device = device_of(&found);
         let mut salt = [0; 8];
         _ = sys::random(&mut salt);
         let salt = u64::from_ne_bytes(salt);
