@@ -7,7 +7,7 @@ use taipan_http::status::Status;
 use crate::directives::{Applies, Directives};
 use crate::fields::{Field, only, values};
 use crate::settings::Settings;
-use crate::stored::{Stored, Times};
+use crate::stored::Stored;
 use crate::targeted;
 
 /// What a stored response says about its use. Made once, when it is stored.
@@ -93,14 +93,11 @@ fn surrogate_control(fields: &[Field], name: &str) -> Option<Directives> {
 impl Freshness {
     /// The freshness by these directives, and by `Expires`, `Age`, `Date` and `Last-Modified` of the response.
     pub fn directed(stored: &Stored, directed: &Directed, settings: &Settings) -> Freshness {
-        let Stored { status, fields, times, .. } = stored;
-        let Directed { directives, is_targeted } = directed;
-        let date = only(fields, "date")
-            .and_then(|value| date::parse(value, times.received))
-            .unwrap_or(times.received);
-        let own = explicit_lifetime(fields, directives, *is_targeted, date, times.received);
-        let lifetime =
-            own.unwrap_or_else(|| found_lifetime(*status, fields, directives, date, settings, *times));
+        let (directives, received) = (&directed.directives, stored.times.received);
+        let date = only(&stored.fields, "date").and_then(|value| date::parse(value, received));
+        let date = date.unwrap_or(received);
+        let own = explicit_lifetime(stored, directed, date);
+        let lifetime = own.unwrap_or_else(|| found_lifetime(stored, directives, date, settings));
         let stale = if directives.no_cache == Applies::Everywhere {
             Stale::AlwaysValidate
         } else if directives.must_revalidate || directives.proxy_revalidate || directives.s_maxage.is_some() {
@@ -120,8 +117,8 @@ impl Freshness {
         Freshness {
             lifetime: lifetime.min(GREATEST),
             explicit: if own.is_some() { Explicit::Yes } else { Explicit::No },
-            initial_age: initial_age(fields, date, *times),
-            received: times.received,
+            initial_age: initial_age(stored, date),
+            received,
             stale,
             stale_while_revalidate: extension(
                 directives.stale_while_revalidate,
@@ -173,34 +170,24 @@ fn clamped(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(GREATEST).min(GREATEST)
 }
 
-/// RFC 9111 §4.2.1.
-fn explicit_lifetime(
-    fields: &[Field],
-    directives: &Directives,
-    is_targeted: bool,
-    date: i64,
-    received: i64,
-) -> Option<i64> {
+/// RFC 9111 §4.2.1. `date`: when the response was made.
+fn explicit_lifetime(stored: &Stored, directed: &Directed, date: i64) -> Option<i64> {
+    let Directed { directives, is_targeted } = directed;
     if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
         return Some(clamped(seconds));
     }
-    let mut expires = values(fields, "expires").filter(|_| !is_targeted).peekable();
+    let mut expires = values(&stored.fields, "expires").filter(|_| !is_targeted).peekable();
     expires.peek()?;
     // One that is invalid means the past (RFC 9111 §5.3).
+    let received = stored.times.received;
     let earliest = expires.map(|value| date::parse(value, received).unwrap_or(0)).min().unwrap_or(0);
     Some(earliest.saturating_sub(date).clamp(0, GREATEST))
 }
 
 /// The lifetime of a response that names none.
-fn found_lifetime(
-    status: Status,
-    fields: &[Field],
-    directives: &Directives,
-    date: i64,
-    settings: &Settings,
-    times: Times,
-) -> i64 {
-    if !is_heuristic(status) && !directives.public {
+fn found_lifetime(stored: &Stored, directives: &Directives, date: i64, settings: &Settings) -> i64 {
+    let Stored { status, fields, times, .. } = stored;
+    if !is_heuristic(*status) && !directives.public {
         return 0;
     }
     if let Some(seconds) = settings.lifetime {
@@ -219,7 +206,7 @@ pub fn is_heuristic(status: Status) -> bool {
 }
 
 /// RFC 9111 §4.2.3.
-fn initial_age(fields: &[Field], date: i64, times: Times) -> i64 {
+fn initial_age(Stored { fields, times, .. }: &Stored, date: i64) -> i64 {
     let apparent = times.received.saturating_sub(date).max(0);
     let delay = times.received.saturating_sub(times.requested).max(0);
     let corrected = age_value(fields).saturating_add(delay);
@@ -237,6 +224,7 @@ fn age_value(fields: &[Field]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored::Times;
     use crate::vary::Variant;
 
     /// Sun, 01 Mar 2026 00:00:00 GMT.
