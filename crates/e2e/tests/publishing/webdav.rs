@@ -174,6 +174,20 @@ fn speaks_as_finder_and_windows_expect() {
 }
 
 #[test]
+fn a_file_is_locked_only_if_the_conditions_of_the_request_hold() {
+    check(
+        &server(),
+        &[
+            ("LOCK", "/a.txt", "If: ([\"other\"])\r\n", LOCK, 412),
+            ("LOCK", "/a.txt", "If: (<urn:x>)\r\n", LOCK, 412),
+            ("PUT", "/a.txt", "", "not locked", 204),
+            ("LOCK", "/a.txt", "If: (Not <urn:x>)\r\n", LOCK, 200),
+            ("PUT", "/a.txt", "", "locked", 423),
+        ],
+    );
+}
+
+#[test]
 fn rclone_and_cadaver_work() {
     let server = server();
     let home = server.home();

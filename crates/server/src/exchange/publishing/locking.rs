@@ -47,11 +47,10 @@ impl NewLock {
         store: &Store,
         guard: &Guard,
         terms: &Terms,
-        now: i64,
         reservation: &mut Reservation,
     ) -> Result<Attempt, Failure> {
         let NewLock { below, extent, scope, owner, expires } = self;
-        let mut locks = guard.locks(now)?;
+        let (mut locks, found) = guard.check_terms(terms, &below)?;
         if let Some(lock) = locks.conflict(below.as_str(), scope) {
             return Ok(Attempt::Excluded(lock.clone()));
         }
@@ -67,9 +66,8 @@ impl NewLock {
         if !locks.have_space_for(&lock) {
             return Err(Failure::TooMany(Excess::Locks));
         }
-        let found = store.find(&below)?;
         if found.is_none() {
-            guard.check(terms, &below, Touch::Name)?;
+            Guard::check_locks(&locks, terms, &below, Touch::Name)?;
             make_empty_file(store, &below, reservation)?;
             guard.discard_properties(&below)?;
         }
@@ -125,8 +123,8 @@ impl<'a> Exchange<'a> {
             self.check_members(target, Use::Write).await?;
         }
         let new = NewLock { below: target.below.clone(), extent, scope, owner, expires };
-        let (now, mut reservation) = (self.now, self.reserve(target, 0).await?);
-        let add = move |store: &Store, guard: &Guard| new.add(store, guard, &terms, now, &mut reservation);
+        let mut reservation = self.reserve(target, 0).await?;
+        let add = move |store: &Store, guard: &Guard| new.add(store, guard, &terms, &mut reservation);
         match self.changing(&target.store, add).await? {
             Attempt::Excluded(lock) => {
                 let body =

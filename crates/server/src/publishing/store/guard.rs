@@ -76,6 +76,13 @@ impl Guard {
         path: &Below,
         touch: impl FnOnce(Option<Found>) -> Touch,
     ) -> Result<Option<Found>, Failure> {
+        let (locks, found) = self.check_terms(terms, path)?;
+        Self::check_locks(&locks, terms, path, touch(found))?;
+        Ok(found)
+    }
+
+    /// As `check`, without regard to locks of others. Returns all locks, too.
+    pub fn check_terms(&self, terms: &Terms, path: &Below) -> Result<(Locks, Option<Found>), Failure> {
         let locks = self.locks(clock::wall())?;
         let found = self.store.find(path)?;
         if let Some(field) = &terms.field
@@ -88,11 +95,7 @@ impl Guard {
             (Expected::File(seen), Some(Found::File(stamp))) => seen == stamp,
             _ => false,
         };
-        if !is_expected {
-            return Err(Failure::Precondition);
-        }
-        Self::check_locks(&locks, terms, path, touch(found))?;
-        Ok(found)
+        if is_expected { Ok((locks, found)) } else { Err(Failure::Precondition) }
     }
 
     /// As `check`, for locks alone: those of a destination.
@@ -100,7 +103,8 @@ impl Guard {
         Self::check_locks(&self.locks(clock::wall())?, terms, path, touch)
     }
 
-    fn check_locks(locks: &Locks, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
+    /// Errors: `Locked`, if one of `locks` keeps the request from touching `path`.
+    pub fn check_locks(locks: &Locks, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
         match locks.blocking(path.as_str(), touch, &terms.holder) {
             Some(lock) => Err(Failure::Locked(lock.clone())),
             None => Ok(()),
