@@ -125,6 +125,33 @@ fn every_response_names_the_origin_that_may_read_it() {
 }
 
 #[test]
+fn a_response_in_place_of_that_of_the_route_names_the_origin() {
+    let server = Site::new()
+        .file("a.txt", "a")
+        .script("run.cgi", SCRIPT)
+        .config(
+            "cors_origins = [\"https://app.example\", \"https://b.example\"]\n\
+             [[limit]]\nby = \"field:X-Key\"\nrequests = \"1/h\"\n\
+             [[route]]\npath = \"*.cgi\"\ncgi = true\n",
+        )
+        .start();
+    let mut rows = Rows::new();
+    let expected = "429 (long)|Allow-Origin: https://app.example|Vary: Origin";
+    for (method, path) in [("GET", "/a.txt"), ("GET", "/run.cgi"), ("POST", "/run.cgi")] {
+        // A request with a body goes another way.
+        for body in ["", "x"] {
+            let row = format!("{method} {path} {body}");
+            let length = body.len();
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nHost: a\r\n{ORIGIN}X-Key: {row}\r\nContent-Length: {length}\r\n\r\n{body}"
+            );
+            rows.check("within the limit", server.request(&request).status, 200);
+            rows.check(row, shown(&server.request(&request)).as_str(), expected);
+        }
+    }
+}
+
+#[test]
 fn responds_to_preflights_before_rules_ask() {
     let server = start();
     let mut rows = Rows::new();

@@ -103,7 +103,7 @@ struct Exchange<'a> {
     /// Bytes of a body that is discarded. A larger one is rejected.
     max_body: u64,
     grants: Grants,
-    /// Of the route that responds.
+    /// Of the route that responds, or of that of the path while that is not known.
     cors: Option<&'a Cors>,
     /// The route of the script that has the request, the first of several. `None`: there is none.
     script: Option<RouteId>,
@@ -161,7 +161,7 @@ impl Responder {
         let guard = PanicGuard { services: &self.services, request };
         let mut response = exchange.fast();
         if exchange.names_origin() {
-            response = response.map(|response| exchange.share_fast(response));
+            response = response.map(|response| exchange.share(exchange.cors_of_path(), response));
         }
         std::mem::forget(guard);
         Ok(omit_content_for_head(head.method, response?))
@@ -202,6 +202,9 @@ impl Responder {
             began: clock::micros(),
             tls: None,
         });
+        if !leaves && exchange.names_origin() {
+            exchange.cors = exchange.cors_of_path();
+        }
         let watched = exchange.begin_watch(request.connection.tls);
         let admitted = match self.limits {
             // Limits are for paths of this server.

@@ -40,6 +40,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// The response with the fields for the origin that the request names, by the settings of its route.
+    #[cold]
+    #[inline(never)]
     pub(super) fn share(&self, cors: Option<&Cors>, response: Response) -> Response {
         match cors {
             Some(cors) if !response.head.has(cors::ALLOW_ORIGIN) => {
@@ -49,12 +51,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// As `share`, for a response of the fast path.
+    /// The settings of the route that the path of the request leads to. `None`: it has none, or the path is not safe.
     #[cold]
     #[inline(never)]
-    pub(super) fn share_fast(&self, response: Response) -> Response {
-        let Some(Ok(path)) = self.head.target.path().map(SafePath::parse) else { return response };
-        self.share(self.route(&path).cors.as_deref(), response)
+    pub(super) fn cors_of_path(&self) -> Option<&'a Cors> {
+        let path = SafePath::parse(self.head.target.path()?).ok()?;
+        self.route(&path).cors.as_deref()
     }
 
     /// Whether the request may be one of another origin, to a site that allows some.
