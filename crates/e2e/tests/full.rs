@@ -316,6 +316,16 @@ fn new_clients_wait_at_capacity_and_then_get_503() {
 }
 
 #[test]
+fn a_path_that_is_not_encoded_gets_503_at_capacity_too() {
+    let config = "workers = 1\n[limits]\nconnections = 1\n[timeouts]\naccept = \"0s\"";
+    let server = holding_site(config).start();
+    let _clients = busy(&server, 1);
+    let mut late = server.connect();
+    late.send(b"GET /\xc3\xa4.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(is_complete_503(&late.read_response()));
+}
+
+#[test]
 fn answers_503_to_many_clients_beyond_capacity() {
     let _exclusive = exclusive();
     let config = "workers = 1\n[limits]\nconnections = 20\n[timeouts]\naccept = \"300ms\"\nhead = \"10m\"";

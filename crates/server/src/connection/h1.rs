@@ -165,26 +165,19 @@ impl Http1 {
         input: &[u8],
         response: &Response,
     ) -> Option<Output> {
+        let services = &connections.services;
+        let escaped = head::escape_target(input);
+        let input = escaped.as_ref().map_or(input, |(escaped, _)| escaped);
         let mut store = FieldStore::new();
-        let parsed = head::parse(input, &mut store, &connections.services.site.limits.head);
-        if matches!(parsed, Ok(None)) {
-            return None;
-        }
+        let parsed = head::parse(input, &mut store, &services.site.limits.head).transpose()?;
         let mut output = Output::default();
-        let mut batch = Batch::lent(&connections.services, &mut output);
+        let mut batch = Batch::lent(services, &mut output);
         match parsed {
-            Ok(None) => {}
-            Ok(Some((mut head, _))) => {
-                self.find_client(&connections.services, &mut head);
+            Ok((mut head, _)) => {
+                self.find_client(services, &mut head);
                 let response = again(response);
                 let response = if head.method == Method::Head { response.without_body() } else { response };
-                self.push(
-                    &connections.services,
-                    response,
-                    Some(&head),
-                    Persistence::LingeringClose,
-                    &mut batch,
-                );
+                self.push(services, response, Some(&head), Persistence::LingeringClose, &mut batch);
             }
             Err(error) => self.reject_head(connections, error, input, &mut batch),
         }
