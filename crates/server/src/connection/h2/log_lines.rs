@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use site::proxies::Via;
 use taipan_http::head::{FieldStore, Head};
 use taipan_http::status::Status;
 
@@ -22,15 +21,9 @@ use crate::tls_facts::TlsFacts;
 pub struct Received<'a> {
     /// `None`: it could not be read.
     pub head: Option<&'a Head<'a>>,
-    pub arrival: Arrival,
-}
-
-/// The client of a request, and when it came.
-#[derive(Clone, Copy)]
-pub struct Arrival {
     pub client: Peer,
     pub destination: DestinationId,
-    pub via: Via,
+    /// By `clock::micros`.
     pub began: u64,
 }
 
@@ -48,26 +41,28 @@ impl Http2 {
     pub(super) fn log_unstarted(&self, request: &PendingRequest, why: EndReason) {
         let services = &self.services;
         services.counts.add(Count::Abandoned, 1);
-        let mut arrival = self.arrival(request.began);
         let mut store = FieldStore::new();
         let mut head = request.fields.head(&mut store, &services.site.limits.head).ok();
-        if let Some(head) = &mut head {
-            (arrival.client, arrival.via) = client::origin(&services.site, self.peer, head);
-        }
-        let received = Received { head: head.as_ref(), arrival };
+        let origin = head.as_mut().map(|head| client::origin(&services.site, self.peer, head));
+        let client = origin.map_or(self.peer, |(client, _)| client);
+        let received = Received { head: head.as_ref(), client, ..self.unread(request.began) };
         log_unanswered(services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
+    }
+
+    /// A request whose head could not be read. It is the peer's, as far as is known.
+    pub(super) fn unread(&self, began: u64) -> Received<'static> {
+        Received { head: None, client: self.peer, destination: self.destination, began }
     }
 
     /// Notes the log line of a response. `added`: bytes of its head and of frame headers.
     #[inline]
     pub(super) fn record(
         &self,
-        Received { head, arrival }: Received<'_>,
+        Received { head, client, destination, began }: Received<'_>,
         response: &Response,
         added: usize,
         records: &mut Records,
     ) {
-        let Arrival { client, destination, began, .. } = arrival;
         let services = &self.services;
         let request = LoggedRequest {
             connection: self.connection,
@@ -81,12 +76,11 @@ impl Http2 {
 /// Writes the log line of a request that got no response.
 pub fn log_unanswered(
     services: &Services,
-    Received { head, arrival }: Received<'_>,
+    Received { head, client, destination, began }: Received<'_>,
     tls: Option<&Rc<TlsFacts>>,
     status: Status,
     why: EndReason,
 ) {
-    let Arrival { client, destination, began, .. } = arrival;
     let request = LoggedRequest { tls, ..services.logged_request(head, client, destination, began) };
     let mut records = Records::default();
     services.record(&mut records, &request, LoggedResponse::of(status));

@@ -1,7 +1,6 @@
 //! Frames become requests, and the bodies of requests. A request that needs neither waiting nor a body has its response
 //! at once.
 
-use site::proxies::Via;
 use taipan_h2::error::ErrorCode;
 use taipan_h2::fields::FieldList;
 use taipan_h2::server::{self, EndStream, Event, StreamId};
@@ -11,7 +10,7 @@ use taipan_http::trailers;
 
 use super::gathered::Gathered;
 use super::incoming::Incoming;
-use super::log_lines::{Arrival, Received, log_unanswered};
+use super::log_lines::{Received, log_unanswered};
 use super::{Http2, PendingRequest, Start, State, Stream};
 use crate::clock;
 use crate::connection::{Connections, client};
@@ -72,14 +71,12 @@ impl Http2 {
             }
             Event::Rejected { stream, error, .. } => {
                 self.requests = self.requests.saturating_add(1);
-                let received = Received { head: None, arrival: self.arrival(began) };
                 let response = rejection(&self.services, fields, error);
-                self.respond(&connections.streams, stream, received, response, gathered);
+                self.respond(&connections.streams, stream, self.unread(began), response, gathered);
             }
             Event::Malformed { error, .. } => {
-                let received = Received { head: None, arrival: self.arrival(began) };
-                let why = EndReason::MalformedHead(error);
-                log_unanswered(&self.services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
+                let (unread, why) = (self.unread(began), EndReason::MalformedHead(error));
+                log_unanswered(&self.services, unread, self.tls.as_ref(), Status::BAD_REQUEST, why);
             }
             Event::Refused { .. } => self.services.counts.add(Count::StreamsRefused, 1),
             Event::WindowOpened => {}
@@ -118,23 +115,21 @@ impl Http2 {
         gathered: &mut Gathered<'_>,
     ) {
         let mut store = FieldStore::new();
-        let mut arrival = self.arrival(began);
         let mut head = match fields.head(&mut store, &connections.services.site.limits.head) {
             Ok(head) => head,
             Err(error) => {
                 let response = rejection(&self.services, fields, error);
-                let received = Received { head: None, arrival };
-                return self.respond(&connections.streams, stream, received, response, gathered);
+                return self.respond(&connections.streams, stream, self.unread(began), response, gathered);
             }
         };
         (head.scheme, head.is_early) = (self.scheme, self.is_early);
-        (arrival.client, arrival.via) = client::origin(&connections.services.site, self.peer, &mut head);
+        let (client, _) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
         if end.is_set()
             && !responder.may_lead_elsewhere(fields.scheme())
-            && let Ok(response) = responder.fast(&head, arrival.client, self.destination, began, Sending::No)
+            && let Ok(response) = responder.fast(&head, client, self.destination, began, Sending::No)
         {
-            let received = Received { head: Some(&head), arrival };
+            let received = Received { head: Some(&head), client, ..self.unread(began) };
             return self.respond(&connections.streams, stream, received, response, gathered);
         }
         let incoming = Incoming::new(&head, end);
@@ -142,11 +137,6 @@ impl Http2 {
             let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
             self.start(stream, Start::Request(Box::new(request)));
         }
-    }
-
-    /// A request that the peer makes for itself, as far as is known.
-    pub(super) fn arrival(&self, began: u64) -> Arrival {
-        Arrival { client: self.peer, destination: self.destination, via: Via::Nothing, began }
     }
 
     /// Adds a stream that waits. `false`: too many do, and it is refused.

@@ -36,7 +36,7 @@ impl Http2 {
             && gathered.has_space(content.len());
         if !is_whole {
             let body = self.begin(permits, stream, request, response, &mut gathered.out);
-            let client = request.arrival.client;
+            let client = request.client;
             return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
         }
         let start = gathered.out.len();

@@ -16,7 +16,7 @@ use taipan_http::status::Status;
 use taipan_http::target::Target;
 use tokio::time::Instant;
 
-use super::log_lines::{Arrival, Received, log_unanswered};
+use super::log_lines::{Received, log_unanswered};
 use super::outgoing::Next;
 use super::shared::{Shared, StreamBody};
 use super::tunnel_stream::TunnelStream;
@@ -91,7 +91,6 @@ impl StreamTask {
         (head.scheme, head.is_early) = (scheme, request.is_early);
         let (client, via) = client::origin(&connections.services.site, peer, &mut head);
         self.entry.state.set_client(client);
-        let arrival = Arrival { client, destination, via, began: request.began };
         // What a trusted proxy forwards is for this server: scheme and port are those of the way to the proxy.
         let may_leave = via == Via::Nothing && request.fields.protocol().is_none();
         let scheme_sent = request.fields.scheme().filter(|_| may_leave);
@@ -122,7 +121,7 @@ impl StreamTask {
             }
             (None, _) => false,
         };
-        let received = Received { head: Some(&sent), arrival };
+        let received = Received { head: Some(&sent), client, destination, began: request.began };
         let guard = Unanswered { task: self, request: received };
         let Shared { local, ref tls, .. } = *self.shared;
         let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
