@@ -112,10 +112,8 @@ pub struct TaskHandle {
 pub enum Start {
     /// The request has to wait, or has a body.
     Request(Box<PendingRequest>),
-    /// The response to this client has begun, and this makes its body.
-    Body(Peer, Box<dyn BodyStream>),
-    /// The response to this client has begun. Its content is in memory, or in a file.
-    Content(Peer),
+    /// The response to this client has begun, and this makes its body. `None`: its content is in memory, or in a file.
+    Response(Peer, Option<Box<dyn BodyStream>>),
 }
 
 pub struct PendingRequest {

@@ -65,19 +65,8 @@ impl Incoming {
             Framing::Chunked => Length::Unknown,
         };
         let interim = if head.expects_continue { Interim::Unsent } else { Interim::NotNeeded };
-        Incoming {
-            length,
-            bytes: Vec::new(),
-            is_ended: end.is_set(),
-            is_cut: false,
-            trailers: Trailers::new(),
-            consumed: 0,
-            is_awaited: head.expects_continue,
-            interim,
-            reader: Reader::Idle,
-            silence: Silence::TooSlow,
-            waker: None,
-        }
+        let (is_ended, is_awaited) = (end.is_set(), head.expects_continue);
+        Incoming { length, is_ended, is_awaited, interim, reader: Reader::Idle, ..Incoming::none() }
     }
 
     /// Of a request without a body, which has its response.

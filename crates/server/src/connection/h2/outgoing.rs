@@ -149,7 +149,7 @@ impl Outgoing {
     /// Asks the limits of the response for more.
     #[cold]
     fn ask(&mut self) -> Next {
-        let (left, _) = self.left();
+        let left = self.left();
         let Some(throttle) = &mut self.response.throttle else { return Next::Content };
         match throttle.ask(left) {
             Ok(bytes) => {
@@ -185,10 +185,15 @@ impl Outgoing {
         }
     }
 
-    /// The bytes that are known to come, and whether the content ends behind them.
-    pub fn left(&self) -> (u64, bool) {
+    /// The bytes that are known to come.
+    pub fn left(&self) -> u64 {
         let before = self.response.bytes().len() + self.chunk.len() - self.at;
-        (before as u64 + self.response.body.left(), self.stream == Stream::Ended)
+        before as u64 + self.response.body.left()
+    }
+
+    /// Whether the content ends behind the bytes that are known.
+    pub fn ends(&self) -> bool {
+        self.stream == Stream::Ended
     }
 
     /// Appends at most `limit` bytes of content that is in memory to `out`. Errors: the content cannot be completed.

@@ -36,8 +36,7 @@ impl Http2 {
             && gathered.has_space(content.len());
         if !is_whole {
             let body = self.begin(permits, stream, request, response, &mut gathered.out);
-            let client = request.client;
-            return self.start(stream, body.map_or(Start::Content(client), |body| Start::Body(client, body)));
+            return self.start(stream, Start::Response(request.client, body));
         }
         let start = gathered.out.len();
         let block = response.head.block(block::encode);
@@ -98,7 +97,7 @@ impl Http2 {
                 false => outgoing.begin_stream(body.take_buffered()),
             }
         }
-        let is_ready = outgoing.left().0 > 0;
+        let is_ready = outgoing.left() > 0;
         if let Some(waiting) = self.streams.get_mut(&stream) {
             waiting.outgoing = Some(outgoing);
         }

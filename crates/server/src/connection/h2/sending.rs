@@ -32,9 +32,9 @@ impl Http2 {
         if let Next::Later(_) = outgoing.next() {
             return self.wait_for_content(stream);
         }
-        let (left, ends) = outgoing.left();
+        let ends = outgoing.ends();
         let limit = limit.min(outgoing.allowed());
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(outgoing.left()).unwrap_or(usize::MAX);
         let mut filled = Ok(());
         let sent = self.frames.data_from(stream, wanted, EndStream::when(ends), out, |out, allowed| {
             filled = outgoing.fill(allowed.min(limit), out);

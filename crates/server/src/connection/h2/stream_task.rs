@@ -68,13 +68,9 @@ impl StreamTask {
     async fn respond_or_go_on(&self, start: Start) {
         let body = match start {
             Start::Request(request) => self.respond(*request).await,
-            Start::Body(client, body) => {
+            Start::Response(client, body) => {
                 self.entry.state.set_client(client);
-                Some(body)
-            }
-            Start::Content(client) => {
-                self.entry.state.set_client(client);
-                None
+                body
             }
         };
         self.make_content(body).await;

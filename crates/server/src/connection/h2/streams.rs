@@ -51,7 +51,7 @@ impl Http2 {
 
     /// Whether a stream has content that the client's windows allow.
     pub fn has_content(&self) -> bool {
-        let has_content = |stream: &Stream| stream.outgoing.as_ref().is_some_and(|out| out.left().0 > 0);
+        let has_content = |stream: &Stream| stream.outgoing.as_ref().is_some_and(|out| out.left() > 0);
         self.streams.iter().any(|(id, stream)| has_content(stream) && self.frames.sendable(*id) > 0)
     }
 
@@ -165,13 +165,12 @@ impl Http2 {
 
     fn on_content(&mut self, stream: StreamId) {
         let Some(outgoing) = self.outgoing(stream) else { return };
-        match outgoing.left() {
+        let is_ready = outgoing.left() > 0;
+        if !is_ready && outgoing.ends() {
             // No window is needed for an empty DATA frame.
-            (0, true) => {
-                self.frames.data(stream, &[], EndStream::Set, &mut self.out);
-                self.finish(stream);
-            }
-            (left, _) => self.frames.set_ready(stream, left > 0),
+            self.frames.data(stream, &[], EndStream::Set, &mut self.out);
+            return self.finish(stream);
         }
+        self.frames.set_ready(stream, is_ready);
     }
 }
