@@ -28,7 +28,7 @@ use super::idle::{IdleConnection, IdleSet};
 use super::output::Output;
 use super::stream::{Socket, Stream};
 use super::table::{ConnectionIdentity, ConnectionTable, is_of};
-use super::task::{Start, Task};
+use super::task::{Begin, Start, Task};
 use super::{Deadlines, Phase, tls};
 use crate::clock;
 use crate::content::fixed;
@@ -155,7 +155,7 @@ impl Connections {
     /// Closes a connection whose last response is sent, but whose client may still be sending.
     pub fn linger(self: &Rc<Connections>, socket: Socket, client: Client) {
         let http = Http1::new(&client, 0, socket.scheme());
-        self.give_task(socket, client, http, Vec::new(), Start::Linger);
+        self.give_task(socket, client, Begin::empty(http, Start::Linger));
     }
 
     /// Where a connection was made to: to the address that a proxy has named, or to that of the socket. Errors: proxies
@@ -216,14 +216,8 @@ impl Connections {
     }
 
     /// Gives a connection a task of its own, because it has to wait.
-    pub fn give_task(
-        self: &Rc<Connections>,
-        socket: Socket,
-        client: Client,
-        mut http: Http1,
-        input: Vec<u8>,
-        start: Start,
-    ) {
+    pub fn give_task(self: &Rc<Connections>, socket: Socket, client: Client, begin: Begin) {
+        let Begin { mut http, start, input } = begin;
         if matches!(&start, Start::Next(_, output) if output.ends_with_connection()) {
             socket.reset_when_closed();
         }
@@ -296,7 +290,7 @@ impl Connections {
         let response = Response::from_head(self.at_capacity.get(&self.services.clock));
         let mut http = Http1::new(&client, 0, socket.scheme());
         http.began = clock::micros();
-        self.give_task(socket, client, http, Vec::new(), Start::Reject(permit, response));
+        self.give_task(socket, client, Begin::empty(http, Start::Reject(permit, response)));
     }
 
     /// Closes the connection that has been idle longest. `false`: none has been idle long enough.

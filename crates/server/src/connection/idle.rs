@@ -26,7 +26,7 @@ use super::h2::{self, Http2};
 use super::log_guard::LogGuard;
 use super::output::{Output, Persistence, SendError, Sent};
 use super::stream::{More, ReceivedBytes, SendStream, Socket};
-use super::task::Start;
+use super::task::{Begin, Start};
 use super::tls::Failure;
 use super::{Deadline, Deadlines, Phase};
 use crate::clock::Ticks;
@@ -74,15 +74,13 @@ const MORE_TO_READ: EventFlags =
 enum Visit {
     Stay,
     Close,
-    /// It gets a task, which begins with the received bytes that are not used yet.
-    NeedsTask(Box<(Http1, Start, Vec<u8>)>),
-    /// As `NeedsTask`, with the output that is being sent.
+    NeedsTask(Box<Begin>),
     NeedsHttp2Task(Box<h2::task::Begin>),
 }
 
 impl Visit {
     fn needs_task(http: Http1, start: Start, input: Vec<u8>) -> Visit {
-        Visit::NeedsTask(Box::new((http, start, input)))
+        Visit::NeedsTask(Box::new(Begin { http, start, input }))
     }
 }
 
@@ -205,11 +203,11 @@ fn visit(connections: &Rc<Connections>, key: usize, flags: EventFlags) {
             entries.remove(key).socket.close_session();
             connections.on_closed();
         }
-        Visit::NeedsTask(task) => {
-            let connection = entries.remove(key);
+        Visit::NeedsTask(begin) => {
+            let IdleConnection { socket, client, .. } = entries.remove(key);
             drop(entries);
-            connections.idle.unregister(&connection.socket);
-            give_task(connections, connection, *task);
+            connections.idle.unregister(&socket);
+            connections.give_task(socket, client, *begin);
         }
         Visit::NeedsHttp2Task(begin) => {
             let IdleConnection { socket, client, .. } = entries.remove(key);
@@ -232,20 +230,14 @@ pub fn visit_new(connections: &Rc<Connections>, socket: Socket, client: Client) 
         }
         Ok(Visit::Stay) => connections.keep(connection),
         Ok(Visit::Close) => connection.socket.close_session(),
-        Ok(Visit::NeedsTask(task)) => give_task(connections, connection, *task),
+        Ok(Visit::NeedsTask(begin)) => {
+            connections.give_task(connection.socket, connection.client, *begin);
+        }
         Ok(Visit::NeedsHttp2Task(begin)) => {
             connections.give_http2_task(connection.socket, connection.client, *begin);
         }
         Err(_) => connections.services.counts.add(Count::Panicked, 1),
     }
-}
-
-fn give_task(
-    connections: &Rc<Connections>,
-    connection: IdleConnection,
-    (http, start, input): (Http1, Start, Vec<u8>),
-) {
-    connections.give_task(connection.socket, connection.client, http, input, start);
 }
 
 /// Reads the input, makes the responses, and sends them, as far as that does not block.

@@ -40,6 +40,14 @@ use crate::services::ScratchInput;
 use crate::stats::Count;
 use crate::upstream::immediate::SentRequest;
 
+/// What a task begins with.
+pub struct Begin {
+    pub http: Http1,
+    pub start: Start,
+    /// Received bytes that are not used yet.
+    pub input: Vec<u8>,
+}
+
 /// Where a task begins.
 pub enum Start {
     /// With the input, which may hold more requests.
@@ -61,6 +69,13 @@ pub struct Task {
     waited: Waited,
     /// Held to the end by a connection that is being rejected.
     permit: Option<Permit>,
+}
+
+impl Begin {
+    /// With nothing received.
+    pub fn empty(http: Http1, start: Start) -> Begin {
+        Begin { http, start, input: Vec::new() }
+    }
 }
 
 /// How a connection leaves its task.
@@ -506,7 +521,7 @@ impl Task {
         // Fails where the stream has no socket; then the connection closes.
         if let Some((socket, since)) = transport.into_socket() {
             if socket.has_plaintext() {
-                return connections.give_task(socket, client, http, Vec::new(), Start::Input);
+                return connections.give_task(socket, client, Begin::empty(http, Start::Input));
             }
             connections.keep(IdleConnection::new(socket, client, http.requests, since));
         }
