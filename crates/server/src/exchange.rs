@@ -6,7 +6,7 @@
 //!
 //! Does not know by which protocol the request came.
 
-pub mod access;
+mod access;
 mod acts;
 mod authentication;
 mod authorizer;

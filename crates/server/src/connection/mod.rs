@@ -16,24 +16,24 @@ mod connections;
 
 pub mod idle;
 
-pub mod h1;
+mod h1;
 
-pub mod h2;
+mod h2;
 
 mod batch;
 
-pub mod output;
+mod output;
 
 mod log_guard;
 
-pub mod task;
+mod task;
 
-pub mod table;
+mod table;
 
 pub mod stream;
 
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]
-pub mod tls;
+mod tls;
 
 mod transport;
 mod tunnel;
