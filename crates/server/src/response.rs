@@ -274,11 +274,11 @@ impl Response {
     }
 
     /// The response with further fields.
-    pub fn with_fields<V: AsRef<[u8]> + Copy>(self, fields: &[(&str, V)]) -> Response {
+    pub fn with_fields<N: AsRef<str>, V: AsRef<[u8]>>(self, fields: &[(N, V)]) -> Response {
         if fields.is_empty() {
             return self;
         }
-        let head = self.head.with_fields(fields.iter().copied());
+        let head = self.head.with_fields(fields.iter().map(|(name, value)| (name.as_ref(), value)));
         self.with_head(head)
     }
 

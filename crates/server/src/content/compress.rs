@@ -216,15 +216,7 @@ fn forbids((name, value): (&str, &[u8])) -> bool {
 
 /// The response as it is, with `Vary`.
 fn varying(response: Response) -> Response {
-    if varies(&response.head) {
-        return response;
-    }
-    let mut head = Builder::new(response.status(), &response.head.date());
-    for (name, value) in response.head.fields().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
-        head = head.field(name, value);
-    }
-    let head = head.field("Vary", "Accept-Encoding").finish_with(response.head.body());
-    response.with_head(head)
+    if varies(&response.head) { response } else { response.with_fields(&[("Vary", "Accept-Encoding")]) }
 }
 
 /// The head, without the fields of its content.

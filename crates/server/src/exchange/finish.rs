@@ -30,21 +30,11 @@ impl Exchange<'_> {
     pub(super) fn with_own_fields(&self, response: Response) -> Response {
         let response = self.without_hsts(response);
         let response = if self.names_origin() { self.share(self.cors, response) } else { response };
-        let response = self.with_added(response);
+        let response = response.with_fields(&self.grants.added);
         match &self.grants.authentication_info {
             Some(info) => response.with_fields(&[("Authentication-Info", info)]),
             None => response,
         }
-    }
-
-    /// With the fields of authorizers and of limits.
-    pub(super) fn with_added(&self, response: Response) -> Response {
-        if self.grants.added.is_empty() {
-            return response;
-        }
-        let added: Vec<(&str, &str)> =
-            self.grants.added.iter().map(|(name, value)| (&**name, &**value)).collect();
-        response.with_fields(&added)
     }
 }
 

@@ -54,7 +54,7 @@ impl Exchange<'_> {
             Err(stop) => return stop.result(),
         };
         match self.fast_at(path, Some(route)) {
-            Ok(response) => Ok(self.with_added(Response { throttle, ..response })),
+            Ok(response) => Ok(Response { throttle, ..response }.with_fields(&self.grants.added)),
             Err(unfinished) => {
                 // The driver counts the request again.
                 return_requests(&applied);

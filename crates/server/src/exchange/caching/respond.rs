@@ -17,7 +17,7 @@ use taipan_http::head::Names;
 use taipan_http::status::Status;
 
 use super::Resource;
-use super::fetch::{BeingStored, Fetched, Unstored, may_serve_if_error};
+use super::fetch::{BeingStored, Fetched, may_serve_if_error};
 use crate::cache::{self, CachedResponse, Found, Placement, Recording};
 use crate::content::{compress, fixed};
 use crate::exchange::Exchange;
@@ -123,7 +123,7 @@ impl Exchange<'_> {
         match fetched {
             Fetched::Confirmed(entry, unstored) => {
                 let response = self.of_entry(resource, &entry, CacheStatus::Revalidated);
-                with_unstored(response, &unstored)
+                response.with_fields(&unstored)
             }
             Fetched::Entry(entry, unstored) => {
                 let status = CacheStatus::Forwarded(why);
@@ -134,7 +134,7 @@ impl Exchange<'_> {
                     true => entry.full(self.services, resource.route, status),
                     false => entry.respond(self.services, resource.route, self.head, status),
                 };
-                let response = with_unstored(response, &unstored);
+                let response = response.with_fields(&unstored);
                 match resource.route {
                     Some(route) if response.status() != entry.stored.status => {
                         self.without_whole(route, &entry.stored, response)
@@ -215,7 +215,7 @@ impl Exchange<'_> {
                 Some(route) => self.without_whole(route, &entry.stored, response),
                 None => response,
             };
-            return with_unstored(response, &unstored);
+            return response.with_fields(&unstored);
         }
         let fields = entry.last_fields(status, self.services.clock.now());
         let writer = cache::writer(self.services, *route, &entry.stored);
@@ -228,7 +228,7 @@ impl Exchange<'_> {
             }
             None => Response { body: Body::Stream(body), ..Response::from_head(writer.finish()) },
         };
-        with_unstored(self.by_route(resource, Response { cache: Some(status), ..response }), &unstored)
+        self.by_route(resource, Response { cache: Some(status), ..response }).with_fields(&unstored)
     }
 
     /// A response that is not stored. The upstream has not seen the condition of the client.
@@ -305,10 +305,4 @@ pub(super) fn with_cookie(response: Response, cookie: Option<String>) -> Respons
         Some(cookie) => response.with_fields(&[("Set-Cookie", &cookie)]),
         None => response,
     }
-}
-
-/// With the fields that are for this client alone.
-fn with_unstored(response: Response, unstored: &Unstored) -> Response {
-    let fields: Vec<(&str, &[u8])> = unstored.iter().map(|(name, value)| (&**name, &**value)).collect();
-    response.with_fields(&fields)
 }
