@@ -167,11 +167,11 @@ fn a_rejection_has_the_error_page_of_its_route_and_its_fields() {
     for protocol in EVERY {
         let own = format!("{protocol:?}");
         let fields = [("x", own.as_str())];
-        for (path, status, page) in [("/a.txt", 429, true), ("/b.txt", 503, false)] {
+        for (path, status) in [("/a.txt", 429), ("/b.txt", 503)] {
             assert_eq!(get(&server, protocol, path, &fields).status, 200);
             let rejected = get(&server, protocol, path, &fields);
             let retry = rejected.values("retry-after");
-            assert_eq!((rejected.status, rejected.text() == "later"), (status, page), "{protocol:?}");
+            assert_eq!((rejected.status, rejected.text().as_str()), (status, "later"), "{protocol:?}");
             assert!(matches!(retry[..], ["59" | "60"]), "{protocol:?} {retry:?}");
             assert_eq!(rejected.field("ratelimit-policy"), Some("\"field-x\";q=1;w=60"));
         }

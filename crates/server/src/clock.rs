@@ -75,6 +75,11 @@ pub fn in_ticks(duration: Duration) -> Ticks {
     duration.as_millis().div_ceil(TICK.as_millis()).try_into().unwrap_or(Ticks::MAX)
 }
 
+/// A duration in seconds, rounded up.
+pub fn in_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add((duration.subsec_nanos() > 0).into())
+}
+
 /// Turns of this thread's loop: how often it has received events.
 #[inline]
 pub fn turns() -> u64 {

@@ -41,29 +41,15 @@ pub fn error_head<'a>(services: &Services, route: Option<&'a Route>, status: Sta
     }
 }
 
-/// When a request may be repeated that a limit has rejected.
-pub struct Retry {
-    pub seconds: u64,
-    /// The name of the limit, its quota, and the seconds of the quota.
-    pub policy: Option<(String, (u64, u64))>,
-}
-
-impl Retry {
-    /// `Retry-After`, and the fields of draft-ietf-httpapi-ratelimit-headers.
-    pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields = vec![("Retry-After", self.seconds.to_string())];
-        if let Some((name, (quota, window))) = &self.policy {
-            fields.push(("RateLimit-Policy", format!("\"{name}\";q={quota};w={window}")));
-            fields.push(("RateLimit", format!("\"{name}\";r=0;t={}", self.seconds)));
-        }
-        fields
-    }
-}
-
-/// The response to a request above a limit, with the built-in page.
-pub fn limited(services: &Services, route: &Route, status: Status, retry: &Retry) -> Response {
+/// The response to a request that may be repeated later, as `fields` say, with the built-in page.
+pub fn limited(
+    services: &Services,
+    route: &Route,
+    status: Status,
+    fields: &[(&'static str, String)],
+) -> Response {
     let head = HeadWriter::new(services, Some(route), status);
-    let head = retry.fields().iter().fold(head, |head, (name, value)| head.field(name, value));
+    let head = fields.iter().fold(head, |head, (name, value)| head.field(name, value));
     finish(head, status, || error_page::error(status, None))
 }
 

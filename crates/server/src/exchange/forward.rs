@@ -15,6 +15,7 @@ use taipan_http::status::Status;
 use taipan_http::target::{PathError, has_dots_with_parameters};
 
 use super::{Exchange, Sending, Way, on_heap};
+use crate::clock::in_seconds;
 use crate::content::{compress, fixed};
 use crate::log;
 use crate::request::Request;
@@ -242,12 +243,8 @@ impl Exchange<'_> {
 
     /// The upstream has no requests for a time, or the host is in maintenance.
     pub(super) async fn unavailable(&self, route: &Route, left: Duration) -> Response {
-        let seconds = u64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1);
-        let status = Status::SERVICE_UNAVAILABLE;
-        match route.error_pages.iter().any(|(of, _)| *of == status) {
-            true => self.status(route, status).await.with_replaced("Retry-After", &seconds.to_string()),
-            false => fixed::limited(self.services, route, status, &fixed::Retry { seconds, policy: None }),
-        }
+        let page = self.status(route, Status::SERVICE_UNAVAILABLE).await;
+        page.with_replaced("Retry-After", &in_seconds(left).max(1).to_string())
     }
 
     /// The response of a script or an upstream, with its directives carried out, and compressed.

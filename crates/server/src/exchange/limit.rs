@@ -4,14 +4,15 @@
 use std::rc::Rc;
 
 use site::applying::named_by_rules;
-use site::limit::LimitId;
+use site::limit::{Limit, LimitId};
 use site::route::RouteId;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 use super::fast::{Sending, Stop};
 use super::{Exchange, Unfinished, Way};
-use crate::content::fixed::{self, Retry};
+use crate::clock::in_seconds;
+use crate::content::fixed;
 use crate::limits::{Applied, AppliedLimits, Direction, Excess, LimitTable, Remaining, Subject, Throttle};
 use crate::request::body::RequestBody;
 use crate::request::throttled::ThrottledBody;
@@ -201,8 +202,11 @@ impl Exchange<'_> {
         let (now, mut fields) = (limits::now(), Vec::new());
         for (at, limit) in applied.iter().enumerate() {
             match limit.take_request(now) {
-                Ok(remaining) => {
-                    remaining.into_iter().for_each(|remaining| announce(limit, remaining, &mut fields));
+                Ok(None) => {}
+                Ok(Some(Remaining { requests, reset })) => {
+                    let of_quota = quota_fields(&limit.state.limit, requests, in_seconds(reset));
+                    let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+                    fields.extend(of_quota.into_iter().flatten().map(owned));
                 }
                 Err(excess) if !limit.state.is_enforced() => self.note_dry_run(limit, excess),
                 Err(excess) => {
@@ -259,23 +263,21 @@ impl Exchange<'_> {
             Excess::Share => (Count::LimitedShare, Status::SERVICE_UNAVAILABLE),
         };
         self.services.counts.add(count, 1);
-        let (seconds, policy) = match (excess, &limit.requests) {
-            (Excess::Requests(wait), Some(rate)) => {
-                let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
-                (u64::try_from(seconds).unwrap_or(u64::MAX), Some((limit.label(), rate.policy())))
+        let (seconds, of_quota) = match excess {
+            Excess::Requests(wait) => {
+                let seconds = in_seconds(wait).max(1);
+                (seconds, quota_fields(limit, 0, seconds))
             }
-            _ => (1, None),
+            Excess::Concurrent | Excess::Share => (1, None),
         };
-        let (route, retry) = (self.route(path), Retry { seconds, policy });
+        let mut fields = vec![("Retry-After", seconds.to_string())];
+        fields.extend(of_quota.into_iter().flatten());
+        let route = self.route(path);
         match self.status_fast(route, status) {
-            Ok(page) if !page.head.has("Retry-After") => {
-                let fields = retry.fields();
-                let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                page.with_fields(&fields)
-            }
-            // A 503 has it already.
-            Ok(page) if retry.policy.is_none() && retry.seconds == 1 => page,
-            _ => fixed::limited(self.services, route, status, &retry),
+            // A 503 has it already, for one second.
+            Ok(page) => page.without("Retry-After").with_fields(&fields),
+            // The error page has to wait for the disk.
+            Err(_) => fixed::limited(self.services, route, status, &fields),
         }
     }
 
@@ -298,16 +300,13 @@ impl Exchange<'_> {
     }
 }
 
-/// Adds the fields of draft-ietf-httpapi-ratelimit-headers.
+/// The fields of draft-ietf-httpapi-ratelimit-headers: the quota of a limit, what is left of it, and in how many seconds
+/// there is more. `None`: the limit does not count requests in a time.
 #[cold]
-fn announce(applied: &Applied, remaining: Remaining, fields: &mut Vec<(String, String)>) {
-    let limit = &applied.state.limit;
-    let Some(rate) = limit.requests else { return };
-    let (name, (quota, window)) = (limit.label(), rate.policy());
-    let Remaining { requests, reset } = remaining;
-    let seconds = reset.as_nanos().div_ceil(1_000_000_000);
-    fields.push(("RateLimit-Policy".to_owned(), format!("\"{name}\";q={quota};w={window}")));
-    fields.push(("RateLimit".to_owned(), format!("\"{name}\";r={requests};t={seconds}")));
+fn quota_fields(limit: &Limit, left: u64, seconds: u64) -> Option<[(&'static str, String); 2]> {
+    let (name, (quota, window)) = (limit.label(), limit.requests?.policy());
+    let policy = format!("\"{name}\";q={quota};w={window}");
+    Some([("RateLimit-Policy", policy), ("RateLimit", format!("\"{name}\";r={left};t={seconds}"))])
 }
 
 /// Takes back that a request was counted.

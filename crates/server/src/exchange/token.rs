@@ -9,6 +9,7 @@ use taipan_http::status::Status;
 
 use super::Exchange;
 use super::token_checks::Checked;
+use crate::clock::in_seconds;
 use crate::response::Response;
 use crate::stats::Count;
 
@@ -60,8 +61,7 @@ impl Exchange<'_> {
 
     /// 429 to a client that may try again after `wait`.
     pub(super) async fn wait_for_login(&self, route: &Route, wait: Duration) -> Response {
-        let seconds = wait.as_secs() + 1;
         let response = self.status(route, Status::TOO_MANY_REQUESTS).await;
-        response.with_fields(&[("Retry-After", &seconds.to_string())])
+        response.with_fields(&[("Retry-After", in_seconds(wait).max(1).to_string())])
     }
 }

@@ -35,6 +35,7 @@ use taipan_http::path_text;
 use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
+use crate::clock::in_seconds;
 use crate::disk::Busy;
 use crate::log::{self, LineLimit};
 use crate::process::supervisor::advice_on_descriptors;
@@ -302,5 +303,5 @@ pub fn is_shortage(errno: Errno) -> bool {
 }
 
 fn whole_seconds(duration: Duration) -> i64 {
-    duration.as_millis().div_ceil(1000).try_into().unwrap_or(i64::MAX)
+    in_seconds(duration).try_into().unwrap_or(i64::MAX)
 }
