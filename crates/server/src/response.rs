@@ -26,6 +26,7 @@ use crate::limits::Throttle;
 use crate::log::EndReason;
 use crate::log::access::LoggedResponse;
 use crate::log::upstream::UpstreamLog;
+use crate::response_head::HeadWriter;
 use crate::services::Services;
 use crate::trace::Trace;
 use crate::watch::Watched;
@@ -396,6 +397,15 @@ impl Response {
 }
 
 impl Part {
+    /// The response with this content alone, whose other fields have been written.
+    pub fn respond(self, head: HeadWriter<'_>) -> Response {
+        let head = head.length(self.length());
+        match self {
+            Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
+            Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
+        }
+    }
+
     pub fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,

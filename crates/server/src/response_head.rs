@@ -141,6 +141,11 @@ impl<'a> HeadWriter<'a> {
         builder.finish_with(body)
     }
 
+    /// As `finish_with`, of all content: with its length.
+    pub fn finish_whole(self, content: &[u8]) -> ResponseHead {
+        self.length(content.len() as u64).finish_with(content)
+    }
+
     pub fn finish(self) -> ResponseHead {
         self.finish_with(&[])
     }

@@ -11,7 +11,7 @@ use taipan_http::status::Status;
 use super::body::StoredBody;
 use super::cached_response::{CachedResponse, dated, writer};
 use crate::content::{file, fixed};
-use crate::response::{Body, FilePart, Part, Response};
+use crate::response::{FilePart, Part, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 
@@ -115,8 +115,8 @@ impl CachedResponse {
         bytes: &[u8],
     ) -> Response {
         let head = self.partial_head(services, route, status);
-        let head = head.field("Content-Range", content_range).length(bytes.len() as u64);
-        Response { cache: Some(status), ..Response::from_head(head.finish_with(bytes)) }
+        let head = head.field("Content-Range", content_range).finish_whole(bytes);
+        Response { cache: Some(status), ..Response::from_head(head) }
     }
 
     fn part_response(
@@ -128,12 +128,8 @@ impl CachedResponse {
     ) -> Response {
         let head = self
             .partial_head(services, route, status)
-            .field("Content-Range", range::content_range(range, self.body.length()))
-            .length(range.len);
-        match self.part(range) {
-            Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
-            Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
-        }
+            .field("Content-Range", range::content_range(range, self.body.length()));
+        self.part(range).respond(head)
     }
 
     fn parts_response(

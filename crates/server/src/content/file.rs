@@ -58,7 +58,7 @@ pub fn part(services: &Services, route: &Route, entry: &Entry, chosen: usize, ra
     let head = HeadWriter::new(services, Some(route), Status::PARTIAL_CONTENT);
     let head = copy_fields(head, prepared, describes_file)
         .field("Content-Range", range::content_range(range, entry.size(chosen)));
-    with_content(head, prepared, range)
+    prepared.part(range).respond(head)
 }
 
 /// 206 with several ranges.
@@ -115,15 +115,7 @@ pub fn error_page(
     let head = fixed::error_head(services, Some(route), status);
     let kept = ["content-type", "content-language", "content-encoding", "vary"];
     let head = copy_fields(head, prepared, |name| kept.iter().any(|k| k.eq_ignore_ascii_case(name)));
-    with_content(head, prepared, ByteRange { from: 0, len: size })
-}
-
-fn with_content(head: HeadWriter<'_>, prepared: &PreparedRepresentation, range: ByteRange) -> Response {
-    let head = head.length(range.len);
-    match prepared.part(range) {
-        Part::Bytes(bytes) => Response::from_head(head.finish_with(&bytes)),
-        Part::File(file) => Response { body: Body::File(file), ..Response::from_head(head.finish()) },
-    }
+    prepared.part(ByteRange { from: 0, len: size }).respond(head)
 }
 
 impl PreparedRepresentation {

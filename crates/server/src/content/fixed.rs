@@ -70,7 +70,7 @@ pub fn redirect(services: &Services, route: Option<&Route>, status: Status, loca
 pub fn text(services: &Services, text: &str) -> Response {
     let head = HeadWriter::new(services, None, Status::OK);
     let head = head.field("Content-Type", "text/plain").field("Cache-Control", "no-store");
-    Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
+    Response::from_head(head.finish_whole(text.as_bytes()))
 }
 
 /// A text that holds only now, which no cache keeps.
@@ -84,7 +84,7 @@ pub fn unstored(
     let head = HeadWriter::new(services, Some(route), status)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store");
-    Response::from_head(head.length(text.len() as u64).finish_with(text.as_bytes()))
+    Response::from_head(head.finish_whole(text.as_bytes()))
 }
 
 /// A text of the configuration.
@@ -92,7 +92,7 @@ pub fn published(services: &Services, route: &Route, text: &Text, cache_control:
     let head = HeadWriter::new(services, Some(route), Status::OK)
         .field("Content-Type", text.content_type())
         .optional("Cache-Control", cache_control);
-    Response::from_head(head.length(text.body.len() as u64).finish_with(text.body.as_bytes()))
+    Response::from_head(head.finish_whole(text.body.as_bytes()))
 }
 
 /// The response to OPTIONS: the methods that files take.
@@ -118,5 +118,5 @@ fn finish(head: HeadWriter<'_>, status: Status, page: impl FnOnce() -> String) -
 
 fn with_page(head: HeadWriter<'_>, page: &str) -> ResponseHead {
     let head = head.field("Content-Type", CONTENT_TYPE).policy(CONTENT_SECURITY_POLICY);
-    head.length(page.len() as u64).finish_with(page.as_bytes())
+    head.finish_whole(page.as_bytes())
 }

@@ -33,9 +33,8 @@ pub fn response(
             let page = map.menu(&path_text::shown(path.name()));
             let head = HeadWriter::new(services, Some(route), Status::OK)
                 .field("Content-Type", "text/html; charset=utf-8")
-                .policy(POLICY)
-                .length(page.len() as u64);
-            Response::from_head(head.finish_with(&page))
+                .policy(POLICY);
+            Response::from_head(head.finish_whole(&page))
         }
     }
 }

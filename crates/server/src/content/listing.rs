@@ -183,7 +183,7 @@ async fn render(
             Some(coding) => compress::encoded(services, Method::Get, response, coding),
         });
     }
-    let head = DatedHead::new(head.length(first.len() as u64).finish_with(&first), &services.clock);
+    let head = DatedHead::new(head.finish_whole(&first), &services.clock);
     let response = Response::from_head(head.get(&services.clock));
     if is_filtered {
         return Ok(response);

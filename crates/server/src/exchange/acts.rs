@@ -45,7 +45,7 @@ impl Exchange<'_> {
             .field("Referrer-Policy", "same-origin")
             .field("X-Content-Type-Options", "nosniff")
             .policy(acts::POLICY);
-        Response::from_head(head.length(page.len() as u64).finish_with(page.as_bytes()))
+        Response::from_head(head.finish_whole(page.as_bytes()))
     }
 
     /// Does what a form asks for, and says what became of it.

@@ -53,7 +53,7 @@ impl Exchange<'_> {
                         .field("X-Content-Type-Options", "nosniff")
                         .policy(monitor::POLICY);
                     let page = page(&report);
-                    Response::from_head(head.length(page.len() as u64).finish_with(page.as_bytes()))
+                    Response::from_head(head.finish_whole(page.as_bytes()))
                 }
                 None => self.no_report(route),
             },

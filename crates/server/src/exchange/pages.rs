@@ -117,7 +117,7 @@ impl Exchange<'_> {
             FirstContent::All(content) => {
                 let audience = if parts.is_some() { audience } else { stream.audience() };
                 let head = head.optional("Cache-Control", cache_control(audience));
-                Response::from_head(head.length(content.len() as u64).finish_with(&content))
+                Response::from_head(head.finish_whole(&content))
             }
             FirstContent::Part => {
                 let head = head.optional("Cache-Control", cache_control(audience)).finish();

@@ -523,10 +523,9 @@ impl<'a> Exchange<'a> {
 
     /// A response of WebDAV.
     fn xml(&self, route: &Route, status: Status, body: &str) -> Response {
-        let head = HeadWriter::new(self.services, Some(route), status)
-            .field("Content-Type", multistatus::CONTENT_TYPE)
-            .length(body.len() as u64);
-        Response::from_head(head.finish_with(body.as_bytes()))
+        let head = HeadWriter::new(self.services, Some(route), status);
+        let head = head.field("Content-Type", multistatus::CONTENT_TYPE);
+        Response::from_head(head.finish_whole(body.as_bytes()))
     }
 }
 

@@ -271,7 +271,7 @@ impl Content {
                 let writer = length.into_iter().fold(writer, HeadWriter::length);
                 Response::from_head(writer.finish())
             }
-            Content::Whole(body) => Response::from_head(writer.length(body.len() as u64).finish_with(&body)),
+            Content::Whole(body) => Response::from_head(writer.finish_whole(&body)),
             Content::Stream(stream, Some(length)) => {
                 let body = Body::Sized(stream, length);
                 Response { body, ..Response::from_head(writer.length(length).finish()) }

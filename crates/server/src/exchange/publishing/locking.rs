@@ -175,9 +175,8 @@ impl<'a> Exchange<'a> {
         let body = multistatus::lock_response(lock, &target.href(&lock.path, kind), self.now);
         let head = HeadWriter::new(self.services, Some(target.route), status)
             .field("Content-Type", multistatus::CONTENT_TYPE)
-            .field("Lock-Token", format!("<{}>", lock.token))
-            .length(body.len() as u64);
-        Response::from_head(head.finish_with(body.as_bytes()))
+            .field("Lock-Token", format!("<{}>", lock.token));
+        Response::from_head(head.finish_whole(body.as_bytes()))
     }
 
     pub(super) async fn unlock(&mut self, target: &Target<'a>) -> Result<Response, Problem> {

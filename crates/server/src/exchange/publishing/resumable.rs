@@ -412,8 +412,7 @@ impl<'a> Exchange<'a> {
             .field("Cache-Control", "no-store");
         match problem {
             Some(problem) => {
-                let head = head.field("Content-Type", PROBLEM).length(problem.len() as u64);
-                Response::from_head(head.finish_with(problem.as_bytes()))
+                Response::from_head(head.field("Content-Type", PROBLEM).finish_whole(problem.as_bytes()))
             }
             None => Response::from_head(head.finish()),
         }
