@@ -18,7 +18,7 @@ use taipan_http::status::Status;
 use taipan_http::target::SafePath;
 
 pub use self::mode::{Mode, PresentMode};
-pub use self::scratch::{ResponseBuffers, Scratch, ScratchInput, SpareHead};
+pub use self::scratch::{OutputBuffers, ResponseBuffers, Scratch, ScratchInput, SpareHead};
 use crate::background::Background;
 use crate::client_names::ClientNames;
 use crate::clock::{self, Clock};

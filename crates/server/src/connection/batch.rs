@@ -9,7 +9,7 @@ use super::log_guard::LogGuard;
 use super::output::{Output, Persistence, TransferCoding};
 use crate::log::access::Records;
 use crate::response::{Body, Response};
-use crate::services::Services;
+use crate::services::{OutputBuffers, Services};
 
 /// Bytes that a batch gathers for one write.
 const GATHER: usize = memory::BATCH as usize;
@@ -22,13 +22,9 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// In an output that is empty, with buffers lent by the services.
     #[inline]
-    pub fn new(
-        services: &'a Services,
-        (out, records): (Vec<u8>, Records),
-        output: &'a mut Output,
-    ) -> Batch<'a> {
+    pub fn new(services: &'a Services, buffers: OutputBuffers, output: &'a mut Output) -> Batch<'a> {
         debug_assert!(output.is_empty());
-        (output.out, output.records) = (out, records);
+        (output.out, output.records) = (buffers.out, buffers.records);
         Batch { output: LogGuard::new(services, output) }
     }
 
@@ -99,7 +95,7 @@ impl<'a> Batch<'a> {
 
     /// Empties the output, which is not sent. Returns its buffers.
     #[inline]
-    pub fn cancel(mut self) -> (Vec<u8>, Records) {
+    pub fn cancel(mut self) -> OutputBuffers {
         let (buffers, _) = self.output.take_buffers();
         self.output.disarm();
         buffers

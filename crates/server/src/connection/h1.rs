@@ -220,7 +220,7 @@ impl Http1 {
         why: EndReason,
     ) -> Option<Output> {
         let mut output = Output::default();
-        let mut batch = self.incomplete(services, input, (status, None), &mut output)?;
+        let mut batch = self.incomplete(services, input, status, None, &mut output)?;
         batch.records().end_early(why);
         batch.finish();
         Some(output)
@@ -228,19 +228,19 @@ impl Http1 {
 
     /// The response to the current request, whose body has broken off. `None`: it has one.
     pub fn reject_incomplete(&mut self, services: &Services) -> Option<Output> {
-        let rejection = (Status::BAD_REQUEST, Some(BODY_INCOMPLETE));
+        let (status, rule) = (Status::BAD_REQUEST, Some(BODY_INCOMPLETE));
         let mut output = Output::default();
-        self.incomplete(services, b"", rejection, &mut output)?.finish();
+        self.incomplete(services, b"", status, rule, &mut output)?.finish();
         Some(output)
     }
 
     /// Writes the log line of a request that ended before it was whole, or answered. The `status` is only logged.
     pub fn log_aborted(&mut self, services: &Services, input: &[u8], status: Status, why: EndReason) {
         let mut output = Output::default();
-        if let Some(batch) = self.incomplete(services, input, (status, None), &mut output) {
-            let (out, records) = batch.cancel();
-            services.access.write_unsent(&services.counts, &records, why);
-            services.scratch.borrow_mut().take_back((out, records));
+        if let Some(batch) = self.incomplete(services, input, status, None, &mut output) {
+            let buffers = batch.cancel();
+            services.access.write_unsent(&services.counts, &buffers.records, why);
+            services.scratch.borrow_mut().take_back(buffers);
         }
     }
 
@@ -433,7 +433,8 @@ impl Http1 {
         &mut self,
         services: &'w Services,
         input: &[u8],
-        (status, rule): (Status, Option<&'static Rule>),
+        status: Status,
+        rule: Option<&'static Rule>,
         output: &'w mut Output,
     ) -> Option<Batch<'w>> {
         let current = self.current.take().filter(|head| !head.is_empty());

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::log::EndReason;
 use crate::log::access::Records;
 use crate::response::{Body, FilePart, Part, Response, Tunnel};
-use crate::services::Services;
+use crate::services::{OutputBuffers, Services};
 
 /// The bytes of a file that the first calls send.
 const SLICE: u64 = 128 * 1024;
@@ -408,8 +408,8 @@ impl Output {
 
     /// Empties it. Returns its buffers, for the next batch, and the head of the last response.
     #[inline]
-    pub fn take_buffers(&mut self) -> ((Vec<u8>, Records), Option<Rc<ResponseHead>>) {
-        let buffers = (take(&mut self.out), take(&mut self.records));
+    pub fn take_buffers(&mut self) -> (OutputBuffers, Option<Rc<ResponseHead>>) {
+        let buffers = OutputBuffers { out: take(&mut self.out), records: take(&mut self.records) };
         let head = self.response.take().map(|response| response.head);
         (self.at, self.free, self.sent) = (0, 0, 0);
         (self.first, self.taken) = (None, None);

@@ -15,13 +15,20 @@ pub struct Scratch {
     buffer: Box<[u8]>,
     /// The bytes of `buffer` for the input of one client.
     input: usize,
-    out: Vec<u8>,
+    output: OutputBuffers,
     head: SpareHead,
     /// For the fields of an upstream's response.
     section: FieldSection,
-    records: Records,
     /// The field list of an HTTP/2 request.
     pub fields: FieldList,
+}
+
+/// The buffers of an output, which are empty.
+#[derive(Default)]
+pub struct OutputBuffers {
+    pub out: Vec<u8>,
+    /// The log lines of what is in `out`.
+    pub records: Records,
 }
 
 /// The memory of a response head, and the body behind it, that has been sent.
@@ -98,10 +105,9 @@ impl Scratch {
         Scratch {
             buffer,
             input,
-            out: Vec::new(),
+            output: OutputBuffers::default(),
             head: SpareHead::default(),
             section: FieldSection::default(),
-            records: Records::default(),
             fields: FieldList::new(),
         }
     }
@@ -131,8 +137,8 @@ impl Scratch {
     }
 
     #[inline]
-    pub fn lend(&mut self) -> (Vec<u8>, Records) {
-        (std::mem::take(&mut self.out), std::mem::take(&mut self.records))
+    pub fn lend(&mut self) -> OutputBuffers {
+        std::mem::take(&mut self.output)
     }
 
     pub fn response_buffers(&mut self) -> ResponseBuffers<'_> {
@@ -150,13 +156,13 @@ impl Scratch {
     }
 
     #[inline]
-    pub fn take_back(&mut self, (mut out, mut records): (Vec<u8>, Records)) {
+    pub fn take_back(&mut self, OutputBuffers { mut out, mut records }: OutputBuffers) {
         out.clear();
         records.clear();
         // The buffer of a large response is not kept.
         if out.capacity() <= memory::KEPT_RESPONSE as usize {
-            self.out = out;
+            self.output.out = out;
         }
-        self.records = records;
+        self.output.records = records;
     }
 }

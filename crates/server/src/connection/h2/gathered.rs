@@ -7,7 +7,7 @@ use site::memory;
 use crate::connection::output::{Output, Persistence};
 use crate::log::EndReason;
 use crate::log::access::Records;
-use crate::services::Services;
+use crate::services::{OutputBuffers, Services};
 
 /// Bytes that are gathered for one write.
 const CAPACITY: usize = memory::FRAMES as usize;
@@ -25,7 +25,8 @@ pub struct Gathered<'a> {
 impl<'a> Gathered<'a> {
     /// With buffers lent by the services.
     #[inline]
-    pub fn new(services: &'a Services, (mut out, records): (Vec<u8>, Records)) -> Gathered<'a> {
+    pub fn new(services: &'a Services, buffers: OutputBuffers) -> Gathered<'a> {
+        let OutputBuffers { mut out, records } = buffers;
         if out.capacity() < CAPACITY {
             out.reserve_exact(CAPACITY);
         }
