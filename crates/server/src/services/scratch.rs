@@ -23,7 +23,7 @@ pub struct Scratch {
     pub fields: FieldList,
 }
 
-/// The buffers of an output, which are empty.
+/// What an output is made in.
 #[derive(Default)]
 pub struct OutputBuffers {
     pub out: Vec<u8>,

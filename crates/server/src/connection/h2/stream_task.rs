@@ -42,6 +42,15 @@ pub struct StreamTask {
     pub ended: Rc<Cell<Option<EndReason>>>,
 }
 
+/// What the content of a request is.
+#[derive(Clone, Copy)]
+enum Content {
+    /// Its body.
+    Body,
+    /// What passes in a tunnel.
+    Tunnel,
+}
+
 impl StreamTask {
     /// Responds, and makes the content until all of it is sent.
     pub async fn serve(self) {
@@ -99,44 +108,54 @@ impl StreamTask {
         // As the client has sent it, for the counts and the log.
         let sent = head;
         let fields: Vec<Field<'_>>;
-        let is_tunnel = match (request.fields.protocol(), head.method) {
+        let content = match (request.fields.protocol(), head.method) {
             (Some(protocol), _) => {
                 fields = with_upgrade(&head, protocol);
                 let (method, framing) = (Method::Get, Framing::None);
                 // So that no cache answers.
                 let names = head.names.union(Names::UPGRADE);
                 head = Head { method, token: "GET", framing, fields: &fields, names, ..head };
-                true
+                Content::Tunnel
             }
             (None, Method::Connect) => {
                 // RFC 9113 §8.5.
                 self.failure.set(ErrorCode::CONNECT_ERROR);
-                // The content is what passes in the tunnel.
                 head.framing = Framing::None;
-                true
+                Content::Tunnel
             }
-            (None, _) => false,
+            (None, _) => Content::Body,
         };
         let received = Received { head: Some(&sent), client, destination, began: request.began };
-        let guard = Unanswered { task: self, request: received };
         let Shared { local, ref tls, .. } = *self.shared;
         let connection = ConnectionInfo { id, client, group, via, local, tls: tls.as_deref() };
-        let body = match is_tunnel {
-            true => RequestBody::None,
-            false => self.request_body(),
-        };
         let with_head = Request { head: &head, connection, interim: Some(self) };
-        let response = Box::pin(connections.responder.respond(with_head, body, None));
+        self.respond_to(with_head, content, received).await
+    }
+
+    /// Begins the response to a request. `received`: as the client has sent it. Returns the stream that makes the body.
+    async fn respond_to(
+        &self,
+        request: Request<'_>,
+        content: Content,
+        received: Received<'_>,
+    ) -> Option<Box<dyn BodyStream>> {
+        let connections = &self.shared.connections;
+        let guard = Unanswered { task: self, request: received };
+        let body = match content {
+            Content::Tunnel => RequestBody::None,
+            Content::Body => self.request_body(),
+        };
+        let response = Box::pin(connections.responder.respond(request, body, None));
         let (response, too_slow) = match self.unless_too_slow(response).await {
             Ok(response) => (response, None),
             Err(why) => {
                 let (services, status) = (&connections.services, Status::REQUEST_TIMEOUT);
-                (exchange::error_response(services, head.method, status, None), Some(why))
+                (exchange::error_response(services, request.head.method, status, None), Some(why))
             }
         };
-        let response = match is_tunnel {
-            true => self.switch(response),
-            false => response,
+        let response = match content {
+            Content::Tunnel => self.switch(response),
+            Content::Body => response,
         };
         std::mem::forget(guard);
         let body = self.begin(received, response);
