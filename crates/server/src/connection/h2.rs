@@ -14,6 +14,7 @@ mod incoming;
 mod log_lines;
 mod outgoing;
 mod shared;
+mod stream_body;
 mod stream_task;
 pub mod task;
 mod tunnel_stream;

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::log_lines::{Received, log_unanswered};
 use super::outgoing::Next;
-use super::shared::{Shared, StreamBody};
+use super::shared::Shared;
+use super::stream_body::StreamBody;
 use super::tunnel_stream::TunnelStream;
 use super::{Http2, PendingRequest, Start};
 use crate::connection::table::TableEntry;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::shared::StreamBody;
+use super::stream_body::StreamBody;
 use crate::log::EndReason;
 use crate::response::{BodyStream, NextChunk, Tunnel, TunnelError};
 use crate::services::Services;
