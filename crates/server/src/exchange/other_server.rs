@@ -10,7 +10,6 @@ use site::model::Site;
 use site::upstream::Protocol;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::{Head, Method};
-use taipan_http::rule::Rule;
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
@@ -26,8 +25,6 @@ use crate::stats::Count;
 use crate::upstream::direct::{self, OriginAttempt, Stale};
 use crate::upstream::idle_connections::{OriginConnection, OriginServer};
 use crate::upstream::{Form, Outcome};
-
-type Rejected = (Status, Option<&'static Rule>);
 
 impl Responder {
     /// Whether requests of a client for URLs of this authority are forwarded, before the rules of destinations are
@@ -79,25 +76,25 @@ impl<'a> Exchange<'a> {
     pub(super) async fn forward_to_other_server(&mut self, request: Request<'_>) -> Response {
         match self.forwarded(request).await {
             Ok(response) => response,
-            Err((status, rule)) => fixed::rejection(self.services, None, status, rule),
+            Err(status) => fixed::status(self.services, None, status),
         }
     }
 
-    async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Rejected> {
+    /// Errors: the status of the response.
+    async fn forwarded(&mut self, request: Request<'_>) -> Result<Response, Status> {
         let services = self.services;
-        let plain = |status: Status| (status, None);
-        let (rules, http) = rules_of_urls(&services.site).ok_or(plain(Status::NOT_FOUND))?;
+        let (rules, http) = rules_of_urls(&services.site).ok_or(Status::NOT_FOUND)?;
         let authority = Scheme::Http.without_default_port(self.head.authority);
         let authority = std::str::from_utf8(authority).unwrap_or_default();
         let authority = match host_and_port(authority) {
             (_, None) => format!("{authority}:{}", Scheme::Http.default_port()),
             (_, Some(_)) => authority.to_owned(),
         };
-        self.check_request(&authority).map_err(plain)?;
+        self.check_request(&authority)?;
         if Forwards::of(self.head) == Forwards::None {
             return Ok(fixed::options(services, None));
         }
-        let server = self.check_destination(rules, &authority).map_err(plain)?;
+        let server = self.check_destination(rules, &authority)?;
         match &http.cache {
             Some(settings) => {
                 Ok(on_heap(|| self.forward_url_through_cache(request, &server, settings)).await)

@@ -408,8 +408,8 @@ impl Inclusion {
     pub async fn facts(self, target: String) -> Result<Facts, Problem> {
         let assembly = self.assembly.clone();
         let fields: Vec<Field<'_>> = assembly.head.fields().collect();
-        let (head, connection) = assembly.part_head(&target, &fields)?;
-        let request = Request { head: &head, connection, interim: None };
+        let head = assembly.part_head(&target, &fields)?;
+        let request = Request { head: &head, connection: assembly.connection.info(), interim: None };
         let mut exchange = assembly.exchange(self, &head);
         let facts = exchange.file_facts(request).await;
         // Another client may get another result.
@@ -426,8 +426,8 @@ impl Inclusion {
 impl Assembly {
     async fn request(&self, inclusion: Inclusion, target: &str) -> Result<(Response, Audience), Problem> {
         let fields: Vec<Field<'_>> = self.head.fields().collect();
-        let (head, connection) = self.part_head(target, &fields)?;
-        let request = Request { head: &head, connection, interim: None };
+        let head = self.part_head(target, &fields)?;
+        let request = Request { head: &head, connection: self.connection.info(), interim: None };
         let mut exchange = self.exchange(inclusion, &head);
         exchange.services.counts.add(Count::Parts, 1);
         let throttle = match self.responder.limits {
@@ -445,15 +445,10 @@ impl Assembly {
         }
     }
 
-    fn part_head<'h>(
-        &'h self,
-        target: &'h str,
-        fields: &'h [Field<'h>],
-    ) -> Result<(Head<'h>, crate::request::ConnectionInfo<'h>), Problem> {
+    fn part_head<'h>(&'h self, target: &'h str, fields: &'h [Field<'h>]) -> Result<Head<'h>, Problem> {
         let limit = self.responder.services.site.limits.head.target;
         let head = self.head.head(fields).filter(|_| target.len() <= limit);
-        let head = head.and_then(|head| head.with_target(target));
-        Ok((head.ok_or(Problem::Path)?, self.connection.info()))
+        head.and_then(|head| head.with_target(target)).ok_or(Problem::Path)
     }
 
     /// An exchange for a part.
