@@ -361,11 +361,7 @@ impl<'a> Exchange<'a> {
         if conditional::evaluate(self.head, validators.as_ref(), self.now) != Verdict::Proceed {
             return Err(Problem::Status(Status::PRECONDITION_FAILED));
         }
-        terms.expected = match present.found {
-            None => Expected::Nothing,
-            Some(Found::File(stamp)) => Expected::File(stamp),
-            Some(_) => Expected::Anything,
-        };
+        terms.expected = Expected::of(present.found);
         Ok(terms)
     }
 

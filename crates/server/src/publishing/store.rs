@@ -96,6 +96,17 @@ pub enum Expected {
     File(Stamp),
 }
 
+impl Expected {
+    /// The state of what was found. The one of a folder may change.
+    pub fn of(found: Option<Found>) -> Expected {
+        match found {
+            None => Expected::Nothing,
+            Some(Found::File(stamp)) => Expected::File(stamp),
+            Some(Found::Folder(_) | Found::Other) => Expected::Anything,
+        }
+    }
+}
+
 /// Errors: `TooLong` for a path that is longer than the system takes.
 pub fn check_length(path: &SafePath<'_>) -> Result<(), Failure> {
     let fits = path.as_str().len() <= MAX_PATH && path.segments().all(|name| name.len() <= MAX_NAME);
@@ -234,6 +245,14 @@ impl Store {
             true => Ok(()),
             false => Err(Failure::NoSpace),
         }
+    }
+}
+
+/// What was found counts so much for a quota, if it is a file.
+pub fn cost_of_file(found: Option<Found>) -> u64 {
+    match found {
+        Some(Found::File(stamp)) => usage::cost(stamp.size),
+        Some(Found::Folder(_) | Found::Other) | None => 0,
     }
 }
 

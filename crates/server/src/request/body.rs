@@ -21,6 +21,17 @@ pub enum Length {
     Unknown,
 }
 
+impl Length {
+    /// Bytes. `None`: they are not known.
+    pub fn known(self) -> Option<u64> {
+        match self {
+            Length::None => Some(0),
+            Length::Sized(bytes) => Some(bytes),
+            Length::Unknown => None,
+        }
+    }
+}
+
 /// The body is malformed or too large: the status of the response, and the broken rule.
 pub type Rejection = (Status, &'static Rule);
 

@@ -13,7 +13,7 @@ use super::{Exchange, Problem, Target, Use};
 use crate::files::beneath::{self, Root, Wait};
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
-use crate::publishing::store::{Found, Guard, Store, Terms, check_length};
+use crate::publishing::store::{Below, Found, Guard, Store, Terms, check_length, cost_of_file};
 use crate::publishing::tree::{
     CopiedFolder, FolderCopy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
 };
@@ -203,9 +203,7 @@ impl<'a> Exchange<'a> {
                 (Found::File(_), Some(Found::File(_) | Found::Other)) => {
                     let (other, last) = store.folder_of(&target)?;
                     calls::rename_between(&folder, name, &other, last, RenameFlags::empty())?;
-                    if let Some(Found::File(stamp)) = there {
-                        usage::removed(&store.root.path, cost(stamp.size));
-                    }
+                    usage::removed(&store.root.path, cost_of_file(there));
                     store.sync_folder(&other)?;
                 }
                 // What it replaces counts until it is removed from the trash.
@@ -324,11 +322,7 @@ impl<'a> Exchange<'a> {
             Ok(there)
         };
         let there = self.changing(&to.store, commit).await?;
-        let replaced = match there {
-            Some(Found::File(stamp)) => cost(stamp.size),
-            _ => 0,
-        };
-        reservation.store(cost(length), replaced);
+        reservation.store(cost(length), cost_of_file(there));
         Ok(there)
     }
 
@@ -381,7 +375,7 @@ fn check_there(
     guard: &Guard,
     store: &Store,
     terms: &Terms,
-    target: &crate::publishing::store::Below,
+    target: &Below,
     seen: Seen,
 ) -> Result<Option<Found>, Failure> {
     let there = store.find(target)?;

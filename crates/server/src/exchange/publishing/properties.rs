@@ -134,7 +134,8 @@ impl<'a> Exchange<'a> {
             }
             elements
         };
-        let stats = match changes.iter().any(|change| is_live(change.name())) {
+        let is_rejected = changes.iter().any(|change| is_live(change.name()));
+        let stats = match is_rejected {
             true => vec![
                 PropStat {
                     status: Status::FORBIDDEN,
@@ -150,11 +151,10 @@ impl<'a> Exchange<'a> {
             ],
             false => vec![PropStat { status: Status::OK, elements: names(&|_| true), error: None }],
         };
-        let is_done = stats.len() == 1;
         let below = target.below.clone();
         let change = move |_: &Store, guard: &Guard| {
             guard.check(&terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
-            if is_done { guard.change_properties(&below, &changes) } else { Ok(()) }
+            if is_rejected { Ok(()) } else { guard.change_properties(&below, &changes) }
         };
         self.changing(&target.store, change).await?;
         let mut body = multistatus::BEGIN.to_owned();
@@ -342,14 +342,8 @@ impl Resource<'_> {
             "creationdate" => text(&timestamp(self.stamp.modified_seconds().min(self.about.now))),
             "supportedlock" if self.has_locks() => Some(SUPPORTED_LOCKS.to_owned()),
             "lockdiscovery" if self.has_locks() => {
-                let locks: Vec<(&Lock, String)> = self
-                    .about
-                    .locks
-                    .on(self.member.path.as_str())
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .map(|lock| (lock, self.root_of(lock)))
-                    .collect();
+                let locks = self.about.locks.on(self.member.path.as_str());
+                let locks: Vec<(&Lock, String)> = locks.map(|lock| (lock, self.root_of(lock))).collect();
                 let locks = locks.iter().map(|(lock, href)| (*lock, href.as_str()));
                 multistatus::lock_discovery(locks, self.about.now, &mut out);
                 Some(out)

@@ -15,7 +15,7 @@ use crate::disk::Work;
 use crate::files::stat_etag;
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::{NewFile, Stored};
-use crate::publishing::store::{Found, Guard, Store, Terms, without_slash};
+use crate::publishing::store::{Found, Guard, Store, Terms, cost_of_file, without_slash};
 use crate::publishing::tree::{self, Kind, Member};
 use crate::publishing::usage::{self, Reservation, cost};
 use crate::request::Request;
@@ -46,11 +46,7 @@ impl<'a> Exchange<'a> {
         {
             return self.begin_upload(request, target, terms, part).await;
         }
-        let length = match self.body.length() {
-            Length::Sized(bytes) => bytes,
-            Length::None | Length::Unknown => 0,
-        };
-        let reservation = self.reserve(target, cost(length)).await?;
+        let reservation = self.reserve(target, cost(self.body.length().known().unwrap_or(0))).await?;
         let (new, reservation) = self.receive(target, reservation).await?;
         self.store(target, terms, new, reservation).await
     }
@@ -65,11 +61,7 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response, Problem> {
         let length = new.length;
         let stored = self.commit(target, terms, new).await?;
-        let replaced = match stored.replaced {
-            Some(Found::File(stamp)) => cost(stamp.size),
-            _ => 0,
-        };
-        reservation.store(cost(length), replaced);
+        reservation.store(cost(length), cost_of_file(stored.replaced));
         self.announce_change().await;
         Ok(self.stored(target, &stored))
     }
@@ -143,10 +135,7 @@ impl<'a> Exchange<'a> {
 
     /// Checks whether the content could be stored, before it is received.
     async fn prepare(&self, target: &Target<'a>, terms: &Terms) -> Result<(), Problem> {
-        let length = match self.body.length() {
-            Length::Sized(bytes) => bytes,
-            Length::None | Length::Unknown => 0,
-        };
+        let length = self.body.length().known().unwrap_or(0);
         let (terms, below) = (terms.clone(), target.below.clone());
         let made = self.folders_to_make(target).await?;
         // Given back at once: they are made when the file is whole.

@@ -21,12 +21,11 @@ use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::receiving::Receiving;
-use crate::publishing::store::{Expected, Found, Store, Terms, random_name};
+use crate::publishing::store::{Expected, Store, Terms, cost_of_file, random_name};
 use crate::publishing::tree::Kind;
 use crate::publishing::uploads;
 use crate::publishing::usage::{Reservation, added, cost, removed};
 use crate::request::Request;
-use crate::request::body::Length;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
 
@@ -289,11 +288,7 @@ impl<'a> Exchange<'a> {
         let present = self.present(target).await?;
         let mut terms = self.terms(request, target, &present).await?;
         if upload.guard.is_some() {
-            let now = match present.found {
-                None => Expected::Nothing,
-                Some(Found::File(stamp)) => Expected::File(stamp),
-                Some(_) => Expected::Anything,
-            };
+            let now = Expected::of(present.found);
             if guard_text(&now) != upload.guard {
                 return Err(Status::PRECONDITION_FAILED.into());
             }
@@ -322,9 +317,7 @@ impl<'a> Exchange<'a> {
         // Its bytes are counted already.
         let root = &target.store.root.path;
         added(root, cost(length) - length);
-        if let Some(Found::File(stamp)) = stored.replaced {
-            removed(root, cost(stamp.size));
-        }
+        removed(root, cost_of_file(stored.replaced));
         upload.state = State::Complete(length);
         upload.length = Some(length);
         // The clock may have been set since the request began.
@@ -343,11 +336,7 @@ impl<'a> Exchange<'a> {
         offset: u64,
         part: Part,
     ) -> Result<(), Response> {
-        let rest = match self.body.length() {
-            Length::None => Some(0),
-            Length::Sized(bytes) => Some(bytes),
-            Length::Unknown => None,
-        };
+        let rest = self.body.length().known();
         let by_rest = rest.filter(|_| part == Part::Last).map(|rest| offset.saturating_add(rest));
         let named = self.head.only("upload-length").and_then(integer);
         let known = [upload.length, by_rest, named];
