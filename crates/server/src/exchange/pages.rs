@@ -6,6 +6,7 @@
 mod assembly;
 mod file_stream;
 mod parts;
+mod problem;
 mod stream;
 
 use std::rc::Rc;

@@ -2,7 +2,6 @@
 //! include.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::fmt;
 use std::rc::Rc;
 
 use ::script::environment::{
@@ -24,6 +23,7 @@ use taipan_http::target::{SafePath, Scheme};
 
 use super::super::authentication::Passed;
 use super::super::{Exchange, Way};
+use super::problem::Problem;
 use crate::exchange::Responder;
 use crate::limits::Applied;
 use crate::request::Request;
@@ -117,47 +117,6 @@ pub struct Place {
 pub struct Inclusion {
     pub assembly: Rc<Assembly>,
     pub place: Rc<Place>,
-}
-
-/// Why something is not included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Problem {
-    Reference(Unresolved),
-    /// It is no path of this server.
-    Path,
-    TooMany(usize),
-    TooDeep(usize),
-    /// A page would include itself.
-    Recursion,
-    Status(Status),
-    /// Its content cannot be read to the end.
-    Cut,
-    /// It has no size or time: it is no file.
-    NoFile,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Reference(Unresolved::Malformed) | Problem::Path => write!(out, "this is not a path"),
-            Problem::Reference(Unresolved::OtherHost) => {
-                write!(out, "it is on another host; a route of this one can lead there")
-            }
-            Problem::Reference(Unresolved::Outside) => {
-                write!(out, "\"file\" stays in the folder of its page; use \"virtual\"")
-            }
-            Problem::TooMany(limit) => {
-                write!(out, "the response has included {limit} times; see \"includes\"")
-            }
-            Problem::TooDeep(limit) => {
-                write!(out, "it is more than {limit} pages deep; see \"include_depth\"")
-            }
-            Problem::Recursion => write!(out, "the page would include itself"),
-            Problem::Status(status) => write!(out, "the response is {status}"),
-            Problem::Cut => write!(out, "it is not complete"),
-            Problem::NoFile => write!(out, "there is no file"),
-        }
-    }
 }
 
 /// The size and the time of a file.

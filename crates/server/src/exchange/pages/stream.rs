@@ -13,8 +13,9 @@ use ssi::reference::Reference;
 use ssi::scan::{Languages, Node, Scanner};
 use taipan_http::status::Status;
 
-use super::assembly::{Audience, Facts, Inclusion, Problem};
+use super::assembly::{Audience, Facts, Inclusion};
 use super::file_stream::FileStream;
+use super::problem::Problem;
 use crate::files::page::{PageContent, PageFile};
 use crate::limits::Throttle;
 use crate::log::{self, EndReason};
