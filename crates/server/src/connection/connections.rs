@@ -217,43 +217,37 @@ impl Connections {
 
     /// Gives a connection a task of its own, because it has to wait.
     pub fn give_task(self: &Rc<Connections>, socket: Socket, client: Client, begin: Begin) {
-        let Begin { mut http, start, input } = begin;
-        if matches!(&start, Start::Next(_, output) if output.ends_with_connection()) {
+        if matches!(&begin.start, Start::Next(_, output) if output.ends_with_connection()) {
             socket.reset_when_closed();
         }
         let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
-        match Stream::register(socket) {
-            Ok(stream) => {
-                match &start {
-                    Start::Next(Next::Receive(sent), _) => sent.connect(identity.id),
-                    Start::Next(_, output) => self.services.access.connect(&output.records, identity.id),
-                    _ => {}
-                }
-                let is_rejected = matches!(&start, Start::Reject(..));
-                let phase = if is_rejected { Phase::Rejected } else { Phase::Idle };
-                let entry = self.table.insert(identity, phase, self.services.clock.ticks());
-                if is_rejected {
-                    self.acceptor.rejects(&entry.state);
-                }
-                let serving = Task::new(stream, client, self.clone(), entry, http, input).serve(start);
-                debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
-                spawn_local(serving);
+        let Some(stream) = register(socket) else { return self.end_without_task(begin) };
+        let Begin { http, start, input } = begin;
+        match &start {
+            Start::Next(Next::Receive(sent), _) => sent.connect(identity.id),
+            Start::Next(_, output) => self.services.access.connect(&output.records, identity.id),
+            _ => {}
+        }
+        let is_rejected = matches!(&start, Start::Reject(..));
+        let phase = if is_rejected { Phase::Rejected } else { Phase::Idle };
+        let entry = self.table.insert(identity, phase, self.services.clock.ticks());
+        if is_rejected {
+            self.acceptor.rejects(&entry.state);
+        }
+        let serving = Task::new(stream, client, self.clone(), entry, http, input).serve(start);
+        debug_assert!(size_of_val(&serving) as u64 <= memory::TASK);
+        spawn_local(serving);
+    }
+
+    /// Writes the log lines of a connection that closes, because it cannot have a task.
+    fn end_without_task(&self, Begin { mut http, start, input }: Begin) {
+        let why = EndReason::OutOfMemory;
+        match start {
+            Start::Next(Next::Send, mut output) => self.finish(&mut output, Some(why)),
+            Start::Input | Start::Next(..) => {
+                http.log_aborted(&self.services, &input, Status::SERVICE_UNAVAILABLE, why);
             }
-            Err(error) => {
-                log::error(format_args!("cannot register a connection: {error}"));
-                match start {
-                    Start::Next(Next::Send, mut output) => {
-                        self.finish(&mut output, Some(EndReason::OutOfMemory));
-                    }
-                    Start::Input | Start::Next(..) => http.log_aborted(
-                        &self.services,
-                        &input,
-                        Status::SERVICE_UNAVAILABLE,
-                        EndReason::OutOfMemory,
-                    ),
-                    Start::Linger | Start::Reject(..) => {}
-                }
-            }
+            Start::Linger | Start::Reject(..) => {}
         }
     }
 
@@ -264,25 +258,24 @@ impl Connections {
             _ = sys::limit_unsent(socket.as_fd(), HTTP2_UNSENT);
         }
         let identity = ConnectionIdentity { id: connection_id(socket.as_fd()), peer: client.peer().into() };
-        match Stream::register(socket) {
-            Ok(stream) => {
-                if let Some(output) = &begin.output {
-                    self.services.access.connect(&output.records, identity.id);
-                }
-                let entry = self.table.insert(identity, Phase::Idle, self.services.clock.ticks());
-                let task = Http2Task::new(self.clone(), stream, client, entry, begin);
-                spawn_local(task.serve());
-            }
-            Err(error) => {
-                log::error(format_args!("cannot register a connection: {error}"));
-                let h2::task::Begin { mut http2, output, .. } = begin;
-                if let Some(mut output) = output {
-                    self.finish(&mut output, Some(EndReason::OutOfMemory));
-                }
-                http2.on_sent(Some(EndReason::OutOfMemory));
-                http2.end_all(EndReason::OutOfMemory);
-            }
+        let Some(stream) = register(socket) else { return self.end_http2_without_task(begin) };
+        if let Some(output) = &begin.output {
+            self.services.access.connect(&output.records, identity.id);
         }
+        let entry = self.table.insert(identity, Phase::Idle, self.services.clock.ticks());
+        let task = Http2Task::new(self.clone(), stream, client, entry, begin);
+        spawn_local(task.serve());
+    }
+
+    /// As `end_without_task`.
+    fn end_http2_without_task(&self, begin: h2::task::Begin) {
+        let h2::task::Begin { mut http2, output, .. } = begin;
+        let why = EndReason::OutOfMemory;
+        if let Some(mut output) = output {
+            self.finish(&mut output, Some(why));
+        }
+        http2.on_sent(Some(why));
+        http2.end_all(why);
     }
 
     /// Gives a connection above the worker's capacity a task that rejects its first request.
@@ -395,6 +388,12 @@ impl Connections {
             self.notify_ended();
         }
     }
+}
+
+/// `None`: the runtime does not take the socket, which is closed.
+fn register(socket: Socket) -> Option<Stream> {
+    let registered = Stream::register(socket);
+    registered.inspect_err(|error| log::error(format_args!("cannot register a connection: {error}"))).ok()
 }
 
 /// Whether three quarters of the descriptors are in use: the kernel gives the lowest number that is free.
