@@ -162,7 +162,11 @@ enum Chosen {
 
 #[inline]
 fn decide_file(head: &Head<'_>, representations: &[Representation], offer: Offer, now: i64) -> Decision {
-    let chosen = choose(head, representations, offer);
+    let chosen = match offer {
+        // A part of what the server compresses has no use: it may be made anew, or not at all.
+        Offer::Kept(_) | Offer::Streamed(_) if wants_part(head, &representations[0], now) => Chosen::Ready(0),
+        _ => choose(head, representations, offer),
+    };
     if !head.names.intersects(Names::CONDITIONAL | Names::RANGE) {
         return full(head, representations, offer, chosen);
     }
@@ -179,6 +183,9 @@ fn decide_file(head: &Head<'_>, representations: &[Representation], offer: Offer
     };
     let full = || full(head, representations, offer, chosen);
     let Chosen::Ready(at) = chosen else { return full() };
+    if is_made(offer, at) {
+        return full();
+    }
     let Representation { size, ref etag, modified, .. } = representations[at];
     // Range is defined for GET alone (RFC 9110 §14.2). A part of an unknown size cannot be named.
     let (Method::Get, Some(size), Some(range)) = (head.method, size, head.only("range")) else {
@@ -227,7 +234,7 @@ fn evaluate(
         Chosen::Ready(at) => {
             let Representation { etag, modified, .. } = &representations[at];
             let validators = Validators { etag: etag.as_deref(), modified: *modified };
-            (conditional::evaluate(head, Some(&validators), now), offer != Offer::Nothing && at > 0)
+            (conditional::evaluate(head, Some(&validators), now), is_made(offer, at))
         }
         Chosen::Unmade(coding) => (evaluate(unmade_tag(&representations[0], offer, coding).as_deref()), true),
     };
@@ -238,6 +245,24 @@ fn evaluate(
         }
     }
     (verdict, chosen)
+}
+
+/// Whether a part of the file as it is could be the response. If the client has another representation, or an older one,
+/// it gets the whole in the coding that it prefers (RFC 9110 §13.1.5).
+#[inline]
+fn wants_part(head: &Head<'_>, plain: &Representation, now: i64) -> bool {
+    head.method == Method::Get
+        && head.names.contains(Names::RANGE)
+        && conditional::range_applies(
+            head,
+            &Validators { etag: plain.etag.as_deref(), modified: plain.modified },
+            now,
+        )
+}
+
+/// Whether the server has compressed this representation.
+fn is_made(offer: Offer, at: usize) -> bool {
+    offer != Offer::Nothing && at > 0
 }
 
 /// The tag of a representation that the server makes. What is made while it is sent has a weak one, because the same
@@ -269,12 +294,6 @@ fn choose(head: &Head<'_>, representations: &[Representation], offer: Offer) -> 
                 *coding = representation.coding;
             }
             negotiate::choose(head.values("accept-encoding"), &available)
-        }
-        // A part of what the server compresses has no use: it may be made anew, or not at all.
-        Offer::Kept(_) | Offer::Streamed(_)
-            if head.method == Method::Get && head.names.contains(Names::RANGE) =>
-        {
-            Coding::Identity
         }
         Offer::Kept(codings) | Offer::Streamed(codings) => {
             negotiate::choose(head.values("accept-encoding"), codings.as_slice())
@@ -349,11 +368,31 @@ mod tests {
             // Parts are those of the plain file.
             ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n", &[Gzip], kept, part(0)),
             ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\n", &[], streamed, part(0)),
+            // A client that has another representation gets the whole of it.
             (
                 "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a-gzip\"\r\n",
                 &[Gzip],
                 kept,
-                Decision::Full(0),
+                Decision::Full(1),
+            ),
+            (
+                "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a-gzip\"\r\n",
+                &[],
+                kept,
+                Decision::Make(Gzip, Some(0)),
+            ),
+            (
+                "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: W/\"a\"\r\n",
+                &[],
+                streamed,
+                Decision::Stream(Gzip),
+            ),
+            ("Range: bytes=0-9\r\nIf-Range: \"a-gzip\"\r\n", &[Gzip], kept, Decision::Full(0)),
+            (
+                "Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a-gzip\"\r\nIf-None-Match: \"a-gzip\"\r\n",
+                &[Gzip],
+                kept,
+                ready(1),
             ),
             ("Accept-Encoding: gzip\r\nRange: bytes=0-9\r\nIf-Range: \"a\"\r\n", &[Gzip], kept, part(0)),
             // The tags of both, made or not.
