@@ -162,13 +162,22 @@ impl Files {
 
     /// A client that trusts the authority.
     fn client_config(&self, certificate: Option<&Made>) -> ClientConfig {
+        self.client_config_of(rustls::ALL_VERSIONS, certificate)
+    }
+
+    /// As `client_config`, of a client that has these versions.
+    fn client_config_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        certificate: Option<&Made>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.der().clone()).unwrap();
         // As browsers do: the group that is safe from quantum computers first.
         let mut provider = (*provider()).clone();
         provider.kx_groups.sort_by_key(|group| group.name() != NamedGroup::X25519MLKEM768);
         let builder = ClientConfig::builder_with_provider(Arc::new(provider));
-        let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let builder = builder.with_protocol_versions(versions).unwrap().with_root_certificates(roots);
         match certificate {
             None => builder.with_no_client_auth(),
             Some(Made { chain, key }) => {
@@ -654,13 +663,14 @@ fn a_session_ends_when_a_certificate_or_a_list_expires() {
                 params.not_after = at_end();
             }
         });
-        for (version, early_data) in [("1.2", false), ("1.2", true), ("1.3", false), ("1.3", true)] {
+        let (tls12, tls13) = (&rustls::version::TLS12, &rustls::version::TLS13);
+        for (version, early_data) in [(tls12, false), (tls12, true), (tls13, false), (tls13, true)] {
             let tls = files.tls(&format!(
                 "root = \"/srv\"\ncertificate = \"a.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\n\
-                 client_crl = \"ca.crl\"\n[tls]\nversions = [\"{version}\"]\nearly_data = {early_data}\n"
+                 client_crl = \"ca.crl\"\n[tls]\nearly_data = {early_data}\n"
             ));
-            let config = files.client_config(Some(&client));
-            let name = format!("{expires}, TLS {version}, early data {early_data}");
+            let config = files.client_config_of(&[version], Some(&client));
+            let name = format!("{expires}, {:?}, early data {early_data}", version.version);
             for kind in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
                 let (client, _) = connect(&tls, config.clone(), "a.example").unwrap();
                 assert_eq!(client.handshake_kind(), Some(kind), "{name}");

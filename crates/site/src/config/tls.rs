@@ -23,38 +23,67 @@ const CLIENTS: [&str; 3] = ["client_certificates", "client_ca", "client_crl"];
 pub fn tls(top: &Section) -> Tls {
     let defaults = Tls::default();
     let Some(section) = top.section("tls", Scope::Tls) else { return defaults };
-    let early_data = section.flag("early_data").unwrap_or(false);
+    let (versions, early_data) = (versions(&section), early_data(&section));
+    let files = match section.flag("kernel") {
+        Some(true) => Encryption::Kernel,
+        Some(false) | None => defaults.files,
+    };
+    if versions == Versions::Tls12 {
+        let reject =
+            |name| section.reject_keys(&[name], "has no effect without TLS 1.3", "remove it, or versions");
+        if early_data == EarlyData::Accepted {
+            reject("early_data");
+        }
+        if files == Encryption::Kernel {
+            reject("kernel");
+        }
+    }
     Tls {
-        versions: versions(&section),
+        versions,
         unknown_name: match section.choice("unknown_name") {
             Some("reject") => UnknownName::Reject,
             _ => UnknownName::Default,
         },
         handshake_timeout: section.duration("handshake_timeout").unwrap_or(defaults.handshake_timeout),
         handshakes_per_client: section.count("handshakes_per_client").unwrap_or(0),
-        early_data: if early_data { EarlyData::Accepted } else { EarlyData::Rejected },
+        early_data,
         watch: section.duration("watch").filter(|every| !every.is_zero()),
         ciphers: named(&section, "ciphers", &Cipher::ALL).unwrap_or(defaults.ciphers),
         export_client_certificate: section.flag("export_client_certificate").unwrap_or(false),
         groups: named(&section, "groups", &Group::ALL).unwrap_or(defaults.groups),
-        tickets: tickets(&section),
+        tickets: tickets(&section, early_data),
         private_keys: match section.flag("signer") {
             Some(true) => PrivateKeys::InSigner,
             Some(false) | None => defaults.private_keys,
         },
-        files: match section.flag("kernel") {
-            Some(true) => Encryption::Kernel,
-            Some(false) | None => defaults.files,
-        },
+        files,
     }
 }
 
-fn tickets(section: &Section) -> Option<Tickets> {
+fn early_data(section: &Section) -> EarlyData {
+    match section.flag("early_data") {
+        Some(true) => EarlyData::Accepted,
+        Some(false) | None => EarlyData::Rejected,
+    }
+}
+
+/// The keys that say how tickets are encrypted.
+const TICKET_KEYS: [&str; 2] = ["ticket_rotation", "ticket_key_file"];
+
+fn tickets(section: &Section, early_data: EarlyData) -> Option<Tickets> {
     let defaults = Tickets::default();
+    let is_accepted = early_data == EarlyData::Accepted;
     if section.flag("tickets") == Some(false) {
-        let names = ["ticket_rotation", "ticket_key_file"];
-        section.reject_keys(&names, "has no effect without tickets", "remove it, or tickets = false");
+        let (what, what_to_do) = ("has no effect without tickets", "remove it, or tickets = false");
+        section.reject_keys(&TICKET_KEYS, what, what_to_do);
+        if is_accepted {
+            section.reject_keys(&["early_data"], what, what_to_do);
+        }
         return None;
+    }
+    if is_accepted {
+        let what = "has no effect with early_data, for which each process stores the sessions";
+        section.reject_keys(&TICKET_KEYS, what, "remove it, or early_data");
     }
     let rotation = section.duration("ticket_rotation").unwrap_or(defaults.rotation);
     Some(Tickets { rotation, key_file: section.path("ticket_key_file") })

@@ -219,6 +219,20 @@ fn rejects_settings_of_tls_that_protect_nothing() {
             "[tls]\ntickets = false\nticket_key_file = \"key\"",
             "\"ticket_key_file\" has no effect without tickets",
         ),
+        ("[tls]\ntickets = false\nearly_data = true", "\"early_data\" has no effect without tickets"),
+        (
+            "[tls]\nearly_data = true\nticket_key_file = \"key\"",
+            "\"ticket_key_file\" has no effect with early_data",
+        ),
+        (
+            "[tls]\nearly_data = true\nticket_rotation = \"1h\"",
+            "\"ticket_rotation\" has no effect with early_data",
+        ),
+        (
+            "[tls]\nversions = [\"1.2\"]\nearly_data = true",
+            "\"early_data\" has no effect without TLS 1.3; remove it, or versions",
+        ),
+        ("[tls]\nversions = [\"1.2\"]\nkernel = true", "\"kernel\" has no effect without TLS 1.3"),
         ("[tls]\nticket_rotation = \"4d\"", "\"ticket_rotation\""),
     ] {
         let errors =
