@@ -143,3 +143,39 @@ fn explain_names_the_hops() {
     let folder = output_of(command().args(["explain", "GET", "/a.txt", "--root"]).arg(site.root()));
     assert_eq!(explained(&folder).0, 200);
 }
+
+#[test]
+fn explain_says_what_becomes_of_a_request_without_tls() {
+    let files = authority().server(&["a.example", "b.example"]);
+    let site = Site::new()
+        .file("a.txt", "0123456789")
+        .file_beside_root("own.pem", files.certificate + &files.key)
+        .file_beside_root("ca.pem", authority().pem())
+        .config(
+            "listen = \"127.0.0.1:443 tls\"\nnames = \"a.example\"\ncertificate = \"own.pem\"\nhsts = \"1d\"\n\
+             [[host]]\nnames = \"b.example\"\nroot = \"www\"\nclient_certificates = \"required\"\n\
+             client_ca = \"ca.pem\"",
+        );
+    let config = site.write_config();
+    let explain = |url: &str| output_of(command().args(["explain", "GET", url, "-c"]).arg(&config));
+    for (url, status, location, hop) in [
+        (
+            "http://a.example/a.txt?b",
+            301,
+            Some("https://a.example/a.txt?b"),
+            "redirects requests without TLS",
+        ),
+        ("http://b.example/a.txt", 301, Some("https://b.example/a.txt"), "redirects requests without TLS"),
+        ("https://a.example/a.txt", 200, None, "found     a.txt"),
+        ("https://b.example/a.txt", 200, None, "first     a certificate of the client"),
+        ("/a.txt", 200, None, "found     a.txt"),
+    ] {
+        let output = explain(url);
+        let (found, fields) = explained(&output);
+        let field = |name: &str| fields.iter().find(|(other, _)| other == name).map(|(_, value)| &**value);
+        let stdout = text(&output.stdout);
+        assert_eq!((found, field("Location")), (status, location), "{url}:\n{stdout}");
+        assert!(stdout.contains(hop), "{url}: {hop}:\n{stdout}");
+        assert_eq!(field("Strict-Transport-Security").is_some(), status == 200, "{url}:\n{stdout}");
+    }
+}

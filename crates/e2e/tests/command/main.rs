@@ -16,7 +16,9 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use e2e::{Address, Folder, Rows, Server, Site, command, free_port, is_root, output_of, own_user, tool};
+use e2e::{
+    Address, Folder, Rows, Server, Site, authority, command, free_port, is_root, output_of, own_user, tool,
+};
 
 /// Runs the program with these arguments until it ends.
 fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {

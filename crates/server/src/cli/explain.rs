@@ -24,6 +24,7 @@ use site::needs::Needs;
 use site::plan::{Cause, PlannedAction, plan};
 use site::proxies::Via;
 use site::publishing::{MissingFolders, Mode, Publishing, UPLOAD_NAME};
+use site::tls::{ClientCertificates, ConnectionRejection};
 use site::tracing::Context;
 use taipan_http::fields::host_and_port;
 use taipan_http::head::{self, FieldStore, Head, Method};
@@ -66,12 +67,13 @@ pub fn explain(flags: &Explain) -> ExitCode {
     let result = runtime.and_then(|runtime| {
         let roots = OpenRoots::of(&site);
         runtime.block_on(async {
-            // Authorizers are not called, and the request has no connection.
-            let needs = Needs { authorizers: false, rejections: false, ..Needs::of(&site) };
-            let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
-            let (rejects, withheld) = (Cell::new(false), Some(Cell::new(false)));
-            let responder = Rc::new(Responder { needs, rejects, withheld, ..responder });
             let is_plain = flags.url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
+            // Authorizers are not called. Without a handshake, it is not known which certificate the client has.
+            let needs = Needs::of(&site);
+            let needs = Needs { authorizers: false, rejections: is_plain && needs.rejections, ..needs };
+            let responder = Responder::without_upstreams(Services::new(site, None).0, roots);
+            let (rejects, withheld) = (Cell::new(needs.rejections), Some(Cell::new(false)));
+            let responder = Rc::new(Responder { needs, rejects, withheld, ..responder });
             let authority = flags.url.split('/').nth(2).unwrap_or_default();
             let authority = authority.split('?').next().unwrap_or_default();
             let client = Peer::from((flags.from, None));
@@ -153,20 +155,18 @@ impl Explanation<'_> {
         if let Some(name) = hosts.canonical(self.host_index, head.authority) {
             row("", format_args!("which gives itself the name {name}"));
         }
+        if self.redirects_to_https() {
+            row("", format_args!("which redirects requests without TLS"));
+            return print_response(&self.respond().await);
+        }
+        if let ClientCertificates::Required(_) = self.host.tls.clients {
+            row("first", format_args!("a certificate of the client, which explain does not ask for"));
+        }
         self.print_rules();
         self.print_trace();
         let responding = self.print_plan();
         self.print_authorizers();
-        let connection = ConnectionInfo {
-            id: None,
-            client: self.client,
-            group: self.group,
-            via: Via::Nothing,
-            local: self.to,
-            tls: None,
-        };
-        let request = Request { head, connection, interim: None };
-        let response = self.responder.respond(request, RequestBody::None, None).await;
+        let response = self.respond().await;
         let is_withheld = self.responder.has_withheld();
         if is_withheld && self.print_publishing() {
             return;
@@ -231,6 +231,25 @@ impl Explanation<'_> {
             }
         }
         true
+    }
+
+    fn redirects_to_https(&self) -> bool {
+        let Some(Ok(path)) = self.head.target.path().map(SafePath::parse) else { return false };
+        let rejection = self.host.tls.rejection(self.head.scheme, path.as_str(), None);
+        self.responder.needs.rejections && rejection == Some(ConnectionRejection::Redirect)
+    }
+
+    async fn respond(&self) -> Response {
+        let connection = ConnectionInfo {
+            id: None,
+            client: self.client,
+            group: self.group,
+            via: Via::Nothing,
+            local: self.to,
+            tls: None,
+        };
+        let request = Request { head: self.head, connection, interim: None };
+        self.responder.respond(request, RequestBody::None, None).await
     }
 
     /// Prints the rule of access that decides, and the limits of speed and of requests that apply.
