@@ -614,8 +614,12 @@ fn a_full_disk_that_is_mounted_is_waited_for_while_a_self_made_certificate_is_se
 
 /// `taipan --tls localhost`, with its data in `home`.
 fn local(home: &Folder) -> Server {
+    local_for("localhost", home)
+}
+
+fn local_for(name: &str, home: &Folder) -> Server {
     let mut serve = command();
-    serve.arg(home.folder("www")).args(["--tls", "localhost", "--listen", "127.0.0.1:0"]);
+    serve.arg(home.folder("www")).args(["--tls", name, "--listen", "127.0.0.1:0"]);
     serve.env("XDG_DATA_HOME", home.path()).env("HOME", home.path());
     if is_root() {
         serve.args(["--user", "root"]);
@@ -623,17 +627,20 @@ fn local(home: &Folder) -> Server {
     Server::start(serve, 1, None)
 }
 
+/// The response to a client that trusts this authority.
+fn get_locally(server: &Server, name: &str, authority: &Path) -> Output {
+    let mut curl = tool("curl");
+    curl.args(["-sS", "--noproxy", "*", "--cacert"]).arg(authority);
+    curl.arg("--connect-to").arg(format!("{name}:443:{}", server.addr()));
+    output_of(curl.arg(format!("https://{name}/hello")))
+}
+
 #[test]
 fn a_local_authority_is_made_once_and_trusted_by_its_file() {
     let home = Folder::new();
     home.file("www/hello", "hello");
     let authority = home.path().join("taipan/authority.pem");
-    let get = |server: &Server, name: &str| {
-        let mut curl = tool("curl");
-        curl.args(["-sS", "--noproxy", "*", "--cacert"]).arg(&authority);
-        curl.arg("--connect-to").arg(format!("{name}:443:{}", server.addr()));
-        output_of(curl.arg(format!("https://{name}/hello")))
-    };
+    let get = |server: &Server, name: &str| get_locally(server, name, &authority);
     let first = local(&home);
     first.wait_for_line("  https://localhost:", TIMEOUT);
     first.wait_for_line(&format!("curl --cacert {}", authority.display()), TIMEOUT);
@@ -674,10 +681,39 @@ fn a_local_authority_that_has_expired_is_replaced() {
     }
     let authority = folder.join("authority.pem");
     assert_ne!(fs::read_to_string(&authority).unwrap(), old);
-    let mut curl = tool("curl");
-    curl.args(["-sS", "--noproxy", "*", "--cacert"]).arg(&authority);
-    curl.arg("--connect-to").arg(format!("localhost:443:{}", server.addr()));
-    assert_eq!(output_of(curl.arg("https://localhost/hello")).stdout, b"hello");
+    assert_eq!(get_locally(&server, "localhost", &authority).stdout, b"hello");
+}
+
+#[test]
+fn a_local_authority_whose_key_is_gone_is_replaced_with_a_warning() {
+    let home = Folder::new();
+    home.file("www/hello", "hello");
+    drop(local(&home));
+    let (authority, key) =
+        (home.path().join("taipan/authority.pem"), home.path().join("taipan/authority.key"));
+    let old = fs::read(&authority).unwrap();
+    fs::remove_file(&key).unwrap();
+    let server = local(&home);
+    let line = server.wait_for_line("warn: the key of the authority", TIMEOUT);
+    assert!(line.contains(&key.display().to_string()) && line.contains("told to trust"), "{line}");
+    assert_ne!(fs::read(&authority).unwrap(), old);
+    assert_eq!(get_locally(&server, "localhost", &authority).stdout, b"hello");
+}
+
+/// A serving process that is replaced reads its certificate again.
+#[test]
+fn programs_for_other_local_names_leave_each_other_their_certificates() {
+    let home = Folder::new();
+    home.file("www/hello", "hello");
+    let first = local_for("127.0.0.2", &home);
+    let second = local_for("127.0.0.3", &home);
+    let authority = home.path().join("taipan/authority.pem");
+    for (server, name) in [(&first, "127.0.0.2"), (&second, "127.0.0.3")] {
+        signal_process(server.serving_pid(), Signal::KILL);
+        server.wait_for_line("a new serving process has taken over", TIMEOUT);
+        let output = get_locally(server, name, &authority);
+        assert_eq!(output.stdout, b"hello", "{name}: {output:?}");
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::log;
 const AUTHORITY: &str = "authority.key";
 /// The certificate alone, for clients.
 const CERTIFICATE: &str = "authority.pem";
-const LOCALHOST: &str = "localhost.pem";
+/// Bytes of the name of a file with a certificate, without its ending.
+const MAX_NAME: usize = 200;
 /// Always among the names.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -45,6 +46,13 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
         ));
         storage.remove(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
         text = None;
+    } else if text.is_none() && storage.read(CERTIFICATE).is_ok_and(|known| known.is_some()) {
+        log::warn(format_args!(
+            "the key of the authority {} is gone, {}; another one takes its place, which clients have to be told to \
+             trust",
+            at(CERTIFICATE).display(),
+            at(AUTHORITY).display()
+        ));
     }
     if text.is_none() {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -64,9 +72,18 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
     storage.write(CERTIFICATE, own.as_bytes()).map_err(|e| fail(CERTIFICATE, &e))?;
     let mut all: Vec<String> = names.to_vec();
     all.extend(LOOPBACK.map(str::to_owned).into_iter().filter(|name| !names.contains(name)));
-    let pair = authority.issue(&all).map_err(|e| fail(LOCALHOST, &e))?;
-    storage.write(LOCALHOST, pair.pem().as_bytes()).map_err(|e| fail(LOCALHOST, &e))?;
-    Ok(at(LOCALHOST))
+    let issued = issued_file(names);
+    let pair = authority.issue(&all).map_err(|e| fail(&issued, &e))?;
+    storage.write(&issued, pair.pem().as_bytes()).map_err(|e| fail(&issued, &e))?;
+    Ok(at(&issued))
+}
+
+/// The file of a certificate. A program for other names has another one: each reads its own again, as when its serving
+/// process is replaced.
+fn issued_file(names: &[String]) -> String {
+    let mut file = names.join("+").to_ascii_lowercase();
+    file.truncate(file.floor_char_boundary(MAX_NAME));
+    file + ".pem"
 }
 
 /// The certificate of the authority, and its key. Errors: the file is torn, as by a full disk.
