@@ -407,6 +407,7 @@ fn pebble_issues_after_the_server_was_killed_during_an_order() {
     assert!(wait_until(TIMEOUT, all_end), "its processes end with it");
     drop(server);
     let server = site().start();
+    server.wait_for_line("a.example, b.example waits for the lock of another server", TIMEOUT);
     server.wait_for_line(ISSUED, ORDER * 2);
     pebble.check_trusted(pebble.tls);
 }

@@ -49,6 +49,8 @@ pub struct CertificateTask {
     report: RefCell<Report>,
     /// What this process has stored.
     reported: Option<Time>,
+    /// The log says that another server has the lock.
+    has_reported_lock: bool,
     shared: Rc<Shared>,
 }
 
@@ -74,6 +76,7 @@ impl CertificateTask {
             unsaved: None,
             report: RefCell::new(wanted.report.clone()),
             reported: None,
+            has_reported_lock: false,
             wanted,
             shared,
         }
@@ -111,8 +114,9 @@ impl CertificateTask {
             let Ok(permit) = shared.orders.acquire().await else { return };
             match self.request(Wish::Lock(now() + LOCK)).await {
                 // They may be those of another server, which uses them.
-                Reply::Busy(_) => {
+                Reply::Busy(until) => {
                     drop(permit);
+                    self.report_lock(until.saturating_sub(now()));
                     tokio::time::sleep(Duration::from_secs(TRY_LOCK_EVERY)).await;
                     continue;
                 }
@@ -184,6 +188,7 @@ impl CertificateTask {
         match self.request(Wish::Lock(now() + LOCK)).await {
             Reply::Busy(until) => {
                 let now = now();
+                self.report_lock(until.saturating_sub(now));
                 self.schedule.on(Event::Busy(until.min(now + TRY_LOCK_EVERY)), now);
                 return;
             }
@@ -193,6 +198,7 @@ impl CertificateTask {
             }
             Reply::Done | Reply::Content(_) => {}
         }
+        self.has_reported_lock = false;
         // Another server may have ordered before this one has got the lock.
         self.read_report().await;
         self.check_stored().await;
@@ -211,6 +217,18 @@ impl CertificateTask {
             self.store_report().await;
         }
         self.request(Wish::Unlock).await;
+    }
+
+    /// Another server has the lock for so many seconds, if it does not prolong it. It is tried again and again, and said
+    /// once.
+    fn report_lock(&mut self, seconds: Time) {
+        if !std::mem::replace(&mut self.has_reported_lock, true) {
+            log::info(format_args!(
+                "the certificate for {} waits for the lock of another server, or of one that was killed, which ends in \
+                 {seconds} s if it is not prolonged",
+                self.wanted.names.join(", ")
+            ));
+        }
     }
 
     async fn order_with_lock(&self, attempt: Attempt) -> Result<Finished, OrderError> {
