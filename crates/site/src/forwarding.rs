@@ -300,12 +300,11 @@ impl Forwarding {
             _ => return None,
         };
         let own = encoded_path(prefix);
-        let own_folder = own.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/");
         if !path.starts_with('/') || has_prefix(path, &own, by) {
             return None;
         }
         if path == "/" && by == "/" || path == by.trim_end_matches('/') {
-            return Some(own_folder.to_owned());
+            return Some(folder(&own).to_owned());
         }
         Some([&own, path.strip_prefix(by.as_str())?].concat())
     }
@@ -329,30 +328,35 @@ impl Forwarding {
             None => return None,
         };
         let path = if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(["/", path].concat()) };
-        let path = self.unreplaced(&path);
+        let path = self.unreplaced(&path)?;
         // Alone, it would lead to another host.
         let is_path = !(origin.is_empty() && names_host(&path));
         let mapped = [origin, &path].concat();
         (is_path && mapped != value).then_some(mapped)
     }
 
-    /// The path by which a client requests what is at `path` of the upstream.
-    fn unreplaced<'a>(&self, path: &'a str) -> Cow<'a, str> {
-        let Some(Replacement { pattern, by }) = &self.path else { return Cow::Borrowed(path) };
-        let Some(rest) = path.strip_prefix(by.as_str()) else { return Cow::Borrowed(path) };
-        let own = match pattern {
+    /// The path by which a client requests what is at `path` of the upstream. `None`: this route does not lead there.
+    fn unreplaced<'a>(&self, path: &'a str) -> Option<Cow<'a, str>> {
+        let Some(Replacement { pattern, by }) = &self.path else { return Some(Cow::Borrowed(path)) };
+        let (own, rest) = match pattern {
             Pattern::Prefix(prefix) => {
                 let own = encoded_path(prefix);
                 if has_prefix(path, &own, by) {
-                    return Cow::Borrowed(path);
+                    return Some(Cow::Borrowed(path));
                 }
-                own
+                match (path.strip_prefix(by.as_str()), behind_path(path, by.trim_end_matches('/'))) {
+                    (Some(rest), _) => (own, rest),
+                    (None, rest) => (folder(&own).to_owned(), rest?),
+                }
             }
-            // One path, which may have a query behind it.
-            Pattern::Exact(exact) if rest.is_empty() || rest.starts_with(['?', '#']) => encoded_path(exact),
-            _ => return Cow::Borrowed(path),
+            // The rest of the upstream is for other routes.
+            Pattern::Exact(exact) => match behind_path(path, by) {
+                Some(rest) => (encoded_path(exact), rest),
+                None => return Some(Cow::Borrowed(path)),
+            },
+            _ => return None,
         };
-        Cow::Owned(own + rest)
+        Some(Cow::Owned(own + rest))
     }
 
     fn is_own(&self, authority: &str, upstream: &Upstream) -> bool {
@@ -398,6 +402,16 @@ fn addresses(upstream: &Upstream) -> impl Iterator<Item = &EndpointAddress> {
         Endpoints::External(external) => external.addresses.iter(),
         Endpoints::Managed(_) => [].iter(),
     }
+}
+
+/// The path of a folder without the slash at its end.
+fn folder(path: &str) -> &str {
+    path.strip_suffix('/').filter(|folder| !folder.is_empty()).unwrap_or("/")
+}
+
+/// The query and the fragment of a URL with this path. `None`: it has another one.
+fn behind_path<'a>(url: &'a str, path: &str) -> Option<&'a str> {
+    url.strip_prefix(path).filter(|rest| rest.is_empty() || rest.starts_with(['?', '#']))
 }
 
 /// Whether a path begins with the prefix by which a client requests it: an application that knows its prefix has written
@@ -591,6 +605,15 @@ mod tests {
         let mapped = replacing("/app/", "/api/");
         check(&mapped, "/api/login", Some("/app/login"));
         check(&mapped, "/other", None);
+        // The folder without its slash, and what is not below it.
+        check(&mapped, "/api", Some("/app"));
+        check(&mapped, "http://127.0.0.1:3000/api?x", Some("/app?x"));
+        check(&replacing("/", "/api/"), "/api#x", Some("/#x"));
+        for value in ["/apis", "http://127.0.0.1:3000/other", "http://127.0.0.1:3000", "//app.internal/apis"]
+        {
+            check(&mapped, value, None);
+        }
+        check(&mapped, "http://127.0.0.1:3000/app/x", Some("/app/x"));
         check(&mapped, "https://www.example/api/x", Some("https://www.example/app/x"));
         check(&mapped, "http://127.0.0.1:3000/api/x", Some("/app/x"));
         check(&mapped, "//www.example/api/x", Some("//www.example/app/x"));
@@ -619,6 +642,7 @@ mod tests {
         for value in ["/sso/in/x", "/sso/into", "/sso", "/log%20in"] {
             check(&one, value, None);
         }
+        check(&one, "http://127.0.0.1:3000/home", Some("/home"));
         cookie(&one, "a=b; Path=/sso/in", Some("a=b; Path=/log%20in"));
         cookie(&one, "a=b; Path=/sso", None);
         refresh(&replacing("/app/", "/"), "0; url=/app/login", None);
