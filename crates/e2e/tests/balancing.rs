@@ -752,6 +752,31 @@ fn a_client_that_breaks_off_its_body_does_not_open_a_breaker_nor_harm_an_endpoin
 }
 
 #[test]
+#[test]
+fn requests_for_which_the_queue_is_full_do_not_open_a_breaker() {
+    let gate = Gate::default();
+    let opened = gate.clone();
+    let slow = Endpoint::with(move |path| {
+        if path == "/slow" {
+            gate.wait();
+        }
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()
+    });
+    let settings = "connections = 1\nqueue = 0\n[application.breaker]\nrequests = 1\nfailure_rate = 1\n";
+    let server = start(&[&slow], 1, settings);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| server.get("/slow").status);
+        assert!(wait_until(TIMEOUT, || slow.requests() == 1));
+        for _ in 0..4 {
+            assert_eq!(server.get("/").status, 503);
+        }
+        assert_eq!(breaker_state(&server), "closed");
+        opened.open();
+        assert_eq!(running.join().expect("no panic"), 200);
+    });
+    assert_eq!((server.get("/").status, server.count("breakers_rejected")), (200, 0));
+}
+
 fn a_breaker_that_cannot_be_is_refused() {
     let a = Endpoint::start("a");
     for (key, what) in [

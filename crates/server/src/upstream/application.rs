@@ -113,14 +113,22 @@ impl Application<'_> {
             | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
         };
         services.counts.add(count, 1);
+        self.breaker.set(match error {
+            // As many requests at once as its limits forbid tell nothing of the application.
+            PoolError::QueueFull | PoolError::Lost | PoolError::NoSettings => Verdict::Unknown,
+            PoolError::TimedOut
+            | PoolError::Failing
+            | PoolError::Unreachable
+            | PoolError::Unresolved
+            | PoolError::AllDown => Verdict::Failure,
+        });
         status
     }
 
-    pub fn on_failed(&self, outcome: &Outcome) {
+    /// It has had the request, and the client gets this status.
+    pub fn on_failed(&self, status: Status) {
         // Other statuses are the client's fault.
-        if let Outcome::Failed(status) = outcome
-            && status.code() >= 500
-        {
+        if status.code() >= 500 {
             self.breaker.set(Verdict::Failure);
         }
     }
@@ -193,7 +201,9 @@ pub async fn forward_to_application(
             )),
             Decision::GiveUp => {
                 let failure = if was_out { failure.with_all_down() } else { failure };
-                return Err(report(services, &request.info.label, &upstream_name, &failure).into());
+                let status = report(services, &request.info.label, &upstream_name, &failure);
+                application.on_failed(status);
+                return Err(status.into());
             }
         }
     }

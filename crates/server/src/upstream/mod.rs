@@ -219,8 +219,10 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
                 Application { services, upstream, pool, request, log, affinity, breaker, interims };
             let body = ForwardedBody::of(body, handler.max_body);
             let forwarded = forward_to_application(&application, handler, body, sent).await;
-            let (outcome, endpoint) = forwarded.inspect_err(|outcome| application.on_failed(outcome))?;
-            application.on_failed(&outcome);
+            let (outcome, endpoint) = forwarded?;
+            if let Outcome::Failed(status) = outcome {
+                application.on_failed(status);
+            }
             Ok(application.with_cookie(outcome, endpoint, head.scheme))
         }
     }
