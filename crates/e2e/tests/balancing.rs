@@ -670,11 +670,12 @@ fn a_breaker_rejects_at_once_and_closes_after_a_request_that_succeeds() {
     let seconds: u64 = rejected.field("retry-after").expect("when").parse().expect("seconds");
     assert!((1..=2).contains(&seconds), "{seconds}");
     assert_eq!((breaker_state(&server).as_str(), a.requests()), ("open", 4));
-    server.wait_for_line("the circuit breaker of the application \"app\" is open for 2 s: 2 of 4", TIMEOUT);
+    let line = "worker 0: the circuit breaker of the application \"app\" is open for 2 s: 2 of 4";
+    server.wait_for_line(line, TIMEOUT);
     assert_eq!((server.count("breakers_opened"), server.count("breakers_rejected")), (1, 1));
     assert!(wait_until(TIMEOUT, || breaker_state(&server) == "half-open"));
     assert_eq!(server.get("/").status, 200);
-    server.wait_for_line("the circuit breaker of the application \"app\" is closed again", TIMEOUT);
+    server.wait_for_line("worker 0: the circuit breaker of the application \"app\" is closed again", TIMEOUT);
     assert_eq!(breaker_state(&server), "closed");
     let (_, text) = command(&server, &["stats"]);
     assert!(text.contains("app: the circuit breaker is closed"), "{text}");
@@ -752,7 +753,6 @@ fn a_client_that_breaks_off_its_body_does_not_open_a_breaker_nor_harm_an_endpoin
 }
 
 #[test]
-#[test]
 fn requests_for_which_the_queue_is_full_do_not_open_a_breaker() {
     let gate = Gate::default();
     let opened = gate.clone();
@@ -777,6 +777,7 @@ fn requests_for_which_the_queue_is_full_do_not_open_a_breaker() {
     assert_eq!((server.get("/").status, server.count("breakers_rejected")), (200, 0));
 }
 
+#[test]
 fn a_breaker_that_cannot_be_is_refused() {
     let a = Endpoint::start("a");
     for (key, what) in [

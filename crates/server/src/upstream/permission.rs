@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::log;
@@ -45,14 +46,20 @@ impl Drop for BreakerPermit {
             Some(Change::Opened { failures, requests, pause }) => {
                 self.services.counts.add(Count::BreakersOpened, 1);
                 log::error(format_args!(
-                    "the circuit breaker of {upstream} is open for {} s: {failures} of {requests} \
+                    "{}: the circuit breaker of {upstream} is open for {} s: {failures} of {requests} \
                      requests have failed",
+                    worker(),
                     pause.as_secs_f64()
                 ));
             }
             Some(Change::Closed) => {
-                log::warn(format_args!("the circuit breaker of {upstream} is closed again"));
+                log::warn(format_args!("{}: the circuit breaker of {upstream} is closed again", worker()));
             }
         }
     }
+}
+
+/// The name of this worker's thread, as the statistics have it. Others have breakers of their own.
+fn worker() -> String {
+    thread::current().name().unwrap_or("a worker").to_owned()
 }
