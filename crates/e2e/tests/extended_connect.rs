@@ -247,9 +247,35 @@ fn pings_a_silent_client_and_resets_a_stream_without_an_answer() {
     client.send_frame(frame::DATA, 0, stream, &pong).expect("it reads");
     assert_eq!(received(&mut client, stream, 6), pong, "the upstream has the pong");
     assert_eq!(received(&mut client, stream, 2), [0x89, 0]);
-    assert_eq!(client.next_frame_of(stream).kind, frame::RST_STREAM);
+    let reset = client.next_frame_of(stream);
+    assert_eq!((reset.kind, reset.payload), (frame::RST_STREAM, CANCEL.to_be_bytes().to_vec()));
     server.wait_for_output("client does not answer a ping", TIMEOUT);
     assert_eq!(client.get("/a.txt").text(), "a file", "the connection goes on");
+}
+
+/// RFC 8441 §5: what ends a connection otherwise than in order is CANCEL.
+#[test]
+fn a_connection_that_the_upstream_resets_or_that_is_idle_is_cancelled() {
+    let resets = upstream(|mut stream, head| {
+        stream.write_all(switch(&head).as_bytes())?;
+        // Unread bytes make a reset of the end.
+        stream.peek(&mut [0]).map(drop)
+    });
+    let idle = "[timeouts]\nupgraded = \"1s\"\n---\n";
+    let mut rows = Rows::new();
+    for (name, server, sent) in [
+        ("reset", site(&resets, "").start(), "unread"),
+        ("idle", site(&upstream(switch_and_echo), idle).start(), ""),
+    ] {
+        let mut client = server.connect_http2();
+        let stream = open(&mut client, "/ws/x", "websocket");
+        rows.check(name, field(&head(&mut client, stream), ":status"), Some("200"));
+        if !sent.is_empty() {
+            client.send_frame(frame::DATA, 0, stream, sent.as_bytes()).expect("it reads");
+        }
+        let frame = client.next_frame_of(stream);
+        rows.check(name, (frame.kind, frame.payload), (frame::RST_STREAM, CANCEL.to_be_bytes().to_vec()));
+    }
 }
 
 /// The next bytes of the stream, at least `length` of them.

@@ -111,6 +111,8 @@ impl StreamTask {
         let fields: Vec<Field<'_>>;
         let content = match (request.fields.protocol(), head.method) {
             (Some(protocol), _) => {
+                // RFC 8441 §5.
+                self.failure.set(ErrorCode::CANCEL);
                 fields = with_upgrade(&head, protocol);
                 let (method, framing) = (Method::Get, Framing::None);
                 // So that no cache answers.
