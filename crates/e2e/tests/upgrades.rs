@@ -76,6 +76,16 @@ fn passes_bytes_in_both_directions_and_their_ends() {
 }
 
 #[test]
+fn a_cookie_of_the_response_that_switches_is_for_the_path_that_the_client_requests() {
+    let cookie = SWITCH.replace("\r\n\r\n", "\r\nSet-Cookie: a=b; Path=/chat\r\n\r\n");
+    let sets_cookie = upstream(move |mut stream, _| stream.write_all(cookie.as_bytes()));
+    let server = site(&format!("{sets_cookie}/"), "").start();
+    let mut client = server.connect();
+    client.send(websocket());
+    assert_eq!(client.read_response_to_head().field("set-cookie"), Some("a=b; Path=/ws/chat"));
+}
+
+#[test]
 fn sends_bytes_that_come_with_either_head() {
     let early = upstream(|mut stream, _| {
         stream.write_all(format!("{SWITCH}hello ").as_bytes())?;

@@ -311,10 +311,14 @@ fn switched(
     let route = handler.route(services);
     let status = if upgrade.is_by_connect() { Status::OK } else { head.status };
     let mut writer = HeadWriter::new(services, Some(route), status);
-    for field in lines(head).map(ReceivedLine::field) {
+    let rewritten = rewritten(services, handler, &exchange.request.authority);
+    for line in lines(head) {
+        let field = line.field();
         let is_of_key = upgrade.key().is_some() && is_name(field.name, "sec-websocket-accept");
         if !is_of_key {
-            writer = writer.received(field);
+            let value = rewritten(line.known(), field.value);
+            let value = value.as_deref().map_or(field.value, str::as_bytes);
+            writer = writer.received(Field { value, ..field });
         }
     }
     let writer = match upgrade.is_by_connect() {
