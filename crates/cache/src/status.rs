@@ -11,8 +11,8 @@ pub enum CacheStatus {
     Stale,
     /// It had a stale one, which was sent because the upstream failed.
     StaleIfError,
-    /// The upstream has confirmed the stored response.
-    Revalidated,
+    /// The request was forwarded, and the upstream has confirmed the stored response.
+    Revalidated(Forwarded),
     /// The request was forwarded.
     Forwarded(Forwarded),
     /// The request may have only what is stored, and nothing is.
@@ -46,7 +46,7 @@ impl CacheStatus {
             CacheStatus::Hit => "hit",
             CacheStatus::Stale => "stale",
             CacheStatus::StaleIfError => "stale-if-error",
-            CacheStatus::Revalidated => "revalidated",
+            CacheStatus::Revalidated(_) => "revalidated",
             CacheStatus::Forwarded(Forwarded::Bypass | Forwarded::Method) => "bypass",
             CacheStatus::Forwarded(Forwarded::UriMiss | Forwarded::VaryMiss) => "miss",
             CacheStatus::Forwarded(Forwarded::Stale | Forwarded::Request) => "expired",
@@ -60,10 +60,12 @@ impl CacheStatus {
         match self {
             CacheStatus::Hit | CacheStatus::Stale => value.push_str("; hit"),
             CacheStatus::StaleIfError => value.push_str("; fwd=stale; detail=stale-if-error"),
-            CacheStatus::Revalidated => value.push_str("; hit; fwd=stale; fwd-status=304"),
             CacheStatus::OnlyIfCached => value.push_str("; detail=only-if-cached"),
             CacheStatus::Forwarded(why) => {
                 _ = write!(value, "; fwd={}", why.as_str());
+            }
+            CacheStatus::Revalidated(why) => {
+                _ = write!(value, "; fwd={}; fwd-status=304", why.as_str());
             }
         }
         if let Some(left) = left {
@@ -86,5 +88,34 @@ impl Forwarded {
             Forwarded::Stale => "stale",
             Forwarded::Request => "request",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_whether_a_request_was_answered_or_forwarded() {
+        let check = |status: CacheStatus, left, kept, expected: &str| {
+            let value = status.field(left, kept);
+            assert_eq!(value, expected);
+            // RFC 9211 §2.1.
+            assert!(!(value.contains("; hit") && value.contains("; fwd")), "{value}");
+        };
+        check(CacheStatus::Hit, Some(42), Kept::No, "taipan; hit; ttl=42");
+        check(CacheStatus::Stale, Some(-1), Kept::No, "taipan; hit; ttl=-1");
+        let if_error = "taipan; fwd=stale; detail=stale-if-error; ttl=-1";
+        check(CacheStatus::StaleIfError, Some(-1), Kept::No, if_error);
+        for (why, expected) in [
+            (Forwarded::Stale, "taipan; fwd=stale; fwd-status=304; ttl=9"),
+            (Forwarded::Request, "taipan; fwd=request; fwd-status=304; ttl=9"),
+        ] {
+            check(CacheStatus::Revalidated(why), Some(9), Kept::No, expected);
+        }
+        let stored = "taipan; fwd=uri-miss; ttl=9; stored";
+        check(CacheStatus::Forwarded(Forwarded::UriMiss), Some(9), Kept::Yes, stored);
+        check(CacheStatus::Forwarded(Forwarded::Method), None, Kept::No, "taipan; fwd=method");
+        check(CacheStatus::OnlyIfCached, None, Kept::No, "taipan; detail=only-if-cached");
     }
 }

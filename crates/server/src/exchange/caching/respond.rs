@@ -108,7 +108,7 @@ impl Exchange<'_> {
         let count = match status {
             CacheStatus::Hit => Some(Count::ResponseHits),
             CacheStatus::Stale | CacheStatus::StaleIfError => Some(Count::ResponsesStale),
-            CacheStatus::Revalidated => Some(Count::ResponsesRevalidated),
+            CacheStatus::Revalidated(_) => Some(Count::ResponsesRevalidated),
             // It is counted once, behind all requests to the upstream.
             CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached => None,
         };
@@ -122,7 +122,7 @@ impl Exchange<'_> {
     pub(super) fn of_fetched(&self, resource: &Resource<'_>, fetched: Fetched, why: Forwarded) -> Response {
         match fetched {
             Fetched::Confirmed(entry, unstored) => {
-                let response = self.of_entry(resource, &entry, CacheStatus::Revalidated);
+                let response = self.of_entry(resource, &entry, CacheStatus::Revalidated(why));
                 response.with_fields(&unstored)
             }
             Fetched::Entry(entry, unstored) => {
@@ -293,7 +293,7 @@ pub(super) fn reported(settings: &Settings, status: CacheStatus, response: Respo
 pub(super) fn is_stored(response: &Response) -> bool {
     match response.cache {
         Some(
-            CacheStatus::Hit | CacheStatus::Stale | CacheStatus::StaleIfError | CacheStatus::Revalidated,
+            CacheStatus::Hit | CacheStatus::Stale | CacheStatus::StaleIfError | CacheStatus::Revalidated(_),
         ) => true,
         Some(CacheStatus::Forwarded(_) | CacheStatus::OnlyIfCached) | None => false,
     }
