@@ -88,6 +88,9 @@ impl EndpointAddress {
                 return Address::parse(&SocketAddr::new(ip, port).to_string(), folder)
                     .map(EndpointAddress::Socket);
             }
+            _ if text.parse().is_ok_and(|address: SocketAddr| address.port() == 0) => {
+                return Err("nothing listens at port 0; write that of the application".to_owned());
+            }
             _ if text.starts_with("unix:") || text.parse::<SocketAddr>().is_ok() => {
                 return Address::parse(text, folder).map(EndpointAddress::Socket);
             }
@@ -246,6 +249,8 @@ mod tests {
         check("_http.app.internal", None, "~write a service as");
         check("_http._tcp", None, "~write a service as");
         check("127.0.0.1", None, "~add a port");
+        check("127.0.0.1:0", None, "~nothing listens at port 0");
+        check("[::1]:0", Some(80), "~nothing listens at port 0");
         for bad in [
             "",
             ":80",

@@ -1,5 +1,6 @@
 //! Reads the section `[forward_proxy]`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use cache::settings::Settings;
@@ -132,9 +133,32 @@ fn destination(text: &str) -> Result<Destination, String> {
         Err(_) if !text.is_empty() && text.bytes().all(is_of_name) => {
             Wildcard::new(text).map(Destination::Name).ok_or_else(|| "it is too long".to_owned())
         }
-        Err(error) if text.contains('/') => Err(error.to_string()),
+        Err(error) if text.split_once('/').is_some_and(|(ip, _)| ip.parse::<IpAddr>().is_ok()) => {
+            Err(error.to_string())
+        }
         Err(_) => {
             Err("write a name such as \"*.example.org\", or a network; see \"ports\" for ports".to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_no_destination_says_what_to_write() {
+        let check = |text, part: &str| {
+            let why = destination(text).err().unwrap_or_default();
+            assert!(why.contains(part), "{text}: {why}");
+        };
+        for text in ["*.example.org", "www.example.org", "*", "10.0.0.0/8", "2001:db8::7"] {
+            assert!(destination(text).is_ok(), "{text}");
+        }
+        for text in ["", "http://www.example.org", "www.example.org/24", "www.example.org:443", "a b"] {
+            check(text, "write a name such as \"*.example.org\", or a network");
+        }
+        check("10.0.0.0/33", "at most 32 for IPv4");
+        check("unix", "a network of IP addresses");
     }
 }
