@@ -12,6 +12,7 @@ use taipan_http::target::Scheme;
 
 use super::head::Label;
 use crate::key::url;
+use crate::settings::Settings;
 
 /// Bytes of the text of a purge.
 pub const LONGEST: usize = 4096;
@@ -25,6 +26,8 @@ pub struct Purge {
     /// In lower case; a host without a port stands for all of its ports. `None`: of every host.
     pub host: Option<String>,
     pub what: What,
+    /// What routes may store of the query of a path: the part that counts. No part of the text.
+    stored_queries: Vec<String>,
 }
 
 /// What the responses of a purge have in common, beside the host. A path is one in all spellings (RFC 9110 §4.2.3).
@@ -42,9 +45,27 @@ pub enum What {
 pub struct InvalidPurge;
 
 impl Purge {
+    pub fn new(host: Option<String>, what: What) -> Purge {
+        Purge { host, what, stored_queries: Vec::new() }
+    }
+
     /// The purge of every response.
     pub fn all() -> Purge {
-        Purge { host: None, what: What::All }
+        Purge::new(None, What::All)
+    }
+
+    /// Matches also what is stored with the part of the query that counts by the settings of a route.
+    pub fn with_settings<'s>(mut self, settings: impl Iterator<Item = &'s Settings>) -> Purge {
+        let What::Path(path) = &self.what else { return self };
+        let Some((_, query)) = path.split_once('?') else { return self };
+        for Settings { query: counting, .. } in settings {
+            let mut stored = String::new();
+            counting.write(query, &mut stored);
+            if stored != query && !self.stored_queries.contains(&stored) {
+                self.stored_queries.push(stored);
+            }
+        }
+        self
     }
 
     /// Whether the response with this label is one of them.
@@ -68,8 +89,12 @@ impl Purge {
                     None => (target, None),
                 };
                 let is_same = |a: &[u8], b: &[u8]| percent_decoded(a).eq(percent_decoded(b));
+                let is_stored_as = |query: &String| is_same(of_target.unwrap_or_default(), query.as_bytes());
                 is_same(target, path.as_bytes())
-                    && query.is_none_or(|query| of_target.is_some_and(|own| is_same(own, query.as_bytes())))
+                    && query.is_none_or(|query| {
+                        of_target.is_some_and(|own| is_same(own, query.as_bytes()))
+                            || self.stored_queries.iter().any(is_stored_as)
+                    })
             }
             What::Prefix(prefix) => {
                 let mut target = percent_decoded(target);
@@ -118,7 +143,7 @@ impl FromStr for Purge {
             Some("tag") if is_word => What::Tag(value.to_owned()),
             _ => return Err(InvalidPurge),
         };
-        Ok(Purge { host: (host != "-").then(|| host.to_ascii_lowercase()), what })
+        Ok(Purge::new((host != "-").then(|| host.to_ascii_lowercase()), what))
     }
 }
 
@@ -178,6 +203,7 @@ impl Purges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Query;
 
     const LABEL: Label<'_> =
         Label { key: b"https://example.org:8443/a/b?x=1 http://app", tags: b"news sport" };
@@ -214,6 +240,27 @@ mod tests {
         ] {
             assert_eq!(purge(text).matches(&LABEL), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_query_is_also_the_part_of_it_that_a_route_stores() {
+        let [only, without] = [Query::Only(vec!["q".to_owned()]), Query::Without(vec!["utm_*".to_owned()])]
+            .map(|query| Settings { query, ..Settings::default() });
+        let settings = [Settings::default(), only, without];
+        let check = |path: &str, stored: &str, expected| {
+            let purge = purge(&format!("path - {path}")).with_settings(settings.iter());
+            let key = format!("http://a{stored} up");
+            assert_eq!(purge.matches(&Label { key: key.as_bytes(), tags: b"" }), expected, "{path} {stored}");
+        };
+        for stored in ["/x?q=1&utm_a=2&z=3", "/x?q=1", "/x?q=1&z=3"] {
+            check("/x?q=1&utm_a=2&z=3", stored, true);
+        }
+        for stored in ["/x", "/x?q=2", "/x?z=3", "/y?q=1"] {
+            check("/x?q=1&utm_a=2&z=3", stored, false);
+        }
+        // Nothing of it counts.
+        check("/x?utm_a=2", "/x", true);
+        check("/x?utm_a=2", "/x?z=3", false);
     }
 
     #[test]

@@ -26,6 +26,21 @@ fn a_purged_variant_takes_no_memory_of_other_responses() {
     assert_eq!(app.requests(), 3);
 }
 
+/// The URL that a user has: what is stored has only a part of its query.
+#[test]
+fn a_purge_takes_a_url_with_the_parameters_that_do_not_count() {
+    let app = start_with("response_cache_query = [\"!utm_*\"]", "", |_, number| {
+        ok("Cache-Control: max-age=60\r\n", number)
+    });
+    assert_eq!(app.get("a?b=1&utm_source=x", "").text(), "number 1");
+    for (path, removed) in [("/app/a?b=2&utm_source=x", 0), ("/app/a?b=1&utm_source=x", 1)] {
+        let output = app.server.run_command(&["purge", path]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with(&format!("removed: {removed} ")), "{path}: {text}");
+    }
+    assert_eq!(app.get("a?b=1", "").text(), "number 2");
+}
+
 #[test]
 fn a_change_invalidates_what_is_stored() {
     let app = start(|head, number| match head.split(' ').next() {

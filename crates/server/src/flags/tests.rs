@@ -116,24 +116,21 @@ fn parses_commands() {
             "purge /a%20b.html --root /srv",
             Command::Control {
                 source: folder("/srv"),
-                request: Request::Purge(Purge { host: None, what: What::Path("/a%20b.html".into()) }),
+                request: Request::Purge(Purge::new(None, What::Path("/a%20b.html".into()))),
             },
         ),
         (
             "purge -c a.toml --host A.example --prefix /x/./y",
             Command::Control {
                 source: SiteSource::Config(own("a.toml")),
-                request: Request::Purge(Purge {
-                    host: Some("a.example".into()),
-                    what: What::Prefix("/x/y".into()),
-                }),
+                request: Request::Purge(Purge::new(Some("a.example".into()), What::Prefix("/x/y".into()))),
             },
         ),
         (
             "purge --tag news",
             Command::Control {
                 source: folder("."),
-                request: Request::Purge(Purge { host: None, what: What::Tag("news".into()) }),
+                request: Request::Purge(Purge::new(None, What::Tag("news".into()))),
             },
         ),
         ("purge --all", Command::Control { source: folder("."), request: Request::Purge(Purge::all()) }),

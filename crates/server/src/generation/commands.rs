@@ -58,8 +58,11 @@ impl MainThread {
                 }
             }
             MasterCommand::Purge { number, purge } => {
-                if let Some(purge) = std::str::from_utf8(&purge).ok().and_then(|text| text.parse().ok()) {
-                    self.purge(number, purge);
+                let purge = std::str::from_utf8(&purge).ok().and_then(|text| text.parse::<Purge>().ok());
+                if let Some(purge) = purge {
+                    let routes = self.site.hosts.iter().flat_map(|host| host.routes.iter());
+                    let settings = routes.filter_map(|route| route.cache()).map(Arc::as_ref);
+                    self.purge(number, purge.with_settings(settings));
                 }
             }
             MasterCommand::Level { level, time } => log::change_level(level, time),

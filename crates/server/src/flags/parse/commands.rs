@@ -152,7 +152,7 @@ impl Line {
             return Err(UsageError(usage.to_owned()));
         };
         let host = self.value(Value::PurgeHost, text)?.map(|host| host.to_ascii_lowercase());
-        let purge = Purge { host, what };
+        let purge = Purge::new(host, what);
         match purge.to_string().parse() {
             Ok(read) if purge == read => self.send(Request::Purge(purge)),
             _ => Err(UsageError(
