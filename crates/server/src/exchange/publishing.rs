@@ -259,12 +259,12 @@ impl<'a> Exchange<'a> {
     async fn changing<T: Send + 'static>(
         &self,
         store: &Store,
-        work: impl FnOnce(&Store, &Guard) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&Guard) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
         let permit = permits::take(&store.root.path).await?;
         // The permit comes back with the result, or is dropped with it: dropped on the helper thread, it would wake this
         // thread once more, where the next request for it often is.
-        let with_guard = move |store: &Store| Ok((work(store, &store.guard()?), permit));
+        let with_guard = move |store: &Store| Ok((work(&store.guard()?), permit));
         self.on_disk(store, with_guard).await?.0.map_err(Problem::Failure)
     }
 

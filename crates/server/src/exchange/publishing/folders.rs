@@ -7,7 +7,7 @@ use taipan_http::status::Status;
 
 use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::Failure;
-use crate::publishing::store::{Found, Guard, Store};
+use crate::publishing::store::{Found, Guard};
 use crate::publishing::usage::cost;
 use crate::request::Request;
 use crate::request::body::Length;
@@ -37,7 +37,8 @@ impl<'a> Exchange<'a> {
         let terms = self.terms(request, target, &present).await?;
         let reservation = self.reserve(target, cost(0)).await?;
         let below = target.below.clone();
-        let make = move |store: &Store, guard: &Guard| {
+        let make = move |guard: &Guard| {
+            let store = &guard.store;
             if guard.check(&terms, &below, Touch::Name)?.is_some() {
                 return Err(Failure::Exists);
             }
@@ -82,7 +83,7 @@ impl<'a> Exchange<'a> {
             self.check_members(target, Use::Remove).await?;
         }
         let below = target.below.clone();
-        let discard = move |_: &Store, guard: &Guard| {
+        let discard = move |guard: &Guard| {
             if guard.check(&terms, &below, Touch::Tree)?.is_none() {
                 return Err(Failure::Missing);
             }

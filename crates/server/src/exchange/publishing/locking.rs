@@ -42,13 +42,7 @@ struct NewLock {
 
 impl NewLock {
     /// Adds it to the locks, and makes an empty file if nothing is at its path.
-    fn add(
-        self,
-        store: &Store,
-        guard: &Guard,
-        terms: &Terms,
-        reservation: &mut Reservation,
-    ) -> Result<Attempt, Failure> {
+    fn add(self, guard: &Guard, terms: &Terms, reservation: &mut Reservation) -> Result<Attempt, Failure> {
         let NewLock { below, extent, scope, owner, expires } = self;
         let (mut locks, found) = guard.check_terms(terms, &below)?;
         if let Some(lock) = locks.conflict(below.as_str(), scope) {
@@ -68,14 +62,14 @@ impl NewLock {
         }
         if found.is_none() {
             Guard::check_locks(&locks, terms, &below, Touch::Name)?;
-            make_empty_file(store, &below, reservation)?;
+            make_empty_file(&guard.store, &below, reservation)?;
             guard.discard_properties(&below)?;
         }
         locks.add(lock.clone());
         if let Err(failure) = guard.write_locks(&locks) {
             // A file without its lock would be one that the client has not stored.
             if found.is_none() {
-                remove_empty_file(store, &below);
+                remove_empty_file(&guard.store, &below);
             }
             return Err(failure);
         }
@@ -124,7 +118,7 @@ impl<'a> Exchange<'a> {
         }
         let new = NewLock { below: target.below.clone(), extent, scope, owner, expires };
         let mut reservation = self.reserve(target, 0).await?;
-        let add = move |store: &Store, guard: &Guard| new.add(store, guard, &terms, &mut reservation);
+        let add = move |guard: &Guard| new.add(guard, &terms, &mut reservation);
         match self.changing(&target.store, add).await? {
             Attempt::Excluded(lock) => {
                 let body =
@@ -149,7 +143,7 @@ impl<'a> Exchange<'a> {
             return Err(Status::BAD_REQUEST.into());
         }
         let (below, now) = (target.below.clone(), self.now);
-        let renew = move |_: &Store, guard: &Guard| {
+        let renew = move |guard: &Guard| {
             let mut locks = guard.locks(now)?;
             let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
             lock.expires = expires;
@@ -183,7 +177,7 @@ impl<'a> Exchange<'a> {
         let token = self.head.only("lock-token").and_then(coded_url).ok_or(Status::BAD_REQUEST)?.to_owned();
         let (below, now, mut holder) = (target.below.clone(), self.now, self.holder());
         holder.tokens.push(token.clone());
-        let remove = move |_: &Store, guard: &Guard| {
+        let remove = move |guard: &Guard| {
             let mut locks = guard.locks(now)?;
             let Some(lock) = locks.on(below.as_str()).find(|lock| lock.token == token) else {
                 return Ok(false);

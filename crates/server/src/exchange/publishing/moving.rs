@@ -188,9 +188,10 @@ impl<'a> Exchange<'a> {
     async fn rename(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
         let &Transfer { ref to, ref terms, seen, .. } = transfer;
         let (source, target, terms) = (from.below.clone(), to.below.clone(), terms.clone());
-        let rename = move |store: &Store, guard: &Guard| {
+        let rename = move |guard: &Guard| {
+            let store = &guard.store;
             let moved = guard.check(&terms, &source, Touch::Tree)?.ok_or(Failure::Missing)?;
-            let there = check_there(guard, store, &terms, &target, seen)?;
+            let there = check_there(guard, &terms, &target, seen)?;
             let (folder, name) = store.folder_of(&source)?;
             match (moved, there) {
                 // Two names of one file: rename(2) would leave both.
@@ -220,7 +221,7 @@ impl<'a> Exchange<'a> {
     async fn copy(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
         let Transfer { to, reach, terms, .. } = transfer;
         let (source, checked) = (from.below.clone(), terms.clone());
-        let check = move |_: &Store, guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
+        let check = move |guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
             // The locks of the source do not matter: it does not change.
             Ok(_) | Err(Failure::Locked(_)) => Ok(()),
             Err(failure) => Err(failure),
@@ -311,8 +312,9 @@ impl<'a> Exchange<'a> {
         });
         let (mut new, _, reservation) = copied.await?;
         let (target, terms, length) = (to.below.clone(), terms.clone(), new.length);
-        let commit = move |store: &Store, guard: &Guard| {
-            let there = check_there(guard, store, &terms, &target, seen)?;
+        let commit = move |guard: &Guard| {
+            let store = &guard.store;
+            let there = check_there(guard, &terms, &target, seen)?;
             properties.prepare(guard, &target)?;
             match there {
                 Some(Found::Folder(_)) => new.replace_folder(store, &target, there)?,
@@ -341,8 +343,8 @@ impl<'a> Exchange<'a> {
         let copy = self.on_disk(&to.store, begin).await?;
         let mut copy = self.in_steps(&to.store, copy, |copy, _| copy.step()).await?;
         let (terms, target) = (terms.clone(), to.below.clone());
-        let commit = move |store: &Store, guard: &Guard| {
-            let there = check_there(guard, store, &terms, &target, seen)?;
+        let commit = move |guard: &Guard| {
+            let there = check_there(guard, &terms, &target, seen)?;
             properties.prepare(guard, &target)?;
             copy.commit(&target, there)?;
             properties.commit(guard, &target)?;
@@ -356,9 +358,9 @@ impl<'a> Exchange<'a> {
     /// Removes what was copied. Errors: it has changed since `before`, when the copy began.
     async fn discard_source(&self, from: &Target<'a>, terms: Terms, before: Snapshot) -> Result<(), Problem> {
         let below = from.below.clone();
-        let discard = move |store: &Store, guard: &Guard| {
+        let discard = move |guard: &Guard| {
             guard.check(&terms, &below, Touch::Tree)?.ok_or(Failure::Missing)?;
-            if snapshot(store, &below)? != before {
+            if snapshot(&guard.store, &below)? != before {
                 return Err(Failure::Busy);
             }
             guard.discard(&below)?;
@@ -371,14 +373,8 @@ impl<'a> Exchange<'a> {
 }
 
 /// What is at the destination. Errors: locks on it, or it is not to be replaced.
-fn check_there(
-    guard: &Guard,
-    store: &Store,
-    terms: &Terms,
-    target: &Below,
-    seen: Seen,
-) -> Result<Option<Found>, Failure> {
-    let there = store.find(target)?;
+fn check_there(guard: &Guard, terms: &Terms, target: &Below, seen: Seen) -> Result<Option<Found>, Failure> {
+    let there = guard.store.find(target)?;
     // The members of a folder that was made since then have not been checked.
     let is_new_folder =
         matches!(there, Some(Found::Folder(_))) && !matches!(seen.there, Some(Found::Folder(_)));
@@ -387,7 +383,7 @@ fn check_there(
     }
     let touch = if there.is_some() { Touch::Tree } else { Touch::Name };
     guard.check_destination(terms, target, touch)?;
-    store.folder_for(target).map(|_| there)
+    guard.store.folder_for(target).map(|_| there)
 }
 
 /// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it

@@ -152,7 +152,7 @@ impl<'a> Exchange<'a> {
             false => vec![PropStat { status: Status::OK, elements: names(&|_| true), error: None }],
         };
         let below = target.below.clone();
-        let change = move |_: &Store, guard: &Guard| {
+        let change = move |guard: &Guard| {
             guard.check(&terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
             if is_rejected { Ok(()) } else { guard.change_properties(&below, &changes) }
         };

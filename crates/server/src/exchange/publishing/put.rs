@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         let below = target.below.clone();
         let most = self.folders_to_make(target).await?;
         let mut folders = self.reserve(target, 0).await?;
-        let commit = move |_: &Store, guard: &Guard| {
+        let commit = move |guard: &Guard| {
             if most > 0 {
                 // A request that is rejected leaves no folders.
                 guard.check_write(&terms, &below)?;
@@ -140,19 +140,19 @@ impl<'a> Exchange<'a> {
         let made = self.folders_to_make(target).await?;
         // Given back at once: they are made when the file is whole.
         self.reserve(target, made * cost(0)).await?;
-        let prepare = move |store: &Store, guard: &Guard| {
+        let prepare = move |guard: &Guard| {
             let found = guard.check_write(&terms, &below)?;
             match found {
                 Some(Found::Folder(_)) => return Err(Failure::Exists),
                 Some(Found::Other) => return Err(Failure::Denied),
                 Some(Found::File(_)) | None => {}
             }
-            store.check_space(length)?;
+            guard.store.check_space(length)?;
             if made > 0 {
                 guard.check_folders(&terms, &below)?;
             } else if found.is_none() {
                 // What is there has a folder.
-                store.folder_for(&below)?;
+                guard.store.folder_for(&below)?;
             }
             Ok(())
         };
