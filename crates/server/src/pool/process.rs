@@ -22,6 +22,7 @@ use site::endpoint::Resolution;
 use site::model::{NewPrivileges, Scripts, Site};
 use site::upstream::{Endpoints, Upstream};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use self::application_process::{ApplicationProcess, ProcessStarter, connect_tcp, connect_unix};
@@ -459,7 +460,7 @@ impl PoolManager {
     fn start(&mut self, now: Instant) {
         let started = self.starter.as_mut().map(|starter| {
             let (process, output) = starter.start()?;
-            let watched = process.try_clone()?;
+            let watched = process.watch()?;
             io::Result::Ok((process, output, watched))
         });
         match started {
@@ -535,15 +536,12 @@ async fn receive_requests(id: WorkerId, worker: &WorkerConnection, events: &Send
 }
 
 /// Logs what a process writes until the process has ended, and reaps it.
-async fn watch(id: EndpointId, process: Process, mut errors: Errors, events: &Sender<Event>) {
-    let Ok(end) = process.end.try_clone().and_then(|fd| sys::watch(fd, Interest::READABLE)) else {
-        return;
-    };
+async fn watch(id: EndpointId, process: AsyncFd<Rc<Process>>, mut errors: Errors, events: &Sender<Event>) {
     loop {
         tokio::select! {
-            ready = end.readable() => {
+            ready = process.readable() => {
                 ready.into_iter().for_each(|mut ready| ready.clear_ready());
-                if let Some(exit) = groups::wait(&process) {
+                if let Some(exit) = groups::wait(process.get_ref()) {
                     errors.take_all();
                     // Fails only when the pool ends.
                     _ = events.send(Event::Exit(id, exit)).await;

@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of workers, and nothing of what becomes of a process.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -24,7 +24,7 @@ use super::cgroup::Cgroup;
 use super::{SpawnRequest, Streams, message};
 use crate::process::privilege::Credentials;
 use crate::process::supervisor::{TOO_MANY, advice_on_descriptors};
-use crate::sys::{self, Strings};
+use crate::sys::{self, OwnsFd, Strings};
 
 /// Units of 16 bytes, for a function that makes a dozen system calls.
 const STACK: usize = 32 * 1024 / 16;
@@ -51,6 +51,22 @@ pub struct Process {
     /// Readable when it has ended: see `sys::end_of_child`.
     pub end: OwnedFd,
 }
+
+impl Process {
+    /// Kills its group, and waits for its end.
+    pub fn kill(&self) {
+        _ = killpg(self.pid, nix::sys::signal::SIGKILL);
+        _ = waitpid(self.pid, None);
+    }
+}
+
+impl AsRawFd for Process {
+    fn as_raw_fd(&self) -> RawFd {
+        self.end.as_raw_fd()
+    }
+}
+
+impl OwnsFd for Process {}
 
 pub enum Launched {
     Running(Process),

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -62,3 +63,5 @@ pub trait OwnsFd: AsRawFd {}
 impl OwnsFd for OwnedFd {}
 
 impl<T: OwnsFd> OwnsFd for Arc<T> {}
+
+impl<T: OwnsFd> OwnsFd for Rc<T> {}

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,12 +17,14 @@ use rustix::net::{
 use rustix::pipe::{PipeFlags, pipe_with};
 use site::model::Resources;
 use site::upstream::{Managed, SocketPassing};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
-use crate::clock;
 use crate::process::privilege;
 use crate::spawner::groups;
 use crate::spawner::launch::{Launched, Launcher, Process};
 use crate::spawner::{SpawnRequest, Streams};
+use crate::{clock, sys};
 
 /// Connections that wait until a process accepts them.
 const BACKLOG: i32 = 128;
@@ -41,7 +44,7 @@ pub struct ProcessStarter {
 }
 
 pub struct ApplicationProcess {
-    pub process: Process,
+    pub process: Rc<Process>,
     pub began: Instant,
     listener: OwnedFd,
     /// The file of the listener, which has lost its name: no other program can connect to it.
@@ -87,6 +90,7 @@ impl ProcessStarter {
             Streams { stdin: Some(listener.try_clone()?), stdout: writes.try_clone()?, stderr: writes };
         match launcher.launch(&request, &streams, None, None)? {
             Launched::Running(process) => {
+                let process = Rc::new(process);
                 Ok((ApplicationProcess { process, began: Instant::now(), listener, socket }, reads))
             }
             Launched::Failed(errno) => Err(errno.into()),
@@ -156,9 +160,10 @@ impl ApplicationProcess {
         _ = groups::signal(&self.process, signal);
     }
 
-    /// The process once more, for what reaps it.
-    pub fn try_clone(&self) -> io::Result<Process> {
-        Ok(Process { pid: self.process.pid, end: self.process.end.try_clone()? })
+    /// The process, readable when it has ended, for what reaps it. Errors: its end would not be noticed, so that it has
+    /// been killed and reaped.
+    pub fn watch(&self) -> io::Result<AsyncFd<Rc<Process>>> {
+        sys::watch(self.process.clone(), Interest::READABLE).inspect_err(|_| self.process.kill())
     }
 
     /// Bytes in memory (resident, `proc_pid_statm(5)`).
