@@ -31,6 +31,17 @@ impl Endpoint {
         })
     }
 
+    /// Responds to `/slow` when the gate is open.
+    fn gated(name: &'static str, gate: &Gate) -> Endpoint {
+        let gate = gate.clone();
+        Endpoint::with(move |path| {
+            if path == "/slow" {
+                gate.wait();
+            }
+            format!("HTTP/1.1 200 OK\r\nX-By: {name}\r\nContent-Length: 0\r\n\r\n")
+        })
+    }
+
     /// Sends `response` for each path. An empty one closes the connection.
     fn with(response: impl Fn(&str) -> String + Send + Sync + 'static) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -502,13 +513,7 @@ fn checks_take_an_endpoint_out_of_service_and_back() {
 fn a_request_waits_for_an_endpoint_that_is_up_rather_than_go_to_one_that_is_down() {
     for balance in ["least", "round_robin", "sticky"] {
         let gate = Gate::default();
-        let responds = gate.clone();
-        let a = Endpoint::with(move |path| {
-            if path == "/slow" {
-                responds.wait();
-            }
-            "HTTP/1.1 200 OK\r\nX-By: a\r\nContent-Length: 0\r\n\r\n".to_owned()
-        });
+        let a = Endpoint::gated("a", &gate);
         let b = Endpoint::with(|path| {
             let status = if path == "/health" { "500 Internal Server Error" } else { "200 OK" };
             format!("HTTP/1.1 {status}\r\nX-By: b\r\nContent-Length: 0\r\n\r\n")
@@ -755,13 +760,7 @@ fn a_client_that_breaks_off_its_body_does_not_open_a_breaker_nor_harm_an_endpoin
 #[test]
 fn requests_for_which_the_queue_is_full_do_not_open_a_breaker() {
     let gate = Gate::default();
-    let opened = gate.clone();
-    let slow = Endpoint::with(move |path| {
-        if path == "/slow" {
-            gate.wait();
-        }
-        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()
-    });
+    let slow = Endpoint::gated("slow", &gate);
     let settings = "connections = 1\nqueue = 0\n[application.breaker]\nrequests = 1\nfailure_rate = 1\n";
     let server = start(&[&slow], 1, settings);
     thread::scope(|scope| {
@@ -771,7 +770,7 @@ fn requests_for_which_the_queue_is_full_do_not_open_a_breaker() {
             assert_eq!(server.get("/").status, 503);
         }
         assert_eq!(breaker_state(&server), "closed");
-        opened.open();
+        gate.open();
         assert_eq!(running.join().expect("no panic"), 200);
     });
     assert_eq!((server.get("/").status, server.count("breakers_rejected")), (200, 0));

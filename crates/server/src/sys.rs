@@ -26,7 +26,7 @@ pub use memory::{RELEASE_AFTER, keep_heap, release_start, trim_heap};
 pub use process::{
     Fork, Strings, adopt, clone_until_exec, end_of_child, execute, fork, is_ignored, keep_from_programs,
     load_filter, make_kill_timer, note_first_threads, reset_signal, signal_group, start_timer,
-    survive_file_size_limit,
+    survive_file_size_limit, threads,
 };
 pub use readiness::{OwnsFd, poll_read, poll_receive, readable, watch};
 pub use shared_numbers::SharedNumbers;

@@ -52,14 +52,6 @@ pub struct Process {
     pub end: OwnedFd,
 }
 
-impl Process {
-    /// Kills its group, and waits for its end.
-    pub fn kill(&self) {
-        _ = killpg(self.pid, nix::sys::signal::SIGKILL);
-        _ = waitpid(self.pid, None);
-    }
-}
-
 impl AsRawFd for Process {
     fn as_raw_fd(&self) -> RawFd {
         self.end.as_raw_fd()
@@ -156,12 +148,17 @@ impl Launcher {
             Ok(end) => Ok(Launched::Running(Process { pid, end })),
             Err(error) => {
                 // Its end would not be noticed.
-                _ = killpg(pid, nix::sys::signal::SIGKILL);
-                _ = waitpid(pid, None);
+                kill(pid);
                 Err(error)
             }
         }
     }
+}
+
+/// Kills a process group, and waits for the end of its leader.
+pub fn kill(leader: Pid) {
+    _ = killpg(leader, nix::sys::signal::SIGKILL);
+    _ = waitpid(leader, None);
 }
 
 /// Only root can raise a limit above the spawner's own.

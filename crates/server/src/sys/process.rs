@@ -36,8 +36,8 @@ pub fn note_first_threads() {
     }
 }
 
-/// `None`: there is no `/proc`.
-fn threads() -> Option<usize> {
+/// The threads of this process. `None`: there is no `/proc`, as in a chroot.
+pub fn threads() -> Option<usize> {
     std::fs::read_dir("/proc/self/task").ok().map(Iterator::count)
 }
 

@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::process::privilege;
 use crate::spawner::groups;
-use crate::spawner::launch::{Launched, Launcher, Process};
+use crate::spawner::launch::{Launched, Launcher, Process, kill};
 use crate::spawner::{SpawnRequest, Streams};
 use crate::{clock, sys};
 
@@ -163,7 +163,7 @@ impl ApplicationProcess {
     /// The process, readable when it has ended, for what reaps it. Errors: its end would not be noticed, so that it has
     /// been killed and reaped.
     pub fn watch(&self) -> io::Result<AsyncFd<Rc<Process>>> {
-        sys::watch(self.process.clone(), Interest::READABLE).inspect_err(|_| self.process.kill())
+        sys::watch(self.process.clone(), Interest::READABLE).inspect_err(|_| kill(self.process.pid))
     }
 
     /// Bytes in memory (resident, `proc_pid_statm(5)`).

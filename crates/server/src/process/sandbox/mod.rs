@@ -22,6 +22,8 @@ use std::path::Path;
 use rustix::thread::{CapabilitySet, no_new_privs, set_no_new_privs};
 use site::model::Sandbox;
 
+use crate::sys;
+
 pub use capabilities::{drop_capabilities, empty_bounding_set, held, hold_only, keep_only};
 
 /// What the process may still do inside the sandbox.
@@ -192,9 +194,9 @@ fn find_clock() {
     _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
 }
 
-/// Threads that already run stay outside the sandbox. Without `/proc`, as in a chroot, they cannot be counted.
+/// Threads that already run stay outside the sandbox.
 fn other_threads() -> Option<String> {
-    let others = std::fs::read_dir("/proc/self/task").ok()?.count().saturating_sub(1);
+    let others = sys::threads()?.saturating_sub(1);
     (others > 0)
         .then(|| format!("{others} earlier threads stay outside; start the program without LD_PRELOAD"))
 }
