@@ -3,7 +3,7 @@
 
 use cache::Field;
 use cache::directives::RequestDirectives;
-use cache::policy::{Policy, store};
+use cache::policy::{Policy, Received, store};
 use cache::request::ClientIdentity;
 use cache::settings::Settings;
 use cache::stored::{Stored, Times};
@@ -34,16 +34,14 @@ pub fn cached(data: &[u8]) {
     let mut space = FieldStore::new();
     let Ok(Some((head, _))) = parse(&request, &mut space, &Limits::default()) else { return };
     let (settings, times) = (Settings::default(), Times { requested, received });
-    let Some((stored, policy)) =
-        store(&head, ClientIdentity::of(&head, &settings), status, &fields, times, &settings)
-    else {
-        return;
-    };
+    let received = Received { status, fields: &fields, times };
+    let stored = store(&head, ClientIdentity::of(&head, &settings), received, &settings);
+    let Some((stored, policy)) = stored else { return };
     assert!(stored.variant.matches(head.fields));
     let age = policy.freshness.age(now);
     assert!((0..=1 << 31).contains(&age) && (0..=1 << 31).contains(&policy.freshness.lifetime));
     // With a clock that was set back, it counts as very old until the time comes again.
-    assert!(now < received || policy.freshness.age(now.saturating_add(1)) >= age);
+    assert!(now < times.received || policy.freshness.age(now.saturating_add(1)) >= age);
     let again = Stored::decode(&encoded(&stored)).expect("it was written");
     let (request, identity) = (RequestDirectives::default(), ClientIdentity::default());
     let decision = |policy: &Policy| policy.decide(&request, identity, &settings, now);

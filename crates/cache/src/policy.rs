@@ -124,16 +124,22 @@ fn is_within(identity: ClientIdentity, allowed: ClientIdentity) -> bool {
     (!identity.credentials || allowed.credentials) && (!identity.cookies || allowed.cookies)
 }
 
-/// A response that may be stored, with what decides about its use. `None`: it may not be stored. `fields` are those of
-/// the upstream.
+/// The head of a response as an upstream has sent it.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    pub status: Status,
+    pub fields: &'a [Field],
+    pub times: Times,
+}
+
+/// What is stored of a response to this request, with what decides about its use. `None`: it may not be stored.
 pub fn store(
     head: &Head<'_>,
     identity: ClientIdentity,
-    status: Status,
-    fields: &[Field],
-    times: Times,
+    received: Received<'_>,
     settings: &Settings,
 ) -> Option<(Stored, Policy)> {
+    let Received { status, fields, times } = received;
     if head.method != Method::Get || request::is_for_one_client(head) || is_about_range(head, status) {
         return None;
     }
@@ -170,15 +176,16 @@ pub struct StoredPart {
 pub fn store_part(
     head: &Head<'_>,
     identity: ClientIdentity,
-    fields: &[Field],
+    received: Received<'_>,
     length: u64,
-    times: Times,
     settings: &Settings,
 ) -> Option<StoredPart> {
+    let Received { fields, times, .. } = received;
     let (range, size) = content_range(only(fields, "content-range")?, length)?;
     let of_whole: Vec<Field> =
         fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("content-range")).cloned().collect();
-    let (stored, policy) = store(head, identity, Status::OK, &of_whole, times, settings)?;
+    let whole = Received { status: Status::OK, fields: &of_whole, times };
+    let (stored, policy) = store(head, identity, whole, settings)?;
     // Without a validation of its own, a part is used only while it is fresh.
     (policy.freshness.left(times.received) > 0).then_some(StoredPart { stored, policy, range, size })
 }
@@ -302,14 +309,8 @@ mod tests {
         };
         let fields: Vec<Field> = response.split('\n').filter(|line| !line.is_empty()).map(field).collect();
         let times = Times { requested: NOW, received: NOW };
-        store(
-            &head,
-            ClientIdentity::of(&head, settings),
-            Status::new(status).unwrap(),
-            &fields,
-            times,
-            settings,
-        )
+        let received = Received { status: Status::new(status).unwrap(), fields: &fields, times };
+        store(&head, ClientIdentity::of(&head, settings), received, settings)
     }
 
     #[test]

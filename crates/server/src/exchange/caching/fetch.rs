@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::cache::Field as StoredField;
-use ::cache::policy::{self, Policy, StoredPart};
+use ::cache::policy::{self, Policy, Received, StoredPart};
 use ::cache::request::{ClientIdentity, is_for_one_client};
 use ::cache::settings::Settings;
 use ::cache::stored::{Stored, Times};
@@ -154,8 +154,8 @@ impl Fetch {
 
     fn take_whole(self, services: &Services, head: &Head<'_>, response: Unrendered) -> Fetched {
         let Unrendered { status, fields, content } = response;
-        let times = self.times(services);
-        let storable = policy::store(head, self.identity, status, &fields, times, &self.settings);
+        let received = Received { status, fields: &fields, times: self.times(services) };
+        let storable = policy::store(head, self.identity, received, &self.settings);
         let fits = match &content {
             Content::None(_) => !status.allows_body(),
             Content::Whole(body) => body.len() as u64 <= self.settings.largest,
@@ -224,8 +224,8 @@ impl Fetch {
         fields: &[StoredField],
         length: u64,
     ) -> Option<StoredPart> {
-        let times = self.times(services);
-        let part = policy::store_part(head, self.identity, fields, length, times, &self.settings);
+        let received = Received { status: Status::PARTIAL_CONTENT, fields, times: self.times(services) };
+        let part = policy::store_part(head, self.identity, received, length, &self.settings);
         part.filter(|part| part.range.len <= self.settings.largest && !self.varies_by_own_field(fields))
     }
 
