@@ -180,22 +180,21 @@ impl Responder {
         let trace = if leaves { None } else { self.trace(request.head, sent.as_ref()) };
         let context = trace.map(|trace| trace.fields(request.head));
         let fields = context.as_ref().map(|context| context.in_place(request.head.fields));
-        let head = fields.as_deref().map(|fields| request.head.with_fields(fields));
-        let request = Request { head: head.as_ref().unwrap_or(request.head), ..request };
+        let traced = fields.as_deref().map(|fields| request.head.with_fields(fields));
+        let head = traced.as_ref().unwrap_or(request.head);
         let ConnectionInfo { client, group, tls, .. } = request.connection;
-        let host = self.services.site.hosts.find_in(group, request.head.authority);
+        let host = self.services.site.hosts.find_in(group, head.authority);
         let without_client = self.without_foreign_client(host, tls);
         let connection = ConnectionInfo { tls: without_client.as_ref().or(tls), ..request.connection };
-        let request = Request { connection, ..request };
-        let way = Way::Driver(request.connection);
+        let request = Request { head, connection, ..request };
+        let way = Way::Driver(connection);
         let spans = self.services.access.sends_spans_of(trace);
         let upstream = spans.map(|ids| Rc::new(UpstreamLog::of_trace(Some(ids))));
-        let mut exchange =
-            Exchange { body, sent, upstream, ..Exchange::new(self, host, request.head, client, way) };
+        let mut exchange = Exchange { body, sent, upstream, ..Exchange::new(self, host, head, client, way) };
         let _running = self.services.access.recent.run(&LoggedRequest {
             client,
-            connection: request.connection.id,
-            head: Some(request.head),
+            connection: connection.id,
+            head: Some(head),
             host,
             destination: DestinationId::default(),
             time: self.services.clock.now(),
@@ -205,7 +204,7 @@ impl Responder {
         if !leaves && exchange.names_origin() {
             exchange.cors = exchange.cors_of_path();
         }
-        let watched = exchange.begin_watch(request.connection.tls);
+        let watched = exchange.begin_watch(connection.tls);
         let admitted = match self.limits {
             // Limits are for paths of this server.
             Some(limits) if !leaves => Box::pin(exchange.admit(limits)).await,
