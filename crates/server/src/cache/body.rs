@@ -4,7 +4,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use taipan_http::range::ByteRange;
+
 use crate::files::open::OpenFile;
+use crate::response::{FilePart, Part};
 
 /// A whole body.
 #[derive(Clone)]
@@ -42,6 +45,16 @@ impl StoredBody {
             StoredBody::Bytes(bytes) => BodySource::Bytes(bytes.to_vec()),
             StoredBody::File { file, at, length } => {
                 BodySource::File { fd: file.fd.clone(), at: *at, length: *length }
+            }
+        }
+    }
+
+    /// A range that is within it.
+    pub fn part(&self, ByteRange { from, len }: ByteRange) -> Part {
+        match self {
+            StoredBody::Bytes(bytes) => Part::Bytes(bytes[from as usize..(from + len) as usize].to_vec()),
+            StoredBody::File { file, at, .. } => {
+                Part::File(FilePart { file: file.clone(), at: at + from, left: len })
             }
         }
     }

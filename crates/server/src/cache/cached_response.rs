@@ -25,12 +25,12 @@ use taipan_http::status::Status;
 
 use super::body::StoredBody;
 use super::copies::Copies;
+use super::serve::Reuse;
 use super::stamps;
 use crate::clock;
 use crate::files::beneath::Wait;
 use crate::files::open::{OpenFile, stat};
 use crate::files::table::Cost;
-use crate::response::{Body, FilePart, Response};
 use crate::response_head::HeadWriter;
 use crate::services::Services;
 
@@ -113,24 +113,31 @@ impl CachedResponse {
         Cost::of_bytes(2 * self.stored.cost() + size_of::<CachedResponse>()) + body + self.copies.cost()
     }
 
-    /// The whole response.
+    /// The response to a client, for which the cache did what `status` says.
     #[inline]
-    pub fn full(&self, services: &Services, route: Option<&Route>, status: CacheStatus) -> Response {
-        let head = match status {
-            CacheStatus::Hit => self.hit(services, route),
-            status => {
-                let hit = self.hit(services, route);
-                let constant = self.head.borrow().as_ref().map_or(hit.fields_len(), |head| head.constant);
-                Rc::new(self.aged(&hit, constant, status, services.clock.now()))
-            }
-        };
-        let body = match &self.body {
-            StoredBody::Bytes(_) => Body::Nothing,
-            StoredBody::File { file, at, length } => {
-                Body::File(FilePart { file: file.clone(), at: *at, left: *length })
-            }
-        };
-        Response { body, cache: Some(status), ..Response::from_head(head) }
+    pub fn reuse<'a>(
+        &'a self,
+        services: &'a Services,
+        route: Option<&'a Route>,
+        status: CacheStatus,
+    ) -> Reuse<'a> {
+        Reuse { entry: self, services, route, status }
+    }
+
+    /// The head of the whole response.
+    #[inline]
+    pub fn full_head(
+        &self,
+        services: &Services,
+        route: Option<&Route>,
+        status: CacheStatus,
+    ) -> Rc<ResponseHead> {
+        let hit = self.hit(services, route);
+        if status == CacheStatus::Hit {
+            return hit;
+        }
+        let constant = self.head.borrow().as_ref().map_or(hit.fields_len(), |head| head.constant);
+        Rc::new(self.aged(&hit, constant, status, services.clock.now()))
     }
 
     /// The head of a hit, with the current age.
@@ -221,7 +228,8 @@ pub fn dated<'r>(
     HeadWriter::dated(&services.site, &date::format(made), route, status)
 }
 
-fn is_of_time(name: &str) -> bool {
+/// Whether a field depends on the time at which a response is sent.
+pub fn is_of_time(name: &str) -> bool {
     ["date", "age"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 

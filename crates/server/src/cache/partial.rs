@@ -95,7 +95,7 @@ impl PartialResponse {
         let Selection::One(range) = range::select(wanted, self.parts.size()) else { return None };
         let bytes = self.parts.get(range)?;
         let content_range = range::content_range(range, self.parts.size());
-        Some(whole.part_of(services, route, status, &content_range, bytes))
+        Some(whole.reuse(services, route, status).part(&content_range, bytes))
     }
 
     /// The whole response, if nothing is missing.

@@ -39,11 +39,12 @@ impl Exchange<'_> {
         status: CacheStatus,
         write_key: impl FnOnce(&mut String),
     ) -> Response {
-        let Some(route) = route else { return entry.respond(self.services, None, self.head, status) };
+        let reuse = entry.reuse(self.services, route, status);
+        let Some(route) = route else { return reuse.respond(self.head) };
         if is_page(route, entry.stored.status, || stored_fields(&entry.stored)) {
-            return self.processed(route, entry.full(self.services, Some(route), status));
+            return self.processed(route, reuse.full());
         }
-        let response = entry.respond(self.services, Some(route), self.head, status);
+        let response = reuse.respond(self.head);
         let rules = &route.files.compress;
         if !rules.scripts || route.files.includes.cover_responses() {
             return self.processed(route, response);
@@ -55,7 +56,7 @@ impl Exchange<'_> {
             return self.processed(route, response);
         };
         if let Some(copy) = entry.copies.get(coding) {
-            return copy.respond(self.services, Some(route), self.head, status);
+            return copy.reuse(self.services, Some(route), status).respond(self.head);
         }
         let mut text = String::new();
         write_key(&mut text);
@@ -130,9 +131,10 @@ impl Exchange<'_> {
                 let is_page = resource.route.is_some_and(|route| {
                     is_page(route, entry.stored.status, || stored_fields(&entry.stored))
                 });
+                let reuse = entry.reuse(self.services, resource.route, status);
                 let response = match is_page {
-                    true => entry.full(self.services, resource.route, status),
-                    false => entry.respond(self.services, resource.route, self.head, status),
+                    true => reuse.full(),
+                    false => reuse.respond(self.head),
                 };
                 let response = response.with_fields(&unstored);
                 match resource.route {
@@ -210,7 +212,7 @@ impl Exchange<'_> {
         if !is_page && entry.is_unmodified_for(self.head, self.services.clock.now()) {
             let services = self.responder.services.clone();
             spawn_local(async move { recording.read_to_the_end(&services).await });
-            let response = entry.not_modified(self.services, *route, status);
+            let response = entry.reuse(self.services, *route, status).not_modified();
             let response = match route {
                 Some(route) => self.without_whole(route, &entry.stored, response),
                 None => response,
