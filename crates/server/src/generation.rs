@@ -9,6 +9,7 @@ mod questions;
 mod responses;
 mod workers;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +67,8 @@ pub struct GenerationSetup {
     pub warnings: Vec<String>,
     pub ledger: Ledger,
     pub maintenance: Maintenance,
+    /// The certificates of open TLS-ALPN-01 challenges, by name.
+    pub challenges: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What becomes of the site if a root, the folder of its cache, or a file of its upstreams cannot be used.
     pub unusable: Unusable,
 }

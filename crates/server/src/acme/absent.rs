@@ -1,5 +1,6 @@
 //! A build without ACME: a site that needs it is rejected.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use site::model::Site;
@@ -24,7 +25,10 @@ impl AcmeFiles {
 }
 
 impl OpenChallenges {
-    pub fn of(_: &Site) -> (Arc<OpenChallenges>, Option<Arc<dyn Challenges>>) {
+    pub fn of(
+        _: &Site,
+        _already: &BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> (Arc<OpenChallenges>, Option<Arc<dyn Challenges>>) {
         Default::default()
     }
 

@@ -1,6 +1,6 @@
 //! The certificates with which a generation answers TLS-ALPN-01 challenges (RFC 8737).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use rustls::sign::CertifiedKey;
@@ -19,9 +19,13 @@ const MAX_CHALLENGES: usize = 1000;
 pub struct OpenChallenges(Mutex<HashMap<String, Arc<CertifiedKey>>>);
 
 impl OpenChallenges {
-    /// Also as handshakes see it. `None`: the site has no such challenges.
-    pub fn of(site: &Site) -> (Arc<OpenChallenges>, Option<Arc<dyn Challenges>>) {
+    /// Answers those that are open already, by name. Also as handshakes see it. `None`: the site has no such challenges.
+    pub fn of(
+        site: &Site,
+        already: &BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> (Arc<OpenChallenges>, Option<Arc<dyn Challenges>>) {
         let open = Arc::new(OpenChallenges::default());
+        already.iter().for_each(|(name, pem)| open.set(name, pem));
         let is_tried = site.certificates.challenges.contains(&Challenge::TlsAlpn);
         let has_some = is_tried && site.hosts.iter().any(|host| host.tls.acme);
         let answered = has_some.then(|| open.clone() as Arc<dyn Challenges>);

@@ -40,11 +40,12 @@ pub(super) fn begin(mut site: Site, setup: GenerationSetup) -> Result<MainThread
         warnings,
         ledger,
         maintenance,
+        challenges,
         unusable,
     } = setup;
     // The limits of scripts are shared by the workers.
     site.workers = NonZeroUsize::new(workers.len());
-    let (challenges, answered) = OpenChallenges::of(&site);
+    let (challenges, answered) = OpenChallenges::of(&site, &challenges);
     let tls = tls.map(|setup| ServerTls::begin(&site, setup, answered)).transpose()?.map(Arc::new);
     let (clients, without_upstreams) = ClientReading::read(&site).into_settings(unusable)?;
     let process = ProcessFiles::open();

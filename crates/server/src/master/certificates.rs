@@ -11,6 +11,7 @@ use site::model::{Level, Sandbox, Sink, Site};
 
 use super::change::Cause;
 use super::children::ChildProcess;
+use super::lifecycle::State;
 use super::logs::{ErrorLog, LogWriter};
 use super::{GRACE, Master};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
@@ -263,8 +264,13 @@ impl Master {
 
     /// An empty `pem` withdraws the challenge.
     fn send_challenge(&self, number: u32, name: Vec<u8>, pem: Vec<u8>) {
+        let command = |number| MasterCommand::Challenge { number, name: name.clone(), pem: pem.clone() };
+        for starting in self.children.generations.iter().filter(|g| g.state == State::Starting) {
+            // Fails only if it has ended, or reads nothing.
+            _ = starting.channel.send(&command(0));
+        }
         let sent = match self.children.serving() {
-            Some(generation) => generation.channel.send(&MasterCommand::Challenge { number, name, pem }),
+            Some(generation) => generation.channel.send(&command(number)),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         if let Err(error) = sent {
@@ -274,18 +280,15 @@ impl Master {
 
     /// A generation answers the challenge with this number.
     pub(super) fn on_challenge_set(&self, number: u32) {
-        // Those that were sent to a new generation have no number.
+        // Those that are sent to a generation that starts have no number.
         if number != 0 {
             self.reply_to_acme(number, Reply::Done);
         }
     }
 
-    /// A new generation answers the open challenges, too.
-    pub(super) fn resend_challenges(&self) {
-        for (name, pem) in self.children.certificates.running().iter().flat_map(|process| &process.challenges)
-        {
-            self.send_challenge(0, name.clone(), pem.clone());
-        }
+    /// The certificates of the challenges that are open, by name: a new generation answers them, too.
+    pub(super) fn open_challenges(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.children.certificates.running().map(|acme| acme.challenges.clone()).unwrap_or_default()
     }
 
     /// Starts a generation with the certificates that have been stored, as soon as there is no other change.

@@ -359,7 +359,6 @@ impl Master {
         self.children.loggers.in_use = loggers;
         self.send_log_to_children();
         self.release_loggers();
-        self.resend_challenges();
         if let Some(starter) = &mut self.starter {
             starter.ready();
         }

@@ -272,6 +272,7 @@ impl Master {
                 let earlier = std::mem::replace(&mut self.counters, Counters::new(Vec::new(), None));
                 let ledger = earlier.into_ledger(counters);
                 let maintenance = self.acts.maintenance.clone();
+                let challenges = self.open_challenges();
                 let unusable = preparation.cause.unusable();
                 self.release_in_child(Some(preparation));
                 Ok(Started::Child(Box::new(GenerationSetup {
@@ -285,6 +286,7 @@ impl Master {
                     warnings: complaint.into_iter().chain(withheld).chain(warnings).collect(),
                     ledger,
                     maintenance,
+                    challenges,
                     unusable,
                 })))
             }

@@ -1,5 +1,6 @@
 //! A build without ACME: no process gets certificates.
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,9 @@ impl Master {
 
     pub(super) fn on_challenge_set(&self, _number: u32) {}
 
-    pub(super) fn resend_challenges(&self) {}
+    pub(super) fn open_challenges(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        BTreeMap::new()
+    }
 
     pub(super) fn serve_renewed(&mut self) {}
 
