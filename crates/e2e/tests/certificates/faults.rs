@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,30 +22,32 @@ use super::{ISSUED, ORDER, Pebble, USUAL, rejected, stored};
 
 /// What the front does with a request whose path contains `path`.
 #[derive(Clone)]
-struct Fault {
-    path: &'static str,
+pub struct Fault {
+    pub path: &'static str,
     /// Of such requests, the first ones.
-    times: usize,
-    what: What,
+    pub times: usize,
+    pub what: What,
 }
 
 #[derive(Clone)]
-enum What {
+pub enum What {
     /// This response, from its status on.
     Response(String),
     /// The response of pebble, with this field.
     Field(&'static str),
+    /// The response of pebble, or this one, as soon as there is this file.
+    Behind(PathBuf, Option<String>),
     /// None.
     Silence,
 }
 
-struct Front {
+pub struct Front {
     port: u16,
     faults: Arc<Mutex<Vec<Fault>>>,
 }
 
 impl Front {
-    fn start(pebble: &Pebble, faults: &[Fault]) -> Front {
+    pub fn start(pebble: &Pebble, faults: &[Fault]) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let faults = Arc::new(Mutex::new(faults.to_vec()));
@@ -60,8 +63,14 @@ impl Front {
     }
 
     /// The lines of `[certificates]` for a site that orders here.
-    fn settings(&self) -> String {
+    pub fn settings(&self) -> String {
         format!("authorities = \"https://localhost:{}/dir\"\n", self.port)
+    }
+
+    /// Whether the faults of this path have had their requests.
+    pub fn has_used(&self, path: &str) -> bool {
+        let faults = self.faults.lock().expect("no panic");
+        faults.iter().filter(|fault| fault.path == path).all(|fault| fault.times == 0)
     }
 
     fn add(&self, fault: Fault) {
@@ -98,9 +107,14 @@ fn pass(
             fault.times -= 1;
             fault.what.clone()
         });
+    if let Some(What::Behind(file, _)) = &fault {
+        wait_until(TIMEOUT, || file.exists());
+    }
     let response = match fault {
         Some(What::Silence) => return client.read(&mut [0]).map(drop),
-        Some(What::Response(response)) => format!("HTTP/1.1 {response}").into_bytes(),
+        Some(What::Response(response) | What::Behind(_, Some(response))) => {
+            format!("HTTP/1.1 {response}").into_bytes()
+        }
         fault => {
             let socket = TcpStream::connect(("127.0.0.1", behind))?;
             let mut pebble = StreamOwned::new(Tls::new().server("localhost").connection(), socket);

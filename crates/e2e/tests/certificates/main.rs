@@ -1,6 +1,7 @@
 //! Certificates by ACME, from pebble: a test authority, which checks challenges as others do. All of it is on loopback.
 
 mod faults;
+mod upgrades;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

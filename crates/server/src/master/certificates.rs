@@ -1,6 +1,6 @@
 //! Certificates by ACME: the process that gets them, what it asks the master for, and the generation that serves them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use site::model::{Level, Sandbox, Sink, Site};
 
 use super::change::Cause;
 use super::children::ChildProcess;
-use super::lifecycle::State;
+use super::lifecycle::{Phase, State};
 use super::logs::{ErrorLog, LogWriter};
 use super::{GRACE, Master};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
@@ -34,6 +34,8 @@ pub(super) struct CertificateKeeper {
     restart: Option<Instant>,
     /// When a stored certificate is to be served. `None`: there is none that waits for it.
     renewed: Option<Instant>,
+    /// Another program has taken over: until when orders that run are finished.
+    finish: Option<Instant>,
 }
 
 struct AcmeProcess {
@@ -43,6 +45,8 @@ struct AcmeProcess {
     log: ErrorLog,
     /// The certificates for TLS-ALPN-01 challenges that are open, by name.
     challenges: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The certificates that it has locked, as when it orders them.
+    locked: BTreeSet<u32>,
 }
 
 impl AcmeProcess {
@@ -79,6 +83,7 @@ impl CertificateKeeper {
             restart_limit: RestartLimit::of_certificates(),
             restart: None,
             renewed: None,
+            finish: None,
         }
     }
 
@@ -98,8 +103,7 @@ impl CertificateKeeper {
         self.processes.iter_mut().filter_map(AcmeProcess::log_writer)
     }
 
-    /// For poll.
-    pub(super) fn channel(&self) -> Option<&Channel> {
+    fn channel(&self) -> Option<&Channel> {
         self.running()?.process.channel()
     }
 
@@ -107,17 +111,29 @@ impl CertificateKeeper {
         self.processes.iter().find(|acme| acme.process.channel().is_some())
     }
 
-    /// When a process is started again, or what is stored is served.
+    /// When a process is started again, what is stored is served, or orders are broken off.
     pub(super) fn deadline(&self) -> Option<Instant> {
         // One that is due already waits for the end of another change.
         let renewed = self.renewed.filter(|at| *at > Instant::now());
-        self.restart.into_iter().chain(renewed).min()
+        let finish = self.finish.filter(|at| *at > Instant::now());
+        self.restart.into_iter().chain(renewed).chain(finish).min()
     }
 
     /// A process that has ended is started again at once: an administrator may have mended the cause.
     pub(super) fn end_pause(&mut self) {
         self.restart = None;
         self.restart_limit.reset();
+    }
+
+    /// Another program has taken over, and answers the challenges that are open. An order that was broken off would cost
+    /// a failed validation, and the next one could replace what the authority is about to ask for.
+    pub(super) fn finish_orders(&mut self, now: Instant) {
+        self.finish = self.running().map(|acme| now + acme.circumstances.settings.order_timeout);
+    }
+
+    fn is_finishing(&self, now: Instant) -> bool {
+        self.finish.is_some_and(|until| now < until)
+            && self.running().is_some_and(|acme| !acme.locked.is_empty())
     }
 
     fn end_running(&mut self, now: Instant) {
@@ -136,6 +152,9 @@ impl Master {
     /// Starts the process that the configuration needs, and ends the one that it does not need.
     pub(super) fn look_after_certificates(&mut self) {
         let now = Instant::now();
+        if self.phase == Phase::Replaced(None) && self.children.certificates.is_finishing(now) {
+            return;
+        }
         let served = self.served.as_ref().filter(|_| self.phase.is_serving());
         let served = served.and_then(|served| Some((&served.site, served.tls.acme.as_ref()?)));
         let Some((site, files)) = served else { return self.children.certificates.end_running(now) };
@@ -199,6 +218,7 @@ impl Master {
                     circumstances: Circumstances { settings, identity, sandbox },
                     log: ErrorLog::Current,
                     challenges: BTreeMap::new(),
+                    locked: BTreeSet::new(),
                 });
                 Ok(())
             }
@@ -216,10 +236,17 @@ impl Master {
         }
     }
 
+    /// `None`: there is no process. Or a new program starts, and must not miss a challenge: it knows those that were open
+    /// before.
+    pub(super) fn acme_channel(&self) -> Option<&Channel> {
+        let is_starting = self.phase.is_serving() && self.upgrade.successor().is_some();
+        self.children.certificates.channel().filter(|_| !is_starting)
+    }
+
     /// Carries out what the process asks for.
     pub(super) fn on_acme(&mut self) {
         for _ in 0..REQUESTS_PER_TURN {
-            let Some(channel) = self.children.certificates.channel() else { return };
+            let Some(channel) = self.acme_channel() else { return };
             match channel.receive::<AcmeRequest>() {
                 Ok(Received::Message(request)) => self.on_acme_request(request),
                 Ok(Received::End) => return self.children.certificates.end_running(Instant::now()),
@@ -235,6 +262,11 @@ impl Master {
         let Some(acme) = processes.find(|acme| acme.process.channel().is_some()) else { return };
         let now = u64::try_from(clock::wall()).unwrap_or(0);
         let (reply, effect) = match what {
+            Wish::Challenge { .. } if self.phase.is_replaced() => {
+                (Reply::Failed("another program has taken over, and orders it".to_owned()), Effect::Nothing)
+            }
+            // Without a reply, it waits for its end.
+            Wish::Lock(_) if self.phase.is_replaced() && !acme.locked.contains(&certificate) => return,
             Wish::Challenge { name, pem } => {
                 acme.challenges.insert(name.clone(), pem.clone());
                 // The generation responds.
@@ -244,10 +276,15 @@ impl Master {
                 acme.challenges.remove(&name);
                 return self.send_challenge(number, name, Vec::new());
             }
-            wish => match acme.files.perform(certificate, &wish, now) {
-                Some(done) => done,
-                None => (Reply::Failed("there is no such certificate".to_owned()), Effect::Nothing),
-            },
+            wish => {
+                let done = acme.files.perform(certificate, &wish, now);
+                match (&wish, &done) {
+                    (Wish::Lock(_), Some((Reply::Done, _))) => _ = acme.locked.insert(certificate),
+                    (Wish::Unlock, _) => _ = acme.locked.remove(&certificate),
+                    _ => {}
+                }
+                done.unwrap_or_else(|| (Reply::Failed("there is no such certificate".to_owned()), Effect::Nothing))
+            }
         };
         self.reply_to_acme(number, reply);
         if effect == Effect::Changed {
@@ -286,9 +323,11 @@ impl Master {
         }
     }
 
-    /// The certificates of the challenges that are open, by name: a new generation answers them, too.
+    /// The certificates of the challenges that are open, by name: a new generation, or a new program, answers them, too.
     pub(super) fn open_challenges(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        self.children.certificates.running().map(|acme| acme.challenges.clone()).unwrap_or_default()
+        let mut open = self.upgrade.challenges();
+        open.extend(self.children.certificates.running().iter().flat_map(|acme| acme.challenges.clone()));
+        open
     }
 
     /// Starts a generation with the certificates that have been stored, as soon as there is no other change.

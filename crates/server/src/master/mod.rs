@@ -295,7 +295,7 @@ impl Master {
             sources.push(Source::Predecessor);
             fds.push(also_writable(predecessor.as_fd(), predecessor.unsent.waits_for_space()));
         }
-        if let Some(channel) = self.children.certificates.channel() {
+        if let Some(channel) = self.acme_channel() {
             sources.push(Source::Certificates);
             fds.push(readable(channel.as_fd()));
         }

@@ -4,7 +4,7 @@
 mod message;
 mod obstacle;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -90,6 +90,11 @@ impl Upgrade {
     /// The keys of session tickets of the predecessor.
     pub(super) fn tickets(&self) -> Option<&TicketSecrets> {
         self.predecessor.as_ref()?.tickets.as_ref()
+    }
+
+    /// The certificates of the challenges for which the predecessor finishes its orders, by name.
+    pub(super) fn challenges(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.predecessor.as_ref().map(|predecessor| predecessor.challenges.clone()).unwrap_or_default()
     }
 
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`.
@@ -194,6 +199,8 @@ impl Master {
             all.push_back(Handoff::History(fd?));
         }
         all.extend(self.acts.requests().into_iter().map(|request| Handoff::Act(request.text())));
+        let challenges = self.open_challenges().into_iter();
+        all.extend(challenges.map(|(name, pem)| Handoff::Challenge { name, pem }));
         all.push_back(Handoff::End);
         Ok(all)
     }
@@ -231,6 +238,7 @@ impl Master {
         self.phase = self.phase.replace();
         self.pid_file = None;
         self.drop_change("another program has taken over");
+        self.children.certificates.finish_orders(Instant::now());
         let patience = self.site().map_or(Duration::ZERO, |site| site.timeouts.reload);
         self.retire_generations(None, Some(handoff), Instant::now() + patience + GRACE);
         self.respond_when_retired(client.into_iter().collect());
@@ -354,6 +362,8 @@ pub(super) struct Predecessor {
     state: PredecessorState,
     /// The keys of its session tickets. `None`: it has none.
     tickets: Option<TicketSecrets>,
+    /// The certificates of its open challenges, by name.
+    challenges: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) unsent: Unsent<SuccessorCommand>,
 }
 
@@ -371,7 +381,7 @@ impl Predecessor {
             return Ok(None);
         };
         let channel = Channel::from(sys::adopt(number)?);
-        let (mut inherited, mut tickets) = (Inherited::default(), None);
+        let (mut inherited, mut tickets, mut challenges) = (Inherited::default(), None, BTreeMap::new());
         let until = Instant::now() + TIMEOUT;
         loop {
             match channel.receive_until::<Handoff>(until)? {
@@ -392,12 +402,14 @@ impl Predecessor {
                     let request = Request::parse(line.trim_end().as_bytes());
                     request.into_iter().for_each(|request| inherited.acts.note(&request));
                 }
+                Received::Message(Handoff::Challenge { name, pem }) => _ = challenges.insert(name, pem),
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }
         }
         let state = PredecessorState::Serving;
-        Ok(Some((Predecessor { channel, state, tickets, unsent: Unsent::default() }, inherited)))
+        let unsent = Unsent::default();
+        Ok(Some((Predecessor { channel, state, tickets, challenges, unsent }, inherited)))
     }
 
     /// Tells the predecessor that this program serves and receives its connections at the other end of `handoff`, now

@@ -181,11 +181,12 @@ impl CertificateTask {
         let shared = self.shared.clone();
         // Without a lock: it would end while this task waits.
         let Ok(permit) = shared.orders.acquire().await else { return };
+        let locked = self.request(Wish::Lock(now() + LOCK)).await;
         if shared.ending.has_begun.get() {
             drop(permit);
             return std::future::pending().await;
         }
-        match self.request(Wish::Lock(now() + LOCK)).await {
+        match locked {
             Reply::Busy(until) => {
                 let now = now();
                 self.report_lock(until.saturating_sub(now));

@@ -26,6 +26,11 @@ pub enum Handoff {
     History(OwnedFd),
     /// What an administrator has switched: the line of a request to the control socket.
     Act(String),
+    /// The certificate, in PEM with its key behind it, of a TLS-ALPN-01 challenge for the name that is open.
+    Challenge {
+        name: Vec<u8>,
+        pem: Vec<u8>,
+    },
     End,
 }
 
@@ -74,6 +79,9 @@ impl Message<'_> for Handoff {
             Handoff::Counters(fd) => Encoder::new(b'N').fd(fd),
             Handoff::History(fd) => Encoder::new(b'Y').fd(fd),
             Handoff::Act(line) => Encoder::new(b'A').bytes(line.as_bytes()),
+            Handoff::Challenge { name, pem } => {
+                Encoder::new(b'L').u32(name.len() as u32).bytes(name).bytes(pem)
+            }
             Handoff::End => Encoder::new(b'E'),
         }
     }
@@ -87,6 +95,11 @@ impl Message<'_> for Handoff {
             b'N' => return Some(Handoff::Counters(fields.fd()?)),
             b'Y' => return Some(Handoff::History(fields.fd()?)),
             b'A' => return Some(Handoff::Act(String::from_utf8(fields.rest().to_vec()).ok()?)),
+            b'L' => {
+                let length = fields.u32()?;
+                let name = fields.bytes(length.try_into().ok()?)?.to_vec();
+                return Some(Handoff::Challenge { name, pem: fields.rest().to_vec() });
+            }
             b'E' => return Some(Handoff::End),
             _ => return None,
         };
@@ -141,6 +154,7 @@ mod tests {
 
     #[test]
     fn messages_are_received_as_they_were_sent() {
+        check_codec([Handoff::Challenge { name: b"a.example".to_vec(), pem: b"pem".to_vec() }]);
         let selections = ["connection 1a2b", "client 2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"];
         check_codec(
             selections.map(|text| SuccessorCommand::Disconnect { number: 7, selection: text.to_owned() }),

@@ -1,0 +1,88 @@
+//! Another program takes over during an order: the authority finds what it looks for, whichever program it reaches.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use e2e::{Folder, Server, Signal, TIMEOUT, output_of, program, tool, wait_until};
+
+use super::faults::{Fault, Front, What};
+use super::{ISSUED, ORDER, Options, Pebble, USUAL};
+
+/// Each name is validated three times, each time after up to four seconds.
+const SLOW: Options = Options { env: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "5")], ..USUAL };
+const VALIDATIONS: usize = 2 * 3;
+
+/// Waits for the takeover, and from now on signals go to the new program.
+fn follow(server: &mut Server) {
+    let line = server.wait_for_line(" has taken over", TIMEOUT);
+    let words: Vec<&str> = line.split(' ').collect();
+    let at = words.iter().position(|word| *word == "process").expect("it names the process");
+    server.succeeded_by(words[at + 1].parse().expect("it is a number"));
+}
+
+#[track_caller]
+fn check_no_validation_failed(pebble: &Pebble) {
+    assert!(!pebble.log().contains("INVALID"), "{}", pebble.log());
+}
+
+#[test]
+fn an_order_of_pebble_is_finished_by_the_program_that_began_it() {
+    let pebble = Pebble::start(&SLOW);
+    let mut server = pebble.site("challenges = [\"tls-alpn-01\"]").start();
+    let are_waiting = || pebble.log().matches("before validating").count() == VALIDATIONS;
+    assert!(wait_until(ORDER, are_waiting), "{}", pebble.log());
+    let output = server.run_command(&["upgrade"]);
+    assert!(output.status.success(), "{output:?}");
+    follow(&mut server);
+    server.wait_for_line(ISSUED, ORDER);
+    check_no_validation_failed(&pebble);
+    assert_eq!((pebble.issued(), pebble.log().matches("Added order").count()), (1, 1), "{}", pebble.log());
+    pebble.check_trusted(pebble.tls);
+    assert_eq!(server.wait_for_predecessor(TIMEOUT).code(), Some(0), "it has nothing else to do");
+}
+
+/// Copied by another process: if this one wrote the file, a child of another thread could have it open, and executing it
+/// would fail (ETXTBSY).
+fn install(from: &Path, to: &Path) {
+    let copied = output_of(tool("cp").arg(from).arg(to));
+    assert!(copied.status.success(), "{copied:?}");
+}
+
+#[test]
+fn a_challenge_of_pebble_waits_while_a_new_program_starts() {
+    let pebble = Pebble::start(&SLOW);
+    let home = Folder::new();
+    let [installed, began, challenge, go] =
+        ["taipan", "began", "challenge", "go"].map(|name| home.path().join(name));
+    install(program(), &installed);
+    let mut command = Command::new(&installed);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Next, the order needs answers to challenges.
+    let front = Front::start(
+        &pebble,
+        &[Fault { path: "/order-plz", times: 1, what: What::Behind(challenge.clone(), None) }],
+    );
+    let settings = front.settings() + "challenges = [\"tls-alpn-01\"]";
+    let mut server = pebble.site(&settings).start_by(command);
+    assert!(wait_until(ORDER, || front.has_used("/order-plz")), "{}", server.stderr());
+    let new = home.script(
+        "new",
+        format!(
+            "#!/bin/sh\n>{}\nuntil test -e {}; do sleep 0.05; done\nexec {} \"$@\"\n",
+            began.display(),
+            go.display(),
+            program().display()
+        ),
+    );
+    fs::rename(new, &installed).expect("it is our folder");
+    server.signal(Signal::USR2);
+    assert!(wait_until(TIMEOUT, || began.exists()), "{}", server.stderr());
+    fs::write(&challenge, "").expect("it is our folder");
+    assert!(wait_until(ORDER, || pebble.log().contains("/authZ/")), "{}", pebble.log());
+    fs::write(&go, "").expect("it is our folder");
+    follow(&mut server);
+    server.wait_for_line(ISSUED, ORDER);
+    check_no_validation_failed(&pebble);
+    pebble.check_trusted(pebble.tls);
+}
