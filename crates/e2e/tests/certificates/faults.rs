@@ -201,6 +201,31 @@ fn an_authority_that_is_busy_is_left_alone_as_long_as_it_says() {
 }
 
 #[test]
+fn what_an_authority_says_about_one_certificate_does_not_delay_the_order_of_another_one() {
+    let pebble = Pebble::start(&USUAL);
+    let front = Front::start(&pebble, &[]);
+    let settings = front.settings() + "timeout = \"3s\"\nfolder = \"certificates\"\nretry = \"1s\"\n";
+    let listen = format!("listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n", pebble.http, pebble.tls);
+    let config = listen + &pebble.settings(&settings);
+    let server = Site::new().file_beside_root("c/hello", "hello").config(&config).start();
+    server.wait_for_line(ISSUED, ORDER);
+    assert!(wait_until(ORDER, || pebble.log().contains("/renewalInfo/")), "{}", pebble.log());
+    // The response to the other order does not come.
+    front.add(Fault { path: "/order-plz", times: 1, what: What::Silence });
+    let go = server.home().join("go");
+    let busy = "503 Service Unavailable\r\nRetry-After: 7200\r\nContent-Length: 0\r\n\r\n".to_owned();
+    front.add(Fault { path: "/renewalInfo/", times: 1, what: What::Behind(go.clone(), Some(busy)) });
+    server.configure(&format!("{config}[[host]]\nnames = \"c.example\"\nroot = \"c\"\n"));
+    server.reload();
+    assert!(wait_until(ORDER, || front.has_used("/order-plz") && front.has_used("/renewalInfo/")));
+    fs::write(&go, "").expect("it is our folder");
+    let line = server.wait_for_line("error: no certificate for c.example", ORDER);
+    for part in ["did not respond within 3 s", "it is tried again in 1 s"] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+}
+
+#[test]
 fn an_order_with_too_many_authorizations_is_given_up_at_once() {
     let pebble = Pebble::start(&USUAL);
     let status = "201 Created\r\nReplay-Nonce: bm9uY2U\r\nLocation: https://localhost/order";

@@ -46,21 +46,9 @@ const USER_AGENT: &str = concat!("taipan/", env!("CARGO_PKG_VERSION"));
 pub struct Client {
     tls: Arc<ClientConfig>,
     timeout: Duration,
-    retry_after: RetryAfter,
-}
-
-/// Until when the authority accepts no more requests, as its last response with `Retry-After` and an error says.
-#[derive(Clone, Default)]
-pub struct RetryAfter(Arc<Mutex<Option<SystemTime>>>);
-
-impl RetryAfter {
-    pub fn take(&self) -> Option<SystemTime> {
-        locked(&self.0).take()
-    }
-
-    fn set(&self, until: Option<SystemTime>) {
-        *locked(&self.0) = until;
-    }
+    /// Until when the authority accepts no more requests, as the response to the last one says. The library does not pass
+    /// it on.
+    retry_after: Arc<Mutex<Option<SystemTime>>>,
 }
 
 /// The authorities of `pem`, by which servers are verified. Errors: there are none.
@@ -76,11 +64,18 @@ impl Client {
         let tls = ClientConfig::builder_with_provider(provider());
         let tls = tls.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let tls = Arc::new(tls.with_root_certificates(roots).with_no_client_auth());
-        Ok(Client { tls, timeout, retry_after: RetryAfter::default() })
+        Ok(Client { tls, timeout, retry_after: Arc::default() })
     }
 
-    pub fn retry_after(&self) -> RetryAfter {
-        self.retry_after.clone()
+    /// For one order: what an authority says to another one does not count for it. Where a limit is that of the account
+    /// (RFC 8555 §6.6), each order learns it by its own request.
+    pub fn for_order(&self) -> Client {
+        Client { retry_after: Arc::default(), ..self.clone() }
+    }
+
+    /// Until when the authority accepts no more requests. `None`: the last response was no error, or names no time.
+    pub fn retry_after(&self) -> Option<SystemTime> {
+        *locked(&self.retry_after)
     }
 
     /// Sends a request, and receives the whole response.
@@ -91,6 +86,7 @@ impl Client {
         fields: &HeaderMap,
         body: &[u8],
     ) -> io::Result<Response<String>> {
+        *locked(&self.retry_after) = None;
         let exchange = self.exchange(method, uri, fields, body);
         let response = tokio::time::timeout(self.timeout, exchange).await.map_err(|_| {
             let seconds = self.timeout.as_secs_f32();
@@ -119,7 +115,7 @@ impl Client {
         // Errors: all that is needed has been received.
         _ = stream.shutdown().await;
         let is_error = response.status().is_client_error() || response.status().is_server_error();
-        self.retry_after.set(retry_after(response.headers()).filter(|_| is_error));
+        *locked(&self.retry_after) = retry_after(response.headers()).filter(|_| is_error);
         Ok(response)
     }
 }

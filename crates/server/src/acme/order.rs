@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, KeyAuthorization,
-    NewOrder, Order, OrderStatus, RetryPolicy,
+    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -171,8 +171,9 @@ pub async fn order(
 ) -> Result<Finished, OrderError> {
     let time = client.settings.order_timeout;
     let answers = Answers { settings: &client.settings, responder, open: RefCell::default() };
+    let running = RunningOrder { client, request, answers: &answers, https: client.https.for_order() };
     let ordered = tokio::select! {
-        ordered = client.order(request, &answers) => ordered,
+        ordered = running.run() => ordered,
         () = tokio::time::sleep(time) => {
             let text = format!("the order was not finished within {} s", time.as_secs_f32());
             Err(OrderError::of_authority(text))
@@ -206,70 +207,75 @@ fn check_count(authorizations: usize, names: usize) -> Result<(), OrderError> {
     Err(OrderError::of_authority(text))
 }
 
-impl AcmeClient {
+/// An order, until it has ended.
+struct RunningOrder<'a, R> {
+    client: &'a AcmeClient,
+    request: &'a Request<'a>,
+    answers: &'a Answers<'a, R>,
+    /// For this order alone.
+    https: Client,
+}
+
+impl<R: Responder> RunningOrder<'_, R> {
     fn failed(&self, why: String) -> OrderError {
-        match self.https.retry_after().take() {
+        match self.https.retry_after() {
             Some(until) => OrderError::new(Failure::RateLimited(seconds(until)), why),
             None => OrderError::of_authority(why),
         }
     }
 
     fn error(&self, error: Error) -> OrderError {
-        let retry_after = self.https.retry_after().take();
-        match retry_after {
-            _ if is_bad_nonce(&error) => OrderError::new(Failure::Nonce, error.to_string()),
-            Some(until) => OrderError::new(Failure::RateLimited(seconds(until)), error.to_string()),
-            None => OrderError::of_authority(error.to_string()),
+        match is_bad_nonce(&error) {
+            true => OrderError::new(Failure::Nonce, error.to_string()),
+            false => self.failed(error.to_string()),
         }
     }
 
-    async fn order(
-        &self,
-        request: &Request<'_>,
-        answers: &Answers<'_, impl Responder>,
-    ) -> Result<Finished, OrderError> {
-        self.https.retry_after().take();
-        let AcmeClient { settings, key, binding, https } = self;
-        let directory = Directory::fetch(https, request.authority).await.map_err(|why| self.failed(why))?;
-        let account = directory.account(https, key, settings.email.as_deref(), binding.as_ref()).await;
-        let id = account.map_err(|why| self.failed(why))?;
-        let account = KnownAccount { url: id.clone(), issuer: directory.issuer.clone() };
-        let attempt = async || {
-            let builder = Account::builder_with_http(Box::new(https.clone()));
-            let account =
-                builder.from_parts(id.clone(), key.key.clone_key(), request.authority.to_owned()).await;
-            let account = account.map_err(|error| self.error(error))?;
-            let mut order = self.begin(&account, request).await?;
-            check_count(order.state().authorizations.len(), request.names.len())?;
-            self.prove(&mut order, request.challenge, answers).await?;
-            self.finish(&mut order, request).await
-        };
-        let mut ordered = attempt().await;
+    async fn run(&self) -> Result<Finished, OrderError> {
+        let authority = self.request.authority;
+        let AcmeClient { settings, key, binding, .. } = self.client;
+        let directory = Directory::fetch(&self.https, authority).await.map_err(|why| self.failed(why))?;
+        let account = directory.account(&self.https, key, settings.email.as_deref(), binding.as_ref()).await;
+        let url = account.map_err(|why| self.failed(why))?;
+        let mut ordered = self.attempt(&url).await;
         for _ in 1..ORDERS {
             if ordered.as_ref().is_err_and(|error| error.failure == Failure::Nonce) {
-                ordered = attempt().await;
+                ordered = self.attempt(&url).await;
             }
         }
+        let account = KnownAccount { url, issuer: directory.issuer };
         match ordered {
-            Ok(pem) => Ok(Finished { authority: request.authority.to_owned(), pem, account }),
+            Ok(pem) => Ok(Finished { authority: authority.to_owned(), pem, account }),
             Err(error) => Err(OrderError { account: Some(account), ..error }),
         }
     }
 
-    async fn begin(&self, account: &Account, request: &Request<'_>) -> Result<Order, OrderError> {
+    /// `account`: its URL.
+    async fn attempt(&self, account: &str) -> Result<Zeroizing<String>, OrderError> {
+        let (key, authority) = (self.client.key.key.clone_key(), self.request.authority.to_owned());
+        let builder = Account::builder_with_http(Box::new(self.https.clone()));
+        let account = builder.from_parts(account.to_owned(), key, authority).await;
+        let account = account.map_err(|error| self.error(error))?;
+        let mut order = self.begin(&account).await?;
+        check_count(order.state().authorizations.len(), self.request.names.len())?;
+        self.prove(&mut order).await?;
+        self.finish(&mut order).await
+    }
+
+    async fn begin(&self, account: &Account) -> Result<Order, OrderError> {
         let identifier = |name: &String| match name.parse::<IpAddr>() {
             Ok(address) => Identifier::Ip(address),
             Err(_) => Identifier::Dns(name.to_ascii_lowercase()),
         };
-        let identifiers: Vec<Identifier> = request.names.iter().map(identifier).collect();
+        let identifiers: Vec<Identifier> = self.request.names.iter().map(identifier).collect();
         let new = || {
             let new = NewOrder::new(&identifiers);
-            match &self.settings.profile {
+            match &self.client.settings.profile {
                 Some(profile) => new.profile(profile),
                 None => new,
             }
         };
-        if let Some((key, serial)) = request.replaces.and_then(|id| id.split_once('.')) {
+        if let Some((key, serial)) = self.request.replaces.and_then(|id| id.split_once('.')) {
             let replaced =
                 CertificateIdentifier { authority_key_identifier: key.into(), serial: serial.into() };
             match account.new_order(&new().replaces(replaced)).await.map_err(|error| self.error(error)) {
@@ -287,26 +293,17 @@ impl AcmeClient {
 
     /// Passes the challenges of all names, and takes back what was set up for them, whether they have been passed or
     /// not.
-    async fn prove(
-        &self,
-        order: &mut Order,
-        challenge: Challenge,
-        answers: &Answers<'_, impl Responder>,
-    ) -> Result<(), OrderError> {
-        let proved = match self.set_up(order, challenge, answers).await {
-            Ok(()) => self.await_validation(order, challenge).await,
+    async fn prove(&self, order: &mut Order) -> Result<(), OrderError> {
+        let proved = match self.set_up(order).await {
+            Ok(()) => self.await_validation(order).await,
             Err(error) => Err(error),
         };
-        answers.take_back().await;
+        self.answers.take_back().await;
         proved
     }
 
-    async fn set_up(
-        &self,
-        order: &mut Order,
-        challenge: Challenge,
-        answers: &Answers<'_, impl Responder>,
-    ) -> Result<(), OrderError> {
+    async fn set_up(&self, order: &mut Order) -> Result<(), OrderError> {
+        let challenge = self.request.challenge;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| self.error(error))?;
@@ -320,22 +317,22 @@ impl AcmeClient {
                 return Err(OrderError::new(Failure::Challenge, text));
             };
             let (name, proof) = (offered.identifier().to_string(), offered.key_authorization());
-            let answered = answers.add(challenge, &name, &proof).await;
+            let answered = self.answers.add(challenge, &name, &proof).await;
             answered.map_err(|why| OrderError::new(Failure::Challenge, why))?;
         }
-        if answers.has_records() {
-            tokio::time::sleep(self.settings.dns_wait).await;
+        if self.answers.has_records() {
+            tokio::time::sleep(self.client.settings.dns_wait).await;
         }
-        self.report_ready(order, challenge).await
+        self.report_ready(order).await
     }
 
     /// Has the authority validate what is answered.
-    async fn report_ready(&self, order: &mut Order, challenge: Challenge) -> Result<(), OrderError> {
+    async fn report_ready(&self, order: &mut Order) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| self.error(error))?;
             if authorization.status == AuthorizationStatus::Pending
-                && let Some(mut offered) = authorization.challenge(kind(challenge))
+                && let Some(mut offered) = authorization.challenge(kind(self.request.challenge))
             {
                 match offered.set_ready().await {
                     Ok(()) => {}
@@ -348,65 +345,59 @@ impl AcmeClient {
         Ok(())
     }
 
-    async fn await_validation(&self, order: &mut Order, challenge: Challenge) -> Result<(), OrderError> {
+    async fn await_validation(&self, order: &mut Order) -> Result<(), OrderError> {
+        let challenge = self.request.challenge.name();
         // The rest is for what comes before and behind it, so that the next challenge gets its turn.
-        let policy = self.policy().timeout(self.settings.order_timeout / 2);
+        let policy = self.policy().timeout(self.client.settings.order_timeout / 2);
         match order.poll_ready(&policy).await {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => Ok(()),
             Err(Error::Timeout(_)) => {
-                let text =
-                    format!("the authority has not decided in time on the challenge {}", challenge.name());
+                let text = format!("the authority has not decided in time on the challenge {challenge}");
                 Err(OrderError::new(Failure::Challenge, text))
             }
             Err(error) if is_bad_nonce(&error) => Err(self.error(error)),
             Ok(_) | Err(Error::Api(_)) => {
-                let reasons = self.reasons(order).await;
-                let text = format!("the challenge {} has failed: {reasons}", challenge.name());
+                let text = format!("the challenge {challenge} has failed: {}", reasons(order).await);
                 Err(OrderError::new(Failure::Challenge, text))
             }
             Err(error) => Err(self.error(error)),
         }
     }
 
-    /// Why challenges have failed, by name.
-    async fn reasons(&self, order: &mut Order) -> String {
-        let mut reasons = Vec::new();
-        let mut authorizations = order.authorizations();
-        while let Some(Ok(mut authorization)) = authorizations.next().await {
-            if authorization.refresh().await.is_err() {
-                continue;
-            }
-            let name = authorization.identifier().to_string();
-            let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
-            reasons.extend(
-                errors.map(|error| format!("{name}: {}", error.detail.as_deref().unwrap_or("no reason"))),
-            );
-        }
-        if reasons.is_empty() { "the authority gives no reason".to_owned() } else { reasons.join("; ") }
-    }
-
     /// The chain, with its key behind it.
-    async fn finish(
-        &self,
-        order: &mut Order,
-        request: &Request<'_>,
-    ) -> Result<Zeroizing<String>, OrderError> {
+    async fn finish(&self, order: &mut Order) -> Result<Zeroizing<String>, OrderError> {
         let here = |why: String| OrderError::new(Failure::Here, why);
-        let names: Vec<String> = request.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        let (signing_request, key) = issue::request(&names, self.settings.key).map_err(here)?;
+        let names: Vec<String> = self.request.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let (signing_request, key) = issue::request(&names, self.client.settings.key).map_err(here)?;
         order.finalize_csr(&signing_request).await.map_err(|error| self.error(error))?;
         let chain = order.poll_certificate(&self.policy()).await.map_err(|error| self.error(error))?;
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|_| OrderError::of_authority("it sent no certificate".to_owned()))?;
         let pem = Pair { chain, key }.pem();
-        let checked = stored::check(pem.as_bytes(), request.names);
+        let checked = stored::check(pem.as_bytes(), self.request.names);
         checked.map_err(|why| OrderError::of_authority(format!("it sent what cannot be served: {why}")))?;
         Ok(pem)
     }
 
     fn policy(&self) -> RetryPolicy {
-        RetryPolicy::new().initial_delay(FIRST_DELAY).backoff(1.5).timeout(self.settings.order_timeout)
+        RetryPolicy::new().initial_delay(FIRST_DELAY).backoff(1.5).timeout(self.client.settings.order_timeout)
     }
+}
+
+/// Why challenges have failed, by name.
+async fn reasons(order: &mut Order) -> String {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            continue;
+        }
+        let name = authorization.identifier().to_string();
+        let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+        let text = |error: &Problem| format!("{name}: {}", error.detail.as_deref().unwrap_or("no reason"));
+        reasons.extend(errors.map(text));
+    }
+    if reasons.is_empty() { "the authority gives no reason".to_owned() } else { reasons.join("; ") }
 }
 
 fn kind(challenge: Challenge) -> ChallengeType {
