@@ -201,6 +201,19 @@ fn an_authority_that_is_busy_is_left_alone_as_long_as_it_says() {
 }
 
 #[test]
+fn an_authority_that_is_busy_during_a_validation_is_not_asked_for_the_next_challenge() {
+    let pebble = Pebble::start(&USUAL);
+    let problem = r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many requests"}"#;
+    let busy = respond("/my-order/", usize::MAX, "429 Too Many Requests\r\nRetry-After: 7200", problem);
+    let front = Front::start(&pebble, &[busy]);
+    let server = pebble.site(&front.settings()).start();
+    let line = server.wait_for_line("error: no certificate", ORDER);
+    for part in ["too many requests", "it is tried again in 7"] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+}
+
+#[test]
 fn what_an_authority_says_about_one_certificate_does_not_delay_the_order_of_another_one() {
     let pebble = Pebble::start(&USUAL);
     let front = Front::start(&pebble, &[]);

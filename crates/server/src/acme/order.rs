@@ -355,7 +355,10 @@ impl<R: Responder> RunningOrder<'_, R> {
                 let text = format!("the authority has not decided in time on the challenge {challenge}");
                 Err(OrderError::new(Failure::Challenge, text))
             }
-            Err(error) if is_bad_nonce(&error) => Err(self.error(error)),
+            // Errors of a request: they say nothing about the challenge.
+            Err(error) if is_bad_nonce(&error) || self.https.retry_after().is_some() => {
+                Err(self.error(error))
+            }
             Ok(_) | Err(Error::Api(_)) => {
                 let text = format!("the challenge {challenge} has failed: {}", reasons(order).await);
                 Err(OrderError::new(Failure::Challenge, text))
