@@ -171,10 +171,10 @@ fn add_tls(site: &mut Site, names: &[String], addresses: Addresses) -> Result<()
     Ok(())
 }
 
-/// How clients trust the certificate of a local authority. Empty: there is none.
-pub fn trust(flags: &Serve, site: &Site) -> Vec<String> {
+/// How clients trust the certificate of a local authority. Empty: there is none. `listeners`: with their bound addresses.
+pub fn trust(flags: &Serve, listeners: &[Listener]) -> Vec<String> {
     let name = flags.tls.first().filter(|name| local::is_local(name));
-    let listener = site.listeners.iter().find(|listener| listener.protocols.tls);
+    let listener = listeners.iter().find(|listener| listener.protocols.tls);
     let Some((name, Address::Tcp(address))) = name.zip(listener.map(|listener| &listener.address)) else {
         return Vec::new();
     };

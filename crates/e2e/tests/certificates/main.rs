@@ -645,7 +645,9 @@ fn a_local_authority_is_made_once_and_trusted_by_its_file() {
     let get = |server: &Server, name: &str| get_locally(server, name, &authority);
     let first = local(&home);
     first.wait_for_line("  https://localhost:", TIMEOUT);
-    first.wait_for_line(&format!("curl --cacert {}", authority.display()), TIMEOUT);
+    let port = first.addr().port();
+    let advice = format!("curl --cacert {} https://localhost:{port}/", authority.display());
+    first.wait_for_line(&advice, TIMEOUT);
     for name in ["localhost", "127.0.0.1"] {
         let output = get(&first, name);
         assert_eq!(output.stdout, b"hello", "{name}: {output:?}");

@@ -11,7 +11,7 @@ use crate::acme::local;
 use crate::resolver::own_addresses;
 use crate::terminal;
 
-pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
+pub fn announce(site: &Site, listeners: &[Listener]) {
     let root = site.hosts.at(0).routes.get(site::route::RouteId::DEFAULT);
     let what = match &root.action {
         Action::Files { root, .. } => {
@@ -24,13 +24,13 @@ pub fn announce(site: &Site, listeners: impl Iterator<Item = Listener>) {
     // Certificates are for names.
     let name = site.hosts.at(0).name();
     let mut named = None;
-    for Listener { address, protocols, .. } in listeners {
+    for &Listener { ref address, protocols, .. } in listeners {
         match address {
             Address::Unix(path) => {
                 let by = through(protocols);
                 terminal::err(format_args!("  unix:{}  from this machine{by}", path.display()))
             }
-            Address::Tcp(address) => match url_by_name(address, protocols, name) {
+            &Address::Tcp(address) => match url_by_name(address, protocols, name) {
                 // The same by IPv4 and by IPv6.
                 Some(url) if named.as_ref() == Some(&url) => {}
                 Some(url) => {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use nix::unistd::Pid;
+use site::listener::Listener;
 use site::memory;
 use site::model::{Limits, Site};
 
@@ -398,9 +399,11 @@ impl Master {
     fn announce(&mut self, site: &Site, cause: &Cause) {
         match cause {
             Cause::Start => {
-                announce::announce(site, self.sockets.iter().map(|bound| bound.listener(&site.listeners)));
+                let listeners = self.sockets.iter().map(|bound| bound.listener(&site.listeners));
+                let listeners: Vec<Listener> = listeners.collect();
+                announce::announce(site, &listeners);
                 let warning = start::shared_account(&self.options, site);
-                let trust = start::trust(&self.options, site);
+                let trust = start::trust(&self.options, &listeners);
                 warning.iter().chain(&trust).for_each(|line| terminal::err(format_args!("  {line}")));
                 self.warn_of_missing_control();
             }
