@@ -12,6 +12,7 @@ mod shared_numbers;
 mod socket;
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use rustix::fs::FileType;
@@ -70,4 +71,17 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     }
     // Linux before 3.17 has no such call, and before 5.6 none that does not wait.
     io::Read::read_exact(&mut File::open("/dev/urandom")?, bytes)
+}
+
+/// A key of this process. If the kernel gives no random bytes, as an old one in a chroot without /dev/urandom, it is made
+/// of those by which tables are seeded.
+pub fn random_key() -> [u8; 32] {
+    let mut key = [0; 32];
+    if random(&mut key).is_err() {
+        let state = RandomState::new();
+        for (part, number) in key.chunks_mut(size_of::<u64>()).zip(0..) {
+            part.copy_from_slice(&state.hash_one::<u64>(number).to_ne_bytes());
+        }
+    }
+    key
 }

@@ -11,10 +11,10 @@ use taipan_http::head::Method;
 use taipan_http::status::Status;
 
 use super::Exchange;
-use super::digest::random;
 use crate::content::fixed;
 use crate::response::Response;
 use crate::response_head::HeadWriter;
+use crate::sys;
 
 /// Seconds of a token.
 const LIFETIME: i64 = 3600;
@@ -23,7 +23,7 @@ const MAX_FORM: usize = 8 * 1024;
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 
 /// The key of the tokens of this process. After a reload, a page has to be loaded again to have a valid token.
-static KEY: LazyLock<[u8; 32]> = LazyLock::new(random);
+static KEY: LazyLock<[u8; 32]> = LazyLock::new(sys::random_key);
 
 impl Exchange<'_> {
     pub(super) async fn acts(&self, route: &Route) -> Response {

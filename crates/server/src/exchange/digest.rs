@@ -26,22 +26,10 @@ struct Nonces {
 }
 
 static NONCES_OF_PROCESS: LazyLock<Nonces> = LazyLock::new(|| Nonces {
-    key: random(),
+    key: sys::random_key(),
     unique: Mutex::new(RandomState::new().hash_one(0)),
     uses: Mutex::new(Uses::new(NONCES)),
 });
-
-/// Bytes of the kernel. If it gives none, as an old one in a chroot without /dev/urandom, those of this process.
-pub(super) fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    if sys::random(&mut bytes).is_err() {
-        let state = RandomState::new();
-        for (part, number) in bytes.chunks_mut(size_of::<u64>()).zip(0..) {
-            part.copy_from_slice(&state.hash_one::<u64>(number).to_ne_bytes());
-        }
-    }
-    bytes
-}
 
 /// A user who has passed, and the value of `Authentication-Info`.
 pub struct DigestUser {
