@@ -2,6 +2,7 @@
 //! Plain data, which a build without TLS has, too.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 /// Facts of a connection with TLS.
 #[derive(Debug, Clone)]
@@ -17,6 +18,15 @@ pub struct TlsFacts {
     pub is_resumed: bool,
     /// The verified certificate of the client.
     pub client: Option<Box<ClientFacts>>,
+}
+
+/// The TLS of a connection when input is received.
+#[derive(Default)]
+pub struct TlsState {
+    /// The input was sent before the handshake was complete, so that it may be repeated (RFC 8470).
+    pub is_early: bool,
+    /// What the log has of it. `None`: there is no TLS.
+    pub logged: Option<Rc<TlsFacts>>,
 }
 
 /// How long a certificate of the server is valid.

@@ -28,7 +28,7 @@ use crate::peer::Peer;
 use crate::request::Arrival;
 use crate::response::Response;
 use crate::services::{ScratchInput, Services};
-use crate::tls_facts::TlsFacts;
+use crate::tls_facts::TlsState;
 use crate::upstream::immediate::SentRequest;
 
 /// The state of HTTP/1.x on one connection.
@@ -36,10 +36,8 @@ pub struct Http1 {
     peer: Peer,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
-    /// Whether what is received now was sent before the TLS handshake was complete.
-    pub is_early: bool,
-    /// For the log.
-    pub tls: Option<Rc<TlsFacts>>,
+    /// Of the present input.
+    pub tls: TlsState,
     /// Where the connection was made to.
     pub destination: DestinationId,
     /// `None`: it has no task.
@@ -99,8 +97,7 @@ impl Http1 {
         Http1 {
             peer,
             scheme,
-            is_early: false,
-            tls: None,
+            tls: TlsState::default(),
             client: peer,
             via: Via::Nothing,
             destination: client.destination(),
@@ -278,7 +275,7 @@ impl Http1 {
             return self.begin(head, length, Next::Respond, batch);
         }
         let local = || self.destination.address().or_else(local);
-        let tls = self.tls.as_deref();
+        let tls = self.tls.logged.as_deref();
         let arrival = Arrival { via: self.via, scheme: self.scheme, tls, local: &local };
         let sending = if batch.is_empty() { Sending::Yes(arrival) } else { Sending::No };
         match connections.responder.fast(head, self.client, self.destination, self.began, sending) {
@@ -390,7 +387,7 @@ impl Http1 {
         let line = connection_line(&response, persistence, version);
         let request = LoggedRequest {
             connection: self.connection,
-            tls: self.tls.as_ref(),
+            tls: self.tls.logged.as_ref(),
             ..services.logged_request(head, self.client, self.destination, self.began)
         };
         services.record(batch.records(), &request, response.logged(line.len()));
@@ -419,7 +416,7 @@ impl Http1 {
     /// Finds the client of the present request, and sets scheme and host of its head, as a trusted proxy reports them.
     #[inline]
     fn find_client(&mut self, services: &Services, head: &mut Head<'_>) {
-        (head.scheme, head.is_early) = (self.scheme, self.is_early);
+        (head.scheme, head.is_early) = (self.scheme, self.tls.is_early);
         (self.client, self.via) = client::origin(&services.site, self.peer, head);
     }
 

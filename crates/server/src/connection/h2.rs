@@ -43,7 +43,7 @@ use crate::response::BodyStream;
 use crate::semaphore::Permit;
 use crate::services::{ScratchInput, Services};
 use crate::stats::Count;
-use crate::tls_facts::TlsFacts;
+use crate::tls_facts::TlsState;
 use gathered::Gathered;
 use incoming::Incoming;
 use outgoing::{Next, Outgoing};
@@ -58,10 +58,8 @@ pub struct Http2 {
     pub connection: Option<ConnectionId>,
     /// The scheme of requests that do not come by a trusted proxy.
     scheme: Scheme,
-    /// Whether what is received now was sent before the TLS handshake was complete.
-    pub is_early: bool,
-    /// TLS as the log names it. `None`: the connection has none.
-    pub tls: Option<Rc<TlsFacts>>,
+    /// Of the present input.
+    pub tls: TlsState,
     frames: Connection,
     /// What is to be sent before anything else.
     out: Vec<u8>,
@@ -193,8 +191,7 @@ impl Http2 {
             destination: client.destination(),
             connection: None,
             scheme,
-            is_early: false,
-            tls: None,
+            tls: TlsState::default(),
             frames: Connection::new(&limits, &mut out),
             out,
             streams: HashMap::new(),

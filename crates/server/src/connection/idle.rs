@@ -277,8 +277,7 @@ fn receive(connections: &Rc<Connections>, connection: &mut IdleConnection, flags
             }
         }
         let mut http = connection.http1();
-        http.is_early = connection.socket.is_handshaking();
-        http.tls = connection.socket.logged_tls();
+        http.tls = connection.socket.tls_state();
         http.began = connections.services.turn();
         let local = || connection.socket.local();
         let Answered { rest, next } = http.answer(connections, input, &local, &mut output);

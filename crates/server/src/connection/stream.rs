@@ -24,7 +24,7 @@ use super::tls::{Failure, Session};
 use crate::peer::Family;
 use crate::sys::{self, OwnsFd, calls};
 use crate::tls::kernel;
-use crate::tls_facts::TlsFacts;
+use crate::tls_facts::{TlsFacts, TlsState};
 
 /// Says whether more is sent at once. Then the kernel waits for it before it sends a packet that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,9 +202,11 @@ impl Socket {
         self.session.as_ref().is_some_and(|session| session.borrow().is_within_record())
     }
 
-    /// What the log has of its TLS. `None`: it has none.
-    pub fn logged_tls(&self) -> Option<Rc<TlsFacts>> {
-        self.session.as_ref()?.borrow().logged_facts()
+    /// For what is received now.
+    pub fn tls_state(&self) -> TlsState {
+        let Some(session) = &self.session else { return TlsState::default() };
+        let session = session.borrow();
+        TlsState { is_early: session.is_handshaking(), logged: session.logged_facts() }
     }
 
     /// Whether content can be received that is not in the socket any more. Then no event will tell of it.

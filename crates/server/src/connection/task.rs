@@ -234,8 +234,7 @@ impl Task {
     }
 
     fn read_requests(&mut self, input: ScratchInput, output: &mut Output) -> Next {
-        self.http.is_early = self.transport.stream.is_handshaking();
-        self.http.tls = self.transport.stream.logged_tls();
+        self.http.tls = self.transport.stream.tls_state();
         let Answered { rest, next } = {
             let local = || self.transport.local();
             self.http.answer(&self.connections, input, &local, output)

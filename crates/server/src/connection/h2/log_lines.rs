@@ -46,7 +46,7 @@ impl Http2 {
         let origin = head.as_mut().map(|head| client::origin(&services.site, self.peer, head));
         let client = origin.map_or(self.peer, |(client, _)| client);
         let received = Received { head: head.as_ref(), client, ..self.unread(request.began) };
-        log_unanswered(services, received, self.tls.as_ref(), Status::BAD_REQUEST, why);
+        log_unanswered(services, received, self.tls.logged.as_ref(), Status::BAD_REQUEST, why);
     }
 
     /// A request whose head could not be read. It is the peer's, as far as is known.
@@ -66,7 +66,7 @@ impl Http2 {
         let services = &self.services;
         let request = LoggedRequest {
             connection: self.connection,
-            tls: self.tls.as_ref(),
+            tls: self.tls.logged.as_ref(),
             ..services.logged_request(head, client, destination, began)
         };
         services.record(records, &request, LoggedResponse { head: added as u64, ..response.logged(0) });

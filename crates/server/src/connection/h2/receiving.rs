@@ -76,7 +76,7 @@ impl Http2 {
             }
             Event::Malformed { error, .. } => {
                 let (unread, why) = (self.unread(began), EndReason::MalformedHead(error));
-                log_unanswered(&self.services, unread, self.tls.as_ref(), Status::BAD_REQUEST, why);
+                log_unanswered(&self.services, unread, self.tls.logged.as_ref(), Status::BAD_REQUEST, why);
             }
             Event::Refused { .. } => self.services.counts.add(Count::StreamsRefused, 1),
             Event::WindowOpened => {}
@@ -122,7 +122,7 @@ impl Http2 {
                 return self.respond(&connections.streams, stream, self.unread(began), response, gathered);
             }
         };
-        (head.scheme, head.is_early) = (self.scheme, self.is_early);
+        (head.scheme, head.is_early) = (self.scheme, self.tls.is_early);
         let (client, _) = client::origin(&connections.services.site, self.peer, &mut head);
         let responder = &connections.responder;
         if end.is_set()
@@ -134,7 +134,7 @@ impl Http2 {
         }
         let incoming = Incoming::new(&head, end);
         if self.insert(&connections.streams, stream, incoming, &mut gathered.out) {
-            let request = PendingRequest { fields: fields.clone(), began, is_early: self.is_early };
+            let request = PendingRequest { fields: fields.clone(), began, is_early: self.tls.is_early };
             self.start(stream, Start::Request(Box::new(request)));
         }
     }

@@ -331,8 +331,7 @@ impl Http2Task {
     fn answer(&mut self, input: ScratchInput) -> ScratchInput {
         let connections = &self.shared.connections;
         let mut http2 = self.shared.http2.borrow_mut();
-        http2.is_early = self.stream.is_handshaking();
-        http2.tls = self.stream.logged_tls();
+        http2.tls = self.stream.tls_state();
         let Answered { rest, mut output, then } = http2.answer(connections, input);
         drop(http2);
         self.then = then;

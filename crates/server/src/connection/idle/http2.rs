@@ -31,8 +31,7 @@ pub fn answer(
     mut http2: Box<Http2>,
     mut input: ScratchInput,
 ) -> Visit {
-    http2.is_early = connection.socket.is_handshaking();
-    http2.tls = connection.socket.logged_tls();
+    http2.tls = connection.socket.tls_state();
     for _ in 0..WRITES_PER_VISIT {
         let Answered { rest, output, then } = http2.answer(connections, input);
         input = rest;
