@@ -19,4 +19,4 @@ mod stored;
 mod window;
 
 pub use challenges::OpenChallenges;
-pub use files::{AcmeFiles, Effect, Renewal, Wanted, problems, renewal_of};
+pub use files::{AcmeFiles, Renewal, Wanted, problems, renewal_of};

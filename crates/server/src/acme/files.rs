@@ -59,14 +59,6 @@ pub struct AcmeFiles {
     wanted: Vec<Wanted>,
 }
 
-/// What the master does after a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    Nothing,
-    /// Another certificate is stored: a new generation has to serve it.
-    Changed,
-}
-
 impl AcmeFiles {
     /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site
     /// the thumbprint of the account. Where the disk takes neither, the site has a stand-in for the file, and no
@@ -134,43 +126,26 @@ impl AcmeFiles {
 
     /// Carries out a request that needs the folder. `None`: there is no such certificate, or the request needs no
     /// folder.
-    pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<(Reply, Effect)> {
+    pub fn perform(&self, certificate: u32, wish: &Wish, now: Time) -> Option<Reply> {
         let Wanted { file, names, .. } = self.wanted.get(usize::try_from(certificate).ok()?)?;
-        let lock = lock(file);
-        let failed = |name: &str, error: io::Error| Reply::Failed(self.failure(name, &error));
         Some(match wish {
-            Wish::Read => match self.chain(file) {
-                Ok(chain) => (Reply::Content(chain), Effect::Nothing),
-                Err(why) => (Reply::Failed(why), Effect::Nothing),
-            },
-            Wish::Lock(until) => match self.storage.lock(&lock, now, *until) {
-                Ok(Lock::Taken) => (Reply::Done, Effect::Nothing),
-                Ok(Lock::Busy(until)) => (Reply::Busy(until), Effect::Nothing),
-                Err(error) => (failed(&lock, error), Effect::Nothing),
+            Wish::Read => self.chain(file).into(),
+            Wish::Lock(until) => match self.storage.lock(&lock(file), now, *until) {
+                Ok(Lock::Taken) => Reply::Done,
+                Ok(Lock::Busy(until)) => Reply::Busy(until),
+                Err(error) => Reply::Failed(self.failure(&lock(file), &error)),
             },
             Wish::Unlock => {
-                self.storage.unlock(&lock);
-                (Reply::Done, Effect::Nothing)
+                self.storage.unlock(&lock(file));
+                Reply::Done
             }
+            // A process that speaks with the network is not trusted with what the next start reads.
             Wish::Store(bytes) => {
-                // A process that speaks with the network is not trusted with what the next start reads.
-                let checked = stored::check(bytes, names);
-                let name = pem(file);
-                let write = || self.storage.write(&name, bytes).map_err(|e| self.failure(&name, &e));
-                match checked.and_then(|()| write()) {
-                    Ok(()) => (Reply::Done, Effect::Changed),
-                    Err(why) => (Reply::Failed(why), Effect::Nothing),
-                }
+                stored::check(bytes, names).and_then(|()| self.write(&pem(file), bytes)).into()
             }
-            Wish::Serve => (Reply::Done, Effect::Changed),
-            Wish::ReadReport => match self.storage.read(&report_of(file)) {
-                Ok(text) => (Reply::Content(text.unwrap_or_default()), Effect::Nothing),
-                Err(error) => (failed(&report_of(file), error), Effect::Nothing),
-            },
-            Wish::Report(text) => match self.storage.write(&report_of(file), text) {
-                Ok(()) => (Reply::Done, Effect::Nothing),
-                Err(error) => (failed(&report_of(file), error), Effect::Nothing),
-            },
+            Wish::Serve => Reply::Done,
+            Wish::ReadReport => self.read(&report_of(file)).map(Option::unwrap_or_default).into(),
+            Wish::Report(text) => self.write(&report_of(file), text).into(),
             Wish::Challenge { .. } | Wish::Withdraw { .. } => return None,
         })
     }
@@ -183,9 +158,15 @@ impl AcmeFiles {
     }
 
     fn chain(&self, file: &str) -> Result<Vec<u8>, String> {
-        let name = pem(file);
-        let text = self.storage.read(&name).map_err(|e| self.failure(&name, &e))?;
-        Ok(text.map(|text| chain_of(&text)).unwrap_or_default())
+        Ok(self.read(&pem(file))?.map(|text| chain_of(&text)).unwrap_or_default())
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        self.storage.read(name).map_err(|error| self.failure(name, &error))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        self.storage.write(name, bytes).map_err(|error| self.failure(name, &error))
     }
 
     /// Why a file of the folder cannot be read or written.

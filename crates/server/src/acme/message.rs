@@ -40,6 +40,13 @@ pub enum Wish {
     },
 }
 
+impl Wish {
+    /// Whether another certificate is to be served when it has been fulfilled.
+    pub fn changes_what_is_served(&self) -> bool {
+        matches!(self, Wish::Store(_) | Wish::Serve)
+    }
+}
+
 /// From the master to the process.
 pub enum AcmeCommand {
     Reply { number: u32, reply: Reply },
@@ -55,6 +62,18 @@ pub enum Reply {
     Content(Vec<u8>),
     /// Why it could not be done.
     Failed(String),
+}
+
+impl From<Result<(), String>> for Reply {
+    fn from(done: Result<(), String>) -> Reply {
+        done.map_or_else(Reply::Failed, |()| Reply::Done)
+    }
+}
+
+impl From<Result<Vec<u8>, String>> for Reply {
+    fn from(read: Result<Vec<u8>, String>) -> Reply {
+        read.map_or_else(Reply::Failed, Reply::Content)
+    }
 }
 
 impl Message<'_> for AcmeRequest {

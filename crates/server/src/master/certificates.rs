@@ -16,7 +16,7 @@ use super::logs::{ErrorLog, LogWriter};
 use super::{GRACE, Master};
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
-use crate::acme::{AcmeFiles, Effect};
+use crate::acme::AcmeFiles;
 use crate::clock;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Received};
@@ -261,9 +261,9 @@ impl Master {
         let mut processes = self.children.certificates.processes.iter_mut();
         let Some(acme) = processes.find(|acme| acme.process.channel().is_some()) else { return };
         let now = u64::try_from(clock::wall()).unwrap_or(0);
-        let (reply, effect) = match what {
+        let reply = match what {
             Wish::Challenge { .. } if self.phase.is_replaced() => {
-                (Reply::Failed("another program has taken over, and orders it".to_owned()), Effect::Nothing)
+                Reply::Failed("another program has taken over, and orders it".to_owned())
             }
             // Without a reply, it waits for its end.
             Wish::Lock(_) if self.phase.is_replaced() && !acme.locked.contains(&certificate) => return,
@@ -277,19 +277,20 @@ impl Master {
                 return self.send_challenge(number, name, Vec::new());
             }
             wish => {
-                let done = acme.files.perform(certificate, &wish, now);
-                match (&wish, &done) {
-                    (Wish::Lock(_), Some((Reply::Done, _))) => _ = acme.locked.insert(certificate),
+                let reply = acme.files.perform(certificate, &wish, now);
+                let reply = reply.unwrap_or_else(|| Reply::Failed("there is no such certificate".to_owned()));
+                match (&wish, &reply) {
+                    (Wish::Lock(_), Reply::Done) => _ = acme.locked.insert(certificate),
                     (Wish::Unlock, _) => _ = acme.locked.remove(&certificate),
+                    (wish, Reply::Done) if wish.changes_what_is_served() => {
+                        self.children.certificates.renewed = Some(Instant::now());
+                    }
                     _ => {}
                 }
-                done.unwrap_or_else(|| (Reply::Failed("there is no such certificate".to_owned()), Effect::Nothing))
+                reply
             }
         };
         self.reply_to_acme(number, reply);
-        if effect == Effect::Changed {
-            self.children.certificates.renewed = Some(Instant::now());
-        }
     }
 
     fn reply_to_acme(&self, number: u32, reply: Reply) {
