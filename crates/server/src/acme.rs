@@ -20,3 +20,4 @@ mod window;
 
 pub use challenges::OpenChallenges;
 pub use files::{AcmeFiles, Renewal, Wanted, problems, renewal_of};
+pub use report::KnownAccount;

@@ -17,6 +17,7 @@ use super::account::{AccountKey, BAD_NONCE, Binding, Directory};
 use super::dns::{self, Change, Record};
 use super::https::Client;
 use super::issue::{self, Pair};
+use super::report::KnownAccount;
 use super::schedule::Failure;
 use super::stored;
 use crate::log;
@@ -53,15 +54,6 @@ pub struct Finished {
     pub authority: String,
     pub pem: Zeroizing<String>,
     pub account: KnownAccount,
-}
-
-/// What a record for DNS-PERSIST-01 needs.
-#[derive(Debug, Clone)]
-pub struct KnownAccount {
-    /// The URL of the account.
-    pub url: String,
-    /// The name of the authority in DNS records.
-    pub issuer: Option<String>,
 }
 
 #[derive(Debug)]

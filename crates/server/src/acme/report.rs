@@ -15,11 +15,18 @@ pub struct Report {
     pub authority: Option<String>,
     /// The last attempt, if it has failed.
     pub failure: Option<(Time, String)>,
-    /// The account at the authority, and its name in DNS records, as a record for `dns-persist-01` has them.
-    pub account: Option<String>,
-    pub issuer: Option<String>,
+    pub account: Option<KnownAccount>,
     /// Those that are set for an order, and not yet removed.
     pub records: Vec<Record>,
+}
+
+/// What a record for `dns-persist-01` has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAccount {
+    /// The URL of the account at the authority.
+    pub url: String,
+    /// The name of the authority in DNS records.
+    pub issuer: Option<String>,
 }
 
 impl Report {
@@ -29,9 +36,10 @@ impl Report {
             let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             text.extend([word, " ", &value, "\n"]);
         };
-        let words = [("authority", &self.authority), ("account", &self.account), ("issuer", &self.issuer)];
-        for (word, value) in words {
-            value.iter().for_each(|value| line(word, value));
+        self.authority.iter().for_each(|authority| line("authority", authority));
+        if let Some(KnownAccount { url, issuer }) = &self.account {
+            line("account", url);
+            issuer.iter().for_each(|issuer| line("issuer", issuer));
         }
         if let Some((at, why)) = &self.failure {
             line("failed", &at.to_string());
@@ -60,8 +68,7 @@ impl Report {
             due: time("due").unwrap_or(0),
             authority: owned("authority"),
             failure: time("failed").zip(owned("error")),
-            account: owned("account"),
-            issuer: owned("issuer"),
+            account: owned("account").map(|url| KnownAccount { url, issuer: owned("issuer") }),
             records: text.lines().filter_map(record).collect(),
         }
     }
@@ -78,8 +85,10 @@ mod tests {
             due: 77,
             authority: text("https://a.example/dir"),
             failure: Some((5, "two words, ä".to_owned())),
-            account: text("https://a.example/acct/1"),
-            issuer: text("a.example"),
+            account: Some(KnownAccount {
+                url: "https://a.example/acct/1".to_owned(),
+                issuer: text("a.example"),
+            }),
             records: ["one", "two"].map(|value| Record::of_challenge("a.example", value.to_owned())).into(),
         };
         for report in [full.clone(), Report::default(), Report { failure: None, ..full.clone() }] {

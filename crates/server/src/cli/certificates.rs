@@ -8,7 +8,7 @@ use site::certificates::Challenge;
 use site::model::{Host, Site};
 use site::text::rfc3339;
 
-use crate::acme::{self, Renewal};
+use crate::acme::{self, KnownAccount, Renewal};
 use crate::finding::{Severity, Unusable};
 use crate::tls::Material;
 use crate::tls::inspect::CertificateFacts;
@@ -77,10 +77,10 @@ fn show_acme(site: &Site, host: &Host) -> Result<(), String> {
         line("last error", format_args!("{}  {why}", time(i64::try_from(*at).unwrap_or(0))));
     }
     if site.certificates.challenges.contains(&Challenge::DnsPersist) {
-        match (&report.account, &report.issuer) {
-            (Some(account), Some(issuer)) => {
+        match &report.account {
+            Some(KnownAccount { url, issuer: Some(issuer) }) => {
                 for name in &host.names {
-                    line("DNS record", persistent_record(name, issuer, account));
+                    line("DNS record", persistent_record(name, issuer, url));
                 }
             }
             _ => line("DNS record", "known as soon as the server has an account"),

@@ -15,7 +15,7 @@ use crate::acme::crypto::sha256;
 use crate::acme::dns::{self, Change, Record};
 use crate::acme::issue::Pair;
 use crate::acme::message::{Reply, Wish};
-use crate::acme::order::{self, Finished, KnownAccount, OrderError, Responder};
+use crate::acme::order::{self, Finished, OrderError, Responder};
 use crate::acme::report::Report;
 use crate::acme::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use crate::acme::stored::Stored;
@@ -274,11 +274,11 @@ impl CertificateTask {
             self.unsaved = Some(finished);
             return;
         }
-        let Finished { authority, account: KnownAccount { url, issuer }, .. } = finished;
+        let Finished { authority, account, .. } = finished;
         log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
         let records = self.report.take().records;
-        let (authority, account) = (Some(authority), Some(url));
-        self.report.replace(Report { authority, account, issuer, records, ..Report::default() });
+        let (authority, account) = (Some(authority), Some(account));
+        self.report.replace(Report { authority, account, records, ..Report::default() });
         // Before another server finds the certificate.
         self.store_report().await;
         if let Reply::Content(chain) = self.request(Wish::Read).await {
@@ -301,9 +301,8 @@ impl CertificateTask {
         let now = now();
         let OrderError { failure, mut text, account } = error;
         text.truncate(text.floor_char_boundary(MAX_ERROR));
-        if let Some(KnownAccount { url, issuer }) = account {
-            let report = self.report.get_mut();
-            (report.account, report.issuer) = (Some(url), issuer);
+        if account.is_some() {
+            self.report.get_mut().account = account;
         }
         self.schedule.on(Event::Failed(failure), now);
         let authority = &self.shared.client.settings.authorities[attempt.authority];
