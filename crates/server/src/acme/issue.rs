@@ -5,8 +5,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, CustomExtension, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
@@ -17,6 +15,8 @@ use site::certificates::KeyType;
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
+use crate::tls::pem;
+
 /// Clocks differ: a certificate is valid from this time before it is made.
 const CLOCK_DIFFERENCE: Duration = Duration::hours(1);
 /// The subject of self-signed certificates.
@@ -26,8 +26,6 @@ const CHALLENGE: Duration = Duration::days(7);
 /// Browsers accept no longer lifetime from authorities that they have been told to trust (825 days, Apple).
 const LOCAL: Duration = Duration::days(397);
 const AUTHORITY: Duration = Duration::days(10 * 365);
-/// Bytes of a line of PEM (RFC 7468 §2).
-const PEM_LINE: usize = 64;
 
 /// A certificate, those that lead from it to its authority, and its key.
 #[derive(Debug)]
@@ -203,7 +201,7 @@ fn validity(lifetime: Duration) -> (OffsetDateTime, OffsetDateTime) {
 }
 
 pub fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
-    pem("CERTIFICATE", certificate)
+    pem::section("CERTIFICATE", certificate)
 }
 
 pub fn key_pem(key: &PrivateKeyDer<'_>) -> String {
@@ -212,23 +210,7 @@ pub fn key_pem(key: &PrivateKeyDer<'_>) -> String {
         PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
         _ => "PRIVATE KEY",
     };
-    pem(label, key.secret_der())
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let encoded = Zeroizing::new(STANDARD.encode(der));
-    // Its whole length at once: a key must not stay in memory that a growing string has left.
-    let lines = encoded.len().div_ceil(PEM_LINE);
-    let mut text = String::with_capacity(encoded.len() + lines + 2 * label.len() + 32);
-    text.extend(["-----BEGIN ", label, "-----\n"]);
-    let mut rest = encoded.as_str();
-    while !rest.is_empty() {
-        let (line, behind) = rest.split_at(rest.len().min(PEM_LINE));
-        text.extend([line, "\n"]);
-        rest = behind;
-    }
-    text.extend(["-----END ", label, "-----\n"]);
-    text
+    pem::section(label, key.secret_der())
 }
 
 fn text(error: rcgen::Error) -> String {
@@ -295,7 +277,6 @@ mod tests {
             CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<_, _>>().unwrap();
         assert_eq!(chain, pair.chain);
         assert_eq!(PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap(), pair.key);
-        assert!(text.lines().all(|line| line.len() <= PEM_LINE));
         let key = provider().key_provider.load_private_key(pair.key.clone_key()).unwrap();
         assert!(rustls::sign::CertifiedKey::new(chain, key).keys_match().is_ok());
     }

@@ -4,7 +4,7 @@
 
 pub mod crypto;
 
-mod pem;
+pub mod pem;
 
 pub mod inspect;
 

@@ -1,8 +1,10 @@
 //! Reads PEM (RFC 7468): the certificates, the private key and the revocation lists of a text. Errors are the middle of
-//! a sentence whose subject is the file: "has no certificate; …".
+//! a sentence whose subject is the file: "has no certificate; …". And writes a section of it.
 
 use std::fmt;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
@@ -11,6 +13,9 @@ use rustls::pki_types::{
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use zeroize::Zeroizing;
+
+/// Bytes of a line of base64 (RFC 7468 §2).
+const LINE: usize = 64;
 
 /// A private key. Its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -161,6 +166,23 @@ fn der_contents(text: &[u8]) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// A section with this label.
+pub fn section(label: &str, der: &[u8]) -> String {
+    let encoded = Zeroizing::new(BASE64_STANDARD.encode(der));
+    // Its whole length at once: a key must not stay in memory that a growing string has left.
+    let lines = encoded.len().div_ceil(LINE);
+    let mut text = String::with_capacity(encoded.len() + lines + 2 * label.len() + 32);
+    text.extend(["-----BEGIN ", label, "-----\n"]);
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, behind) = rest.split_at(rest.len().min(LINE));
+        text.extend([line, "\n"]);
+        rest = behind;
+    }
+    text.extend(["-----END ", label, "-----\n"]);
+    text
+}
+
 fn invalid(error: rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error;
     match error {
@@ -173,6 +195,13 @@ fn invalid(error: rustls::pki_types::pem::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_lines_as_openssl_does() {
+        let lengths = |der: &[u8]| section("CERTIFICATE", der).lines().map(str::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&[0; 49]), [27, 64, 4, 25]);
+        assert_eq!(lengths(&[0; 48]), [27, 64, 25]);
+    }
 
     #[test]
     fn reads_certificates_between_other_sections() {
