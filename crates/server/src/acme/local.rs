@@ -1,6 +1,7 @@
 //! The local authority: made once for each user, it issues certificates for the names of this machine, such as
 //! `localhost`, which no other authority may issue.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -34,9 +35,22 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
     make_folder(&folder)
         .map_err(|why| format!("{why}, or set XDG_DATA_HOME to a folder that has room for it"))?;
     let storage = Storage::open(&folder)?;
+    let authority = authority(&storage)?;
+    let mut all: Vec<String> = names.to_vec();
+    all.extend(LOOPBACK.map(str::to_owned).into_iter().filter(|name| !names.contains(name)));
+    let issued = issued_file(names);
+    let fail = |e: &dyn Display| failure(&storage, &issued, e);
+    let pair = authority.issue(&all).map_err(|e| fail(&e))?;
+    storage.write(&issued, pair.pem().as_bytes()).map_err(|e| fail(&e))?;
+    Ok(storage.path().join(&issued))
+}
+
+/// The authority of this folder, which is made if there is none, or if it ends soon. Its certificate is in a file for
+/// clients. Errors: with what to do.
+fn authority(storage: &Storage) -> Result<Authority, String> {
+    let fail = |e: &dyn Display| failure(storage, AUTHORITY, e);
     let at = |name: &str| storage.path().join(name);
-    let fail = |name: &str, e: &dyn std::fmt::Display| format!("cannot use {}: {e}", at(name).display());
-    let mut text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+    let mut text = storage.read(AUTHORITY).map_err(|e| fail(&e))?;
     let parsed = text.as_deref().and_then(|text| parse(text).ok());
     if let Some(days) = parsed.and_then(|(certificate, _)| issue::validity_that_ends(&certificate)) {
         log::warn(format_args!(
@@ -44,7 +58,7 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
              to trust",
             at(CERTIFICATE).display()
         ));
-        storage.remove(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+        storage.remove(AUTHORITY).map_err(|e| fail(&e))?;
         text = None;
     } else if text.is_none() && storage.read(CERTIFICATE).is_ok_and(|known| known.is_some()) {
         log::warn(format_args!(
@@ -56,26 +70,22 @@ pub fn certificate(names: &[String]) -> Result<PathBuf, String> {
     }
     if text.is_none() {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let made = Authority::generate(&format!("taipan on {host}")).map_err(|e| fail(AUTHORITY, &e))?;
+        let made = Authority::generate(&format!("taipan on {host}")).map_err(|e| fail(&e))?;
         let pem = [issue::certificate_pem(&made.certificate).as_str(), made.key_pem().as_str()].concat();
         // Another program may have made one at the same time.
-        storage.create(AUTHORITY, pem.as_bytes()).map_err(|e| fail(AUTHORITY, &e))?;
-        text = storage.read(AUTHORITY).map_err(|e| fail(AUTHORITY, &e))?;
+        storage.create(AUTHORITY, pem.as_bytes()).map_err(|e| fail(&e))?;
+        text = storage.read(AUTHORITY).map_err(|e| fail(&e))?;
     }
-    let text = text.unwrap_or_default();
-    let reject = |why: &dyn std::fmt::Display| {
-        format!("{}; remove the file to have another authority made", fail(AUTHORITY, why))
-    };
-    let (certificate, key) = parse(&text).map_err(|why| reject(&why))?;
+    let reject = |why: &dyn Display| format!("{}; remove the file to have another authority made", fail(why));
+    let (certificate, key) = parse(&text.unwrap_or_default()).map_err(|why| reject(&why))?;
     let own = issue::certificate_pem(&certificate);
     let authority = Authority::of(certificate, &key).map_err(|why| reject(&why))?;
-    storage.write(CERTIFICATE, own.as_bytes()).map_err(|e| fail(CERTIFICATE, &e))?;
-    let mut all: Vec<String> = names.to_vec();
-    all.extend(LOOPBACK.map(str::to_owned).into_iter().filter(|name| !names.contains(name)));
-    let issued = issued_file(names);
-    let pair = authority.issue(&all).map_err(|e| fail(&issued, &e))?;
-    storage.write(&issued, pair.pem().as_bytes()).map_err(|e| fail(&issued, &e))?;
-    Ok(at(&issued))
+    storage.write(CERTIFICATE, own.as_bytes()).map_err(|e| failure(storage, CERTIFICATE, &e))?;
+    Ok(authority)
+}
+
+fn failure(storage: &Storage, name: &str, error: &dyn Display) -> String {
+    format!("cannot use {}: {error}", storage.path().join(name).display())
 }
 
 /// The file of a certificate. A program for other names has another one: each reads its own again, as when its serving
