@@ -226,7 +226,7 @@ pub fn why_unusable(
 ) -> Option<String> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.clone()).ok()?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider().clone())
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .with_crls([list.clone()])
         .build();
     let error = verifier.err()?;

@@ -38,15 +38,15 @@ const CLIENT_CRL: &[&str] = &["client_crl"];
 const CHAIN: &str = "fullchain.pem";
 
 pub(super) struct Reader {
-    pub(super) with_keys: Keys,
-    pub(super) now: i64,
-    pub(super) unusable: Unusable,
+    with_keys: Keys,
+    now: i64,
+    unusable: Unusable,
     /// The name of the host whose files are read. `None`: it has none.
     pub(super) host: Option<String>,
     pub(super) certificates: Vec<Certificate>,
     pub(super) keys: Vec<Option<PrivateKey>>,
     /// The certificates that have been read, as indices.
-    pub(super) read: BTreeMap<CertificateFiles, Vec<usize>>,
+    read: BTreeMap<CertificateFiles, Vec<usize>>,
     pub(super) problems: Vec<Finding>,
     pub(super) stamps: FileStamps,
     pub(super) left_out: Vec<String>,
@@ -100,40 +100,42 @@ impl Reader {
             self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
             Vec::new()
         });
-        let mut own = Vec::new();
-        for pair in pairs {
-            let path = &pair.certificate;
-            let read = self.file(path).and_then(|text| {
-                let parsed = Certificate::parse(path, &text);
-                parsed.map(|parsed| (parsed, text)).map_err(|why| format!("{} {why}", path.display()))
-            });
-            let (certificate, text) = match read {
-                Ok(read) => read,
-                Err(text) => {
-                    self.problem(Severity::Error, CERTIFICATE, &files.certificate, text);
-                    continue;
-                }
-            };
-            let key = match self.key(&pair, &certificate, text) {
-                Ok(key) => {
-                    self.warn(&files.certificate, &certificate);
-                    key
-                }
-                Err((key, text)) => {
-                    let value = if key == CERTIFICATE_KEY { files.key.as_ref() } else { None };
-                    let value = value.unwrap_or(&files.certificate).clone();
-                    self.problem(Severity::Error, key, &value, text);
-                    None
-                }
-            };
-            own.push(self.certificates.len());
-            self.certificates.push(certificate);
-            if self.with_keys == Keys::Read {
-                self.keys.push(key);
-            }
-        }
+        let own: Vec<usize> = pairs.iter().filter_map(|pair| self.certificate(pair, files)).collect();
         self.read.insert(files.clone(), own.clone());
         own
+    }
+
+    /// The index of the certificate in these files. `configured`: as the configuration names them. `None`: it cannot be
+    /// used.
+    fn certificate(&mut self, files: &CertificateFiles, configured: &CertificateFiles) -> Option<usize> {
+        let path = &files.certificate;
+        let read = self.file(path).and_then(|text| {
+            let parsed = Certificate::parse(path, &text);
+            parsed.map(|parsed| (parsed, text)).map_err(|why| format!("{} {why}", path.display()))
+        });
+        let (certificate, text) = match read {
+            Ok(read) => read,
+            Err(text) => {
+                self.problem(Severity::Error, CERTIFICATE, &configured.certificate, text);
+                return None;
+            }
+        };
+        let key = match self.key(files, &certificate, text) {
+            Ok(key) => {
+                self.warn(&configured.certificate, &certificate);
+                key
+            }
+            Err((key, text)) => {
+                let value = configured.key.as_ref().filter(|_| key == CERTIFICATE_KEY);
+                self.problem(Severity::Error, key, value.unwrap_or(&configured.certificate), text);
+                None
+            }
+        };
+        self.certificates.push(certificate);
+        if self.with_keys == Keys::Read {
+            self.keys.push(key);
+        }
+        Some(self.certificates.len() - 1)
     }
 
     /// The certificates in a folder, in the order of their names.
