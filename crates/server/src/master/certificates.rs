@@ -69,11 +69,18 @@ impl AcmeProcess {
 }
 
 /// The process is replaced when one of these changes.
-#[derive(PartialEq, Eq)]
 struct Circumstances {
     settings: Certificates,
     identity: Option<Identity>,
     sandbox: Sandbox,
+}
+
+impl Circumstances {
+    /// Whether they are those of this site, which is served by this account.
+    fn are_of(&self, site: &Site, account: Option<&Identity>) -> bool {
+        let Circumstances { settings, identity, sandbox } = self;
+        *settings == site.certificates && identity.as_ref() == account && *sandbox == site.sandbox
+    }
 }
 
 impl CertificateKeeper {
@@ -156,16 +163,17 @@ impl Master {
             return;
         }
         let served = self.served.as_ref().filter(|_| self.phase.is_serving());
-        let served = served.and_then(|served| Some((&served.site, served.tls.acme.as_ref()?)));
-        let Some((site, files)) = served else { return self.children.certificates.end_running(now) };
+        let served = served.and_then(|served| Some((served, served.tls.acme.as_ref()?)));
+        let Some((served, files)) = served else { return self.children.certificates.end_running(now) };
+        let site = &served.site;
         if site.certificates.thumbprint.is_none() {
             let (files, retry) = (files.clone(), site.certificates.retry);
             self.children.certificates.end_running(now);
             return self.make_account_key(&files, retry, now);
         }
+        let account = served.accounts.own.as_ref();
         let is_right = |process: &AcmeProcess| {
-            let Circumstances { settings, sandbox, .. } = &process.circumstances;
-            process.files.is_same(files) && *settings == site.certificates && *sandbox == site.sandbox
+            process.files.is_same(files) && process.circumstances.are_of(site, account)
         };
         if self.children.certificates.running().is_some_and(is_right) {
             return;
