@@ -586,6 +586,31 @@ fn a_dead_authority_costs_no_request() {
 }
 
 #[test]
+fn the_process_that_orders_has_the_account_of_a_reload_as_root() {
+    let [dead, tls] = [(); 2].map(|()| free_port());
+    let config = |account: u32| {
+        format!(
+            "listen = \"127.0.0.1:{tls} tls\"\nnames = \"a.example\"\nacme = true\nuser = \"{account}\"\n\
+             group = \"{account}\"\n[certificates]\nfolder = \"certificates\"\nca = \"ca.pem\"\n\
+             authorities = \"https://localhost:{dead}/dir\"\nretry = \"1h\"\n"
+        )
+    };
+    let accounts = [3_800_000_000 + std::process::id(), 3_810_000_000 + std::process::id()];
+    let site = Site::new().file_beside_root("ca.pem", authority().pem());
+    let server = site.config(&config(accounts[0])).start();
+    let have_all = |account: u32| {
+        let line = format!("\nUid:\t{account}\t");
+        let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let children = server.children();
+        children.len() == 2 && children.into_iter().all(|pid| status(pid).contains(&line))
+    };
+    assert!(wait_until(TIMEOUT, || have_all(accounts[0])), "{}", server.stderr());
+    server.configure(&config(accounts[1]));
+    server.reload();
+    assert!(wait_until(TIMEOUT, || have_all(accounts[1])), "{}", server.stderr());
+}
+
+#[test]
 fn a_full_disk_that_is_mounted_is_waited_for_while_a_self_made_certificate_is_served() {
     let pebble = Pebble::start(&USUAL);
     let site = pebble.site("challenges = [\"http-01\"]");

@@ -1,10 +1,10 @@
-//! Another program takes over during an order: the authority finds what it looks for, whichever program it reaches.
+//! Another process or program takes over during an order: the authority finds what it looks for, whichever it reaches.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use e2e::{Folder, Server, Signal, TIMEOUT, output_of, program, tool, wait_until};
+use e2e::{Folder, Server, Signal, Site, TIMEOUT, output_of, program, tool, wait_until};
 
 use super::faults::{Fault, Front, What};
 use super::{ISSUED, ORDER, Options, Pebble, USUAL};
@@ -40,6 +40,23 @@ fn an_order_of_pebble_is_finished_by_the_program_that_began_it() {
     assert_eq!((pebble.issued(), pebble.log().matches("Added order").count()), (1, 1), "{}", pebble.log());
     pebble.check_trusted(pebble.tls);
     assert_eq!(server.wait_for_predecessor(TIMEOUT).code(), Some(0), "it has nothing else to do");
+}
+
+#[test]
+fn an_order_of_pebble_ends_before_another_host_is_looked_after() {
+    let pebble = Pebble::start(&SLOW);
+    let listen = format!("listen = \"127.0.0.1:{} tls\"\n", pebble.tls);
+    let config = listen + &pebble.settings("folder = \"certificates\"\nchallenges = [\"tls-alpn-01\"]\n");
+    let server =
+        Site::new().file_beside_root("c/hello", "hello").file("hello", "hello").config(&config).start();
+    let are_waiting = || pebble.log().matches("before validating").count() == VALIDATIONS;
+    assert!(wait_until(ORDER, are_waiting), "{}", pebble.log());
+    server.configure(&format!("{config}[[host]]\nnames = \"c.example\"\nroot = \"c\"\n"));
+    server.reload();
+    server.wait_for_line("has issued a certificate for c.example", ORDER);
+    check_no_validation_failed(&pebble);
+    assert_eq!((pebble.issued(), pebble.log().matches("Added order").count()), (2, 2), "{}", pebble.log());
+    pebble.check_trusted(pebble.tls);
 }
 
 /// Copied by another process: if this one wrote the file, a child of another thread could have it open, and executing it

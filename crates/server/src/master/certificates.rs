@@ -14,9 +14,9 @@ use super::children::ChildProcess;
 use super::lifecycle::{Phase, State};
 use super::logs::{ErrorLog, LogWriter};
 use super::{GRACE, Master};
+use crate::acme::AcmeFiles;
 use crate::acme::message::{AcmeCommand, AcmeRequest, Reply, Wish};
 use crate::acme::process::{self, AcmeSetup};
-use crate::acme::AcmeFiles;
 use crate::clock;
 use crate::log::{self, OpenSink};
 use crate::process::ipc::{Channel, MasterCommand, Received};
@@ -34,7 +34,7 @@ pub(super) struct CertificateKeeper {
     restart: Option<Instant>,
     /// When a stored certificate is to be served. `None`: there is none that waits for it.
     renewed: Option<Instant>,
-    /// Another program has taken over: until when orders that run are finished.
+    /// Until when the process finishes orders that run. It begins no others.
     finish: Option<Instant>,
 }
 
@@ -132,10 +132,11 @@ impl CertificateKeeper {
         self.restart_limit.reset();
     }
 
-    /// Another program has taken over, and answers the challenges that are open. An order that was broken off would cost
-    /// a failed validation, and the next one could replace what the authority is about to ask for.
+    /// Has the process finish its orders, because another one follows. An order that was broken off would cost a failed
+    /// validation, and the next one could replace what the authority is about to ask for.
     pub(super) fn finish_orders(&mut self, now: Instant) {
-        self.finish = self.running().map(|acme| now + acme.circumstances.settings.order_timeout);
+        let end = self.running().map(|acme| now + acme.circumstances.settings.order_timeout);
+        self.finish = self.finish.or(end);
     }
 
     fn is_finishing(&self, now: Instant) -> bool {
@@ -144,6 +145,7 @@ impl CertificateKeeper {
     }
 
     fn end_running(&mut self, now: Instant) {
+        self.finish = None;
         for acme in &mut self.processes {
             acme.process.end_within(acme.patience(), now);
         }
@@ -164,25 +166,31 @@ impl Master {
         }
         let served = self.served.as_ref().filter(|_| self.phase.is_serving());
         let served = served.and_then(|served| Some((served, served.tls.acme.as_ref()?)));
-        let Some((served, files)) = served else { return self.children.certificates.end_running(now) };
+        let certificates = &mut self.children.certificates;
+        let Some((served, files)) = served else { return certificates.end_running(now) };
         let site = &served.site;
         if site.certificates.thumbprint.is_none() {
             let (files, retry) = (files.clone(), site.certificates.retry);
-            self.children.certificates.end_running(now);
+            certificates.end_running(now);
             return self.make_account_key(&files, retry, now);
         }
         let account = served.accounts.own.as_ref();
-        let is_right = |process: &AcmeProcess| {
-            process.files.is_same(files) && process.circumstances.are_of(site, account)
-        };
-        if self.children.certificates.running().is_some_and(is_right) {
+        if let Some(process) = certificates.running().filter(|acme| acme.circumstances.are_of(site, account))
+        {
+            if certificates.finish.is_none() && process.files.is_same(files) {
+                return;
+            }
+            // Other certificates, by the same settings.
+            certificates.finish_orders(now);
+            if certificates.is_finishing(now) {
+                return;
+            }
+        }
+        certificates.end_running(now);
+        if certificates.restart.is_some_and(|at| now < at) {
             return;
         }
-        self.children.certificates.end_running(now);
-        if self.children.certificates.restart.is_some_and(|at| now < at) {
-            return;
-        }
-        self.children.certificates.restart = None;
+        certificates.restart = None;
         let (site, files) = (site.clone(), files.clone());
         if let Err(why) = self.start_acme(&site, files) {
             let pause = self.children.certificates.restart_limit.count(now);
@@ -266,6 +274,7 @@ impl Master {
 
     fn on_acme_request(&mut self, request: AcmeRequest) {
         let AcmeRequest { number, certificate, what } = request;
+        let is_finishing = self.children.certificates.finish.is_some();
         let mut processes = self.children.certificates.processes.iter_mut();
         let Some(acme) = processes.find(|acme| acme.process.channel().is_some()) else { return };
         let now = u64::try_from(clock::wall()).unwrap_or(0);
@@ -274,7 +283,7 @@ impl Master {
                 Reply::Failed("another program has taken over, and orders it".to_owned())
             }
             // Without a reply, it waits for its end.
-            Wish::Lock(_) if self.phase.is_replaced() && !acme.locked.contains(&certificate) => return,
+            Wish::Lock(_) if is_finishing && !acme.locked.contains(&certificate) => return,
             Wish::Challenge { name, pem } => {
                 acme.challenges.insert(name.clone(), pem.clone());
                 // The generation responds.
