@@ -391,11 +391,14 @@ fn pebble_issues_for_an_address_by_tls_alpn_01() {
     let pebble = Pebble::start(&USUAL);
     let settings = pebble.settings("folder = \"certificates\"\nchallenges = [\"tls-alpn-01\"]");
     let settings = settings.replace("[\"a.example\", \"b.example\"]", "\"127.0.0.1\"");
-    let site = Site::new().file("hello", "hello");
-    let server = site.config(&format!("listen = \"127.0.0.1:{} tls\"\n{settings}", pebble.tls)).start();
-    server.wait_for_line(ISSUED, ORDER);
-    let output = pebble.get("127.0.0.1", pebble.tls);
-    assert_eq!(output.stdout, b"hello", "{output:?}");
+    // The authority asks for 1.0.0.127.in-addr.arpa, which is no name of a host.
+    for tls in ["", "[tls]\nunknown_name = \"reject\"\n"] {
+        let config = format!("listen = \"127.0.0.1:{} tls\"\n{settings}{tls}", pebble.tls);
+        let server = Site::new().file("hello", "hello").config(&config).start();
+        server.wait_for_line(ISSUED, ORDER);
+        let output = pebble.get("127.0.0.1", pebble.tls);
+        assert_eq!(output.stdout.is_empty(), !tls.is_empty(), "{output:?}");
+    }
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub struct ServerTls {
     configs: Vec<Arc<ServerConfig>>,
     /// An index in `configs`, for each host.
     of_hosts: Vec<usize>,
-    /// Of an ACME authority, which has no certificate. `None`: no host verifies clients, or there are no challenges.
+    /// Of an ACME authority, which has no certificate, and asks for an address by a name that no host has (RFC 8738 §6).
+    /// `None`: any client gets so far, or there are no challenges.
     challenge: Option<Arc<ServerConfig>>,
     resolver: Arc<Resolver>,
     tickets: Option<Arc<TicketKeys>>,
@@ -289,7 +290,8 @@ impl ServerTls {
         let configs = material.client_rules().iter().map(|rules| common.settings(rules).map(Arc::new));
         let configs = configs.collect::<Result<_, _>>()?;
         let verifies = |rules: &ClientRules| rules.demand != Demand::Nothing;
-        let has_own = has_challenges && material.client_rules().iter().any(verifies);
+        let is_strict = unknown == UnknownName::Reject || material.client_rules().iter().any(verifies);
+        let has_own = has_challenges && is_strict;
         let challenge = has_own.then(|| common.for_challenges().map(Arc::new)).transpose()?;
         let selection = if challenge.is_some() { Selection::ByName } else { Selection::of(site) };
         Ok(ServerTls {
