@@ -36,6 +36,8 @@ const LONGEST_LOCK: Time = 3600;
 /// A server that has a lock prolongs it several times within this time. If it does not, it has ended, whatever the clock
 /// says that it has written the end by.
 const LEFT_LOCK: Duration = Duration::from_secs(60);
+/// The beginning of a temporary file's name. The folder may be one with other hidden files, such as a home.
+const TEMPORARY: &str = ".taipan-new.";
 /// A temporary file that is older was left by a process that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
@@ -81,7 +83,9 @@ impl Storage {
         let is_left = |entry: &fs::DirEntry| {
             let written = entry.metadata().and_then(|found| found.modified()).ok();
             let age = written.and_then(|written| written.elapsed().ok());
-            entry.file_name().as_encoded_bytes().starts_with(b".") && age.is_some_and(|age| age > LEFT_BEHIND)
+            let name = entry.file_name();
+            name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+                && age.is_some_and(|age| age > LEFT_BEHIND)
         };
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().filter(is_left) {
             // One that stays does no harm.
@@ -127,14 +131,14 @@ impl Storage {
 
     /// Replaces the file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.write_temporary(name, bytes)?;
+        let temporary = self.write_temporary(bytes)?;
         let renamed = renameat(&self.folder, &temporary, &self.folder, name);
         self.finish(&temporary, renamed)
     }
 
     /// Creates the file. `false`: there is one already, which stays.
     pub fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        let temporary = self.write_temporary(name, bytes)?;
+        let temporary = self.write_temporary(bytes)?;
         let linked = linkat(&self.folder, &temporary, &self.folder, name, AtFlags::empty());
         let created = linked.is_ok();
         match linked {
@@ -149,8 +153,9 @@ impl Storage {
         Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
-    fn write_temporary(&self, name: &str, bytes: &[u8]) -> io::Result<String> {
-        let temporary = format!(".{name}.{}", self.owner);
+    /// There is one at a time.
+    fn write_temporary(&self, bytes: &[u8]) -> io::Result<String> {
+        let temporary = format!("{TEMPORARY}{}", self.owner);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut file = File::from(openat(&self.folder, &temporary, flags, PRIVATE)?);
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -293,6 +298,26 @@ mod tests {
         fs::write(path.join("z"), vec![0; MAX_FILE as usize + 1]).unwrap();
         assert!(storage.read("z").is_err());
         fs::remove_dir_all(folder("files")).ok();
+    }
+
+    #[test]
+    fn of_hidden_files_only_those_of_killed_processes_are_removed() {
+        let path = folder("hidden");
+        let storage = storage(&path);
+        storage.write("a.example.pem", b"pem").unwrap();
+        let temporary = storage.write_temporary(b"half").unwrap();
+        let old = std::time::SystemTime::now() - 2 * LEFT_BEHIND;
+        for name in [".profile", ".a.example.pem.swp", "notes", &temporary] {
+            fs::write(path.join(name), "").unwrap();
+            File::open(path.join(name)).unwrap().set_modified(old).unwrap();
+        }
+        fs::write(path.join(".taipan-new.other.1.0"), "").unwrap();
+        Storage::open(&path).unwrap();
+        let expected = [".a.example.pem.swp", ".profile", ".taipan-new.other.1.0", "a.example.pem", "notes"];
+        assert_eq!(files(&path), expected);
+        let longest = format!("{}.pem", ["x".repeat(63), "y".repeat(63), "z".repeat(63)].join("."));
+        storage.write(&longest, b"pem").unwrap();
+        fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
