@@ -522,6 +522,18 @@ fn a_check_names_what_would_prevent_an_order() {
 }
 
 #[test]
+fn a_check_waits_for_no_named_pipe_in_place_of_a_file() {
+    let site = Site::new().config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates\"\nca = \"pipe\"\neab_key_id = \"1\"\neab_key_file = \"pipe\"",
+    );
+    assert!(output_of(tool("mkfifo").arg(site.home().join("pipe"))).status.success());
+    let output = output_within(command().arg("check").arg("-c").arg(site.write_config()), TIMEOUT);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches("pipe: it is not a regular file").count(), 2, "{text}");
+}
+
+#[test]
 fn a_check_names_what_lies_in_the_place_of_a_certificate() {
     let site = Site::new().file_beside_root("ca.pem", authority().pem()).config(
         "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\

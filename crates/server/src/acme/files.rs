@@ -30,6 +30,7 @@ use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
 use crate::sys::is_disk_full;
 use crate::tls::inspect::CertificateFacts;
+use crate::tls::material::read_file;
 use crate::{clock, log};
 
 const ACCOUNT_KEY: &str = "account.key";
@@ -378,15 +379,15 @@ fn unwritable_disk(folder: &Path) -> Option<Finding> {
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, String> {
-    let text = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let text = read_file(path)?;
     roots(&text).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 fn read_binding(settings: &Certificates) -> Result<Option<Binding>, String> {
     let Some(account) = &settings.external_account else { return Ok(None) };
-    let path = account.key_file.display();
-    let text = std::fs::read(&account.key_file).map_err(|e| format!("cannot read {path}: {e}"))?;
-    Binding::read(&account.key_id, &text).map(Some).map_err(|why| format!("{path}: {why}"))
+    let text = read_file(&account.key_file)?;
+    let binding = Binding::read(&account.key_id, &text);
+    binding.map(Some).map_err(|why| format!("{}: {why}", account.key_file.display()))
 }
 
 /// What `taipan certificates` shows of a certificate.
