@@ -623,6 +623,22 @@ fn the_process_that_orders_has_the_account_of_a_reload_as_root() {
 }
 
 #[test]
+fn root_lists_what_the_server_of_another_user_has_as_root() {
+    let site = Site::new().config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\nfolder = \"certificates\"",
+    );
+    let folder = site.home().join("certificates");
+    fs::create_dir(&folder).expect("it is our folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    fs::write(folder.join("a.example.pem"), "no certificate").expect("it is our folder");
+    std::os::unix::fs::chown(&folder, Some(3_800_000_000), None).expect("we are root");
+    let output = output_of(command().arg("certificates").arg("-c").arg(site.write_config()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let expected = "none: it contains no certificate; the next start replaces the file";
+    assert!(output.status.success() && text.contains(expected), "{output:?}");
+}
+
+#[test]
 fn a_full_disk_that_is_mounted_is_waited_for_while_a_self_made_certificate_is_served() {
     let pebble = Pebble::start(&USUAL);
     let site = pebble.site("challenges = [\"http-01\"]");

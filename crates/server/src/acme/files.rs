@@ -29,7 +29,6 @@ use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
 use crate::sys::is_disk_full;
-use crate::tls::inspect::CertificateFacts;
 use crate::tls::material::read_file;
 use crate::{clock, log};
 
@@ -393,9 +392,8 @@ fn read_binding(settings: &Certificates) -> Result<Option<Binding>, String> {
 /// What `taipan certificates` shows of a certificate.
 pub struct Renewal {
     pub file: PathBuf,
-    /// `None`: there is no certificate, not even a self-signed one.
-    pub facts: Option<CertificateFacts>,
-    pub is_self_made: bool,
+    /// `None`: there is no file. Errors: why it has no certificate, not even a self-signed one.
+    pub stored: Option<Result<Stored, String>>,
     pub report: Option<Report>,
 }
 
@@ -405,19 +403,15 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
     let name = file_name(names);
     let file = folder.join(pem(&name));
     if !folder.exists() {
-        return Ok(Renewal { file, facts: None, is_self_made: false, report: None });
+        return Ok(Renewal { file, stored: None, report: None });
     }
     let fail = |path: &Path, why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
-    let storage = Storage::existing(&folder).map_err(|why| fail(&folder, &why))?;
+    let storage = Storage::of_any_user(&folder).map_err(|why| fail(&folder, &why))?;
     let read = |name: String| storage.read(&name).map_err(|e| fail(&folder.join(name), &e));
-    let stored = read(pem(&name))?.and_then(|text| Stored::read(&text).ok());
+    let stored = read(pem(&name))?.map(|text| Stored::read(&text));
     let report = read(report_of(&name))?;
-    Ok(Renewal {
-        file,
-        is_self_made: stored.as_ref().is_some_and(Stored::is_self_made),
-        facts: stored.map(|stored| stored.facts),
-        report: report.map(|report| Report::parse(&String::from_utf8_lossy(&report))),
-    })
+    let report = report.map(|report| Report::parse(&String::from_utf8_lossy(&report)));
+    Ok(Renewal { file, stored, report })
 }
 
 /// The folder of the settings, or that of the system. Errors: there is none.

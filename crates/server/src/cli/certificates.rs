@@ -56,14 +56,15 @@ pub fn list(path: &Path) -> ExitCode {
 }
 
 fn show_acme(site: &Site, host: &Host) -> Result<(), String> {
-    let Renewal { file, facts, is_self_made, report } = acme::renewal_of(&site.certificates, &host.names)?;
+    let Renewal { file, stored, report } = acme::renewal_of(&site.certificates, &host.names)?;
     terminal::out(format_args!("{}", names(host)));
     line("file", file.display());
-    match &facts {
-        Some(facts) => show_facts(facts),
+    match &stored {
+        Some(Ok(stored)) => show_facts(&stored.facts),
+        Some(Err(why)) => line("issuer", format_args!("none: {why}; the next start replaces the file")),
         None => line("issuer", "none: the server has not been started yet"),
     }
-    if is_self_made {
+    if stored.is_some_and(|stored| stored.is_ok_and(|stored| stored.is_self_made())) {
         line("self-made", "until an authority has issued one");
     }
     let Some(report) = report else { return Ok(()) };
