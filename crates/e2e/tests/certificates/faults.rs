@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Folder, Server, Signal, Site, TIMEOUT, Tls, authority, free_port, runs, signal_process, wait_until,
+    Folder, Server, Signal, Site, TIMEOUT, Tls, authority, command, free_port, output_of, runs,
+    signal_process, wait_until,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -410,11 +411,12 @@ fn a_key_of_the_account_that_is_torn_is_explained() {
     let site = Site::new().file_beside_root("certificates/account.key", "").config(&lines);
     let folder = site.home().join("certificates");
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
-    let text = rejected(&site);
-    assert!(
-        text.contains("account.key: ") && text.contains("or remove it to open another account"),
-        "{text}"
-    );
+    let checked = output_of(command().arg("check").arg("-c").arg(site.write_config()));
+    for text in [rejected(&site), String::from_utf8_lossy(&checked.stderr).into_owned()] {
+        let expected =
+            "account.key: it has no private key in PEM; restore the file, or remove it to open another";
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use e2e::{
     BackgroundProcess, Folder, Server, Signal, Site, SmallDisk, TIMEOUT, authority, command, free_port,
-    is_root, output_of, output_within, runs, signal_process, tool, wait_until,
+    is_root, output_of, output_within, program, runs, signal_process, tool, wait_until,
 };
 
 /// For an order, with all that waits in it.
@@ -620,6 +620,30 @@ fn the_process_that_orders_has_the_account_of_a_reload_as_root() {
     server.configure(&config(accounts[1]));
     server.reload();
     assert!(wait_until(TIMEOUT, || have_all(accounts[1])), "{}", server.stderr());
+}
+
+#[test]
+fn a_check_names_a_folder_in_which_nothing_can_be_made_as_root() {
+    let site = Site::new().file_beside_root("ca.pem", authority().pem()).config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates/new\"\nca = \"ca.pem\"",
+    );
+    let (outer, file, account) = (site.home().join("certificates"), site.write_config(), 3_800_000_000);
+    let folder = outer.join("new");
+    let check = || {
+        let mut check = tool("setpriv");
+        check.args([format!("--reuid={account}"), "--clear-groups".to_owned()]);
+        let output = output_of(check.arg(program()).arg("check").arg("-c").arg(&file));
+        String::from_utf8(output.stderr).expect("it is text")
+    };
+    fs::create_dir(&outer).expect("it is our folder");
+    let text = check();
+    assert!(text.contains("certificates/new: Permission denied; make it"), "{text}");
+    fs::create_dir(&folder).expect("it is our folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).expect("it is our folder");
+    std::os::unix::fs::chown(&folder, Some(account), None).expect("we are root");
+    let text = check();
+    assert!(text.contains("certificates/new, cannot be written (Permission denied"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -225,9 +226,8 @@ fn chain_or_self_signed(
     names: &[String],
 ) -> Result<(Vec<u8>, Option<StandIn>), String> {
     let name = pem(file);
-    let fail = |what: &str, e: &dyn std::fmt::Display| {
-        format!("cannot {what} {}: {e}", storage.path().join(&name).display())
-    };
+    let fail =
+        |what: &str, e: &dyn Display| format!("cannot {what} {}: {e}", storage.path().join(&name).display());
     if let Some(text) = storage.read(&name).map_err(|e| fail("read", &e))? {
         match stored::certified(&text) {
             Ok(_) => {
@@ -265,27 +265,34 @@ fn warn_if_expired(text: &[u8], names: &[String]) {
     }
 }
 
+/// The key of the account, which is made if there is none.
 fn account_key(storage: &Storage) -> Result<AccountKey, Failure> {
-    let fail = |e: &dyn std::fmt::Display| {
-        format!("cannot use the key of the account, {}: {e}", storage.path().join(ACCOUNT_KEY).display())
-    };
-    let other = |e: &dyn std::fmt::Display| Failure::other(fail(e));
-    let reject = |e: &dyn std::fmt::Display| {
-        Failure::other(format!("{}; restore the file, or remove it to open another account", fail(e)))
-    };
-    let mut text = storage.read(ACCOUNT_KEY).map_err(|e| other(&e))?;
-    if text.is_none() {
-        let key = PrivateKeyDer::from(issue::account_key().map_err(|e| other(&e))?);
-        // Another server may have created it at the same time.
-        let created = storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes());
-        created.map_err(|e| Failure::of_writing(fail(&e), &e, storage.path()))?;
-        text = storage.read(ACCOUNT_KEY).map_err(|e| other(&e))?;
+    if let Some(key) = stored_account_key(storage)? {
+        return Ok(key);
     }
-    let key = PrivateKeyDer::from_pem_slice(&text.unwrap_or_default()).map_err(|e| reject(&e))?;
-    match key {
-        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map_err(|e| reject(&e)),
+    let fail = |e: &dyn Display| failure_of_account(storage, e);
+    let key = PrivateKeyDer::from(issue::account_key().map_err(|e| Failure::other(fail(&e)))?);
+    // Another server may have created it at the same time.
+    let created = storage.create(ACCOUNT_KEY, issue::key_pem(&key).as_bytes());
+    created.map_err(|e| Failure::of_writing(fail(&e), &e, storage.path()))?;
+    stored_account_key(storage)?.ok_or_else(|| Failure::other(fail(&"it was removed")))
+}
+
+/// `None`: there is none.
+fn stored_account_key(storage: &Storage) -> Result<Option<AccountKey>, Failure> {
+    let reject = |e: &dyn Display| {
+        let what = failure_of_account(storage, e);
+        Failure::other(format!("{what}; restore the file, or remove it to open another account"))
+    };
+    let Some(text) = storage.read(ACCOUNT_KEY).map_err(|e| reject(&e))? else { return Ok(None) };
+    match PrivateKeyDer::from_pem_slice(&text).map_err(|_| reject(&"it has no private key in PEM"))? {
+        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map(Some).map_err(|e| reject(&e)),
         _ => Err(reject(&"it is not in PKCS#8")),
     }
+}
+
+fn failure_of_account(storage: &Storage, error: &dyn Display) -> String {
+    format!("cannot use the key of the account, {}: {error}", storage.path().join(ACCOUNT_KEY).display())
 }
 
 /// One certificate has all names of a host, and the name of the first one.
@@ -312,53 +319,70 @@ pub fn problems(site: &Site) -> Vec<Finding> {
     if !site.hosts.iter().any(|host| host.tls.acme) {
         return Vec::new();
     }
-    let (mut found, mut unwritable) = (Vec::new(), None);
-    let mut add = |keys, value: &Path, text: String| found.push(Finding::error(keys, value, text));
-    match folder_of(settings) {
-        Ok(folder) if folder.exists() => {
-            match Storage::existing(&folder) {
-                Ok(storage) => {
-                    unreadable_files(site, &storage).for_each(|why| add(&["folder"], &folder, why))
-                }
-                Err(why) => {
-                    let text = format!("cannot open the folder of certificates, {}: {why}", folder.display());
-                    add(&["folder"], &folder, text);
-                }
-            }
-            unwritable = unwritable_disk(&folder);
-        }
-        Ok(_) => {}
-        Err(why) => add(&["folder"], Path::new(""), why),
+    let mut found = match folder_of(settings) {
+        Ok(folder) => problems_of_folder(site, &folder),
+        Err(why) => vec![Finding::error(&["folder"], Path::new(""), why)],
+    };
+    if let Err(why) = ca_file(settings).and_then(|path| read_roots(&path)) {
+        found.push(Finding::error(&["ca"], settings.ca.as_deref().unwrap_or(Path::new("")), why));
     }
-    match ca_file(settings).and_then(|path| read_roots(&path)) {
-        Ok(_) => {}
-        Err(why) => add(&["ca"], settings.ca.as_deref().unwrap_or(Path::new("")), why),
-    }
-    if let Err(why) = read_binding(settings) {
-        add(
-            &["eab_key_file"],
-            &settings.external_account.as_ref().map(|a| a.key_file.clone()).unwrap_or_default(),
-            why,
-        );
+    if let (Err(why), Some(account)) = (read_binding(settings), &settings.external_account) {
+        found.push(Finding::error(&["eab_key_file"], &account.key_file, why));
     }
     if let Some(program) = settings.dns_command.first()
         && let Err(error) = access(program.as_str(), Access::EXEC_OK)
     {
         let text = format!("the dns_command {program} cannot be executed ({error}); install it");
-        add(&["dns_command"], Path::new(program), text);
+        found.push(Finding::error(&["dns_command"], Path::new(program), text));
     }
-    found.extend(unwritable);
     found
 }
 
-/// Why files that a start reads cannot be read, with what to do.
-fn unreadable_files(site: &Site, storage: &Storage) -> impl Iterator<Item = String> {
+fn problems_of_folder(site: &Site, folder: &Path) -> Vec<Finding> {
+    let error = |text: String| Finding::error(&["folder"], folder, text);
+    let shown = folder.display();
+    if !folder.exists() {
+        // The start creates it.
+        let parent = folder.ancestors().find(|parent| parent.exists()).unwrap_or(folder);
+        let why = unwritable(parent);
+        let why = why.map(|why| format!("cannot create the folder of certificates, {shown}: {why}; make it"));
+        return why.into_iter().map(error).collect();
+    }
+    let storage = match Storage::existing(folder) {
+        Ok(storage) => storage,
+        Err(why) => {
+            return vec![error(format!("cannot open the folder of certificates, {shown}: {why}"))];
+        }
+    };
     let hosts = site.hosts.iter().filter(|host| host.tls.acme);
-    let files = hosts.map(|host| pem(&file_name(&host.names)));
-    files.chain([ACCOUNT_KEY.to_owned()]).filter_map(|name| {
-        let why = storage.read(&name).err()?;
-        Some(format!("cannot read {}: {why}; move it away", storage.path().join(name).display()))
-    })
+    let names: Vec<String> = hosts.map(|host| pem(&file_name(&host.names))).collect();
+    let unreadable = names.iter().filter_map(|name| {
+        let why = storage.read(name).err()?;
+        Some(format!("cannot read {}: {why}; move it away", folder.join(name).display()))
+    });
+    let account = stored_account_key(&storage).err().map(|failure| failure.text);
+    let mut found: Vec<Finding> = unreadable.chain(account).map(error).collect();
+    if let Some(why) = unwritable(folder) {
+        let text = format!(
+            "the folder of certificates, {shown}, cannot be written ({why}), so that no certificate is ordered; chmod \
+             700 {shown}"
+        );
+        // A start makes what is missing.
+        let is_complete =
+            names.iter().map(String::as_str).chain([ACCOUNT_KEY]).all(|name| folder.join(name).exists());
+        let finding = if is_complete { Finding::warning } else { Finding::error };
+        found.push(finding(&["folder"], folder, text));
+    }
+    found.extend(unwritable_disk(folder));
+    found
+}
+
+/// Why this program cannot make files in a folder. `None`: it can, or its disk is at fault.
+fn unwritable(folder: &Path) -> Option<Errno> {
+    if !folder.is_dir() {
+        return Some(Errno::NOTDIR);
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).err().filter(|errno| *errno != Errno::ROFS)
 }
 
 /// A warning if the disk of the folder takes nothing.
@@ -405,7 +429,7 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
     if !folder.exists() {
         return Ok(Renewal { file, stored: None, report: None });
     }
-    let fail = |path: &Path, why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
+    let fail = |path: &Path, why: &dyn Display| format!("cannot read {}: {why}", path.display());
     let storage = Storage::of_any_user(&folder).map_err(|why| fail(&folder, &why))?;
     let read = |name: String| storage.read(&name).map_err(|e| fail(&folder.join(name), &e));
     let stored = read(pem(&name))?.map(|text| Stored::read(&text));
