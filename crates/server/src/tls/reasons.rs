@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
-const NO_CERTIFICATE: &str = "there is no certificate that the client can use: it verifies no signature of their keys, or \
-                              it is an authority with a challenge (acme-tls/1) that this server has not ordered";
+const NO_CERTIFICATE: &str = "there is no certificate that the client can use: it verifies no signature of their keys; or \
+                              it is an authority with a challenge (acme-tls/1) that this server has not ordered; or this \
+                              server goes on without a file that it cannot use, as its log says";
 
 /// Why a session with a client has failed.
 pub fn of_client(error: &Error) -> Cow<'static, str> {
