@@ -178,7 +178,12 @@ pub fn trust(flags: &Serve, listeners: &[Listener]) -> Vec<String> {
     let Some((name, Address::Tcp(address))) = name.zip(listener.map(|listener| &listener.address)) else {
         return Vec::new();
     };
-    local::advice(&format!("https://{name}:{}/", address.port())).unwrap_or_default()
+    let url = match name.parse::<IpAddr>() {
+        // That of the default is always in the certificate.
+        Ok(_) if !address.ip().is_unspecified() => format!("https://{address}/"),
+        _ => format!("https://{name}:{}/", address.port()),
+    };
+    local::advice(&url).unwrap_or_default()
 }
 
 /// Chooses the account of this program if root starts the server and the site names no user.

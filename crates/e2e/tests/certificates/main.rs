@@ -789,6 +789,8 @@ fn programs_for_other_local_names_leave_each_other_their_certificates() {
     let first = local_for("127.0.0.2", &home);
     let second = local_for("127.0.0.3", &home);
     let authority = home.path().join("taipan/authority.pem");
+    // It listens at another address, which its certificate has, too.
+    first.wait_for_line(&format!("authority.pem https://{}/", first.addr()), TIMEOUT);
     for (server, name) in [(&first, "127.0.0.2"), (&second, "127.0.0.3")] {
         signal_process(server.serving_pid(), Signal::KILL);
         server.wait_for_line("a new serving process has taken over", TIMEOUT);
