@@ -187,6 +187,73 @@ fn a_file_is_locked_only_if_the_conditions_of_the_request_hold() {
     );
 }
 
+/// RFC 4918 §10.4.
+#[test]
+fn what_only_reads_or_changes_locks_has_the_conditions_of_its_request() {
+    let server = server();
+    let tag = |path: &str| server.get(path).field("etag").expect("it has one").to_owned();
+    let (own, other) = (tag("/a.txt"), tag("/folder/b.txt"));
+    let mut rows = Rows::new();
+    for (field, holds) in [
+        (format!("([{own}])"), true),
+        (format!("([{other}])"), false),
+        (format!("(Not [{other}])"), true),
+        (format!("(Not [{own}])"), false),
+        ("(<urn:x>)".to_owned(), false),
+        ("(Not <DAV:no-lock>)".to_owned(), true),
+        (format!("(<urn:x>) ([{own}])"), true),
+        (format!("</folder/b.txt> ([{other}])"), true),
+        (format!("<http://h/folder/b.txt> ([{other}])"), true),
+        (format!("<http://h/folder/b.txt> ([{own}])"), false),
+    ] {
+        let found = send(&server, "PROPFIND", "/a.txt", &format!("Depth: 0\r\nIf: {field}\r\n"), "");
+        rows.check(field, found.status, if holds { 207 } else { 412 });
+    }
+    let locked = send(&server, "LOCK", "/a.txt", "Depth: 0\r\n", LOCK);
+    let token = locked.field("lock-token").expect("it is locked").to_owned();
+    check(
+        &server,
+        &[
+            ("PROPFIND", "/a.txt", &format!("Depth: 0\r\nIf: ({token})\r\n"), "", 207),
+            ("PROPFIND", "/a.txt", "Depth: 0\r\nIf: (\r\n", "", 400),
+            ("LOCK", "/a.txt", &format!("If: ({token} [{other}])\r\n"), "", 412),
+            ("LOCK", "/a.txt", &format!("If: ({token} Not [{own}])\r\n"), "", 412),
+            ("LOCK", "/a.txt", &format!("If: ({token} [{own}])\r\n"), "", 200),
+            ("UNLOCK", "/a.txt", &format!("Lock-Token: {token}\r\nIf: ([{other}])\r\n"), "", 412),
+            ("UNLOCK", "/a.txt", &format!("Lock-Token: {token}\r\nIf: (Not {token})\r\n"), "", 412),
+            ("PUT", "/a.txt", "", "still locked", 423),
+            ("UNLOCK", "/a.txt", &format!("Lock-Token: {token}\r\nIf: ({token} [{own}])\r\n"), "", 204),
+            ("PUT", "/a.txt", "", "not locked", 204),
+        ],
+    );
+}
+
+#[test]
+fn a_condition_is_about_the_resource_that_it_names() {
+    let config = format!("{OPEN}etag = \"content\"\n[[route]]\npath = \"/other/\"\nalias = \"other\"\n");
+    let site = Site::new().file("a.txt", "a\n").file("b.txt", "b\n");
+    fs::create_dir_all(site.home().join("other")).unwrap();
+    let server = site.config(&config).start();
+    let tag = server.get("/b.txt").field("etag").expect("it has one").to_owned();
+    check(
+        &server,
+        &[
+            ("PUT", "/a.txt", &format!("If: </b.txt> ([{tag}])\r\n"), "1", 204),
+            ("PUT", "/a.txt", &format!("If: </b.txt> (Not [{tag}])\r\n"), "2", 412),
+        ],
+    );
+    let locked = send(&server, "LOCK", "/other/c", "", LOCK);
+    let token = locked.field("lock-token").expect("it is locked");
+    check(
+        &server,
+        &[
+            ("COPY", "/a.txt", "Destination: /other/c\r\n", "", 423),
+            ("COPY", "/a.txt", &format!("Destination: /other/c\r\nIf: </other/c> ({token})\r\n"), "", 204),
+        ],
+    );
+    assert_eq!(content(&server, "/other/c"), "1");
+}
+
 #[test]
 fn rclone_and_cadaver_work() {
     let server = server();

@@ -36,7 +36,9 @@ use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
 use crate::publishing::failure::{Excess, Failure};
 use crate::publishing::removal::Emptying;
-use crate::publishing::store::{Below, Expected, Found, Guard, Store, Terms, check_length};
+use crate::publishing::store::{
+    Below, Expected, Found, Guard, Named, Store, Tag, Terms, check_length,
+};
 use crate::publishing::tree::{Kind, Member, Progress, Reach, Scan};
 use crate::publishing::{changes, permits};
 use crate::request::Request;
@@ -176,10 +178,10 @@ impl<'a> Exchange<'a> {
             DavMethod::Delete => on_heap(|| self.delete(request, &target)).await,
             DavMethod::MkCol => on_heap(|| self.make_folder(request, &target)).await,
             DavMethod::Copy | DavMethod::Move => on_heap(|| self.transfer(request, &target, method)).await,
-            DavMethod::PropFind => on_heap(|| self.find_properties(&target)).await,
+            DavMethod::PropFind => on_heap(|| self.find_properties(request, &target)).await,
             DavMethod::PropPatch => on_heap(|| self.change_properties(request, &target)).await,
             DavMethod::Lock => on_heap(|| self.lock(request, &target)).await,
-            DavMethod::Unlock => on_heap(|| self.unlock(&target)).await,
+            DavMethod::Unlock => on_heap(|| self.unlock(request, &target)).await,
         };
         match done {
             Ok(response) => response,
@@ -310,10 +312,9 @@ impl<'a> Exchange<'a> {
         depth.ok_or(Status::BAD_REQUEST)
     }
 
-    /// As `terms`, with the resource looked up only if the fields speak of it.
+    /// As `terms`, with the resource looked up only if preconditions speak of it.
     async fn terms_of_fields(&self, request: Request<'_>, target: &Target<'a>) -> Result<Terms, Problem> {
-        let names = &self.head.names;
-        let present = match names.intersects(Names::CONDITIONAL) || self.head.value("if").is_some() {
+        let present = match self.head.names.intersects(Names::CONDITIONAL) {
             true => self.present(target).await?,
             false => Present::default(),
         };
@@ -327,27 +328,7 @@ impl<'a> Exchange<'a> {
         target: &Target<'a>,
         present: &Present,
     ) -> Result<Terms, Problem> {
-        let mut terms = Terms {
-            holder: self.holder(),
-            tag: present.tag.clone().filter(|_| !target.has_stat_tags()),
-            ..Terms::default()
-        };
-        if self.head.value("if").is_some() {
-            let field =
-                self.head.only("if").and_then(If::parse).ok_or(Problem::Status(Status::BAD_REQUEST))?;
-            for url in field.resources() {
-                // What the client may not have is as if it did not exist.
-                if let Ok(path) = self.local_path(request, url.as_bytes())
-                    && self.may_know(&path)
-                    && let Ok(other) = self.target(&path).await
-                    && other.store.root.is_same(&target.store.root)
-                {
-                    terms.resources.insert(url.to_owned(), other.below);
-                }
-            }
-            terms.holder.tokens = field.tokens().map(str::to_owned).collect();
-            terms.field = Some(field);
-        }
+        let mut terms = self.terms_of_if(request, target).await?;
         if !self.head.names.intersects(Names::CONDITIONAL) {
             return Ok(terms);
         }
@@ -363,6 +344,38 @@ impl<'a> Exchange<'a> {
         }
         terms.expected = Expected::of(present.found);
         Ok(terms)
+    }
+
+    /// What the field `If` demands, with the locks that the client knows of by it. Errors: it is malformed.
+    async fn terms_of_if(&self, request: Request<'_>, target: &Target<'a>) -> Result<Terms, Problem> {
+        let mut terms = Terms { holder: self.holder(), ..Terms::default() };
+        if self.head.value("if").is_none() {
+            return Ok(terms);
+        }
+        let field = self.head.only("if").and_then(If::parse).ok_or(Status::BAD_REQUEST)?;
+        terms.tag = self.tag(target).await?;
+        for url in field.resources() {
+            // What the client may not have is as if it did not exist.
+            if let Ok(path) = self.local_path(request, url.as_bytes())
+                && self.may_know(&path)
+                && let Ok(other) = self.target(&path).await
+            {
+                let tag = self.tag(&other).await?;
+                let named = Named { store: other.store, path: other.below, tag };
+                terms.resources.insert(url.to_owned(), named);
+            }
+        }
+        terms.holder.tokens = field.tokens().map(str::to_owned).collect();
+        terms.field = Some(field);
+        Ok(terms)
+    }
+
+    /// The entity tag of a resource for `If`.
+    async fn tag(&self, target: &Target<'a>) -> Result<Tag, Problem> {
+        match target.has_stat_tags() {
+            true => Ok(Tag::OfAttributes),
+            false => Ok(Tag::Found(self.present(target).await?.tag)),
+        }
     }
 
     fn holder(&self) -> Holder {

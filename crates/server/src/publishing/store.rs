@@ -2,13 +2,12 @@
 //! threads.
 
 mod guard;
+mod terms;
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use dav::condition::If;
-use dav::locks::{Holder, Locks};
+use dav::locks::Locks;
 use dav::properties::Properties;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -17,6 +16,7 @@ use site::publishing::{Publishing, STATE_FOLDER, Sync};
 use taipan_http::target::SafePath;
 
 pub use guard::Guard;
+pub use terms::{Expected, Named, Tag, Terms};
 
 use super::failure::Failure;
 use super::usage;
@@ -71,40 +71,6 @@ pub enum Found {
     Folder(Stamp),
     /// A link, a device and the like.
     Other,
-}
-
-/// What the request demands of the resource that it changes.
-#[derive(Debug, Clone, Default)]
-pub struct Terms {
-    pub holder: Holder,
-    /// The field `If`.
-    pub field: Option<If>,
-    /// The paths of the resources that `field` names, by their URLs.
-    pub resources: HashMap<String, Below>,
-    /// The entity tag of the request's resource, if it is not made of its attributes.
-    pub tag: Option<Vec<u8>>,
-    pub expected: Expected,
-}
-
-/// The state in which the preconditions of the request have found its resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Expected {
-    /// It has none.
-    #[default]
-    Anything,
-    Nothing,
-    File(Stamp),
-}
-
-impl Expected {
-    /// The state of what was found. The one of a folder may change.
-    pub fn of(found: Option<Found>) -> Expected {
-        match found {
-            None => Expected::Nothing,
-            Some(Found::File(stamp)) => Expected::File(stamp),
-            Some(Found::Folder(_) | Found::Other) => Expected::Anything,
-        }
-    }
 }
 
 /// Errors: `TooLong` for a path that is longer than the system takes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dav::fields::{Depth, coded_url, timeout};
-use dav::locks::{Extent, Holder, Lock, MAX_OWNER, Scope, Touch};
+use dav::locks::{Extent, Lock, MAX_OWNER, Scope, Touch};
 use dav::multistatus;
 use dav::request::LockInfo;
 use rustix::fs::OFlags;
@@ -97,7 +97,7 @@ impl<'a> Exchange<'a> {
         let present = self.present(target).await?;
         let terms = self.terms(request, target, &present).await?;
         if body.is_empty() {
-            let lock = self.renew_lock(target, terms.holder, expires).await?;
+            let lock = self.renew_lock(target, terms, expires).await?;
             return Ok(self.locked(target, &lock, Status::OK, present.found));
         }
         let LockInfo { scope, owner } = LockInfo::parse(&body).map_err(rejected)?;
@@ -137,15 +137,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// LOCK without a body: the lock that `holder` has lasts until `expires`.
-    async fn renew_lock(&self, target: &Target<'a>, holder: Holder, expires: i64) -> Result<Lock, Problem> {
-        if holder.tokens.is_empty() {
+    /// LOCK without a body: the lock that the client has lasts until `expires`.
+    async fn renew_lock(&self, target: &Target<'a>, terms: Terms, expires: i64) -> Result<Lock, Problem> {
+        if terms.holder.tokens.is_empty() {
             return Err(Status::BAD_REQUEST.into());
         }
-        let (below, now) = (target.below.clone(), self.now);
+        let below = target.below.clone();
         let renew = move |guard: &Guard| {
-            let mut locks = guard.locks(now)?;
-            let lock = locks.held(below.as_str(), &holder).ok_or(Failure::Precondition)?;
+            let (mut locks, _) = guard.check_terms(&terms, &below)?;
+            let lock = locks.held(below.as_str(), &terms.holder).ok_or(Failure::Precondition)?;
             lock.expires = expires;
             let lock = lock.clone();
             guard.write_locks(&locks)?;
@@ -173,16 +173,20 @@ impl<'a> Exchange<'a> {
         Response::from_head(head.finish_whole(body.as_bytes()))
     }
 
-    pub(super) async fn unlock(&mut self, target: &Target<'a>) -> Result<Response, Problem> {
+    pub(super) async fn unlock(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
         let token = self.head.only("lock-token").and_then(coded_url).ok_or(Status::BAD_REQUEST)?.to_owned();
-        let (below, now, mut holder) = (target.below.clone(), self.now, self.holder());
-        holder.tokens.push(token.clone());
+        let (below, mut terms) = (target.below.clone(), self.terms_of_if(request, target).await?);
+        terms.holder.tokens.push(token.clone());
         let remove = move |guard: &Guard| {
-            let mut locks = guard.locks(now)?;
+            let (mut locks, _) = guard.check_terms(&terms, &below)?;
             let Some(lock) = locks.on(below.as_str()).find(|lock| lock.token == token) else {
                 return Ok(false);
             };
-            if !lock.is_of(&holder) {
+            if !lock.is_of(&terms.holder) {
                 return Err(Failure::Denied);
             }
             locks.remove(&token);

@@ -60,17 +60,23 @@ struct Resource<'d> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) async fn find_properties(&mut self, target: &Target<'a>) -> Result<Response, Problem> {
+    pub(super) async fn find_properties(
+        &mut self,
+        request: Request<'_>,
+        target: &Target<'a>,
+    ) -> Result<Response, Problem> {
         let depth = self.depth()?;
         if depth == Depth::Infinity && target.route.publishing.deep_listing == DeepListing::Rejected {
             return Err(Problem::Precondition(Status::FORBIDDEN, "propfind-finite-depth"));
         }
         let find = PropFind::parse(&self.small_body().await?).map_err(rejected)?;
+        let terms = self.terms_of_if(request, target).await?;
         let (below, now, rule) = (target.below.clone(), self.now, target.rules.symlinks);
         let look = move |store: &Store| {
             let found = beneath::open(&store.root, &below, rule, OFlags::PATH, Wait::Allowed)?;
-            let kind = stat(&found, Wait::Allowed)?.kind;
-            Ok((kind, store.locks(now)?))
+            let (kind, locks) = (stat(&found, Wait::Allowed)?.kind, store.locks(now)?);
+            terms.check_field(store, &locks, &below)?;
+            Ok((kind, locks))
         };
         let (kind, locks) = self.on_disk(&target.store, look).await?;
         let kind = match kind {

@@ -3,7 +3,6 @@
 
 use std::os::fd::OwnedFd;
 
-use dav::condition::State;
 use dav::locks::{Locks, Touch};
 use dav::properties;
 use dav::request::Change;
@@ -16,7 +15,6 @@ use super::{
     replace, without_slash,
 };
 use crate::clock;
-use crate::files::stat_etag;
 use crate::publishing::failure::{Excess, Failure};
 use crate::sys::calls;
 
@@ -85,11 +83,7 @@ impl Guard {
     pub fn check_terms(&self, terms: &Terms, path: &Below) -> Result<(Locks, Option<Found>), Failure> {
         let locks = self.locks(clock::wall())?;
         let found = self.store.find(path)?;
-        if let Some(field) = &terms.field
-            && !field.holds(|url| state_of(&self.store, &locks, terms, url, path))
-        {
-            return Err(Failure::Precondition);
-        }
+        terms.check_field(&self.store, &locks, path)?;
         let is_expected = match (terms.expected, found) {
             (Expected::Anything, _) | (Expected::Nothing, None) => true,
             (Expected::File(seen), Some(Found::File(stamp))) => seen == stamp,
@@ -227,22 +221,4 @@ impl Guard {
         let folder = self.store.properties_folder(&parent.into_owned())?;
         Ok(folder.map(|folder| (folder, path.name().to_owned())))
     }
-}
-
-/// The state of a resource for `If`. `url`: `None` for that of the request.
-fn state_of(store: &Store, locks: &Locks, terms: &Terms, url: Option<&str>, own: &Below) -> State {
-    let path = match url {
-        None => own,
-        Some(url) => match terms.resources.get(url) {
-            Some(path) => path,
-            None => return State::default(),
-        },
-    };
-    let tag = match store.find(path) {
-        Ok(Some(Found::File(stamp))) => {
-            Some(terms.tag.clone().filter(|_| path == own).unwrap_or_else(|| stat_etag(&stamp, "")))
-        }
-        _ => None,
-    };
-    State { tag, tokens: locks.on(path.as_str()).map(|lock| lock.token.clone()).collect() }
 }
