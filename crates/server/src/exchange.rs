@@ -507,7 +507,9 @@ impl<'a> Exchange<'a> {
     fn other_method(&self, route: &'a Route) -> Option<Resolution<'a>> {
         match (decide::reject_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Resolution::Status(route, status)),
-            (None, Method::Options) => Some(Resolution::Response(fixed::options(self.services, Some(route)))),
+            (None, Method::Options) => {
+                Some(Resolution::Response(fixed::options(self.services, Some(route), decide::ALLOW)))
+            }
             (None, _) => None,
         }
     }
@@ -615,7 +617,7 @@ impl<'a> Exchange<'a> {
         let Some(path) = self.head.target.path() else {
             return Err(match self.head.method {
                 // `OPTIONS *`.
-                Method::Options => fixed::options(self.services, None),
+                Method::Options => fixed::options(self.services, None, decide::ALLOW),
                 // CONNECT is for proxies.
                 _ => fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED),
             });

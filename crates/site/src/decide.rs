@@ -144,6 +144,9 @@ pub fn absent(path: &SafePath<'_>, resource: &Resource, listing: Listing) -> Opt
 /// The methods that files take, as the value of `Allow`.
 pub const ALLOW: &str = crate::publishing::READING;
 
+/// As `ALLOW`, of scripts, of applications and of other servers: each decides by itself about these, and may take more.
+pub const ALLOW_OF_PROGRAMS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
+
 /// The status for a method that files do not take. `None`: files take it.
 pub fn reject_method(method: Method) -> Option<Status> {
     match method {

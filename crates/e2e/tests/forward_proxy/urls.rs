@@ -53,6 +53,11 @@ fn forwards_requests_for_urls_as_they_are() {
     rows.check("a loop", ask("GET", &base, &format!("Via: 1.1 a, 1.1\ttaipan-{own}, 1.1 b\r\n")), 508);
     rows.check("another proxy", ask("GET", &base, "Via: 1.1 taipan-00000000\r\n"), 200);
     rows.check("the site itself", ask("GET", "/a.txt", ""), 200);
+    let allowed = Some("GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
+    for request in ["TRACE", "OPTIONS"] {
+        let head = format!("{request} {base}/ HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n");
+        rows.check(request, client.request(head).field("allow"), allowed);
+    }
 }
 
 #[test]

@@ -95,10 +95,10 @@ pub fn published(services: &Services, route: &Route, text: &Text, cache_control:
     Response::from_head(head.finish_whole(text.body.as_bytes()))
 }
 
-/// The response to OPTIONS: the methods that files take.
-pub fn options(services: &Services, route: Option<&Route>) -> Response {
+/// The response to OPTIONS, with the methods that are allowed.
+pub fn options(services: &Services, route: Option<&Route>, allow: &'static str) -> Response {
     let head = HeadWriter::new(services, route, Status::NO_CONTENT);
-    Response::from_head(head.field("Allow", ALLOW).finish())
+    Response::from_head(head.field("Allow", allow).finish())
 }
 
 /// 416 (RFC 9110 §15.5.17). `size`: bytes of the representation.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use site::decide::ALLOW_OF_PROGRAMS;
 use site::forwarding::{Forwards, Spelling};
 use site::model::Route;
 use site::plan::{Plan, PlannedAction};
@@ -134,7 +135,8 @@ impl Exchange<'_> {
         }
         // A script would send the fields that proxies have added back to the client (RFC 9110 §9.3.8).
         if self.head.method == Method::Trace {
-            return on_heap(|| self.status(route, Status::METHOD_NOT_ALLOWED)).await;
+            let page = on_heap(|| self.status(route, Status::METHOD_NOT_ALLOWED)).await;
+            return page.with_replaced("Allow", ALLOW_OF_PROGRAMS);
         }
         if let Some(response) = self.withhold() {
             return response;
@@ -178,7 +180,7 @@ impl Exchange<'_> {
             return Err(self.reject_path(PathError::Overlong));
         }
         match Forwards::of(self.head) {
-            Forwards::None => Err(fixed::options(self.services, Some(route))),
+            Forwards::None => Err(fixed::options(self.services, Some(route), ALLOW_OF_PROGRAMS)),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use site::decide::ALLOW_OF_PROGRAMS;
 use site::forward_proxy::{ForwardProxy, HttpForwarding};
 use site::forwarding::Forwards;
 use site::host::name_of;
@@ -76,6 +77,10 @@ impl<'a> Exchange<'a> {
     pub(super) async fn forward_to_other_server(&mut self, request: Request<'_>) -> Response {
         match self.forwarded(request).await {
             Ok(response) => response,
+            Err(Status::METHOD_NOT_ALLOWED) => {
+                let page = fixed::status(self.services, None, Status::METHOD_NOT_ALLOWED);
+                page.with_replaced("Allow", ALLOW_OF_PROGRAMS)
+            }
             Err(status) => fixed::status(self.services, None, status),
         }
     }
@@ -92,7 +97,7 @@ impl<'a> Exchange<'a> {
         };
         self.check_request(&authority)?;
         if Forwards::of(self.head) == Forwards::None {
-            return Ok(fixed::options(services, None));
+            return Ok(fixed::options(services, None, ALLOW_OF_PROGRAMS));
         }
         let server = self.check_destination(rules, &authority)?;
         match &http.cache {
