@@ -338,7 +338,15 @@ impl CompressedFile {
             let FilePart { file, at, left } = &mut self.part;
             let (fd, from, length) = (file.fd.clone(), *at, (*left).min(FILE_SLICE));
             let is_last = length == *left;
-            let work = move || encode_slice(encoder, &fd, from, length, is_last);
+            let work = move || -> io::Result<Slice> {
+                let mut encoder = encoder;
+                let mut out = encode_slice(&mut *encoder, &fd, from, length)?;
+                if is_last {
+                    encoder.finish(&mut out)?;
+                    return Ok((None, out));
+                }
+                Ok((Some(encoder), out))
+            };
             let done = services.disk.run(file.stamp.device, Work::File, work).await;
             let (encoder, out) = done.map_err(|_| io::Error::other("the disk is too slow"))??;
             (*at, *left) = (*at + length, *left - length);
@@ -362,22 +370,12 @@ impl CompressedFile {
 type Slice = (Option<Box<dyn Encode>>, Vec<u8>);
 
 /// Errors: the file cannot be read, or is shorter.
-fn encode_slice(
-    mut encoder: Box<dyn Encode>,
-    fd: &OwnedFd,
-    at: u64,
-    length: u64,
-    is_last: bool,
-) -> io::Result<Slice> {
+fn encode_slice(encoder: &mut dyn Encode, fd: &OwnedFd, at: u64, length: u64) -> io::Result<Vec<u8>> {
     let unreadable = || io::Error::other("the file cannot be read");
     let bytes = open::read(fd, at, length as usize, Wait::Allowed).map_err(|_| unreadable())?;
     let mut out = Vec::new();
     encoder.write(&bytes.ok_or_else(unreadable)?, &mut out)?;
-    if is_last {
-        encoder.finish(&mut out)?;
-        return Ok((None, out));
-    }
-    Ok((Some(encoder), out))
+    Ok(out)
 }
 
 impl BodyStream for CompressedFile {
