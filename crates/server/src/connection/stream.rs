@@ -454,7 +454,7 @@ fn try_send_encrypted(
 ) -> io::Result<usize> {
     match session.is_in_kernel() {
         true => session.send_by_kernel(|| send(bytes, more)),
-        false => session.send(bytes, more == More::Follows, |records| send(records, More::Nothing)),
+        false => session.send(bytes, more, |records| send(records, More::Nothing)),
     }
 }
 

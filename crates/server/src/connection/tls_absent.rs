@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use rustix::io::Errno;
 
+use crate::connection::stream::More;
 use crate::services::Services;
 use crate::tls::ServerTls;
 use crate::tls::kernel::Control;
@@ -138,7 +139,7 @@ impl Session {
     pub fn send(
         &mut self,
         _: &[u8],
-        _: bool,
+        _: More,
         _: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         match self.0 {}

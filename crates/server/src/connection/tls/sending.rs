@@ -10,17 +10,18 @@ use rustls::unbuffered::{
 
 use super::{Connection, MAX_PLAINTEXT, Session, State, encode};
 use crate::buffer::append;
+use crate::connection::stream::More;
 
 /// Records up to this size wait for what is known to follow them, and are sent with it.
 const HELD: usize = 4 * 1024;
 
 impl Session {
     /// Encrypts and sends from the beginning of `bytes`, and returns how many bytes it has taken. What the socket does
-    /// not take of the records stays here. `follows`: the caller has more to send at once.
+    /// not take of the records stays here.
     pub fn send(
         &mut self,
         bytes: &[u8],
-        follows: bool,
+        more: More,
         mut send: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         if !self.is_held {
@@ -31,7 +32,7 @@ impl Session {
         let records = &mut *shared.records.borrow_mut();
         let length = self.encrypt(records, |traffic, space| traffic.encrypt(bytes, space))?;
         let records = &records[..length];
-        self.is_held = follows && records.len() <= HELD;
+        self.is_held = more == More::Follows && records.len() <= HELD;
         let sent = match self.is_held {
             true => 0,
             false => match send(records) {
@@ -63,7 +64,7 @@ impl Session {
         file.resize(MAX_PLAINTEXT, 0);
         match read(&mut file[..count.min(MAX_PLAINTEXT)]) {
             Ok(0) => Some(Ok(0)),
-            Ok(length) => Some(self.send(&file[..length], false, send)),
+            Ok(length) => Some(self.send(&file[..length], More::Nothing, send)),
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => None,
             Err(errno) => Some(Err(errno.into())),
         }
