@@ -353,10 +353,13 @@ impl Balancer {
 
     /// What is to be done now. `None`: nothing before `deadline`, or the next event.
     pub fn next(&mut self, now: Instant) -> Option<Action> {
-        for rule in [Balancer::watch_health, Balancer::supervise, Balancer::serve, Balancer::reject_excess] {
+        for rule in [Balancer::watch_health, Balancer::supervise, Balancer::serve] {
             if self.actions.is_empty() {
                 rule(self, now);
             }
+        }
+        if self.actions.is_empty() {
+            self.reject_excess();
         }
         self.actions.pop_front()
     }

@@ -128,7 +128,7 @@ impl Balancer {
         self.reject(first, why);
     }
 
-    pub(super) fn reject_excess(&mut self, _: Instant) {
+    pub(super) fn reject_excess(&mut self) {
         let last = self.queue.take_excess();
         self.reject(last, PoolError::QueueFull);
     }
