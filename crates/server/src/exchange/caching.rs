@@ -160,11 +160,12 @@ impl<'a> Exchange<'a> {
     /// Appends the text of the key of the request.
     fn write_key(&self, settings: &Settings, origin: OriginServer<'_>, out: &mut String) {
         let (path, query) = (self.head.target.path().unwrap_or("/"), self.head.target.query());
-        self.write_key_of(settings, origin, (path, query), out);
+        self.write_key_of(self.scheme_of(origin), settings, origin, (path, query), out);
     }
 
     fn write_key_of(
         &self,
+        scheme: Scheme,
         settings: &Settings,
         origin: OriginServer<'_>,
         (raw_path, query): (&str, Option<&str>),
@@ -176,7 +177,7 @@ impl<'a> Exchange<'a> {
             true => Cow::Borrowed(raw_path),
             false => normalized(raw_path),
         };
-        let (scheme, OriginServer { mapping, upstream }) = (self.scheme_of(origin), origin);
+        let OriginServer { mapping, upstream } = origin;
         Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }.write(settings, out);
     }
 
@@ -432,7 +433,7 @@ impl<'a> Exchange<'a> {
             for mapping in self.mappings_of(raw_path, origin) {
                 let mut text = String::new();
                 let origin = OriginServer { mapping, ..origin };
-                self.write_key_of(&resource.settings, origin, (raw_path, query), &mut text);
+                self.write_key_of(scheme, &resource.settings, origin, (raw_path, query), &mut text);
                 self.responder.cache.invalidate(&Key::new(&text));
             }
         }

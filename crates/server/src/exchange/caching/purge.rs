@@ -2,10 +2,10 @@
 //!
 //! Knows nothing of `taipan purge`, which removes by path, prefix and tag.
 
-use cache::key::{Key, Parts};
+use cache::key::Key;
 use site::network::Networks;
 use taipan_http::status::Status;
-use taipan_http::target::{Scheme, normalized};
+use taipan_http::target::Scheme;
 
 use super::{OriginServer, Resource};
 use crate::content::fixed;
@@ -22,7 +22,7 @@ impl Exchange<'_> {
         &mut self,
         resource: &Resource<'_>,
         clients: &Networks,
-        OriginServer { mapping, upstream }: OriginServer<'_>,
+        origin: OriginServer<'_>,
     ) -> Response {
         let is_allowed = match self.client {
             Peer::Unknown => false,
@@ -31,13 +31,10 @@ impl Exchange<'_> {
         if !is_allowed {
             return self.status_of(resource, Status::FORBIDDEN).await;
         }
-        let raw_path = self.head.target.path().unwrap_or("/");
-        let (path, query) = (normalized(raw_path), self.head.target.query());
+        let url = (self.head.target.path().unwrap_or("/"), self.head.target.query());
         for scheme in SCHEMES {
-            let mut text = String::with_capacity(256);
-            let authority = self.head.authority;
-            Parts { scheme, authority, raw_path, path: &path, query, mapping, upstream }
-                .write(&resource.settings, &mut text);
+            let mut text = String::new();
+            self.write_key_of(scheme, &resource.settings, origin, url, &mut text);
             self.responder.cache.invalidate(&Key::new(&text));
         }
         self.services.counts.add(Count::ResponsesPurged, 1);
