@@ -33,7 +33,7 @@ use taipan_http::target::{SafePath, Scheme, normalized};
 use self::fetch::{Fetch, Refresh, Unconfirmed, whole, with_more};
 use self::next_hop::{Forward, NextHop};
 use self::respond::{is_stored, reported, with_cookie};
-use super::tunnel::OtherServer;
+use super::other_server::OtherServer;
 use super::{Exchange, on_heap};
 use crate::cache::{CachedResponse, Found, Leader, PartialResponse, PendingKey, Role};
 use crate::clock;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use site::decide::ALLOW_OF_PROGRAMS;
-use site::forward_proxy::{ForwardProxy, HttpForwarding};
+use site::forward_proxy::{ForwardProxy, Host, HttpForwarding};
 use site::forwarding::Forwards;
 use site::host::name_of;
 use site::model::Site;
@@ -14,7 +14,7 @@ use taipan_http::head::{Head, Method};
 use taipan_http::status::Status;
 use taipan_http::target::{Scheme, Target};
 
-use super::tunnel::{NewConnection, OtherServer};
+use super::tunnel::NewConnection;
 use super::{Exchange, Responder, on_heap};
 use crate::content::fixed;
 use crate::log::upstream::UpstreamLog;
@@ -26,6 +26,15 @@ use crate::stats::Count;
 use crate::upstream::direct::{self, OriginAttempt, Stale};
 use crate::upstream::idle_connections::{OriginConnection, OriginServer};
 use crate::upstream::{Form, Outcome};
+
+/// The server that a tunnel or a URL leads to, which the rules allow.
+#[derive(Clone)]
+pub(super) struct OtherServer {
+    /// The host and the port.
+    pub authority: String,
+    pub host: Host,
+    pub port: u16,
+}
 
 impl Responder {
     /// Whether requests of a client for URLs of this authority are forwarded, before the rules of destinations are

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use site::forward_proxy::{ForwardProxy, Host, ProxyRejection};
+use site::forward_proxy::{ForwardProxy, ProxyRejection};
 use site::upstream::Protocol;
 use taipan_http::head::Method;
 use taipan_http::status::Status;
 use tokio::io::Interest;
 
+use super::other_server::OtherServer;
 use super::{Exchange, Responder};
 use crate::content::fixed;
 use crate::forward_proxy::message::{ConnectFailure, Connected, Failure};
@@ -20,15 +21,6 @@ use crate::semaphore::Permit;
 use crate::stats::Count;
 use crate::upstream::upgrade::UpgradedConnection;
 use crate::{log, sys};
-
-/// The server that a tunnel or a URL leads to, which the rules allow.
-#[derive(Clone)]
-pub(super) struct OtherServer {
-    /// The host and the port.
-    pub authority: String,
-    pub host: Host,
-    pub port: u16,
-}
 
 /// A connection that was just made, with its permit.
 pub(super) struct NewConnection {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::script::environment::Additions;
 
-use super::super::tunnel::OtherServer;
+use super::super::other_server::OtherServer;
 use super::super::{Exchange, Responder};
 use crate::log::upstream::UpstreamLog;
 use crate::request::Request;
