@@ -89,8 +89,10 @@ impl DiskTier {
 
     /// Writes a response, in place of another one of the same variant, and holds `held` until that is done.
     pub fn put(&self, key: &Key, entry: &CachedResponse, held: impl Sized + 'static) {
+        // Before the body is copied, which may be in vain.
+        let Some(permit) = self.writes.take() else { return };
         let (length, body) = (entry.body.length(), entry.body.source());
-        self.write(key, entry, held, move |store, new| {
+        self.write(key, entry, (permit, held), move |store, new| {
             let mut writing = store.write(new, Some(length))?;
             match body {
                 BodySource::Bytes(bytes) => writing.write(&bytes)?,
@@ -102,9 +104,12 @@ impl DiskTier {
 
     /// Writes the metadata that a validation has changed.
     pub fn update(&self, key: &Key, entry: &CachedResponse) {
-        self.write(key, entry, (), Store::update);
+        if let Some(permit) = self.writes.take() {
+            self.write(key, entry, permit, Store::update);
+        }
     }
 
+    /// `held`: the permit, and what else is held until that is done.
     fn write(
         &self,
         key: &Key,
@@ -112,12 +117,11 @@ impl DiskTier {
         held: impl Sized + 'static,
         work: impl FnOnce(&Arc<Store>, NewEntry) -> Result<(), NotStored> + Send + 'static,
     ) {
-        let Some(permit) = self.writes.take() else { return };
         let mut metadata = Vec::new();
         entry.stored.encode(&mut metadata);
         let (name, since) = (name(key, &entry.stored.variant), Epoch(entry.requested()));
         let new = NewEntry { name, key: key.clone(), tags: tags(entry), metadata, since };
-        self.run((permit, held), move |store| {
+        self.run(held, move |store| {
             // The store counts and logs what fails. Perhaps it was invalidated while it was written.
             if work(store, new).is_ok() && !stamps::is_valid(name.resource, since.0) {
                 store.remove(name.resource);
