@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::document::Keys;
+use crate::finding::Findings;
 
 /// What becomes of a server that would serve as root.
 pub const IN_PLACE_OF_ROOT: &str =
@@ -36,6 +37,8 @@ pub const NO_LIMIT: i64 = 1 << 40;
 const STORED_BODIES: &str = "8MiB";
 /// Where it is stored on a device, which may have no `/var/tmp`.
 const STORED_IN: &str = "/tmp";
+/// Where it is stored without a key.
+const DEFAULT: &str = "/var/tmp";
 
 /// Sets in `[limits]` and `[scripts]` that bodies have no limit, such as new firmware.
 pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys, spool: Option<String>) {
@@ -51,11 +54,19 @@ pub fn store_bodies(scripts: &mut Keys, spool: Option<String>) {
     }
 }
 
-/// The folder for them, which scripts read from. `None`: the chroot has none.
-pub fn spool(chroot: Option<&str>, disk: &dyn Disk) -> Option<String> {
+/// The folder for them, which scripts read from. `None`: the default, which the chroot has.
+pub fn spool(chroot: Option<&str>, disk: &dyn Disk, findings: &mut Findings) -> Option<String> {
     let Some(chroot) = chroot else { return Some(STORED_IN.to_owned()) };
-    let folder = format!("{chroot}{STORED_IN}");
-    disk.is_folder(Path::new(&folder)).then_some(folder)
+    let [own, usual] = [STORED_IN, DEFAULT].map(|folder| format!("{chroot}{folder}"));
+    let is_there = |folder: &str| disk.is_folder(Path::new(folder));
+    if !is_there(&own) && is_there(&usual) {
+        return None;
+    }
+    if !is_there(&own) {
+        let what = format!("the chroot has no folder {own}, so that scripts get no bodies of unknown length");
+        findings.warn(None, what, "make it with the mode 1777: such requests get 503");
+    }
+    Some(own)
 }
 
 /// Sets in `[scripts]` what the other server allows.
@@ -101,9 +112,13 @@ mod tests {
 
     #[test]
     fn bodies_are_stored_where_the_scripts_of_a_chroot_can_read_them() {
-        let stored = |chroot, folder| spool(chroot, &Folder(folder));
-        assert_eq!(stored(None, "/"), Some("/tmp".to_owned()));
-        assert_eq!(stored(Some("/srv"), "/srv/tmp"), Some("/srv/tmp".to_owned()));
-        assert_eq!(stored(Some("/srv"), "/tmp"), None);
+        for (there, expected, warnings) in
+            [("/srv/tmp", Some("/srv/tmp"), 0), ("/srv/var/tmp", None, 0), ("/tmp", Some("/srv/tmp"), 1)]
+        {
+            let mut findings = Findings::default();
+            let folder = spool(Some("/srv"), &Folder(there), &mut findings);
+            let found = findings.into_sorted();
+            assert_eq!((folder.as_deref(), found.len()), (expected, warnings), "{there}: {found:?}");
+        }
     }
 }

@@ -559,7 +559,7 @@ impl Reading<'_> {
             }
         }
         let chroot = flags.chroot.as_ref().map(|chroot| disk_path(self.disk, chroot));
-        store_bodies(&mut keys, spool(chroot.as_deref(), self.disk));
+        store_bodies(&mut keys, spool(chroot.as_deref(), self.disk, &mut self.findings));
         keys.explained(None, "total", ENDLESS, "Boa ends no script that goes on writing.");
         if let Some(given) = self.directives.at_least("CGINice", 1) {
             keys.set(given.at(), "nice", given.value.min(19));

@@ -469,7 +469,7 @@ impl Reading<'_> {
             self.findings.warn(None, what, "name it in index, or set listing = true");
         }
         let (mut limits, mut scripts) = (Keys::default(), Keys::default());
-        take_any_body(&mut limits, &mut scripts, spool(None, self.disk));
+        take_any_body(&mut limits, &mut scripts, spool(None, self.disk, &mut self.findings));
         self.document.section(None, "[limits]", limits);
         let mut keys = Keys::default();
         keys.set(None, "head", HEAD_TIME);

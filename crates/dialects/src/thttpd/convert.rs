@@ -268,7 +268,7 @@ impl Reading<'_> {
         }
         let (mut limits, mut keys) = (Keys::default(), Keys::default());
         let chroot = self.is_on("chroot").then(|| self.folder());
-        take_any_body(&mut limits, &mut keys, spool(chroot.as_deref(), self.disk));
+        take_any_body(&mut limits, &mut keys, spool(chroot.as_deref(), self.disk, &mut self.findings));
         self.document.section(None, "[limits]", limits);
         keys.set(None, "total", SCRIPT_TIME);
         keys.set(None, "grace", SCRIPT_GRACE);

@@ -529,7 +529,7 @@ impl<'r> Reading<'r> {
             limits.explained(line, "connections", connections, "Of each worker.");
         }
         let mut scripts = Keys::default();
-        take_any_body(&mut limits, &mut scripts, spool(None, self.disk));
+        take_any_body(&mut limits, &mut scripts, spool(None, self.disk, &mut self.findings));
         self.document.section(None, "[limits]", limits);
         let mut timeouts = Keys::default();
         let (network, line) = self.number('T', NETWORK_TIME);
