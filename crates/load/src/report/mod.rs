@@ -129,6 +129,11 @@ fn push_availability(out: &mut String, measured: &Measured) {
     let availability = units::availability(measured);
     let longest = measured.longest as f64 / 1000.0;
     out.push_str(&format!("taipan-bench: availability {availability}, longest request {longest:.3} ms\n"));
+    push_own_failures(out, measured);
+}
+
+/// Appends the failures that are not the server's, if there are any.
+fn push_own_failures(out: &mut String, measured: &Measured) {
     let own = measured.faults.of_any(&[Fault::NoPorts, Fault::NoDescriptors]);
     if own > 0 {
         out.push_str(&format!(

@@ -6,7 +6,9 @@
 
 use std::fmt::Write;
 
-use crate::run::{Fault, Run};
+use crate::run::Run;
+
+use super::push_own_failures;
 
 /// In siege a megabyte has 1024² bytes.
 const MEGABYTE: f64 = 1_048_576.0;
@@ -33,13 +35,7 @@ pub fn render(run: &Run) -> String {
         let _ = writeln!(out, "{name}{tabs}{value:>12}{unit}");
     }
     out.push_str(" \n");
-    let own = run.measured.faults.of_any(&[Fault::NoPorts, Fault::NoDescriptors]);
-    if own > 0 {
-        let _ = writeln!(
-            out,
-            "taipan-bench: {own} of the failures are the client's own: no local port or no descriptor left"
-        );
-    }
+    push_own_failures(&mut out, &run.measured);
     out
 }
 
