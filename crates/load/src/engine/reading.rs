@@ -237,8 +237,7 @@ impl Connection {
             let mut unknown = super::response::CachedHead::default();
             let cached_head = cached_heads.get_mut(first.request as usize).unwrap_or(&mut unknown);
             let request = &plan.requests[first.request as usize];
-            let expected = if request.response_has_body() { Expected::Whole } else { Expected::HeadOnly };
-            let result = reader.next(rest, expected, cached_head);
+            let result = reader.next(rest, Expected::of(request), cached_head);
             if !bytes.is_empty() {
                 first.last_activity = now;
                 first.first_byte.get_or_insert(now);
@@ -354,8 +353,8 @@ impl Connection {
 
     fn complete_h2(&mut self, state: &mut ThreadState<'_>, at: usize, now: Instant) -> Result<(), Halt> {
         let Some(mut done) = self.pending.remove(at) else { return Ok(()) };
-        let has_body = state.plan.requests[done.request as usize].response_has_body();
-        let framing = framing_h2(&done, has_body);
+        let expected = Expected::of(&state.plan.requests[done.request as usize]);
+        let framing = framing_h2(&done, expected);
         count(state, &mut done, framing, now);
         let leaving = matches!(&self.codec, Codec::H2(client) if client.is_leaving());
         let persistence =
@@ -426,15 +425,15 @@ fn count(state: &mut ThreadState<'_>, done: &mut Pending, framing: Result<(), Fa
 }
 
 /// RFC 9113 §8.1.1: a response has a head, and a body as long as its Content-Length.
-fn framing_h2(done: &Pending, has_body: bool) -> Result<(), Fault> {
-    match done.announced {
-        _ if done.status == 0 => Err(Fault::Malformed),
-        Some(length) if has_body && !matches!(done.status, 204 | 304) => match done.body_bytes.cmp(&length) {
+fn framing_h2(done: &Pending, expected: Expected) -> Result<(), Fault> {
+    match (expected, done.status, done.announced) {
+        (_, 0, _) => Err(Fault::Malformed),
+        (Expected::HeadOnly, ..) | (_, 204 | 304, _) | (.., None) => Ok(()),
+        (Expected::Whole, _, Some(length)) => match done.body_bytes.cmp(&length) {
             Ordering::Less => Err(Fault::ShortBody),
             Ordering::Equal => Ok(()),
             Ordering::Greater => Err(Fault::WrongLength),
         },
-        _ => Ok(()),
     }
 }
 

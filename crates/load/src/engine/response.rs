@@ -4,6 +4,8 @@
 
 use taipan_http::chunked::{self, ChunkLimits, Decoder};
 
+use crate::plan::Request;
+
 /// Bytes of the longest head, interim responses included.
 pub const HEAD_MAX: usize = 64 * 1024;
 
@@ -39,6 +41,13 @@ pub enum Expected {
     Whole,
     /// The request was HEAD.
     HeadOnly,
+}
+
+impl Expected {
+    /// The response to HEAD has no body, whatever its head contains (RFC 9110 §9.3.2).
+    pub fn of(request: &Request) -> Expected {
+        if request.method == "HEAD" { Expected::HeadOnly } else { Expected::Whole }
+    }
 }
 
 /// What the parser found.

@@ -27,11 +27,6 @@ pub struct Request {
 pub const USER_AGENT: &str = concat!("taipan-bench/", env!("CARGO_PKG_VERSION"));
 
 impl Request {
-    /// A response to HEAD has no body, whatever its head contains (RFC 9110 §9.3.2).
-    pub fn response_has_body(&self) -> bool {
-        self.method != "HEAD"
-    }
-
     /// Whether the user gave this field. It then replaces the generated one.
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
