@@ -23,7 +23,6 @@ mod reading;
 
 mod event_loop;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -63,7 +62,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Resu
             .iter()
             .map(|&share| {
                 let (verifier, tls, sender) = (&verifier, tls.clone(), sender.clone());
-                scope.spawn(move || run_thread(plan, verifier, tls, share, stop, sender.as_ref()))
+                scope.spawn(move || {
+                    let state = ThreadState::new(plan, verifier, tls, share).map_err(of_epoll)?;
+                    run_thread(state, share, stop, sender.as_ref())
+                })
             })
             .collect();
         threads
@@ -75,20 +77,16 @@ pub fn run(plan: &Plan, stop: &AtomicBool, sender: Option<ReportSender>) -> Resu
 }
 
 fn run_thread(
-    plan: &Plan,
-    verifier: &Verifier,
-    tls: Option<Arc<rustls::ClientConfig>>,
+    state: ThreadState<'_>,
     share: Share,
     stop: &AtomicBool,
     sender: Option<&ReportSender>,
 ) -> Result<Tally, String> {
-    let state = ThreadState::new(plan, verifier, tls, share).map_err(|error| format!("epoll: {error}"))?;
     let connections = (0..share.connections)
         .map(|index| Connection::new(index, share.first + index, share.start))
         .collect();
-    let starts = event_loop::starts(plan, share.first, share.connections, share.start);
-    let mut state = event_loop::run(state, connections, &starts, stop, sender)
-        .map_err(|error| format!("epoll: {error}"))?;
+    let starts = event_loop::starts(state.plan, share.first, share.connections, share.start);
+    let mut state = event_loop::run(state, connections, &starts, stop, sender).map_err(of_epoll)?;
     if let thread_state::First::Refused(address) = state.first {
         // The server would refuse the other threads, too.
         stop.store(true, Ordering::Relaxed);
@@ -96,6 +94,10 @@ fn run_thread(
     }
     state.give_up_backlog(Instant::now());
     Ok(state.tally)
+}
+
+fn of_epoll(error: std::io::Error) -> String {
+    format!("epoll: {error}")
 }
 
 /// Divides connections and requests as evenly as possible.
