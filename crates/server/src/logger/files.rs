@@ -25,6 +25,14 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// Held while names of rotated files change.
 pub type Names = Arc<Mutex<()>>;
 
+/// The thread that finishes rotated files.
+#[derive(Clone)]
+pub struct Finishing {
+    /// Gets the path of a log when there is something to compress or to remove.
+    pub paths: Sender<PathBuf>,
+    pub names: Names,
+}
+
 pub struct RotatedFile {
     path: PathBuf,
     rotation: Rotation,
@@ -43,18 +51,15 @@ pub struct RotatedFile {
     dropped: &'static AtomicU64,
     /// How many of those that are not reported yet it has.
     counted: u64,
-    finishing: Sender<PathBuf>,
-    names: Names,
+    finishing: Finishing,
 }
 
 impl RotatedFile {
-    /// `finishing` gets the path when there is something to compress or to remove.
     pub fn open(
         path: PathBuf,
         rotation: Rotation,
         now: i64,
-        finishing: Sender<PathBuf>,
-        names: Names,
+        finishing: Finishing,
         dropped: &'static AtomicU64,
     ) -> RotatedFile {
         // Replaced at once.
@@ -72,13 +77,12 @@ impl RotatedFile {
             dropped,
             counted: 0,
             finishing,
-            names,
         };
         if let Err(why) = file.begin(now) {
             log::error(format_args!("{why}"));
         }
         // What an earlier process has left.
-        _ = file.finishing.send(file.path.clone());
+        _ = file.finishing.paths.send(file.path.clone());
         file
     }
 
@@ -176,14 +180,13 @@ impl RotatedFile {
                 return Err(format!("{} is as large as before", file.path.display()));
             }
             // Fails only if the thread has ended.
-            _ = file.finishing.send(file.path.clone());
+            _ = file.finishing.paths.send(file.path.clone());
             Ok(())
         });
     }
 
     fn rename(&self, now: i64) -> Result<(), String> {
-        let names = self.names.clone();
-        let _held = locked(&names);
+        let _held = locked(&self.finishing.names);
         let location = Location::of(&self.path).map_err(|why| why.to_string())?;
         let base = location.name().to_string_lossy().into_owned();
         let all: Vec<String> = location

@@ -91,7 +91,7 @@ fn finish(path: PathBuf, rotation: &Rotation, names: &Names) -> Result<Finished,
     if let Some(coding) = rotation.compress {
         let all = files(&location)?;
         for (name, _) in all.iter().filter(|(name, _)| rotation.is_to_be_compressed(&base, name)) {
-            match compress(&location, &base, name, coding, rotation.extension(), names) {
+            match compress(&location, name, coding, rotation, names) {
                 Ok(Finished::Done) => {}
                 Ok(Finished::IsWritten) => finished = finished.map(|_| Finished::IsWritten),
                 Err(why) => {
@@ -111,10 +111,9 @@ fn finish(path: PathBuf, rotation: &Rotation, names: &Names) -> Result<Finished,
 
 fn compress(
     location: &Location,
-    base: &str,
     name: &str,
     coding: Coding,
-    extension: &str,
+    rotation: &Rotation,
     names: &Names,
 ) -> Result<Finished, String> {
     let text = |errno: Errno| errno.to_string();
@@ -128,7 +127,7 @@ fn compress(
         return Ok(Finished::IsWritten);
     }
     let own = rustix::fs::fstat(&file).map_err(text)?;
-    let part = format!(".{base}.compressing");
+    let part = format!(".{}.compressing", location.name().to_string_lossy());
     _ = location.remove_entry(OsStr::new(&part));
     let to = File::from(location.create_entry(OsStr::new(&part)).map_err(|why| why.to_string())?);
     let written = encode(&mut file, to, coding);
@@ -141,7 +140,7 @@ fn compress(
         };
         let present = entries.into_iter().map(|(name, _)| name).find(is_it).ok_or("it was removed")?;
         location
-            .rename_entry(OsStr::new(&part), OsStr::new(&format!("{present}{extension}")))
+            .rename_entry(OsStr::new(&part), OsStr::new(&format!("{present}{}", rotation.extension())))
             .map_err(text)?;
         location.remove_entry(OsStr::new(&present)).map_err(text)
     });

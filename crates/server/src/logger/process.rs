@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout_at};
 pub use super::reader::DELIVERY;
 
 use super::collector::{self, Encryption};
-use super::files::{Names, RotatedFile};
+use super::files::{Finishing, Names, RotatedFile};
 use super::finishing;
 use super::lines::WholeLines;
 use super::message::LoggerCommand;
@@ -140,9 +140,10 @@ fn open_files(
     let (sender, paths) = mpsc::channel();
     let (done, finished) = mpsc::channel();
     let names = Names::default();
-    let (of_thread, of_names) = (rotation.clone(), names.clone());
+    let finishing = Finishing { paths: sender, names: names.clone() };
+    let of_thread = rotation.clone();
     let work = move || {
-        finishing::run(&of_thread, &paths, &of_names);
+        finishing::run(&of_thread, &paths, &names);
         drop::<mpsc::Sender<()>>(done);
     };
     std::thread::Builder::new()
@@ -152,8 +153,7 @@ fn open_files(
     let paths =
         sinks.into_iter().filter_map(|sink| if let Sink::File(path) = sink { Some(path) } else { None });
     let open = |path: PathBuf| {
-        let file =
-            RotatedFile::open(path, rotation.clone(), clock::wall(), sender.clone(), names.clone(), dropped);
+        let file = RotatedFile::open(path, rotation.clone(), clock::wall(), finishing.clone(), dropped);
         Target::File(Box::new(RefCell::new(file)))
     };
     Ok((paths.map(open).collect(), finished))
