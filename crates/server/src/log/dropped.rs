@@ -30,27 +30,43 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Reports the lines that were dropped, if that is due. `is_last`: the process may end.
-    pub(super) fn update(&mut self, logs: &Logs, errors: &mut OpenSink, is_last: bool) {
+    /// Reports the lines that were dropped, if that is due.
+    pub(super) fn update(&mut self, logs: &Logs, errors: &mut OpenSink) {
+        self.count(logs, errors);
+        if self.last.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+            self.report(logs, errors);
+        }
+    }
+
+    /// Reports them now: the process may end.
+    pub(super) fn finish(&mut self, logs: &Logs, errors: &mut OpenSink) {
+        self.count(logs, errors);
+        self.report(logs, errors);
+    }
+
+    fn count(&mut self, logs: &Logs, errors: &OpenSink) {
         let lost = errors.lost();
         // Now: the error log may be on the same full disk, and have no report for long.
         logs.dropped_ever.fetch_add(lost.saturating_sub(self.counted), Ordering::Relaxed);
         self.counted = lost;
         self.has_more = lost > 0 || !locked(&logs.dropped).is_empty();
-        let is_due = is_last || self.last.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
-        if self.has_more && is_due {
-            self.last = Some(Instant::now());
-            // No worker waits for the lock until the report is written.
-            let dropped = std::mem::take(&mut *locked(&logs.dropped));
-            if !report_dropped(errors, dropped.values().collect()) {
-                let mut later = locked(&logs.dropped);
-                for (sink, Dropped { lines, why }) in dropped {
-                    later.entry(sink).or_insert(Dropped { lines: 0, why }).lines += lines;
-                }
-            }
-            self.counted = errors.lost();
-            self.has_more = false;
+    }
+
+    fn report(&mut self, logs: &Logs, errors: &mut OpenSink) {
+        if !self.has_more {
+            return;
         }
+        self.last = Some(Instant::now());
+        // No worker waits for the lock until the report is written.
+        let dropped = std::mem::take(&mut *locked(&logs.dropped));
+        if !report_dropped(errors, dropped.values().collect()) {
+            let mut later = locked(&logs.dropped);
+            for (sink, Dropped { lines, why }) in dropped {
+                later.entry(sink).or_insert(Dropped { lines: 0, why }).lines += lines;
+            }
+        }
+        self.counted = errors.lost();
+        self.has_more = false;
     }
 }
 

@@ -435,7 +435,10 @@ impl OwnSinks {
             self.take_replaced(logs);
             self.note_lost(logs);
             if self.first == ERRORS {
-                reports.update(logs, &mut self.sinks[ERRORS], flushed.is_some());
+                match flushed {
+                    Some(_) => reports.finish(logs, &mut self.sinks[ERRORS]),
+                    None => reports.update(logs, &mut self.sinks[ERRORS]),
+                }
             }
             // The caller may have given up.
             _ = flushed.map(|done| done.send(()));
