@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use self::client_errors::ClientErrors;
 pub use self::records::Records;
-use self::records::{Delivered, Item, Kept, PendingResponse};
+use self::records::{Delivered, Item, Kept, NewLine, PendingResponse};
 use super::recent::Recent;
 use super::upstream::UpstreamLog;
 use super::{Block, EndReason, LOGS};
@@ -168,7 +168,7 @@ impl AccessLogs {
             None => errors.map_or(LoggedHost::Name, |errors| errors.host),
         };
         let error = errors.map(|errors| errors.file(request));
-        records.push(log, (host, self.clients), request, response, trace, error);
+        records.push(NewLine { log, host, clients: self.clients, trace, error }, request, response);
     }
 
     /// The trace of a request. One that was sent to no upstream gets it here.

@@ -331,11 +331,11 @@ impl Recent {
         let entries = self.entries.borrow();
         self.for_each_running(&entries, |request, entry| {
             let phase = if entry.is_some() { "send" } else { "respond" };
-            push_line(&mut out, "running", phase, request, age(request), entry);
+            out.push_str(&line("running", phase, request, age(request), entry));
         });
         for (entry, end) in ended(&entries, self.ended.get().saturating_sub(most)).into_iter().rev() {
             let note = entry.ended.as_deref().or(entry.upstream.as_deref()).unwrap_or_default();
-            push_line(&mut out, "last", note, &entry.request, end.micros, Some(entry));
+            out.push_str(&line("last", note, &entry.request, end.micros, Some(entry)));
         }
         out
     }
@@ -353,21 +353,16 @@ fn ended(entries: &[Entry], first: u64) -> Vec<(&Entry, End)> {
 }
 
 /// `entry`: `None`, if there is no response yet.
-fn push_line(
-    out: &mut String,
-    kind: &str,
-    note: &str,
-    request: &RecentRequest,
-    micros: u64,
-    entry: Option<&Entry>,
-) {
+fn line(kind: &str, note: &str, request: &RecentRequest, micros: u64, entry: Option<&Entry>) -> String {
     let (method, host) = (request.method.text(), request.host.text());
     let (client, target) = (client_text(request), without_values(&request.target.text()));
     let (status, sent) = entry.map_or((0, 0), |entry| (entry.status.code(), entry.sent));
     let id = id_text(request);
     let fields: [&dyn Display; 11] =
         [&kind, &note, &micros, &request.time, &client, &method, &host, &target, &status, &sent, &id];
-    live::push(out, &fields);
+    let mut out = String::new();
+    live::push(&mut out, &fields);
+    out
 }
 
 /// Empty: it is not known.

@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 use super::{Buffer, LoggedRequest};
 use crate::log::{ERRORS, LOGS, is_written};
 
-/// Lines of the error log about requests that got a status from 400 to 499.
 pub(super) struct ClientErrors {
     hosts: Hosts,
     format: ErrorFormat,

@@ -1,4 +1,4 @@
-//! The log fields of the requests whose responses are being sent.
+//! What is kept of requests while their responses are sent, for their log lines.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -103,6 +103,16 @@ pub(super) struct Item {
     pub(super) error: Option<Box<[u8]>>,
 }
 
+/// What is known of a line beside its request and its response.
+pub(super) struct NewLine {
+    pub(super) log: usize,
+    pub(super) host: LoggedHost,
+    pub(super) clients: LoggedClients,
+    pub(super) trace: Option<Box<Trace>>,
+    /// See `Item`.
+    pub(super) error: Option<Box<[u8]>>,
+}
+
 impl Records {
     #[inline]
     pub fn clear(&mut self) {
@@ -186,15 +196,8 @@ impl Kept {
     }
 
     /// Adds the line of the last response.
-    pub(super) fn push(
-        &mut self,
-        log: usize,
-        (named, clients): (LoggedHost, LoggedClients),
-        request: &LoggedRequest<'_>,
-        response: LoggedResponse<'_>,
-        trace: Option<Box<Trace>>,
-        error: Option<Box<[u8]>>,
-    ) {
+    pub(super) fn push(&mut self, new: NewLine, request: &LoggedRequest<'_>, response: LoggedResponse<'_>) {
+        let NewLine { log, host, clients, trace, error } = new;
         let client = request.client.ip().map_or(Client::Unix, Client::Ip);
         let mut item = Item {
             log,
@@ -218,7 +221,7 @@ impl Kept {
         if let Some(head) = request.head {
             item.request =
                 Some((self.keep(head.token.as_bytes()), self.keep(head.raw_target.as_bytes()), head.version));
-            item.host = match named {
+            item.host = match host {
                 LoggedHost::Name | LoggedHost::Nothing => self.keep(head.authority),
                 LoggedHost::Address => self.keep_address(request.destination),
             };
