@@ -154,13 +154,13 @@ impl Message<'_> for MasterCommand {
                 head.bytes(name).bytes(pem)
             }
             MasterCommand::Rates { follows, rates } => {
-                let head = Encoder::new(b'R').u32(u32::from(*follows));
+                let head = Encoder::new(b'R').fact(*follows);
                 rates.iter().fold(head, |message, Rates { identity, download, upload }| {
                     message.u64(*identity).u64(download.unwrap_or(0)).u64(upload.unwrap_or(0))
                 })
             }
             MasterCommand::NamedFiles { follows, files } => {
-                let head = Encoder::new(b'N').u32(u32::from(*follows));
+                let head = Encoder::new(b'N').fact(*follows);
                 files
                     .iter()
                     .fold(head, |message, (major, minor, inode)| message.u32(*major).u32(*minor).u64(*inode))
@@ -195,7 +195,7 @@ impl Message<'_> for MasterCommand {
                 MasterCommand::Challenge { number, name, pem: fields.rest().to_vec() }
             }
             b'R' => {
-                let follows = fields.u32()? != 0;
+                let follows = fields.fact()?;
                 let rate = |rate: u64| (rate > 0).then_some(rate);
                 let mut rates = Vec::new();
                 while let Some(identity) = fields.u64() {
@@ -205,11 +205,7 @@ impl Message<'_> for MasterCommand {
                 MasterCommand::Rates { follows, rates }
             }
             b'N' => {
-                let follows = match fields.u32()? {
-                    0 => false,
-                    1 => true,
-                    _ => return None,
-                };
+                let follows = fields.fact()?;
                 let mut files = Vec::new();
                 while let Some(major) = fields.u32() {
                     files.push((major, fields.u32()?, fields.u64()?));

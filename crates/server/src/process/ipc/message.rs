@@ -51,6 +51,10 @@ impl<'a> Encoder<'a> {
         self.bytes(&number.to_be_bytes())
     }
 
+    pub fn fact(self, fact: bool) -> Encoder<'a> {
+        self.u32(fact.into())
+    }
+
     pub fn bytes(mut self, bytes: &[u8]) -> Encoder<'a> {
         self.bytes.extend_from_slice(bytes);
         self
@@ -97,6 +101,14 @@ impl<'a> Decoder<'a> {
 
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
+    }
+
+    pub fn fact(&mut self) -> Option<bool> {
+        match self.u32()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
     }
 
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
