@@ -109,6 +109,11 @@ pub const STATE_FOLDER: &str = ".taipan-publish";
 /// The name of an upload that can be resumed, in the URL, is this and its token.
 pub const UPLOAD_NAME: &str = ".taipan-upload-";
 
+/// The token of the upload at a path. `None`: it is not the URL of one.
+pub fn upload_token<'p>(path: &'p SafePath<'_>) -> Option<&'p str> {
+    path.name().strip_prefix(UPLOAD_NAME)
+}
+
 /// Whether a segment of a path is a name of the server's own.
 pub fn is_own_name(segment: &str) -> bool {
     segment.get(..OWN_NAMES.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN_NAMES))

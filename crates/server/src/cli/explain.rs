@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use cache::settings::Settings;
+use dav::method::Method as DavMethod;
 use site::access::{Facts, Tls};
 use site::authorizer::Authorizer;
 use site::compress::Codings;
@@ -23,7 +24,7 @@ use site::model::{Host, Site};
 use site::needs::Needs;
 use site::plan::{Cause, PlannedAction, plan};
 use site::proxies::Via;
-use site::publishing::{MissingFolders, Mode, Publishing, UPLOAD_NAME};
+use site::publishing::{MissingFolders, Mode, Publishing, upload_token};
 use site::tls::{ClientCertificates, ConnectionRejection};
 use site::tracing::Context;
 use taipan_http::fields::host_and_port;
@@ -346,9 +347,9 @@ impl Explanation<'_> {
         let Some(Ok(path)) = self.head.target.path().map(SafePath::parse) else { return false };
         let found = plan(self.host, path.clone(), None);
         let publishing = &found.route.publishing;
-        let method = dav::method::Method::of(self.head.method, self.head.token);
+        let method = DavMethod::of(self.head.method, self.head.token);
         let (Some(method), true) = (method, publishing.mode != Mode::Off) else { return false };
-        if method == dav::method::Method::Options || method == dav::method::Method::PropFind {
+        if method == DavMethod::Options || method == DavMethod::PropFind {
             return false;
         }
         if let Err(status) = publishing.permits(method) {
@@ -358,12 +359,12 @@ impl Explanation<'_> {
         let is_hidden = matches!(found.action, PlannedAction::Status(_, Cause::Dotfile | Cause::Private));
         let refusal = match method {
             _ if !is_utf8(path.as_str()) => Some("400 Bad Request; the names of what is published are UTF-8"),
-            dav::method::Method::Patch if !path.name().starts_with(UPLOAD_NAME) => {
+            DavMethod::Patch if upload_token(&path).is_none() => {
                 Some("405 Method Not Allowed; PATCH is for an upload, and the path is that of none")
             }
-            dav::method::Method::Patch => None,
+            DavMethod::Patch => None,
             _ if is_hidden => Some("403 Forbidden; nothing is published under a hidden name"),
-            dav::method::Method::Put if path.is_folder() => {
+            DavMethod::Put if path.is_folder() => {
                 Some("405 Method Not Allowed; PUT stores a file, and the path is that of a folder")
             }
             _ => None,
@@ -373,10 +374,10 @@ impl Explanation<'_> {
             return true;
         }
         row("publish", format_args!("{}, which explain does not do", effect(method, publishing)));
-        if method == dav::method::Method::Delete && !publishing.is_dav() {
+        if method == DavMethod::Delete && !publishing.is_dav() {
             row("", format_args!("a folder gets 403: only files are deleted without WebDAV"));
         }
-        if method == dav::method::Method::Put {
+        if method == DavMethod::Put {
             row("", format_args!("a path where a folder is gets 405"));
             if publishing.missing_folders != MissingFolders::Made {
                 row("", format_args!("a path whose folder is missing gets 409"));
@@ -418,26 +419,25 @@ impl Explanation<'_> {
 }
 
 /// What a method that publishes does.
-fn effect(method: dav::method::Method, publishing: &Publishing) -> &'static str {
-    use dav::method::Method;
+fn effect(method: DavMethod, publishing: &Publishing) -> &'static str {
     match method {
-        Method::Put => {
+        DavMethod::Put => {
             "PUT stores a file beside the path, and puts it in place of what is there when it is whole"
         }
-        Method::Delete if publishing.is_dav() => {
+        DavMethod::Delete if publishing.is_dav() => {
             "DELETE removes the file, or the folder with everything in it"
         }
-        Method::Delete => "DELETE removes the file",
-        Method::Patch => "PATCH appends to an upload that was interrupted, and to nothing else",
-        Method::MkCol => "MKCOL makes a folder",
-        Method::Copy => "COPY copies it to the Destination, where rules decide as for PUT",
-        Method::Move => {
+        DavMethod::Delete => "DELETE removes the file",
+        DavMethod::Patch => "PATCH appends to an upload that was interrupted, and to nothing else",
+        DavMethod::MkCol => "MKCOL makes a folder",
+        DavMethod::Copy => "COPY copies it to the Destination, where rules decide as for PUT",
+        DavMethod::Move => {
             "MOVE moves it to the Destination, where rules decide as for PUT, and here as for DELETE"
         }
-        Method::PropPatch => "PROPPATCH changes properties of the file or the folder",
-        Method::Lock => "LOCK locks the file or the folder",
-        Method::Unlock => "UNLOCK removes a lock",
-        Method::Options | Method::PropFind => "it is only read",
+        DavMethod::PropPatch => "PROPPATCH changes properties of the file or the folder",
+        DavMethod::Lock => "LOCK locks the file or the folder",
+        DavMethod::Unlock => "UNLOCK removes a lock",
+        DavMethod::Options | DavMethod::PropFind => "it is only read",
     }
 }
 

@@ -19,7 +19,7 @@ use site::decide::Resource;
 use site::host::name_of;
 use site::model::{EtagFrom, FileRules, Route};
 use site::plan::{Cause, FilesPlan, PlannedAction};
-use site::publishing::{Mode, UPLOAD_NAME};
+use site::publishing::{Mode, upload_token};
 use taipan_http::conditional::{self, Validators, Verdict};
 use taipan_http::head::{Method, Names};
 use taipan_http::path_text;
@@ -36,9 +36,7 @@ use crate::files::beneath::Root;
 use crate::files::{Probe, stat_etag};
 use crate::publishing::failure::{Excess, Failure};
 use crate::publishing::removal::Emptying;
-use crate::publishing::store::{
-    Below, Expected, Found, Guard, Named, Store, Tag, Terms, check_length,
-};
+use crate::publishing::store::{Below, Expected, Found, Guard, Named, Store, Tag, Terms, check_length};
 use crate::publishing::tree::{Kind, Member, Progress, Reach, Scan};
 use crate::publishing::{changes, permits};
 use crate::request::Request;
@@ -134,7 +132,7 @@ impl<'a> Exchange<'a> {
             return None;
         }
         match self.head.method {
-            Method::Head if is_upload(path) => Some(DavMethod::Options),
+            Method::Head if upload_token(path).is_some() => Some(DavMethod::Options),
             Method::Get | Method::Head => None,
             method => DavMethod::of(method, self.head.token),
         }
@@ -160,7 +158,7 @@ impl<'a> Exchange<'a> {
                 return response;
             }
         }
-        if is_upload(path) && route.publishes() {
+        if upload_token(path).is_some() && route.publishes() {
             return on_heap(|| self.resume(request, path, route, method)).await;
         }
         if let Err(status) = route.publishing.permits(method) {
@@ -536,9 +534,4 @@ impl<'a> Exchange<'a> {
         let head = head.field("Content-Type", multistatus::CONTENT_TYPE);
         Response::from_head(head.finish_whole(body.as_bytes()))
     }
-}
-
-/// Whether a path is that of an upload that can be resumed.
-fn is_upload(path: &SafePath<'_>) -> bool {
-    path.name().starts_with(UPLOAD_NAME)
 }

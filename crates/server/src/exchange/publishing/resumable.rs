@@ -9,7 +9,7 @@ use dav::upload::{
     limits as limit_text, mismatching_offset,
 };
 use site::model::Route;
-use site::publishing::UPLOAD_NAME;
+use site::publishing::{UPLOAD_NAME, upload_token};
 use taipan_http::fields::trim_ows;
 use taipan_http::head::{Field, Method};
 use taipan_http::rule::BODY_TOO_LARGE;
@@ -136,7 +136,7 @@ impl<'a> Exchange<'a> {
         route: &'a Route,
         method: DavMethod,
     ) -> Result<Response, Status> {
-        let token = path.name().strip_prefix(UPLOAD_NAME).filter(|token| uploads::is_token(token));
+        let token = upload_token(path).filter(|token| uploads::is_token(token));
         let token = token.ok_or(Status::NOT_FOUND)?.to_owned();
         // The folder leads to the root that has the upload.
         let folder = path.first_segments(path.segments().count() - 1).map(|folder| folder.as_folder());
