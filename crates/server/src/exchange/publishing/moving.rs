@@ -15,7 +15,8 @@ use crate::publishing::failure::Failure;
 use crate::publishing::new_file::NewFile;
 use crate::publishing::store::{Below, Found, Guard, Store, Terms, check_length, cost_of_file};
 use crate::publishing::tree::{
-    CopiedFolder, FolderCopy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, put_in_place, snapshot,
+    CopiedFolder, FolderCopy, Kind, Member, Progress, PropertyCopy, Reach, Snapshot, below, put_in_place,
+    snapshot,
 };
 use crate::publishing::usage::{self, cost};
 use crate::request::Request;
@@ -172,11 +173,7 @@ impl<'a> Exchange<'a> {
     /// Errors: the request may not move something beneath the folder of `from`, or not to its new place.
     async fn check_moved(&self, from: &Target<'a>, to: &Target<'a>) -> Result<(), Problem> {
         let check = |exchange: &Exchange<'a>, member: Member| {
-            let relative = &member.path.as_str()[from.below.as_str().len()..];
-            let moved = SafePath::from_decoded(&["/", to.below.as_str(), relative].concat());
-            let moved = moved.map_err(|_| Status::FORBIDDEN)?;
-            check_length(&moved)?;
-            let moved = Member { path: moved, kind: member.kind };
+            let moved = at_destination(&member, from, to)?;
             let may = exchange.may_use(from, &member, Use::Read)
                 && exchange.may_use(from, &member, Use::Remove)
                 && exchange.may_use(to, &moved, Use::Write);
@@ -277,12 +274,7 @@ impl<'a> Exchange<'a> {
     /// Errors: the request may not have something at its new place.
     fn check_copied(&self, from: &Target<'a>, to: &Target<'a>, members: &[Member]) -> Result<(), Problem> {
         for member in members {
-            let relative = &member.path.as_str()[from.below.as_str().len()..];
-            let path = SafePath::from_decoded(
-                &["/", to.below.as_str(), "/", relative.trim_start_matches('/')].concat(),
-            );
-            let copied = Member { path: path.map_err(|_| Status::FORBIDDEN)?, kind: member.kind };
-            check_length(&copied.path)?;
+            let copied = at_destination(member, from, to)?;
             if member.kind != Kind::Other && !self.may_use(to, &copied, Use::Write) {
                 return Err(Status::FORBIDDEN.into());
             }
@@ -384,6 +376,15 @@ fn check_there(guard: &Guard, terms: &Terms, target: &Below, seen: Seen) -> Resu
     let touch = if there.is_some() { Touch::Tree } else { Touch::Name };
     guard.check_destination(terms, target, touch)?;
     guard.store.folder_for(target).map(|_| there)
+}
+
+/// What something beneath `from` becomes beneath `to`. Errors: no client can request its path.
+fn at_destination(member: &Member, from: &Target<'_>, to: &Target<'_>) -> Result<Member, Problem> {
+    let relative = below(&member.path, &from.below)?;
+    let path = SafePath::from_decoded(&["/", to.below.as_str(), "/", relative.as_str()].concat());
+    let path = path.map_err(|_| Status::FORBIDDEN)?;
+    check_length(&path)?;
+    Ok(Member { path, kind: member.kind })
 }
 
 /// Errors: a folder cannot be moved or copied into itself, nor replace one that it is in; and the root stays what it
