@@ -21,6 +21,9 @@ const OPEN: &str = "publish = \"webdav\"\npublish_anonymous = true\nmax_body = \
 const LOCK: &str =
     "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
 
+/// The body of a request that sets a property.
+const PROPERTY: &str = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='y'/></prop></set></propertyupdate>";
+
 fn server() -> Server {
     Site::new().file("a.txt", "old\n").folder("folder").file("folder/b.txt", "b\n").config(OPEN).start()
 }

@@ -98,9 +98,6 @@ fn passwords_are_asked_for_and_locks_are_of_users() {
     );
 }
 
-/// The body of a request that sets a property.
-const PROPERTY: &str = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='y'/></prop></set></propertyupdate>";
-
 #[test]
 fn rules_for_a_method_hold_for_what_does_the_same() {
     let config = "publish = \"webdav\"\npublish_anonymous = true\npublish_make_folders = true\n\

@@ -95,6 +95,11 @@ impl<'a> Exchange<'a> {
         let expires = self.now.saturating_add_unsigned(timeout(self.head.value("timeout"), most));
         let body = self.small_body().await?;
         let present = self.present(target).await?;
+        match present.found {
+            Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
+            Some(Found::File(_)) if target.path.is_folder() => return Err(Status::NOT_FOUND.into()),
+            _ => {}
+        }
         let terms = self.terms(request, target, &present).await?;
         if body.is_empty() {
             let lock = self.renew_lock(target, terms, expires).await?;

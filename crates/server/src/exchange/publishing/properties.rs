@@ -128,8 +128,10 @@ impl<'a> Exchange<'a> {
     ) -> Result<Response, Problem> {
         let changes = parse_changes(&self.small_body().await?).map_err(rejected)?;
         let present = self.present(target).await?;
-        if present.found.is_none_or(|found| found == Found::Other) {
-            return Err(Status::NOT_FOUND.into());
+        match present.found {
+            Some(Found::Folder(_)) => {}
+            Some(Found::File(_)) if !target.path.is_folder() => {}
+            _ => return Err(Status::NOT_FOUND.into()),
         }
         self.may_do(request, &target.path, Use::Write, Kind::File).await?;
         let terms = self.terms(request, target, &present).await?;
