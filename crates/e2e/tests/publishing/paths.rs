@@ -70,6 +70,8 @@ fn refuses_paths_that_are_not_of_the_client() {
         !listed.contains("secret") && !listed.contains("taipan-publish") && !listed.contains("/out"),
         "{listed}"
     );
+    let linked = send(&server, "PROPFIND", "/in/", "Depth: 1\r\n", "").text();
+    assert!(linked.contains("<D:href>/in/x</D:href>"), "what GET lists: {linked}");
 }
 
 #[test]

@@ -79,7 +79,8 @@ pub struct Scan {
 impl Scan {
     /// `symlinks`: for the way to `folder`. No link beneath it is followed.
     pub fn begin(store: &Store, folder: &Below, reach: Reach, symlinks: Symlinks) -> Result<Scan, Failure> {
-        let base = store.root.beneath_as(folder, symlinks, LIST)?;
+        // The folder may itself be a link, about which `symlinks` decides.
+        let base = store.root.beneath_as(folder, symlinks, LIST.difference(OFlags::NOFOLLOW))?;
         Ok(Scan {
             base,
             path: folder.clone(),
