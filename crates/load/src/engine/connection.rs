@@ -280,11 +280,7 @@ impl Connection {
     }
 
     pub(super) fn on_handshake(&mut self, state: &mut ThreadState<'_>, tls: &ClientConnection, now: Instant) {
-        let resumed = tls::is_resumed(tls);
-        state.tally.on_handshake(self.since, now, resumed);
-        if state.tally.tls.is_none() {
-            state.tally.tls = tls::names(tls);
-        }
+        state.tally.on_handshake(self.since, now, tls);
         self.stage = Stage::Open;
     }
 

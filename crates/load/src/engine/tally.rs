@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use rustls::ClientConnection;
+
 use crate::run::{Fault, Measured, Tls};
+use crate::tls;
 use crate::verify::Sum;
 
 /// A request that is under way.
@@ -109,10 +112,13 @@ impl Tally {
     }
 
     /// A TLS handshake, begun at `since`, is complete.
-    pub fn on_handshake(&mut self, since: Instant, now: Instant, resumed: bool) {
+    pub fn on_handshake(&mut self, since: Instant, now: Instant, tls: &ClientConnection) {
         if self.counts(since) {
             self.measured.handshake.record(micros(now - since));
-            self.measured.resumed += u64::from(resumed);
+            self.measured.resumed += u64::from(tls::is_resumed(tls));
+        }
+        if self.tls.is_none() {
+            self.tls = tls::names(tls);
         }
     }
 
