@@ -79,7 +79,8 @@ pub fn explain(flags: &Explain) -> ExitCode {
             let authority = authority.split('?').next().unwrap_or_default();
             let client = Peer::from((flags.from, None));
             let forwards = is_plain && responder.forwards(authority.as_bytes(), client);
-            print_explanation(&responder, &request(flags, forwards), flags).await
+            let origin = if forwards { format!("http://{authority}") } else { String::new() };
+            print_explanation(&responder, &request(flags, &origin), flags).await
         })
     });
     match result {
@@ -88,15 +89,14 @@ pub fn explain(flags: &Explain) -> ExitCode {
     }
 }
 
-/// The bytes of the request. `forwards`: it may be for another server, and then has the whole URL.
-fn request(flags: &Explain, forwards: bool) -> Vec<u8> {
+/// The bytes of the request. `origin` begins its target: that of a request for another server is a whole URL.
+fn request(flags: &Explain, origin: &str) -> Vec<u8> {
     let Explain { method, url, fields, .. } = flags;
     let (authority, target) = match url.split_once("://") {
         Some((_, rest)) => rest.find(['/', '?']).map_or((rest, "/"), |at| rest.split_at(at)),
         None => ("localhost", url.as_str()),
     };
     let slash = if target.starts_with('?') { "/" } else { "" };
-    let origin = if forwards { format!("http://{authority}") } else { String::new() };
     let mut bytes = format!("{method} {origin}{slash}{target} HTTP/1.1\r\n").into_bytes();
     if !fields.iter().any(|f| f.to_ascii_lowercase().starts_with("host:")) {
         bytes.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
