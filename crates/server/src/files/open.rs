@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
+use site::publishing::Publishing;
 
 use super::beneath::{OpenError, Wait};
 use crate::clock;
@@ -46,6 +47,11 @@ impl Stamp {
     /// same size may have the same stamp in the next image.
     pub fn dated(&self) -> Option<i128> {
         [self.modified, self.changed].into_iter().find(|time| *time >= FIRST_TIME)
+    }
+
+    /// Whether an entity tag may be made of the stamp. Where clients publish, a tag has to be known without the content.
+    pub fn makes_tag(&self, publishing: &Publishing) -> bool {
+        self.dated().is_some() || publishing.writes()
     }
 
     /// The value of `Last-Modified`, in seconds since 1970.
@@ -262,8 +268,20 @@ mod tests {
 
     use rustix::fs::{Advice, fadvise};
     use site::model::Limits;
+    use site::publishing::Mode;
 
     use super::*;
+
+    #[test]
+    fn the_stamp_of_a_file_without_times_makes_a_tag_only_where_clients_publish() {
+        let undated = Stamp { device: (0, 1), inode: 1, size: 1, modified: 0, changed: 0 };
+        let dated = Stamp { changed: FIRST_TIME, ..undated };
+        for (mode, of_undated) in [(Mode::Off, false), (Mode::ReadOnly, false), (Mode::WebDav, true)] {
+            let publishing = Publishing { mode, ..Publishing::default() };
+            assert_eq!(undated.makes_tag(&publishing), of_undated, "{mode:?}");
+            assert!(dated.makes_tag(&publishing), "{mode:?}");
+        }
+    }
 
     #[test]
     fn finds_a_change_also_of_a_file_that_was_compared_a_moment_ago() {

@@ -340,7 +340,7 @@ impl Resource<'_> {
             "resourcetype" => Some("<D:resourcetype><D:collection/></D:resourcetype>".to_owned()),
             "getcontentlength" if is_file => text(&self.stamp.size.to_string()),
             "getcontenttype" if is_file => text(self.about.rules.types.lookup(self.member.path.name())),
-            "getetag" if is_file && self.about.rules.etag == EtagFrom::Stat => {
+            "getetag" if is_file && self.has_tag() => {
                 text(&String::from_utf8_lossy(&stat_etag(&self.stamp, "")))
             }
             "getlastmodified" => {
@@ -363,6 +363,11 @@ impl Resource<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether GET sends an entity tag that is known without the content.
+    fn has_tag(&self) -> bool {
+        self.about.rules.etag == EtagFrom::Stat && self.stamp.makes_tag(&self.about.store.settings)
     }
 
     fn has_locks(&self) -> bool {

@@ -136,8 +136,7 @@ impl Shared<'_> {
         suffix: &str,
     ) -> Representation {
         let stamp = &source.stamp;
-        // Where clients publish, a tag has to be known without the content.
-        let by_stamp = stamp.dated().is_some() || self.path.route.publishing.writes();
+        let by_stamp = stamp.makes_tag(&self.path.route.publishing);
         let etag = match (self.path.route.files.etag, &source.body) {
             (EtagFrom::Off, _) => None,
             (EtagFrom::Stat, _) if by_stamp => Some(stat_etag(stamp, suffix)),
