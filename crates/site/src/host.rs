@@ -18,6 +18,8 @@ use crate::tls::HostTls;
 
 /// Bytes of a host name (RFC 1035 §2.3.4). A longer name has the default host.
 pub const MAX_NAME: usize = 253;
+/// Bytes of a part of a name between two dots (RFC 1035 §2.3.4).
+pub const MAX_LABEL: usize = 63;
 
 /// The hosts of a site, and the tables of their names. A clone shares them: there may be thousands.
 #[derive(Debug, Clone)]

@@ -147,7 +147,11 @@ pub fn check_names(own: &Section, names: &[String], certificates: &Certificates)
         own.errors.add(place, what, "move some of them to another [[host]], or set acme = false");
     }
     let challenges = &certificates.challenges;
-    if let Some(name) = names.iter().find(|name| !challenges.iter().any(|challenge| challenge.proves(name))) {
+    if challenges.is_empty() {
+        // That is a mistake of its own.
+    } else if let Some(name) =
+        names.iter().find(|name| !challenges.iter().any(|challenge| challenge.proves(name)))
+    {
         let what = format!("no challenge of \"challenges\" can prove \"{name}\"");
         let what_to_do = match name.starts_with("*.") {
             true => "add \"dns-01\" with a \"dns_command\", or \"dns-persist-01\", in [certificates]",

@@ -137,6 +137,10 @@ fn check_acme(host: &mut Host, section: &Section, certificates: &Certificates) {
     if !host.names.is_empty() {
         return check_names(section, &host.names, certificates);
     }
+    if section.has("names") {
+        // They are none, which is a mistake of its own.
+        return;
+    }
     host.tls.acme = false;
     let is_inherited = !section.has("acme") || section.has("host");
     if !is_inherited {

@@ -459,6 +459,15 @@ fn reports_one_mistake_once() {
         "listen = \"0.0.0.0:443 tls\"\nroot = \"a\"\nacme = true",
         &["site.toml:3: a certificate needs names; add names = [\"example.org\"]"],
     );
+    // One mistake, one line.
+    check(
+        "listen = \"0.0.0.0:443 tls\"\nroot = \"a\"\nacme = true\nnames = \"a.example.\"",
+        &["site.toml:4: \"a.example.\" is not a host name; remove the last dot"],
+    );
+    check(
+        "listen = \"0.0.0.0:443 tls\"\nroot = \"a\"\nacme = true\nnames = \"a.example\"\n[certificates]\nchallenges = []",
+        &["site.toml:6: \"challenges\" is empty; name at least one, or remove the key"],
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use taipan_http::fields::is_host;
 
-use crate::host::MAX_NAME;
+use crate::host::{MAX_LABEL, MAX_NAME};
 
 /// A unit, and how much it is.
 type Unit = (&'static str, u64);
@@ -118,6 +118,9 @@ pub fn check_host_name(name: &str) -> Result<(), &'static str> {
     match plain {
         "" => Err("write a name, e.g. \"example.org\""),
         _ if plain.len() > MAX_NAME => Err("a name has at most 253 bytes"),
+        _ if plain.split('.').any(|label| label.len() > MAX_LABEL) => {
+            Err("between two dots, a name has at most 63 bytes")
+        }
         _ if !plain.is_ascii() => Err("write it as it is in a URL, in Punycode: \"xn--…\""),
         "*" | "_" => Err("for all other names, write default = true in place of names"),
         _ if plain.contains([' ', ',']) => {
@@ -150,6 +153,8 @@ mod tests {
             ("2001:db8::1", Some("in brackets")),
             ("example.org:443", Some("remove the port")),
             ("example.org.", Some("remove the last dot")),
+            (&format!("{}.org", "a".repeat(63)), None),
+            (&format!("{}.org", "a".repeat(64)), Some("at most 63 bytes")),
         ] {
             let found = check_host_name(name).err();
             assert_eq!(found.is_some(), advice.is_some(), "{name}: {found:?}");
