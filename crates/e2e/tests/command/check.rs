@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use e2e::command_without_privilege;
+use e2e::{command_without_privilege, free_port};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use super::*;
@@ -181,6 +181,57 @@ fn check_warns_of_probable_mistakes() {
                 rows.holds(name, &format!("{expected:?} is in {stderr:?}"), is_warning);
             }
         }
+    }
+}
+
+#[test]
+fn check_warns_of_an_upstream_that_is_this_server() {
+    let home = Folder::new();
+    let port = free_port();
+    let route = |path: &str, rest: &str| format!("[[route]]\npath = \"{path}\"\nproxy = \"http://{rest}\n");
+    let own = format!("127.0.0.1:{port}");
+    let mut rows = Rows::new();
+    for (name, listen, routes, is_endless) in [
+        ("the address", &*own, route("/", &format!("{own}\"")), true),
+        ("each address", &format!("0.0.0.0:{port}"), route("/", &format!("localhost:{port}\"")), true),
+        ("a socket", "unix:own", route("/", "unix:own\""), true),
+        ("a path below", &own, route("/app/", &format!("{own}/app/x/\"")), true),
+        ("a path elsewhere", &own, route("/app/", &format!("{own}/other/\"")), false),
+        (
+            "by another route",
+            &own,
+            route("/a/", &format!("{own}/b/\"")) + &route("/b/", &format!("{own}/c/\"")),
+            false,
+        ),
+        (
+            "in turns",
+            &own,
+            route("/a/", &format!("{own}/b/\"")) + &route("/b/", &format!("{own}/a/\"")),
+            true,
+        ),
+        ("another port", &own, route("/", &format!("127.0.0.1:{}\"", port ^ 1)), false),
+        ("another address", &format!("0.0.0.0:{port}"), route("/", &format!("192.0.2.1:{port}\"")), false),
+        ("TLS", &own, format!("[[route]]\npath = \"/\"\nproxy = \"https://{own}\"\n"), false),
+        (
+            "another host",
+            &own,
+            format!(
+                "[[host]]\nnames = \"a.test\"\n[[host.route]]\npath = \"/\"\nproxy = \"http://{own}\"\n\
+                 proxy_host = \"b.test\"\n"
+            ),
+            false,
+        ),
+    ] {
+        home.folder("www");
+        home.file("site.toml", format!("listen = [\"{listen}\"]\nroot = \"www\"\n{routes}"));
+        let output = output_of(
+            command_without_privilege(home.path())
+                .args(["check", "-c", "site.toml"])
+                .current_dir(home.path()),
+        );
+        let stderr = text(&output.stderr);
+        rows.check(name, output.status.success(), true);
+        rows.holds(name, &stderr, stderr.contains("is this server itself") == is_endless);
     }
 }
 

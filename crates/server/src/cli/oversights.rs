@@ -1,19 +1,23 @@
 //! What is valid in a configuration, and hardly meant: a folder beside a route or a rule that is for its path alone,
 //! scripts whose source is sent, error pages that are no files, error pages and fallbacks that are missing,
-//! applications without a route, and redirects and logins that lead back to themselves. Looks for files and changes
-//! nothing.
+//! applications without a route, and redirects, logins and upstreams that lead back to themselves. Looks for files and
+//! changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use site::access::{Condition, Rule};
+use site::address::Address;
 use site::authorizer::Authorizer;
+use site::endpoint::EndpointAddress;
+use site::forwarding::Spelling;
 use site::model::{Action, Host, Route, Site};
 use site::plan::{PlannedAction, PlannedRoot, plan, planned_route};
 use site::route::Pattern;
 use site::template::Variables;
-use site::upstream::{Upstream, UpstreamId};
+use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::{Step, StepRoot};
 use taipan_http::status::Status;
 use taipan_http::target::{SafePath, Scheme};
@@ -38,7 +42,7 @@ const PAGE: &[&str] = &["error_pages", "fallback"];
 pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
     // Several routes may have the same oversight.
     let (mut beneath_roots, mut of_pages, mut endless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for host in site.hosts.iter() {
+    for (index, host) in site.hosts.iter().enumerate() {
         // Routes share most of their rules.
         let mut rules: BTreeMap<&str, &Rule> = BTreeMap::new();
         for route in host.routes.iter() {
@@ -47,6 +51,7 @@ pub fn findings(site: &Site, silent: &[PathBuf]) -> Vec<Finding> {
             of_pages.extend(missing_pages(host, route, silent));
             of_pages.extend(pages_of_no_file(host, route));
             endless.extend(endless_redirect(host, route));
+            endless.extend(endless_proxy(site, index, route));
             endless.extend(route.authorizers.iter().filter_map(|own| guarded_login(host, own)));
             rules.extend(
                 route.access.iter().flat_map(|list| list.iter()).map(|rule| (rule.place.as_str(), &**rule)),
@@ -300,6 +305,68 @@ fn redirected(host: &Host, path: SafePath<'_>) -> Option<SafePath<'static>> {
 fn path_of(location: &str) -> Option<SafePath<'static>> {
     let path = location.split(['?', '#']).next().filter(|path| !path.starts_with("//"))?;
     SafePath::parse(path).ok().map(SafePath::into_owned)
+}
+
+/// A route whose upstream is this server, which leads to an upstream that is this server again and again, for an example
+/// of its paths.
+fn endless_proxy(site: &Site, host: usize, route: &Route) -> Option<Finding> {
+    let Action::Upstream(id) = &route.action else { return None };
+    let mut request = (host, route.pattern.example()?);
+    for _ in 0..MAX_REDIRECTS {
+        request = forwarded_to_itself(site, request)?;
+    }
+    let upstream = site.upstreams.get(*id)?;
+    Some(unplaced(format!(
+        "{upstream} of the route {} is this server itself, so that its requests go in a circle and get 508; name the \
+         address of another program",
+        route.name()
+    )))
+}
+
+/// The host and the path at which this server gets a request that it has forwarded. `None`: another program gets it.
+fn forwarded_to_itself(
+    site: &Site,
+    (host, path): (usize, SafePath<'static>),
+) -> Option<(usize, SafePath<'static>)> {
+    let host = site.hosts.at(host);
+    let PlannedAction::Upstream(planned) = plan(host, path, None).action else { return None };
+    let upstream = site.upstreams.get(planned.upstream).filter(|own| own.protocol == Protocol::Http)?;
+    let own = upstream.addresses().iter().find_map(|address| own_address(site, upstream, address))?;
+    let forwarding = &host.routes.get(planned.route).script.as_ref()?.forwarding;
+    let name = forwarding.host.as_ref().or_else(|| host.names.first()).map_or("", String::as_str);
+    let local = match own {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    };
+    let next = site.hosts.find_in(site.hosts.group(local), name.as_bytes());
+    let path =
+        SafePath::parse(&forwarding.path(&planned.whole_path(), Spelling::Normalized)).ok()?.into_owned();
+    Some((next, path))
+}
+
+/// The address of an endpoint, if this server listens there, and takes the requests of an upstream.
+fn own_address(site: &Site, upstream: &Upstream, address: &EndpointAddress) -> Option<Address> {
+    let address = match address {
+        EndpointAddress::Socket(address) => address.clone(),
+        EndpointAddress::Host { name, port } if name == "localhost" => {
+            Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))
+        }
+        EndpointAddress::Host { .. } | EndpointAddress::Service(_) => return None,
+    };
+    let is_local = matches!(&address, Address::Tcp(tcp) if tcp.ip().is_loopback());
+    let is_own = site.listeners.iter().any(|listener| {
+        let is_there = match (&listener.address, &address) {
+            // Relative paths of listeners stay so.
+            (Address::Unix(path), Address::Unix(other)) => is_same_path(path, other),
+            (own, other) => own == other || is_local && own.covers(other),
+        };
+        is_there && !listener.protocols.proxy && listener.protocols.tls == upstream.tls.is_some()
+    });
+    is_own.then_some(address)
+}
+
+fn is_same_path(path: &Path, other: &Path) -> bool {
+    matches!((absolute(path), absolute(other)), (Ok(path), Ok(other)) if path == other)
 }
 
 /// A login of an authorizer that the authorizer guards itself, so that a client is redirected again and again.
