@@ -342,6 +342,38 @@ fn a_request_that_two_connections_leave_out_has_one_of_its_own() {
     rows.check("connections", counts.connections.load(Ordering::Relaxed), 6);
 }
 
+#[test]
+fn an_endpoint_that_allows_one_request_at_a_time_has_many() {
+    // It says so when the requests are there already, and ends each connection after a few, as nginx does.
+    let (address, counts) = upstream(|stream, _, counts| async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut builder = h2::server::Builder::new();
+        let mut connection: Connected<_> = builder.max_concurrent_streams(1).handshake(stream).await?;
+        let mut count = 0;
+        while let Some(request) = connection.accept().await {
+            let (request, respond) = request?;
+            count += 1;
+            if count == 3 {
+                connection.graceful_shutdown();
+            }
+            tokio::spawn(answer(request, respond, counts.requests.fetch_add(1, Ordering::Relaxed)));
+        }
+        Ok(())
+    });
+    let server = start(address, "http", "retries = 0");
+    thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let answer = get(&server, "/x");
+                    assert!(answer.contains("body=0"), "{answer} {}", server.stderr());
+                }
+            });
+        }
+    });
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 400);
+}
+
 /// Ends a connection by HTTP/2 before the first request on it (RFC 9113 §6.8).
 async fn leave_out(stream: &mut TcpStream) -> io::Result<()> {
     const HEADERS: u8 = 1;

@@ -99,7 +99,7 @@ impl<G> Acquisitions<G> {
     /// The first request that may share its connection, and for which `find` has a stream.
     pub fn take_sharing<S>(&mut self, find: impl Fn(Choice, &[EndpointId]) -> Option<S>) -> Option<(G, S)> {
         let found = self.waiting.iter().find_map(|(ticket, waiter)| {
-            let shares = waiter.sharing == Sharing::Allowed;
+            let shares = waiter.sharing != Sharing::No;
             Some((ticket, shares.then(|| find(waiter.choice, &waiter.tried))??))
         });
         let (ticket, stream) = found?;

@@ -24,6 +24,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     Allowed,
+    /// Of one that has announced how many requests it takes: it refuses none for their number.
+    Announced,
     No,
 }
 
@@ -94,9 +96,12 @@ impl Pool {
         tried: &Tried,
         sharing: Sharing,
     ) -> Result<Checkout, PoolError> {
-        if sharing == Sharing::Allowed
-            && let Some(stream) = self.http2_stream(choice, tried, |_| true)
-        {
+        let stream = match sharing {
+            Sharing::Allowed => self.http2_stream(choice, tried, |_| true),
+            Sharing::Announced => self.http2_stream(choice, tried, Http2Connection::has_announced),
+            Sharing::No => None,
+        };
+        if let Some(stream) = stream {
             return Ok(Checkout::Http2(Box::new(stream)));
         }
         let fits = |shared: &&Rc<SharedConnection>| {

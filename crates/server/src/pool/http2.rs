@@ -35,6 +35,8 @@ const CONNECTION_WINDOW: u32 = memory::HTTP2_CONNECTION as u32;
 const SEND_BUFFER: usize = memory::SCRIPT as usize;
 /// Requests at a time on one connection, even if the endpoint allows more.
 const MAX_STREAMS: usize = 1000;
+/// The same, until the endpoint has said how many it allows: RFC 9113 §6.5.2 recommends to allow no fewer.
+const MAX_UNANNOUNCED: usize = 100;
 /// What stands for the number of requests that an endpoint allows, until it has said it. No endpoint can say so much.
 const UNANNOUNCED: usize = usize::MAX - 1;
 /// `User-Agent` of health checks.
@@ -123,7 +125,7 @@ impl Http2Connection {
         });
         let stream = shared.open(own);
         match sharing {
-            Sharing::Allowed => shared.pool.http2.borrow_mut().push(shared.clone()),
+            Sharing::Allowed | Sharing::Announced => shared.pool.http2.borrow_mut().push(shared.clone()),
             Sharing::No => shared.retire(),
         }
         shared.pool.changed.notify_one();
@@ -142,7 +144,10 @@ impl Http2Connection {
     /// Whether it can take another request.
     pub fn has_capacity(&self) -> bool {
         let limit = match &*self.sender.borrow() {
-            Some(sender) => sender.current_max_send_streams().min(MAX_STREAMS),
+            Some(sender) => match sender.current_max_send_streams() {
+                UNANNOUNCED => MAX_UNANNOUNCED,
+                announced => announced.min(MAX_STREAMS),
+            },
             None => return false,
         };
         let is_usable = |lease: &PooledConnection| !lease.is_spent();

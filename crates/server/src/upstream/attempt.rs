@@ -37,9 +37,9 @@ impl Attempt {
     pub async fn begin(application: &Application<'_>, retries: &Retries) -> Result<Attempt, Outcome> {
         let &Application { pool, request, affinity, .. } = application;
         let log = application.log.begin(pool.name(), application.upstream.protocol);
-        let sharing = match retries.sharing() {
-            Sharing::Allowed => request.sharing(),
+        let sharing = match request.sharing() {
             Sharing::No => Sharing::No,
+            Sharing::Allowed | Sharing::Announced => retries.sharing(),
         };
         let checkout = pool.check_out(affinity, retries.tried(), sharing).await;
         let checkout = checkout.map_err(|error| application.rejected(error))?;

@@ -92,25 +92,34 @@ impl Retries {
             (Retry::Refused(endpoint), _) if !self.was_refused || self.left > 0 => {
                 self.left -= usize::from(self.was_refused);
                 self.was_refused = true;
+                self.on_refused();
                 self.on_tried(endpoint);
                 Decision::Repeat
             }
             // The application has not processed it.
             (Retry::Alone, _) if !self.was_alone => {
                 self.was_alone = true;
+                self.on_refused();
                 Decision::Repeat
             }
             (Retry::Left, _) if !self.was_left => {
                 self.was_left = true;
                 Decision::Repeat
             }
-            (Retry::Apart | Retry::Left, _) if self.sharing == Sharing::Allowed => {
+            (Retry::Apart | Retry::Left, _) if self.sharing != Sharing::No => {
                 self.sharing = Sharing::No;
                 Decision::Repeat
             }
             (Retry::AtAnother { .. } | Retry::Alone | Retry::Apart | Retry::Left | Retry::Refused(_), _) => {
                 Decision::GiveUp
             }
+        }
+    }
+
+    /// More requests may have shared the connection than the endpoint takes.
+    fn on_refused(&mut self) {
+        if self.sharing == Sharing::Allowed {
+            self.sharing = Sharing::Announced;
         }
     }
 
@@ -184,6 +193,20 @@ mod tests {
         check(2, Failed, Unprocessed, &[refused(1), refused(2), new(3)], "again again end", &[1, 2]);
         check(1, Failed, Always, &[refused(1), new(2), refused(3)], "again warn end", &[1, 2]);
         check(1, Failed, Never, &[refused(1)], "end", &[]);
+    }
+
+    #[test]
+    fn a_refused_request_shares_no_connection_that_may_refuse_it() {
+        let after = |attempts: &[Retry]| {
+            let mut retries = Retries::new(1, Avoid::Failed);
+            attempts.iter().for_each(|retry| _ = retries.decide(*retry, Replay::Always));
+            retries.sharing()
+        };
+        assert_eq!(after(&[Retry::Left]), Sharing::Allowed);
+        assert_eq!(after(&[Retry::Refused(1)]), Sharing::Announced);
+        assert_eq!(after(&[Retry::Alone]), Sharing::Announced);
+        assert_eq!(after(&[Retry::Alone, Retry::Apart]), Sharing::No);
+        assert_eq!(after(&[Retry::Apart, Retry::Alone]), Sharing::No);
     }
 
     #[test]
