@@ -373,3 +373,41 @@ fn a_malformed_response_fails_no_other_request_of_its_connection() {
     assert!(bad.ends_with("it breaks a rule of HTTP/2, as by a malformed field: PROTOCOL_ERROR"), "{errors}");
     assert!(other.ends_with(", perhaps in the response to another request"), "{errors}");
 }
+
+#[test]
+fn a_post_is_repeated_if_the_connection_has_ended_in_front_of_it_with_an_error() {
+    /// The streams that are processed on the first connection, before `GOAWAY`.
+    fn serve_one(mut stream: TcpStream, number: usize, processed: u32) -> io::Result<()> {
+        stream.read_exact(&mut [0; PREFACE.len()])?;
+        stream.write_all(&one(frame::SETTINGS, 0, 0, b""))?;
+        loop {
+            let headers = read_headers(&mut stream)?;
+            if number > 0 {
+                stream.write_all(&hello(headers.stream))?;
+                continue;
+            }
+            // ENHANCE_YOUR_CALM.
+            stream.write_all(&goaway(processed, 11))?;
+            _ = stream.shutdown(Shutdown::Write);
+            _ = io::copy(&mut stream, &mut io::sink());
+            return Ok(());
+        }
+    }
+    for (processed, expected) in [(0, "200 hello"), (1, "502")] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let stream = stream.expect("it listens");
+                thread::spawn(move || _ = serve_one(stream, number, processed));
+            }
+        });
+        let config = format!(
+            "workers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\nname = \"app\"\n\
+             protocol = \"http\"\naddress = \"{address}\"\nhttp2 = true\n"
+        );
+        let server = Site::new().config(&config).start();
+        let post = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(server.connect().send(post).outcome(), expected, "{processed}: {}", server.stderr());
+    }
+}

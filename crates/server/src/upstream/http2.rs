@@ -278,7 +278,9 @@ impl Http2Stream {
             Content::No => Retry::AtAnother {
                 endpoint: self.endpoint(),
                 connection: if has_broken { Reuse::New } else { self.reuse() },
-                sent: Sent::Something,
+                // RFC 9113 §6.8: only streams behind the last that the endpoint has processed have this error, whatever its
+                // reason.
+                sent: if error.is_go_away() && error.is_remote() { Sent::Nothing } else { Sent::Something },
             },
         };
         let others = if is_others { ", perhaps in the response to another request" } else { "" };
