@@ -333,13 +333,19 @@ fn a_request_that_two_connections_leave_out_has_one_of_its_own() {
     });
     let server = start(address, "http", "retries = 0");
     let mut rows = Rows::new();
-    let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-    for request in ["GET /x HTTP/1.1\r\nHost: a\r\n\r\n", post] {
-        let answer = answer_of(&server, request);
-        rows.holds(request, &answer, answer.contains("body=0"));
+    let post = |rest: &str| format!("POST /p HTTP/1.1\r\nHost: a\r\n{rest}");
+    for (request, body) in [
+        ("GET /x HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "body=0"),
+        (post("Content-Length: 0\r\n\r\n"), "body=0"),
+        // The beginning of a body is kept.
+        (post("Content-Length: 5\r\n\r\nhello"), "body=5"),
+        (post("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"), "body=6"),
+    ] {
+        let answer = answer_of(&server, &request);
+        rows.holds(request, &answer, answer.contains(body));
     }
-    rows.check("processed once", counts.requests.load(Ordering::Relaxed), 2);
-    rows.check("connections", counts.connections.load(Ordering::Relaxed), 6);
+    rows.check("processed once", counts.requests.load(Ordering::Relaxed), 4);
+    rows.check("connections", counts.connections.load(Ordering::Relaxed), 12);
 }
 
 #[test]

@@ -235,6 +235,49 @@ fn reuses_connections_and_retries_a_get_on_a_stale_one() {
 }
 
 #[test]
+fn a_request_whose_first_connection_breaks_has_its_body_from_the_beginning() {
+    const LARGE: usize = 400_000;
+    // The method, the length of the body, and the bytes of it that are sent before the first connection ends.
+    for (method, length, taken, expected) in [
+        ("PUT", 5, 5, "200 hello"),
+        ("PUT", 5, 2, "200 hello"),
+        ("PUT", 5, 0, "200 hello"),
+        ("QUERY", 100_000, 60_000, "200 hello"),
+        // It may have been processed.
+        ("POST", 5, 5, "502"),
+        // Its beginning is gone.
+        ("PUT", LARGE, LARGE, "502"),
+    ] {
+        let is_repeated = Arc::new(AtomicUsize::new(0));
+        let repeated = is_repeated.clone();
+        let body: Vec<u8> = (0..length).map(|at| b'a' + (at % 26) as u8).collect();
+        let sent = body.clone();
+        let server = start(
+            move |stream, number| {
+                read_head(stream)?;
+                let mut received = vec![0; length];
+                stream.read_exact(&mut received[..taken])?;
+                repeated.store(number, Ordering::SeqCst);
+                if number == 0 {
+                    return Ok(());
+                }
+                stream.read_exact(&mut received[taken..])?;
+                stream.write_all(if received == sent { HELLO } else { "wrong" }.as_bytes())
+            },
+            "",
+        );
+        let mut client = server.connect();
+        client.send(format!("{method} /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(&body[..taken]);
+        if taken < length {
+            assert!(wait_until(TIMEOUT, || is_repeated.load(Ordering::SeqCst) == 1), "{method} {length}");
+            client.send(&body[taken..]);
+        }
+        assert_eq!(client.outcome(), expected, "{method} {length} {taken}: {}", server.stderr());
+    }
+}
+
+#[test]
 fn a_connection_is_free_when_a_file_is_sent_in_place_of_the_body() {
     let files = Site::new().file("file", "of the folder");
     let settings = format!(

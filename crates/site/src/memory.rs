@@ -95,6 +95,8 @@ pub const MULTIPLEXED: u64 = 384 * 1024;
 /// all.
 pub const HTTP2_WINDOW: u64 = 64 * 1024;
 pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
+/// The beginnings of request bodies that a worker keeps, to send a request to an application again.
+pub const REPEATABLE_BODIES: u64 = 4 * 1024 * 1024;
 /// A remembered answer of an authorizer, or what a token says, without its fields.
 const ANSWER: usize = 256;
 /// Bytes of the password files of folders that a worker keeps, unless one file is larger.
@@ -355,6 +357,11 @@ fn of_upstreams(site: &Site, workers: u64) -> Vec<Use> {
         Use {
             what: "buffers of workers for applications",
             each: KEPT_RESPONSE + KEPT_REQUEST + KEPT_FIELDS + KEPT_TABLE,
+            count: if site.upstreams.is_empty() { 0 } else { workers },
+        },
+        Use {
+            what: "request bodies for applications: what may be sent again",
+            each: REPEATABLE_BODIES,
             count: if site.upstreams.is_empty() { 0 } else { workers },
         },
         Use { what: "connections to applications", each: SCRIPT, count: upstream_connections(site) },

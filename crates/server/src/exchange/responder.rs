@@ -25,10 +25,10 @@ use crate::response::Response;
 use crate::semaphore::Semaphore;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::upstream::Upstreams;
 use crate::upstream::concurrency::ConcurrencyLimit;
 use crate::upstream::idle_connections::IdleConnections;
 use crate::upstream::immediate::{RoutedResponse, SentRequests};
+use crate::upstream::{KeptBytes, Upstreams};
 
 /// A worker's means to respond to requests.
 pub struct Responder {
@@ -96,6 +96,7 @@ impl Responder {
         let asserted = services.site.asserted_fields();
         let upgrades = Semaphore::new(services.site.limits.upgraded);
         let upstreams = Upstreams {
+            kept: KeptBytes::default(),
             services: services.clone(),
             concurrency,
             spawner,

@@ -80,14 +80,6 @@ impl RequestBody {
         }
     }
 
-    /// Whether nothing of it has been read.
-    pub fn is_unread(&self) -> bool {
-        match self {
-            RequestBody::None => true,
-            RequestBody::Stream(body) => body.bytes_read() == 0,
-        }
-    }
-
     pub fn take_trailers(&self) -> Trailers {
         match self {
             RequestBody::None => Trailers::new(),

@@ -16,6 +16,7 @@ use super::immediate::SentRequest;
 use super::interim::Interims;
 use super::outgoing_body::OutgoingBody;
 use super::permission::BreakerPermit;
+use super::repeatable_body::{KeptBytes, RepeatableBody};
 use super::request::{Handler, Repeats, UpstreamRequest};
 use super::retries::{Avoid, Decision, Replay, Retries};
 use super::spool::{SpoolReader, SpooledBody};
@@ -47,17 +48,19 @@ pub struct Application<'a> {
 /// The body of a request to an application, for each of its attempts.
 pub enum ForwardedBody {
     None,
-    /// At most so many bytes are read. What has been read cannot be sent again.
-    Client(RequestBody, u64),
+    /// At most so many bytes are read.
+    Client(RepeatableBody, u64),
     Spooled(Rc<SpooledBody>),
 }
 
 impl ForwardedBody {
-    /// At most `limit` bytes are read of a body that has not been received.
-    pub fn of(body: OutgoingBody, limit: u64) -> ForwardedBody {
+    /// At most `limit` bytes are read of a body that has not been received. `kept`: those of the worker.
+    pub fn of(body: OutgoingBody, limit: u64, kept: &KeptBytes) -> ForwardedBody {
         match body {
-            OutgoingBody::None => ForwardedBody::None,
-            OutgoingBody::Client(body) => ForwardedBody::Client(body, limit),
+            OutgoingBody::None | OutgoingBody::Client(RequestBody::None) => ForwardedBody::None,
+            OutgoingBody::Client(RequestBody::Stream(body)) => {
+                ForwardedBody::Client(RepeatableBody::new(body, kept), limit)
+            }
             OutgoingBody::Spooled(spooled) => ForwardedBody::Spooled(Rc::new(spooled)),
         }
     }
@@ -65,7 +68,7 @@ impl ForwardedBody {
     pub fn source(&self, services: &Rc<Services>) -> BodySource {
         match self {
             ForwardedBody::None => BodySource::Empty,
-            ForwardedBody::Client(body, limit) => BodySource::Client(body.clone(), *limit),
+            ForwardedBody::Client(body, limit) => BodySource::Client(body.reader(), *limit),
             ForwardedBody::Spooled(spooled) => BodySource::Spool(SpoolReader::open(services, spooled)),
         }
     }
@@ -73,9 +76,8 @@ impl ForwardedBody {
     /// Of a request with this body, as far as it has been read by now.
     pub fn replay(&self, repeats: Repeats) -> Replay {
         match self {
-            ForwardedBody::Client(body, _) if body.is_unread() => Replay::Unprocessed,
-            ForwardedBody::Client(..) => Replay::Never,
-            ForwardedBody::None | ForwardedBody::Spooled(_) => match repeats {
+            ForwardedBody::Client(body, _) if !body.is_whole() => Replay::Never,
+            ForwardedBody::None | ForwardedBody::Client(..) | ForwardedBody::Spooled(_) => match repeats {
                 Repeats::AtOnce | Repeats::Later => Replay::Always,
                 Repeats::No => Replay::Unprocessed,
             },

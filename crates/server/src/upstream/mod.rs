@@ -11,6 +11,7 @@ pub mod request;
 
 pub mod concurrency;
 mod outgoing_body;
+mod repeatable_body;
 mod spool;
 
 mod affinity;
@@ -61,6 +62,7 @@ use self::immediate::{SentRequest, SentRequests};
 use self::interim::Interims;
 use self::outgoing_body::OutgoingBody;
 use self::permission::BreakerPermit;
+pub use self::repeatable_body::KeptBytes;
 use self::request::{Message, Program, UpstreamRequest};
 use self::transport::Transport;
 use crate::log;
@@ -91,6 +93,8 @@ pub struct Upstreams {
     pub upgrades: Semaphore,
     /// Fields that only authorizers set.
     pub asserted: Vec<String>,
+    /// Of bodies of requests that may be sent again.
+    pub kept: KeptBytes,
     /// Memory for the bytes of a request that is sent at once.
     pub outgoing: Cell<Vec<u8>>,
     /// Those that were sent so.
@@ -217,7 +221,7 @@ async fn try_forward(upstreams: &Upstreams, forwarded: ForwardedRequest<'_>) -> 
             let request = &request;
             let application =
                 Application { services, upstream, pool, request, log, affinity, breaker, interims };
-            let body = ForwardedBody::of(body, handler.max_body);
+            let body = ForwardedBody::of(body, handler.max_body, &upstreams.kept);
             let forwarded = forward_to_application(&application, handler, body, sent).await;
             let (outcome, endpoint) = forwarded?;
             if let Outcome::Failed(status) = outcome {

@@ -114,7 +114,7 @@ pub const CHAPTER: Chapter = Chapter {
             text: "How often a request is sent to a further endpoint because one has failed before it responded: any \
                    request of which nothing was sent, and otherwise those of methods that may be repeated (GET, HEAD, \
                    OPTIONS, PUT, DELETE, PROPFIND, QUERY, REPORT, SEARCH) without a body, or with one that is \
-                   stored.",
+                   stored, or of which no more than 128 KiB have been sent.",
         },
         Key {
             name: "hedge_after",
