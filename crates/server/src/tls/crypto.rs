@@ -1,4 +1,5 @@
-//! The cryptography: AWS-LC, or ring, which has the same interface.
+//! The cryptography: AWS-LC, or ring, which has the same interface. AWS-LC is joined by ring for records, on processors
+//! whose instructions it does not use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,13 +26,35 @@ use rustls::crypto::ring as library;
 /// The cryptography with all that it has.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(library::default_provider())).clone()
+    PROVIDER.get_or_init(|| Arc::new(usual_provider())).clone()
+}
+
+fn usual_provider() -> CryptoProvider {
+    #[cfg(all(feature = "aws-lc", target_arch = "x86_64"))]
+    if is_ring_faster() {
+        let cipher_suites = rustls::crypto::ring::DEFAULT_CIPHER_SUITES.to_vec();
+        return CryptoProvider { cipher_suites, ..library::default_provider() };
+    }
+    library::default_provider()
+}
+
+/// Whether this processor has AES for two blocks at a time, which only ring uses, but not for four, which AWS-LC uses.
+#[cfg(all(feature = "aws-lc", target_arch = "x86_64"))]
+fn is_ring_faster() -> bool {
+    let takes_two = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("vaes")
+        && is_x86_feature_detected!("vpclmulqdq");
+    let takes_four = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    takes_two && !takes_four
 }
 
 /// The cryptography with the ciphers and groups of a configuration, in its order. Errors: none of the groups is
 /// supported.
 pub fn chosen_provider(tls: &Tls) -> Result<Arc<CryptoProvider>, String> {
-    let mut chosen = library::default_provider();
+    let mut chosen = usual_provider();
     if !tls.ciphers.is_empty() {
         let all = std::mem::take(&mut chosen.cipher_suites);
         for cipher in &tls.ciphers {
@@ -86,4 +109,17 @@ pub type SigningKeys = Vec<Arc<dyn SigningKey>>;
 /// A key that signs in this process.
 pub fn signing_key(key: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
     library::sign::any_supported_type(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_the_same_ciphers_on_every_processor() {
+        let names = |provider: &CryptoProvider| -> Vec<CipherSuite> {
+            provider.cipher_suites.iter().map(|suite| suite.suite()).collect()
+        };
+        assert_eq!(names(&provider()), names(&library::default_provider()));
+    }
 }
