@@ -23,12 +23,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counts {
     connections: AtomicUsize,
     /// Those that have ended.
     ended: AtomicUsize,
     requests: AtomicUsize,
+    /// Bytes of `/large` that were sent.
+    sent: AtomicUsize,
 }
 
 /// Runs `serve` for each connection, with its number.
@@ -59,11 +61,10 @@ async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), h2::Error> {
     while let Some(request) = connection.accept().await {
         let (request, respond) = request?;
-        let at = counts.requests.fetch_add(1, Ordering::Relaxed);
         if request.uri().path() == "/goaway" && number == 0 {
             connection.graceful_shutdown();
         }
-        tokio::spawn(answer(request, respond, at));
+        tokio::spawn(answer(request, respond, counts.clone()));
     }
     Ok(())
 }
@@ -75,8 +76,9 @@ fn head() -> Response<()> {
 async fn answer(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    at: usize,
+    counts: Arc<Counts>,
 ) -> Result<(), h2::Error> {
+    let at = counts.requests.fetch_add(1, Ordering::Relaxed);
     let path = request.uri().path().to_owned();
     match path.as_str() {
         "/refuse-first" if at == 0 => respond.send_reset(Reason::REFUSED_STREAM),
@@ -114,6 +116,7 @@ async fn answer(
                 let Some(capacity) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else { break };
                 let count = capacity?.min(left);
                 left -= count;
+                counts.sent.fetch_add(count, Ordering::Relaxed);
                 body.send_data(Bytes::from(vec![b'l'; count]), left == 0)?;
             }
         }
@@ -362,7 +365,7 @@ fn an_endpoint_that_allows_one_request_at_a_time_has_many() {
             if count == 3 {
                 connection.graceful_shutdown();
             }
-            tokio::spawn(answer(request, respond, counts.requests.fetch_add(1, Ordering::Relaxed)));
+            tokio::spawn(answer(request, respond, counts.clone()));
         }
         Ok(())
     });
@@ -453,6 +456,28 @@ fn an_unused_connection_is_closed_and_one_to_a_peer_that_speaks_otherwise_fails(
     });
     let server = start(plain, "http", "");
     assert_eq!(get(&server, "/"), "502", "{}", server.stderr());
+}
+
+#[test]
+fn clients_that_take_nothing_hold_up_no_others_of_their_connection() {
+    const STALLED: usize = 90;
+    let (address, counts) = prior_knowledge();
+    let config = format!(
+        "listen = \"127.0.0.1:0 http2\"\nworkers = 1\n[[route]]\npath = \"/\"\nproxy = \"http://app\"\n\
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{address}\"\nhttp2 = true\n"
+    );
+    let server = Site::new().config(&config).start();
+    // They find a connection.
+    get(&server, "/x");
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+    let mut stalled = Http2::with(server.connect(), &[0, 4, 0, 0, 0, 0], &[]).expect("it accepts");
+    for _ in 0..STALLED {
+        stalled.open(&Http2Request::get("/large")).expect("it is open");
+    }
+    let has_sent = || counts.sent.load(Ordering::Relaxed) >= STALLED * 65_535;
+    assert!(wait_until(TIMEOUT, has_sent), "{counts:?} {}", server.stderr());
+    assert_eq!(get(&server, "/large").len(), 3_000_000);
+    assert_eq!(counts.connections.load(Ordering::Relaxed), 1);
 }
 
 #[test]

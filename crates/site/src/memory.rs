@@ -91,10 +91,12 @@ const UPGRADED: u64 = 2 * BUFFER;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
-/// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them, and on
-/// all.
+/// Bytes that the application may send on one stream of an HTTP/2 connection before the client has taken them.
 pub const HTTP2_WINDOW: u64 = 64 * 1024;
-pub const HTTP2_CONNECTION: u64 = 64 * HTTP2_WINDOW;
+/// Requests at a time on such a connection, even if the application allows more.
+pub const HTTP2_STREAMS: u64 = 128;
+/// The bytes of all streams. No stream waits for the client of another.
+pub const HTTP2_CONNECTION: u64 = HTTP2_STREAMS * HTTP2_WINDOW;
 /// The beginnings of request bodies that a worker keeps, to send a request to an application again.
 pub const REPEATABLE_BODIES: u64 = 4 * 1024 * 1024;
 /// A remembered answer of an authorizer, or what a token says, without its fields.

@@ -29,12 +29,12 @@ use crate::tasks::spawn_local;
 const MAX_HEAD: u32 = 64 * 1024;
 /// Bytes that an endpoint may send on a stream before the client has taken them.
 const WINDOW: u32 = memory::HTTP2_WINDOW as u32;
-/// The same, for all streams of a connection.
+/// The same, for all streams of a connection. It is as many windows as there may be streams.
 const CONNECTION_WINDOW: u32 = memory::HTTP2_CONNECTION as u32;
 /// Bytes of a request's body that wait to be sent.
 const SEND_BUFFER: usize = memory::SCRIPT as usize;
 /// Requests at a time on one connection, even if the endpoint allows more.
-const MAX_STREAMS: usize = 1000;
+const MAX_STREAMS: usize = memory::HTTP2_STREAMS as usize;
 /// The same, until the endpoint has said how many it allows: RFC 9113 §6.5.2 recommends to allow no fewer.
 const MAX_UNANNOUNCED: usize = 100;
 /// What stands for the number of requests that an endpoint allows, until it has said it. No endpoint can say so much.
