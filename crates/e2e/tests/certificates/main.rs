@@ -159,6 +159,13 @@ impl Pebble {
     }
 }
 
+#[track_caller]
+fn check_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+}
+
 fn listed(server: &Server) -> String {
     let mut list = command();
     let output = output_of(list.arg("certificates").arg("-c").arg(server.home().join("site.toml")));
@@ -187,9 +194,7 @@ fn pebble_issues_by_http_01() {
     // The authority is asked for it when the certificate is there.
     assert!(wait_until(ORDER, || listed(&server).contains("next renewal")), "{}", listed(&server));
     let list = listed(&server);
-    for part in ["a.example", "b.example", "Pebble Intermediate", "days left"] {
-        assert!(list.contains(part), "{part} is not in:\n{list}");
-    }
+    check_has(&list, &["a.example", "b.example", "Pebble Intermediate", "days left"]);
     // Answers to challenges are only for tokens.
     let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
     let answer = server.get(&format!("/.well-known/acme-challenge/{token}"));
@@ -208,9 +213,7 @@ fn pebble_issues_by_tls_alpn_01_after_http_01_has_failed() {
     ));
     let server = site.start();
     let failed = server.wait_for_line("error: no certificate for a.example, b.example", ORDER);
-    for part in ["the challenge http-01 has failed: ", "a.example: ", "is tried at once"] {
-        assert!(failed.contains(part), "{part} is not in {failed}");
-    }
+    check_has(&failed, &["the challenge http-01 has failed: ", "a.example: ", "is tried at once"]);
     assert_eq!(server.get("/hello").text(), "hello", "the site is served all the same");
     server.wait_for_line(ISSUED, ORDER);
     pebble.check_trusted(pebble.tls);
@@ -515,9 +518,7 @@ fn a_check_names_what_would_prevent_an_order() {
     let mut check = command();
     let output = output_of(check.arg("check").arg("-c").arg(site.write_config()));
     let text = String::from_utf8(output.stderr).expect("it is text");
-    for part in ["missing.pem", "it is not base64url", "/no/such/program cannot be executed"] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+    check_has(&text, &["missing.pem", "it is not base64url", "/no/such/program cannot be executed"]);
     assert!(!site.home().join("certificates").exists(), "a check creates nothing");
 }
 
@@ -677,10 +678,10 @@ fn a_full_disk_that_is_mounted_is_waited_for_while_a_self_made_certificate_is_se
     assert!(checked.status.success() && warnings.contains("warning: the disk of the folder"), "{warnings}");
     let server = site.start();
     let line = server.wait_for_line("no certificates are ordered: ", TIMEOUT);
-    for part in ["account.key", "No space left on device", "make room on its disk; it is tried again in 1 s"]
-    {
-        assert!(line.contains(part), "{line}");
-    }
+    check_has(
+        &line,
+        &["account.key", "No space left on device", "make room on its disk; it is tried again in 1 s"],
+    );
     let mut curl = tool("curl");
     curl.args(["-sSk", "--connect-to"]).arg(format!("a.example:443:127.0.0.1:{}", pebble.tls));
     assert_eq!(output_of(curl.arg("https://a.example/hello")).stdout, b"hello");
@@ -757,9 +758,7 @@ fn a_local_authority_that_has_expired_is_replaced() {
     fs::write(folder.join("authority.pem"), &old).unwrap();
     let server = local(&home);
     let line = server.wait_for_line("the authority ", TIMEOUT);
-    for part in ["taipan/authority.pem", "1970-01-01 to 1979-12-30"] {
-        assert!(line.contains(part), "{line}");
-    }
+    check_has(&line, &["taipan/authority.pem", "1970-01-01 to 1979-12-30"]);
     let authority = folder.join("authority.pem");
     assert_ne!(fs::read_to_string(&authority).unwrap(), old);
     assert_eq!(get_locally(&server, "localhost", &authority).stdout, b"hello");
