@@ -7,6 +7,12 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use super::*;
 
+/// Checks `site.toml` in a folder.
+fn check_without_privilege(home: &Folder) -> Output {
+    let mut command = command_without_privilege(home.path());
+    output_of(command.args(["check", "-c", "site.toml"]).current_dir(home.path()))
+}
+
 #[test]
 fn check_names_the_line_and_the_column_of_another_encoding() {
     let home = Folder::new();
@@ -167,11 +173,7 @@ fn check_warns_of_probable_mistakes() {
         ),
     ] {
         home.file("site.toml", format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{rest}\n"));
-        let output = output_of(
-            command_without_privilege(home.path())
-                .args(["check", "-c", "site.toml"])
-                .current_dir(home.path()),
-        );
+        let output = check_without_privilege(&home);
         let stderr = text(&output.stderr);
         rows.check(name, output.status.success(), true);
         match expected {
@@ -224,11 +226,7 @@ fn check_warns_of_an_upstream_that_is_this_server() {
     ] {
         home.folder("www");
         home.file("site.toml", format!("listen = [\"{listen}\"]\nroot = \"www\"\n{routes}"));
-        let output = output_of(
-            command_without_privilege(home.path())
-                .args(["check", "-c", "site.toml"])
-                .current_dir(home.path()),
-        );
+        let output = check_without_privilege(&home);
         let stderr = text(&output.stderr);
         rows.check(name, output.status.success(), true);
         rows.holds(name, &stderr, stderr.contains("is this server itself") == is_endless);
@@ -395,8 +393,7 @@ fn check_says_what_to_do_where_the_user_may_not_write() {
         ),
     ] {
         home.file("site.toml", &config);
-        let mut check = command_without_privilege(home.path());
-        let checked = output_of(check.args(["check", "-c", "site.toml"]).current_dir(home.path()));
+        let checked = check_without_privilege(&home);
         rows.check(&config, text(&checked.stderr).as_str(), expected);
         rows.check(&config, checked.status.code(), Some(code));
     }
