@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use site::model::DEFAULT_SPOOL;
+
 use crate::disk::Disk;
 use crate::document::Keys;
 use crate::finding::Findings;
@@ -37,8 +39,6 @@ pub const NO_LIMIT: i64 = 1 << 40;
 const STORED_BODIES: &str = "8MiB";
 /// Where it is stored on a device, which may have no `/var/tmp`.
 const STORED_IN: &str = "/tmp";
-/// Where it is stored without a key.
-const DEFAULT: &str = "/var/tmp";
 
 /// Sets in `[limits]` and `[scripts]` that bodies have no limit, such as new firmware.
 pub fn take_any_body(limits: &mut Keys, scripts: &mut Keys, spool: Option<String>) {
@@ -57,15 +57,16 @@ pub fn store_bodies(scripts: &mut Keys, spool: Option<String>) {
 /// The folder for them, which scripts read from. `None`: the default, which the chroot has.
 pub fn spool(chroot: Option<&str>, disk: &dyn Disk, findings: &mut Findings) -> Option<String> {
     let Some(chroot) = chroot else { return Some(STORED_IN.to_owned()) };
-    let [own, usual] = [STORED_IN, DEFAULT].map(|folder| format!("{chroot}{folder}"));
+    let [own, usual] = [STORED_IN, DEFAULT_SPOOL].map(|folder| format!("{chroot}{folder}"));
     let is_there = |folder: &str| disk.is_folder(Path::new(folder));
-    if !is_there(&own) && is_there(&usual) {
+    if is_there(&own) {
+        return Some(own);
+    }
+    if is_there(&usual) {
         return None;
     }
-    if !is_there(&own) {
-        let what = format!("the chroot has no folder {own}, so that scripts get no bodies of unknown length");
-        findings.warn(None, what, "make it with the mode 1777: such requests get 503");
-    }
+    let what = format!("the chroot has no folder {own}, so that scripts get no bodies of unknown length");
+    findings.warn(None, what, "make it with the mode 1777: such requests get 503");
     Some(own)
 }
 

@@ -43,8 +43,8 @@ pub use route::{
     Special, SpecialFiles, Suffixes, Symlinks,
 };
 pub use scripts::{
-    Account, BackgroundJobs, ControlGroups, KilledOutput, LocalRedirects, NewPrivileges, QueryArguments,
-    Resources, Scripts,
+    Account, BackgroundJobs, ControlGroups, DEFAULT_SPOOL, KilledOutput, LocalRedirects, NewPrivileges,
+    QueryArguments, Resources, Scripts,
 };
 
 /// The whole configuration, complete and valid.

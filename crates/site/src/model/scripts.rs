@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The folder for bodies of unknown length, without the key `spool`.
+pub const DEFAULT_SPOOL: &str = "/var/tmp";
+
 /// An account of the system. User and group are names or numbers. `None`: the first group of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Account {
@@ -142,7 +145,7 @@ impl Default for Scripts {
             resources: Resources::default(),
             cgroups: None,
             account: None,
-            spool: "/var/tmp".into(),
+            spool: DEFAULT_SPOOL.into(),
             spool_bytes: 256 * 1024 * 1024,
             query_arguments: QueryArguments::Withheld,
             local_redirects: LocalRedirects::Followed,
