@@ -34,9 +34,9 @@ pub struct Line<'a> {
     /// What stands in place of the client, except in `Json`. Empty if the client sent none. `None`: nothing.
     pub forwarded_for: Option<&'a [u8]>,
     /// As the client sent it. Empty if it sent none. With `BoaAddress`, the local address.
-    pub host: &'a str,
+    pub host: &'a [u8],
     /// The authenticated user.
-    pub user: Option<&'a str>,
+    pub user: Option<&'a [u8]>,
     /// The time of the response, in seconds since 1970.
     pub time: i64,
     /// `None`: the head is incomplete or malformed.
@@ -158,10 +158,10 @@ pub enum Client {
 /// The request line, as it was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    pub method: &'a str,
-    pub target: &'a str,
+    pub method: &'a [u8],
+    pub target: &'a [u8],
     /// `HTTP/1.1`
-    pub version: &'a str,
+    pub version: &'static str,
 }
 
 /// The text of the time of the last line. The next line nearly always has the same.
@@ -219,10 +219,11 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
             out.push(b' ');
             combined(line, time, out);
         }
-        LogFormat::Thttpd => thttpd(line, time, "", out),
+        LogFormat::Thttpd => thttpd(line, time, b"", out),
         LogFormat::ThttpdHost => {
             // As the name of the folder: in lower case, and without the port.
-            thttpd(line, time, &host_and_port(line.host).0.to_ascii_lowercase(), out);
+            let host = String::from_utf8_lossy(line.host);
+            thttpd(line, time, host_and_port(&host).0.to_ascii_lowercase().as_bytes(), out);
         }
         LogFormat::Json => json::write(line, time, out),
         LogFormat::Fields(parts) => fields(parts, line, time, out),
@@ -231,18 +232,18 @@ pub fn write(format: &LogFormat, line: &Line<'_>, time: &mut TimeText, out: &mut
 }
 
 /// In quotes. `host` comes before the target, as a folder.
-fn request_line(request: Option<&Request<'_>>, host: &str, absent: &str, out: &mut Vec<u8>) {
+fn request_line(request: Option<&Request<'_>>, host: &[u8], absent: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     match request {
         Some(request) => {
-            text::quoted(request.method.as_bytes(), out);
+            text::quoted(request.method, out);
             out.push(b' ');
             if !host.is_empty() {
                 out.push(b'/');
-                text::word(host.as_bytes(), out);
+                text::word(host, out);
             }
             // A space in the target would move the fields that follow it.
-            text::word(request.target.as_bytes(), out);
+            text::word(request.target, out);
             out.push(b' ');
             text::quoted(request.version.as_bytes(), out);
         }
@@ -261,7 +262,7 @@ fn combined(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
 }
 
 /// As thttpd writes it to a file. `host` comes before the target, as a folder.
-fn thttpd(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
+fn thttpd(line: &Line<'_>, time: &TimeText, host: &[u8], out: &mut Vec<u8>) {
     beginning(line, time, host, out);
     for value in [line.referer, line.user_agent] {
         out.extend_from_slice(b" \"");
@@ -272,11 +273,11 @@ fn thttpd(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
 
 /// The start of `Common` and `Combined`, up to the bytes sent.
 fn common(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
-    beginning(line, time, "", out);
+    beginning(line, time, b"", out);
 }
 
 /// `host` comes before the target, as a folder.
-fn beginning(line: &Line<'_>, time: &TimeText, host: &str, out: &mut Vec<u8>) {
+fn beginning(line: &Line<'_>, time: &TimeText, host: &[u8], out: &mut Vec<u8>) {
     client_or_name(line, out);
     out.extend_from_slice(b" - ");
     word(line.user.unwrap_or_default(), out);
@@ -346,9 +347,9 @@ fn write_field(field: Field, line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>
         Field::Seconds => return text::seconds(line.duration_micros, out),
         Field::Request => {
             let Some(request) = request else { return out.push(b'-') };
-            text::quoted(request.method.as_bytes(), out);
+            text::quoted(request.method, out);
             out.push(b' ');
-            text::word(request.target.as_bytes(), out);
+            text::word(request.target, out);
             out.push(b' ');
             return text::quoted(request.version.as_bytes(), out);
         }
@@ -360,13 +361,13 @@ fn write_field(field: Field, line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>
             Some(attempt) => return text::seconds(attempt.total_micros.unwrap_or(line.duration_micros), out),
             None => None,
         },
-        Field::User => line.user.map(str::as_bytes),
-        Field::Method => request.map(|request| request.method.as_bytes()),
-        Field::Target => request.map(|request| request.target.as_bytes()),
+        Field::User => line.user,
+        Field::Method => request.map(|request| request.method),
+        Field::Target => request.map(|request| request.target),
         Field::Protocol => request.map(|request| request.version.as_bytes()),
         Field::Referer => line.referer,
         Field::UserAgent => line.user_agent,
-        Field::Host => Some(line.host.as_bytes()),
+        Field::Host => Some(line.host),
         Field::Ended => line.ended.map(str::as_bytes),
         Field::TlsProtocol => line.tls.as_ref().map(|tls| tls.protocol.as_bytes()),
         Field::TlsCipher => line.tls.as_ref().map(|tls| tls.cipher.as_bytes()),
@@ -402,8 +403,8 @@ fn write_rule(rule: &Rule, out: &mut Vec<u8>) {
     }
 }
 
-fn word(value: &str, out: &mut Vec<u8>) {
-    text::word(if value.is_empty() { b"-" } else { value.as_bytes() }, out);
+fn word(value: &[u8], out: &mut Vec<u8>) {
+    text::word(if value.is_empty() { b"-" } else { value }, out);
 }
 
 fn client(client: Client, out: &mut Vec<u8>) {

@@ -49,12 +49,16 @@ pub fn child(span: u64, number: u32) -> u64 {
     (mixed ^ (mixed >> 31)).max(1)
 }
 
+fn known_method(method: &[u8]) -> Option<&'static str> {
+    METHODS.into_iter().find(|known| known.as_bytes() == method)
+}
+
 /// Appends the span of a request, and those of its attempts and steps, each as one line of JSON with its newline.
 /// Returns their number.
 pub fn write(facts: &SpanFacts<'_>, line: &Line<'_>, out: &mut Vec<u8>) -> u64 {
     let SpanFacts { span, parent, end, is_tls, .. } = *facts;
-    let method = line.request.map_or("", |request| request.method);
-    let name = if METHODS.contains(&method) { method } else { "HTTP" };
+    let method = line.request.map_or(&b""[..], |request| request.method);
+    let name = known_method(method).unwrap_or("HTTP");
     let times = (end.saturating_sub(line.duration_micros), end);
     begin(facts, (span, parent), name, Kind::Server, times, out);
     let mut attributes = Attributes { out, has_one: false };
@@ -71,10 +75,9 @@ pub fn write(facts: &SpanFacts<'_>, line: &Line<'_>, out: &mut Vec<u8>) -> u64 {
 }
 
 /// `before`: attempts for the same request that began before.
-fn write_attempt(facts: &SpanFacts<'_>, method: &str, attempt: &Attempt, before: usize, out: &mut Vec<u8>) {
+fn write_attempt(facts: &SpanFacts<'_>, method: &[u8], attempt: &Attempt, before: usize, out: &mut Vec<u8>) {
     let (name, protocol) = match attempt.protocol {
-        Protocol::Http if METHODS.contains(&method) => (method, "http"),
-        Protocol::Http => ("HTTP", "http"),
+        Protocol::Http => (known_method(method).unwrap_or("HTTP"), "http"),
         Protocol::FastCgi => ("FastCGI", "fastcgi"),
         Protocol::Scgi => ("SCGI", "scgi"),
     };
@@ -181,8 +184,8 @@ impl Attributes<'_> {
     fn of_request(&mut self, line: &Line<'_>, is_tls: bool) {
         if let Some(request) = line.request {
             self.method(request.method);
-            let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
-            self.text("url.path", path.as_bytes());
+            let path = request.target.split(|byte| *byte == b'?').next().unwrap_or_default();
+            self.text("url.path", path);
             let version = match request.version.strip_prefix("HTTP/") {
                 Some("2.0") => "2",
                 Some(version) => version,
@@ -193,7 +196,7 @@ impl Attributes<'_> {
         }
         self.text("url.scheme", if is_tls { b"https" } else { b"http" });
         if !line.host.is_empty() {
-            self.authority(line.host);
+            self.authority(&String::from_utf8_lossy(line.host));
         }
         if let Client::Ip(address) = line.client {
             let mut text = Vec::new();
@@ -226,12 +229,12 @@ impl Attributes<'_> {
     }
 
     /// The method of a request. The names of other methods are as many as clients choose.
-    fn method(&mut self, method: &str) {
-        if METHODS.contains(&method) {
-            return self.text("http.request.method", method.as_bytes());
+    fn method(&mut self, method: &[u8]) {
+        if known_method(method).is_some() {
+            return self.text("http.request.method", method);
         }
         self.text("http.request.method", b"_OTHER");
-        self.text("http.request.method_original", method.as_bytes());
+        self.text("http.request.method_original", method);
     }
 
     /// A host with its port, or the address of an endpoint.
@@ -314,10 +317,10 @@ mod tests {
             client: Client::Ip([192, 0, 2, 7].into()),
             name: None,
             forwarded_for: None,
-            host: "example.org:8080",
+            host: b"example.org:8080",
             user: None,
             time: 0,
-            request: Some(Request { method: "GET", target: "/a\u{1b}?token=secret", version: "HTTP/1.1" }),
+            request: Some(Request { method: b"GET", target: b"/a\x1b?token=secret", version: "HTTP/1.1" }),
             status: Status::OK,
             sent: 2448,
             referer: None,
@@ -390,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_method_that_is_not_known_is_one_of_few_names() {
-        let request = Request { method: "BREW", target: "/", version: "HTTP/2.0" };
+        let request = Request { method: b"BREW", target: b"/", version: "HTTP/2.0" };
         let span = &spans(&FACTS, &Line { request: Some(request), ..line() })[0];
         assert_eq!(span["name"], "HTTP");
         assert_eq!(value(span, "http.request.method")["stringValue"], "_OTHER");

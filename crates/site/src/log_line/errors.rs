@@ -60,10 +60,10 @@ pub fn client_error(
             out.extend_from_slice(b"] request ");
             if host == LoggedHost::Name {
                 out.push(b'[');
-                text::word(absent_if_empty(line.host).as_bytes(), out);
+                text::word(if line.host.is_empty() { ABSENT.as_bytes() } else { line.host }, out);
                 out.extend_from_slice(b"] ");
             }
-            request_line(line.request.as_ref(), "", ABSENT, out);
+            request_line(line.request.as_ref(), b"", ABSENT, out);
             out.extend_from_slice(b" (\"");
             text::quoted(file.unwrap_or(ABSENT.as_bytes()), out);
             out.extend_from_slice(b"\"): ");
@@ -79,10 +79,10 @@ pub fn client_error(
             out.extend_from_slice(format!(" warn: {} for ", line.status).as_bytes());
             client(line.client, out);
             out.extend_from_slice(b": ");
-            request_line(line.request.as_ref(), "", "-", out);
+            request_line(line.request.as_ref(), b"", "-", out);
             if !line.host.is_empty() {
                 out.extend_from_slice(b", host ");
-                text::word(line.host.as_bytes(), out);
+                text::word(line.host, out);
             }
             if let Some(file) = file {
                 out.extend_from_slice(b", file ");
@@ -99,10 +99,6 @@ pub fn client_error(
 
 /// As Boa has it in place of what a request lacks.
 const ABSENT: &str = "(null)";
-
-fn absent_if_empty(text: &str) -> &str {
-    if text.is_empty() { ABSENT } else { text }
-}
 
 /// Why the request stayed incomplete, or the rule that it breaks.
 fn write_reason(line: &Line<'_>, out: &mut Vec<u8>) {

@@ -15,10 +15,10 @@ pub(super) fn write(line: &Line<'_>, time: &TimeText, out: &mut Vec<u8>) {
     if let Some(name) = line.name {
         member(b",\"client_name\":", Some(name.as_bytes()), out);
     }
-    member(b",\"host\":", Some(line.host.as_bytes()).filter(|host| !host.is_empty()), out);
-    member(b",\"user\":", line.user.map(str::as_bytes), out);
-    member(b",\"method\":", request.map(|request| request.method.as_bytes()), out);
-    member(b",\"target\":", request.map(|request| request.target.as_bytes()), out);
+    member(b",\"host\":", Some(line.host).filter(|host| !host.is_empty()), out);
+    member(b",\"user\":", line.user, out);
+    member(b",\"method\":", request.map(|request| request.method), out);
+    member(b",\"target\":", request.map(|request| request.target), out);
     member(b",\"version\":", request.map(|request| request.version.as_bytes()), out);
     out.extend_from_slice(b",\"status\":");
     write_number(line.status.code().into(), out);

@@ -285,8 +285,8 @@ impl Kept {
             }),
             status,
             sent: 0,
-            referer: item.referer.clone().map(|range| &self.bytes[range]),
-            user_agent: item.user_agent.clone().map(|range| &self.bytes[range]),
+            referer: item.referer.as_ref().map(|value| self.text(value)),
+            user_agent: item.user_agent.as_ref().map(|value| self.text(value)),
             duration_micros: 0,
             ended: None,
             why: item.why,
@@ -304,8 +304,7 @@ impl Kept {
         }
     }
 
-    /// Called only for ranges that were pushed as text.
-    fn text(&self, range: &Range<usize>) -> &str {
-        std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
+    fn text(&self, range: &Range<usize>) -> &[u8] {
+        &self.bytes[range.clone()]
     }
 }
