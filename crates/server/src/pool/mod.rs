@@ -76,6 +76,7 @@ pub struct Pool {
     /// How long a connection may be idle.
     keep: Duration,
     acquisitions: RefCell<Acquisitions<Grant>>,
+    /// In the order in which they became idle.
     #[expect(clippy::vec_box, reason = "each request moves a connection into it, and out of its middle")]
     idle: RefCell<Vec<Box<PooledConnection>>>,
     /// Whether `run` waits for `SURPLUS_DELAY` to be over.
@@ -414,10 +415,10 @@ impl Pool {
             // `take_ready` would close it, and a lost pool gets no other.
             choice.is(endpoint) && !(self.is_lost() && tried.contains(&endpoint))
         };
-        let at = idle
-            .iter()
-            .rposition(|connection| is_chosen(connection) && connection.is_settled())
-            .or_else(|| idle.iter().rposition(|connection| is_chosen(connection)))?;
+        let settled = idle.partition_point(|connection| connection.is_settled());
+        let last_of =
+            |idle: &[Box<PooledConnection>]| idle.iter().rposition(|connection| is_chosen(connection));
+        let at = last_of(&idle[..settled]).or_else(|| last_of(&idle))?;
         Some(idle.remove(at))
     }
 
