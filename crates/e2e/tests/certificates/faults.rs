@@ -74,7 +74,7 @@ impl Front {
         faults.iter().filter(|fault| fault.path == path).all(|fault| fault.times == 0)
     }
 
-    fn add(&self, fault: Fault) {
+    pub fn add(&self, fault: Fault) {
         self.faults.lock().expect("no panic").push(fault);
     }
 }

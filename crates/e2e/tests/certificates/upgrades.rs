@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use e2e::{Folder, Server, Signal, Site, TIMEOUT, output_of, program, tool, wait_until};
 
 use super::faults::{Fault, Front, What};
-use super::{ISSUED, ORDER, Options, Pebble, USUAL};
+use super::{ISSUED, ORDER, Options, Pebble, USUAL, stored};
 
 /// Each name is validated three times, each time after up to four seconds.
 const SLOW: Options = Options { env: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "5")], ..USUAL };
@@ -30,8 +30,7 @@ fn check_no_validation_failed(pebble: &Pebble) {
 fn an_order_of_pebble_is_finished_by_the_program_that_began_it() {
     let pebble = Pebble::start(&SLOW);
     let mut server = pebble.site("challenges = [\"tls-alpn-01\"]").start();
-    let are_waiting = || pebble.log().matches("before validating").count() == VALIDATIONS;
-    assert!(wait_until(ORDER, are_waiting), "{}", pebble.log());
+    wait_for_validations(&pebble);
     let output = server.run_command(&["upgrade"]);
     assert!(output.status.success(), "{output:?}");
     follow(&mut server);
@@ -42,21 +41,93 @@ fn an_order_of_pebble_is_finished_by_the_program_that_began_it() {
     assert_eq!(server.wait_for_predecessor(TIMEOUT).code(), Some(0), "it has nothing else to do");
 }
 
+/// A site for `a.example` and `b.example`, and the lines of another host.
+fn in_folder(pebble: &Pebble, certificates: &str) -> String {
+    let listen = format!("listen = \"127.0.0.1:{} tls\"\n", pebble.tls);
+    listen
+        + &pebble
+            .settings(&format!("folder = \"certificates\"\nchallenges = [\"tls-alpn-01\"]\n{certificates}"))
+}
+
+fn start(config: &str) -> Server {
+    Site::new().file("hello", "hello").file_beside_root("c/hello", "hello").config(config).start()
+}
+
+const OTHER_HOST: &str = "[[host]]\nnames = \"c.example\"\nroot = \"c\"\n";
+
+/// Waits until the authority is about to look for the answers to its challenges.
+fn wait_for_validations(pebble: &Pebble) {
+    let are_waiting = || pebble.log().matches("before validating").count() == VALIDATIONS;
+    assert!(wait_until(ORDER, are_waiting), "{}", pebble.log());
+}
+
+fn orders(pebble: &Pebble) -> usize {
+    pebble.log().matches("Added order").count()
+}
+
 #[test]
 fn an_order_of_pebble_ends_before_another_host_is_looked_after() {
     let pebble = Pebble::start(&SLOW);
-    let listen = format!("listen = \"127.0.0.1:{} tls\"\n", pebble.tls);
-    let config = listen + &pebble.settings("folder = \"certificates\"\nchallenges = [\"tls-alpn-01\"]\n");
-    let server =
-        Site::new().file_beside_root("c/hello", "hello").file("hello", "hello").config(&config).start();
-    let are_waiting = || pebble.log().matches("before validating").count() == VALIDATIONS;
-    assert!(wait_until(ORDER, are_waiting), "{}", pebble.log());
-    server.configure(&format!("{config}[[host]]\nnames = \"c.example\"\nroot = \"c\"\n"));
+    let config = in_folder(&pebble, "");
+    let server = start(&config);
+    wait_for_validations(&pebble);
+    server.configure(&format!("{config}{OTHER_HOST}"));
     server.reload();
     server.wait_for_line("has issued a certificate for c.example", ORDER);
     check_no_validation_failed(&pebble);
-    assert_eq!((pebble.issued(), pebble.log().matches("Added order").count()), (2, 2), "{}", pebble.log());
+    assert_eq!((pebble.issued(), orders(&pebble)), (2, 2), "{}", pebble.log());
     pebble.check_trusted(pebble.tls);
+    // Each is served by one change.
+    let is_served = || pebble.get("c.example", pebble.tls).status.success();
+    assert!(wait_until(ORDER, is_served), "{}", server.stderr());
+    assert_eq!(server.errors().text().matches(ISSUED).count(), 2, "{}", server.stderr());
+}
+
+#[test]
+fn an_order_of_pebble_ends_with_the_settings_that_it_began_with() {
+    let pebble = Pebble::start(&SLOW);
+    let server = start(&in_folder(&pebble, ""));
+    wait_for_validations(&pebble);
+    server.configure(&(in_folder(&pebble, "key = \"ecdsa-p384\"\nemail = \"a@example.org\"") + OTHER_HOST));
+    server.reload();
+    server.wait_for_line("has issued a certificate for c.example", ORDER);
+    check_no_validation_failed(&pebble);
+    assert_eq!((pebble.issued(), orders(&pebble)), (2, 2), "{}", pebble.log());
+    for (name, curve) in [("a.example", "prime256v1"), ("c.example", "secp384r1")] {
+        let file = stored(&server).join(format!("{name}.pem"));
+        let shown = output_of(tool("openssl").args(["x509", "-noout", "-text", "-in"]).arg(file));
+        let text = String::from_utf8(shown.stdout).expect("it is text");
+        assert!(text.contains(&format!("ASN1 OID: {curve}")), "{name}: {text}");
+    }
+}
+
+/// The account of the other folder cannot end it.
+#[test]
+fn an_order_of_pebble_is_broken_off_for_another_folder() {
+    let pebble = Pebble::start(&SLOW);
+    let server = start(&in_folder(&pebble, ""));
+    wait_for_validations(&pebble);
+    server.configure(&in_folder(&pebble, "").replace("\"certificates\"", "\"other\""));
+    server.reload();
+    server.wait_for_line(ISSUED, ORDER);
+    assert_eq!((pebble.issued(), orders(&pebble)), (1, 2), "{}", pebble.log());
+    pebble.check_trusted(pebble.tls);
+}
+
+#[test]
+fn an_order_for_a_host_that_is_gone_delays_no_other_one() {
+    let pebble = Pebble::start(&USUAL);
+    let front = Front::start(&pebble, &[]);
+    let config = in_folder(&pebble, &(front.settings() + "timeout = \"300s\""));
+    let server = start(&config);
+    server.wait_for_line(ISSUED, ORDER);
+    front.add(Fault { path: "/order-plz", times: 1, what: What::Silence });
+    server.configure(&format!("{config}{OTHER_HOST}"));
+    server.reload();
+    assert!(wait_until(ORDER, || front.has_used("/order-plz")), "{}", server.stderr());
+    server.configure(&format!("{config}{}", OTHER_HOST.replace("c.example", "d.example")));
+    server.reload();
+    server.wait_for_line("has issued a certificate for d.example", ORDER);
 }
 
 /// Copied by another process: if this one wrote the file, a child of another thread could have it open, and executing it

@@ -110,7 +110,17 @@ impl AcmeFiles {
     pub fn is_same(&self, other: &AcmeFiles) -> bool {
         let names =
             |files: &AcmeFiles| files.wanted.iter().map(|wanted| wanted.names.clone()).collect::<Vec<_>>();
-        self.storage.path() == other.storage.path() && names(self) == names(other)
+        self.is_in_folder_of(other) && names(self) == names(other)
+    }
+
+    pub fn is_in_folder_of(&self, other: &AcmeFiles) -> bool {
+        self.storage.path() == other.storage.path()
+    }
+
+    /// Whether the certificate with this number of the other files is one of these, perhaps with other names.
+    pub fn has(&self, other: &AcmeFiles, number: u32) -> bool {
+        let file = other.wanted.get(number as usize).map(|wanted| &wanted.file);
+        self.wanted.iter().any(|wanted| Some(&wanted.file) == file)
     }
 
     /// Makes the key of the account, if there is none. Errors: with what to do.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use site::certificates::Certificates;
+use site::certificates::{Certificates, Challenge};
 use site::model::{Level, Sandbox, Sink, Site};
 
 use super::change::Cause;
@@ -69,6 +69,7 @@ impl AcmeProcess {
 }
 
 /// The process is replaced when one of these changes.
+#[derive(PartialEq, Eq)]
 struct Circumstances {
     settings: Certificates,
     identity: Option<Identity>,
@@ -76,11 +77,33 @@ struct Circumstances {
 }
 
 impl Circumstances {
-    /// Whether they are those of this site, which is served by this account.
-    fn are_of(&self, site: &Site, account: Option<&Identity>) -> bool {
-        let Circumstances { settings, identity, sandbox } = self;
-        *settings == site.certificates && identity.as_ref() == account && *sandbox == site.sandbox
+    /// Those of a site that is served by this account.
+    fn of(site: &Site, account: Option<&Identity>) -> Circumstances {
+        // The process serves nothing.
+        let settings = Certificates { stand_ins: BTreeMap::new(), ..site.certificates.clone() };
+        Circumstances { settings, identity: account.cloned(), sandbox: site.sandbox }
     }
+
+    /// Whether an order that was begun under these can end under others: what the generations answer is what the
+    /// authority looks for, and the process has no other rights.
+    fn can_end_under(&self, others: &Circumstances) -> bool {
+        let Circumstances { settings, identity, sandbox } = self;
+        let by_generations =
+            |challenge: &&Challenge| matches!(challenge, Challenge::TlsAlpn | Challenge::Http);
+        let mut asked = settings.challenges.iter().filter(by_generations);
+        asked.all(|challenge| others.settings.challenges.contains(challenge))
+            && settings.thumbprint == others.settings.thumbprint
+            && *identity == others.identity
+            && *sandbox == others.sandbox
+    }
+}
+
+/// What becomes of the process when the site that is served may be another one.
+enum Transition {
+    Stays,
+    /// It ends when its orders have, and another one follows.
+    AfterOrders,
+    AtOnce,
 }
 
 impl CertificateKeeper {
@@ -139,9 +162,28 @@ impl CertificateKeeper {
         self.finish = self.finish.or(end);
     }
 
-    fn is_finishing(&self, now: Instant) -> bool {
-        self.finish.is_some_and(|until| now < until)
-            && self.running().is_some_and(|acme| !acme.locked.is_empty())
+    /// `wanted`: the certificates of what is served. `None`: another program serves.
+    fn is_finishing(&self, wanted: Option<&AcmeFiles>, now: Instant) -> bool {
+        let has_orders = |acme: &AcmeProcess| {
+            let mut orders = acme.locked.iter();
+            orders.any(|order| wanted.is_none_or(|wanted| wanted.has(&acme.files, *order)))
+        };
+        self.finish.is_some_and(|until| now < until) && self.running().is_some_and(has_orders)
+    }
+
+    /// What becomes of the process that runs, when these circumstances and certificates are those of the site.
+    fn transition(&self, circumstances: &Circumstances, wanted: &AcmeFiles) -> Transition {
+        let Some(AcmeProcess { circumstances: own, files, .. }) = self.running() else {
+            return Transition::AtOnce;
+        };
+        // One that finishes its orders waits for a reply that says that it may begin another one.
+        if self.finish.is_none() && own == circumstances && files.is_same(wanted) {
+            Transition::Stays
+        } else if own.can_end_under(circumstances) && files.is_in_folder_of(wanted) {
+            Transition::AfterOrders
+        } else {
+            Transition::AtOnce
+        }
     }
 
     fn end_running(&mut self, now: Instant) {
@@ -161,7 +203,7 @@ impl Master {
     /// Starts the process that the configuration needs, and ends the one that it does not need.
     pub(super) fn look_after_certificates(&mut self) {
         let now = Instant::now();
-        if self.phase == Phase::Replaced(None) && self.children.certificates.is_finishing(now) {
+        if self.phase == Phase::Replaced(None) && self.children.certificates.is_finishing(None, now) {
             return;
         }
         let served = self.served.as_ref().filter(|_| self.phase.is_serving());
@@ -174,25 +216,24 @@ impl Master {
             certificates.end_running(now);
             return self.make_account_key(&files, retry, now);
         }
-        let account = served.accounts.own.as_ref();
-        if let Some(process) = certificates.running().filter(|acme| acme.circumstances.are_of(site, account))
-        {
-            if certificates.finish.is_none() && process.files.is_same(files) {
-                return;
+        let circumstances = Circumstances::of(site, served.accounts.own.as_ref());
+        match certificates.transition(&circumstances, files) {
+            Transition::Stays => return,
+            Transition::AfterOrders => {
+                certificates.finish_orders(now);
+                if certificates.is_finishing(Some(files), now) {
+                    return;
+                }
             }
-            // Other certificates, by the same settings.
-            certificates.finish_orders(now);
-            if certificates.is_finishing(now) {
-                return;
-            }
+            Transition::AtOnce => {}
         }
         certificates.end_running(now);
         if certificates.restart.is_some_and(|at| now < at) {
             return;
         }
         certificates.restart = None;
-        let (site, files) = (site.clone(), files.clone());
-        if let Err(why) = self.start_acme(&site, files) {
+        let (level, files) = (site.log.level, files.clone());
+        if let Err(why) = self.start_acme(circumstances, files, level) {
             let pause = self.children.certificates.restart_limit.count(now);
             self.children.certificates.restart = Some(now + pause);
             log::error(format_args!(
@@ -221,17 +262,20 @@ impl Master {
         }
     }
 
-    fn start_acme(&mut self, site: &Site, files: Rc<AcmeFiles>) -> io::Result<()> {
+    fn start_acme(
+        &mut self,
+        circumstances: Circumstances,
+        files: Rc<AcmeFiles>,
+        level: Level,
+    ) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
-        let identity = self.served.as_ref().and_then(|served| served.accounts.own.clone());
-        let (settings, sandbox) = (site.certificates.clone(), site.sandbox);
         let errors = self.open_error_log().or_else(|_| OpenSink::open(&Sink::Stderr));
         match self.fork_child(None)? {
             Fork::Parent(pid) => {
                 self.children.certificates.processes.push(AcmeProcess {
                     process: ChildProcess::new(pid, ours),
                     files,
-                    circumstances: Circumstances { settings, identity, sandbox },
+                    circumstances,
                     log: ErrorLog::Current,
                     challenges: BTreeMap::new(),
                     locked: BTreeSet::new(),
@@ -241,8 +285,9 @@ impl Master {
             Fork::Child => {
                 drop(ours);
                 if let Ok(errors) = errors {
-                    log::write_to(errors, site.log.level.max(Level::Error));
+                    log::write_to(errors, level.max(Level::Error));
                 }
+                let Circumstances { settings, identity, sandbox } = circumstances;
                 let secrets = files.secrets(&settings);
                 let certificates = files.wanted();
                 drop(files);
