@@ -133,7 +133,8 @@ impl Pebble {
 
     /// A site on the ports at which this authority looks for answers.
     fn site(&self, more: &str) -> Site {
-        let more = format!("folder = \"certificates\"\nretry = \"1s\"\n{more}");
+        let retry = if more.contains("retry") { "" } else { "retry = \"1s\"\n" };
+        let more = format!("folder = \"certificates\"\n{retry}{more}");
         Site::new().file("hello", "hello").config(&format!(
             "listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n{}",
             self.http,
@@ -302,19 +303,40 @@ fn pebble_renews_before_the_end() {
     pebble.check_trusted(pebble.tls);
 }
 
+/// A site with another host, and the folder of that host.
+fn with_other_host(pebble: &Pebble, certificates: &str) -> (Server, PathBuf) {
+    let host = "[[host]]\nnames = \"other\"\nroot = \"other\"\nacme = false\ncertificate = \"certificate.pem\"\n\
+                certificate_key = \"key.pem\"\n";
+    let site = pebble.site(certificates).certificate().file_beside_root("other/a.txt", "a").config(host);
+    let server = site.start();
+    let root = server.home().join("other");
+    (server, root)
+}
+
 #[test]
 fn a_certificate_of_pebble_that_cannot_be_served_is_served_later() {
     let pebble = Pebble::start(&USUAL);
-    let host = "[[host]]\nnames = \"other\"\nroot = \"other\"\nacme = false\ncertificate = \"certificate.pem\"\n\
-                certificate_key = \"key.pem\"\n";
-    let site = pebble.site("").certificate().file_beside_root("other/a.txt", "a").config(host);
-    let server = site.start();
-    let [root, away] = ["other", "away"].map(|name| server.home().join(name));
+    let (server, root) = with_other_host(&pebble, "");
+    let away = server.home().join("away");
     fs::rename(&root, &away).expect("it is our folder");
     server.wait_for_line("new certificates are not served yet; it is tried again in 1 s", ORDER);
     assert!(server.stderr().contains("other does not exist"), "{}", server.stderr());
     fs::rename(&away, &root).expect("it is our folder");
     server.wait_for_line(ISSUED, ORDER);
+}
+
+#[test]
+fn a_certificate_of_pebble_that_a_reload_has_served_costs_no_other_change() {
+    let pebble = Pebble::start(&USUAL);
+    let (server, root) = with_other_host(&pebble, "retry = \"3s\"");
+    let away = server.home().join("away");
+    fs::rename(&root, &away).expect("it is our folder");
+    server.wait_for_line("new certificates are not served yet; it is tried again in 3 s", ORDER);
+    fs::rename(&away, &root).expect("it is our folder");
+    server.reload();
+    pebble.check_trusted(pebble.tls);
+    let is_served_again = || server.stderr().contains(ISSUED);
+    assert!(!wait_until(Duration::from_secs(5), is_served_again), "{}", server.stderr());
 }
 
 #[test]

@@ -113,6 +113,13 @@ impl AcmeFiles {
         self.is_in_folder_of(other) && names(self) == names(other)
     }
 
+    /// Whether another certificate is stored than the one that is served. `true`: also if that cannot be read.
+    pub fn have_changed(&self) -> bool {
+        let is_served =
+            |wanted: &Wanted| self.chain(&wanted.file).is_ok_and(|chain| sha256(&chain) == wanted.served);
+        !self.wanted.iter().all(is_served)
+    }
+
     pub fn is_in_folder_of(&self, other: &AcmeFiles) -> bool {
         self.storage.path() == other.storage.path()
     }

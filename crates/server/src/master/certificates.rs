@@ -402,6 +402,12 @@ impl Master {
             return;
         }
         self.children.certificates.renewed = None;
+        let files = self.served.as_ref().and_then(|served| served.tls.acme.as_ref());
+        let is_account_known = site.certificates.thumbprint.is_some();
+        if is_account_known && files.is_some_and(|files| !files.have_changed()) {
+            // Another change has them.
+            return;
+        }
         if let Err((lines, cause)) = self.begin_change(site, Cause::Renewal) {
             self.on_failed_change(&lines, cause);
         }
