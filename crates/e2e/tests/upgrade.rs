@@ -398,6 +398,39 @@ fn a_new_program_with_few_descriptors_keeps_some_for_the_files_of_its_connection
     assert!(!errors.contains("cannot open /a.txt") && !errors.contains("no descriptor was free"), "{errors}");
 }
 
+/// Each of the programs gets a message of a kind that it does not know.
+#[test]
+fn programs_of_versions_with_other_messages_replace_each_other() {
+    let mut fixture = Fixture::new(Site::new().file("a.txt", "a"));
+    let new = format!(
+        "#!/usr/bin/python3\nimport os, socket, subprocess, sys, threading\n\
+         old = socket.socket(fileno=int(os.environ['TAIPAN_UPGRADE']))\n\
+         new, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+         for one in old, new: one.setblocking(True)\n\
+         theirs.setblocking(False)\n\
+         os.environ['TAIPAN_UPGRADE'] = str(theirs.fileno())\n\
+         program = subprocess.Popen(['{}'] + sys.argv[1:], pass_fds=[theirs.fileno()])\n\
+         theirs.close()\n\
+         for one in old, new: socket.send_fds(one, [b'Zebra'], [0])\n\
+         def pass_on(one, other):\n\
+         \x20 while True:\n\
+         \x20   message, fds, _, _ = socket.recv_fds(one, 65536, 9)\n\
+         \x20   if not message: return\n\
+         \x20   socket.send_fds(other, [message], fds)\n\
+         \x20   for fd in fds: os.close(fd)\n\
+         for ends in (old, new), (new, old): threading.Thread(target=pass_on, args=ends, daemon=True).start()\n\
+         program.wait()\n",
+        program().display()
+    );
+    fixture.install(|to| script(to, &new));
+    fixture.server.signal(Signal::USR2);
+    fixture.follow();
+    for line in ["does not know (kind Z); it is ignored", "does not know (kind Z); it is left out"] {
+        fixture.server.wait_for_line(line, TIMEOUT);
+    }
+    assert_eq!(fixture.server.get("/a.txt").text(), "a");
+}
+
 #[test]
 fn says_why_the_new_program_gets_no_idle_connections() {
     let fixture = Fixture::new(Site::new().file("a.txt", "a"));

@@ -31,7 +31,7 @@ use crate::stats::{CounterMemory, History};
 use crate::tls::TicketSecrets;
 use crate::{log, sys};
 pub(super) use message::Disconnected;
-use message::{Handoff, SuccessorCommand};
+use message::{Handoff, SuccessorCommand, Unknown};
 use obstacle::obstacle;
 
 /// The environment variable with the number of the channel's descriptor in the new program.
@@ -217,6 +217,10 @@ impl Master {
                 // It may have ended.
                 Err(_) => _ = successor.channel.send(&Disconnected::unreadable(number)),
             },
+            Ok(Some(SuccessorCommand::Unknown(Unknown { kind, .. }))) => log::warn(format_args!(
+                "the new program asks for what this version does not know (kind {}); it is ignored",
+                kind.escape_ascii()
+            )),
             Ok(None) => {}
             // It may have been replaced itself.
             Err(_) if self.phase.is_replaced() => successor.channel_state = ChannelState::Closed,
@@ -403,6 +407,11 @@ impl Predecessor {
                     request.into_iter().for_each(|request| inherited.acts.note(&request));
                 }
                 Received::Message(Handoff::Challenge { name, pem }) => _ = challenges.insert(name, pem),
+                Received::Message(Handoff::Unknown(Unknown { kind, .. })) => log::warn(format_args!(
+                    "the running program is of another version, and hands over what this one does not know (kind {}); \
+                     it is left out",
+                    kind.escape_ascii()
+                )),
                 Received::Message(Handoff::End) => break,
                 Received::End => return Err(io::Error::other("the old program has ended")),
             }

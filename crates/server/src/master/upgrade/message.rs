@@ -1,4 +1,5 @@
 //! The messages between the programs of an upgrade. The two may be different versions, so their format must not change.
+//! A version may have kinds of messages that another one does not know, and goes on without.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -32,6 +33,25 @@ pub enum Handoff {
         pem: Vec<u8>,
     },
     End,
+    Unknown(Unknown),
+}
+
+/// A message of another version, without its descriptors.
+#[derive(Debug)]
+pub struct Unknown {
+    pub kind: u8,
+    bytes: Vec<u8>,
+}
+
+impl Unknown {
+    fn encode(&self) -> Encoder<'_> {
+        Encoder::new(self.kind).bytes(&self.bytes)
+    }
+
+    fn decode(kind: u8, fields: &mut Decoder<'_>) -> Unknown {
+        while fields.fd().is_some() {}
+        Unknown { kind, bytes: fields.rest().to_vec() }
+    }
 }
 
 /// From the new program to the old one.
@@ -40,7 +60,11 @@ pub enum SuccessorCommand {
     /// It serves, and receives connections through this channel.
     TakeOver(OwnedFd),
     /// End the selected connections, and then send `Disconnected`. The text of a `Selection`.
-    Disconnect { number: u32, selection: String },
+    Disconnect {
+        number: u32,
+        selection: String,
+    },
+    Unknown(Unknown),
 }
 
 /// From the old program, when it only finishes requests, to the new one: it has carried out the `Disconnect` with
@@ -83,6 +107,7 @@ impl Message<'_> for Handoff {
                 Encoder::new(b'L').u32(name.len() as u32).bytes(name).bytes(pem)
             }
             Handoff::End => Encoder::new(b'E'),
+            Handoff::Unknown(unknown) => unknown.encode(),
         }
     }
 
@@ -101,7 +126,7 @@ impl Message<'_> for Handoff {
                 return Some(Handoff::Challenge { name, pem: fields.rest().to_vec() });
             }
             b'E' => return Some(Handoff::End),
-            _ => return None,
+            kind => return Some(Handoff::Unknown(Unknown::decode(kind, fields))),
         };
         let wanted = String::from_utf8(fields.rest().to_vec()).ok()?;
         Some(Handoff::Socket { wanted, origin, fd: Arc::new(fields.fd()?) })
@@ -117,6 +142,7 @@ impl Message<'_> for SuccessorCommand {
             SuccessorCommand::Disconnect { number, selection } => {
                 Encoder::new(b'D').u32(*number).bytes(selection.as_bytes())
             }
+            SuccessorCommand::Unknown(unknown) => unknown.encode(),
         }
     }
 
@@ -127,7 +153,7 @@ impl Message<'_> for SuccessorCommand {
                 number: fields.u32()?,
                 selection: String::from_utf8(fields.rest().to_vec()).ok()?,
             },
-            _ => return None,
+            kind => SuccessorCommand::Unknown(Unknown::decode(kind, fields)),
         })
     }
 }
