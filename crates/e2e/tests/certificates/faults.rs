@@ -278,6 +278,25 @@ fn an_authority_that_does_not_know_the_certificate_renews_it() {
     server.wait_for_line(ISSUED, ORDER);
 }
 
+/// Such as one by which a configuration was tried out.
+#[test]
+fn a_certificate_of_an_authority_that_is_named_no_more_is_replaced() {
+    let pebble = Pebble::start(&USUAL);
+    let front = Front::start(&pebble, &[]);
+    let settings = |authorities: &str| {
+        let settings = pebble.settings(&format!("folder = \"certificates\"\n{authorities}"));
+        format!("listen = [\"127.0.0.1:{}\", \"127.0.0.1:{} tls\"]\n{settings}", pebble.http, pebble.tls)
+    };
+    let server = Site::new().file("hello", "hello").config(&settings(&front.settings())).start();
+    issued(&server, 1);
+    server.configure(&settings(""));
+    server.reload();
+    issued(&server, 2);
+    let status = fs::read_to_string(stored(&server).join("a.example.status")).expect("it is stored");
+    assert!(status.contains(&format!("authority {}\n", pebble.directory())), "{status}");
+    pebble.check_trusted(pebble.tls);
+}
+
 #[test]
 fn a_challenge_that_is_never_decided_is_followed_by_the_next_one() {
     let pebble = Pebble::start(&USUAL);

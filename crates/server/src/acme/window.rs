@@ -11,8 +11,10 @@ use super::account::{Directory, uri};
 use super::https::{Client, retry_after};
 use super::schedule::{Event, Time, Window};
 
-/// Without `Retry-After`.
-const AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// The window of a certificate that is to be replaced.
+pub const AT_ONCE: Window = Window { start: 0, end: 0 };
+/// How soon it is asked again, without `Retry-After`.
+pub const AGAIN: Duration = Duration::from_secs(6 * 3600);
 
 /// The window of the certificate with this identifier. An authority that names none is no error.
 pub async fn ask(client: &Client, authority: &str, identifier: &str) -> Event {

@@ -167,11 +167,18 @@ impl CertificateTask {
     }
 
     async fn window(&self) -> Event {
-        let authority = self.report.borrow().authority.clone();
-        let authority = authority.or_else(|| self.shared.client.settings.authorities.first().cloned());
-        match authority.zip(self.identifier.as_ref()) {
+        let authorities = &self.shared.client.settings.authorities;
+        let issuer = self.report.borrow().authority.clone();
+        if let Some(issuer) = issuer.as_ref().filter(|issuer| !authorities.contains(issuer)) {
+            let names = self.wanted.names.join(", ");
+            log::info(format_args!(
+                "the certificate for {names} is replaced: `authorities` has no {issuer} any more"
+            ));
+            return Event::Window(window::AT_ONCE, window::AGAIN);
+        }
+        match issuer.as_ref().or(authorities.first()).zip(self.identifier.as_ref()) {
             Some((authority, identifier)) => {
-                window::ask(&self.shared.client.https, &authority, identifier).await
+                window::ask(&self.shared.client.https, authority, identifier).await
             }
             None => Event::NoWindow,
         }
