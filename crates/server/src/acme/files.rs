@@ -34,6 +34,8 @@ use crate::tls::material::read_file;
 use crate::{clock, log};
 
 const ACCOUNT_KEY: &str = "account.key";
+/// In file names, in place of `*.`.
+const WILDCARD: &str = "_wildcard.";
 /// Where the certificates of authorities are, on the systems of this world.
 const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -315,7 +317,15 @@ fn failure_of_account(storage: &Storage, error: &dyn Display) -> String {
 /// One certificate has all names of a host, and the name of the first one.
 fn file_name(names: &[String]) -> String {
     let first = without_brackets(names.first().map_or("", String::as_str)).to_ascii_lowercase();
-    first.replace("*.", "_wildcard.").replace([':', '/'], "_")
+    let name = match first.strip_prefix("*.") {
+        Some(base) => format!("{WILDCARD}{base}"),
+        // A host may have the name of such a file. Each of them has one more of its first characters.
+        None if first.trim_start_matches('_').starts_with(&WILDCARD[1..]) && first.starts_with('_') => {
+            format!("_{first}")
+        }
+        None => first,
+    };
+    name.replace([':', '/'], "_")
 }
 
 fn pem(file: &str) -> String {
@@ -498,6 +508,21 @@ mod tests {
 
         fn expand(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
             Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn each_name_has_a_file_of_its_own() {
+        for (name, expected) in [
+            ("A.example", "a.example"),
+            ("*.a.example", "_wildcard.a.example"),
+            ("_wildcard.a.example", "__wildcard.a.example"),
+            ("__wildcard.a.example", "___wildcard.a.example"),
+            ("wildcard.a.example", "wildcard.a.example"),
+            ("_wild.a.example", "_wild.a.example"),
+            ("[2001:db8::1]", "2001_db8__1"),
+        ] {
+            assert_eq!(file_name(&[name.to_owned()]), expected, "{name}");
         }
     }
 
