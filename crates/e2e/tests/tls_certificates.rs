@@ -405,6 +405,11 @@ fn check_names_what_a_file_in_der_is_and_a_command_that_makes_pem_of_it() {
         ("pkcs12 -export -in a.pem -passout pass:", "certificate = \"FILE\"", "a PKCS #12 store"),
         ("crl2pkcs7 -nocrl -certfile ca.pem -outform der", "CLIENTS client_ca = \"FILE\"", "a PKCS #7 file"),
         (
+            "pkcs8 -topk8 -in a.pem -outform der -passout pass:x",
+            "certificate = \"a.crt\"\ncertificate_key = \"FILE\"",
+            "a private key with a password",
+        ),
+        (
             "crl -in list.pem -outform der",
             "CLIENTS client_ca = \"ca.pem\"\nclient_crl = \"FILE\"",
             "a list of revoked certificates",
@@ -429,14 +434,51 @@ fn check_names_what_a_file_in_der_is_and_a_command_that_makes_pem_of_it() {
         let Some(command) = command else { continue };
         openssl(
             &command
-                .replace("FILE", "made")
-                .replace("-in made ", "-in made.der ")
-                .replace("pkcs12 ", "pkcs12 -passin pass: "),
+                .replace("OLD", "made.der")
+                .replace("NEW", "made.pem")
+                .replace("pkcs12 ", "pkcs12 -passin pass: ")
+                .replace("pkey ", "pkey -passin pass:x "),
         );
         let said = check("made.pem");
         // What is missing now is another file: only the store has the key, too.
         let is_read = !said.contains("made.pem has no") || said.contains("made.pem has no private key");
         rows.holds(format!("{made_by}: {said}"), "can be used then", is_read && !said.contains("DER"));
+    }
+}
+
+#[test]
+fn check_names_a_command_that_makes_of_a_text_what_it_looks_for() {
+    let certificate = authority().server(&["localhost"]);
+    let server = Site::new()
+        .file_beside_root("a.pem", pair(&certificate))
+        .file_beside_root("a.crt", &certificate.certificate)
+        .start();
+    let shell = |line: &str| {
+        let made = output_of(tool("sh").args(["-c", line]).current_dir(server.home()));
+        assert!(made.status.success(), "{line}: {made:?}");
+    };
+    let mut rows = Rows::new();
+    for (made_by, keys) in [
+        ("openssl x509 -in a.crt -trustout", "certificate = \"FILE\"\ncertificate_key = \"a.pem\""),
+        ("openssl crl2pkcs7 -nocrl -certfile a.crt", "certificate = \"FILE\"\ncertificate_key = \"a.pem\""),
+        ("iconv -f utf-8 -t utf-16 a.crt", "certificate = \"FILE\"\ncertificate_key = \"a.pem\""),
+        ("iconv -f utf-8 -t utf-16be a.pem", "certificate = \"a.crt\"\ncertificate_key = \"FILE\""),
+    ] {
+        shell(&format!("{made_by} >old"));
+        let check = |file: &str| {
+            let keys = keys.replace("FILE", file);
+            server.configure(&format!("listen = [\"127.0.0.1:0 tls\"]\nnames = \"localhost\"\n{keys}"));
+            let output = server.run_command(&["check"]);
+            (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (is_good, said) = check("old");
+        rows.holds(format!("{made_by}: {said}"), "is not used", !is_good && said.contains("/old "));
+        let command = said.split("with: ").nth(1).and_then(|command| command.lines().next());
+        rows.holds(format!("{made_by}: {said}"), "names a command", command.is_some());
+        let Some(command) = command else { continue };
+        shell(&command.replace("OLD", "old").replace("NEW", "new"));
+        let (is_good, said) = check("new");
+        rows.holds(format!("{made_by}: {said}"), "can be used then", is_good);
     }
 }
 
@@ -463,5 +505,6 @@ fn check_names_the_kinds_of_keys_that_are_supported() {
         !takes_other && other.contains("a.key has a key that is not supported; use ECDSA with P-256"),
         "{other}"
     );
+    assert!(other.contains("(the certificate is for ECDSA secp256k1)"), "{other}");
     assert_eq!(other.contains("P-521"), takes_p521, "{said}{other}");
 }

@@ -314,7 +314,7 @@ fn failure_of_account(storage: &Storage, error: &dyn Display) -> String {
     format!("cannot use the key of the account, {}: {error}", storage.path().join(ACCOUNT_KEY).display())
 }
 
-/// One certificate has all names of a host, and the name of the first one.
+/// One certificate has all names of a host, and its file the name of the first one.
 fn file_name(names: &[String]) -> String {
     let first = without_brackets(names.first().map_or("", String::as_str)).to_ascii_lowercase();
     let name = match first.strip_prefix("*.") {
@@ -430,7 +430,7 @@ fn unwritable_disk(folder: &Path) -> Option<Finding> {
 
 fn read_roots(path: &Path) -> Result<RootCertStore, String> {
     let text = read_file(path)?;
-    roots(&text).map_err(|why| format!("{}: {why}", path.display()))
+    roots(&text).map_err(|why| format!("{} {why}", path.display()))
 }
 
 fn read_binding(settings: &Certificates) -> Result<Option<Binding>, String> {

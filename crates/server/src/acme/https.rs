@@ -12,8 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Collected};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use site::address::without_brackets;
 use taipan_http::chunked::{ChunkLimits, Decoder, Event};
@@ -28,7 +27,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::mutex::locked;
 use crate::tasks::spawn_into;
-use crate::tls::{provider, reasons};
+use crate::tls::{pem, provider, reasons};
 
 /// Bytes of the body of a response. A chain of certificates has some 8 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -51,11 +50,17 @@ pub struct Client {
     retry_after: Arc<Mutex<Option<SystemTime>>>,
 }
 
-/// The authorities of `pem`, by which servers are verified. Errors: there are none.
-pub fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+/// The authorities of a text in PEM, by which servers are verified. Errors: there are none. The middle of a sentence
+/// whose subject is the file.
+pub fn roots(text: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-    if roots.is_empty() { Err("it contains no certificate of an authority".to_owned()) } else { Ok(roots) }
+    // Some of the system's may be damaged.
+    roots.add_parsable_certificates(pem::each_certificate(text).filter_map(Result::ok));
+    if roots.is_empty() {
+        pem::some_certificates(text, "name a file with those of authorities")?;
+        return Err("has no certificate that can be that of an authority; name another file".to_owned());
+    }
+    Ok(roots)
 }
 
 impl Client {

@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{CertRevocationListError, RootCertStore};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{AccessDescription, GeneralName};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, ParsedExtension, X509Extension, X509Version};
 use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
@@ -17,9 +18,21 @@ const DAY: i64 = 86_400;
 /// Algorithms of keys.
 const RSA: &str = "1.2.840.113549.1.1.1";
 const EC: &str = "1.2.840.10045.2.1";
-const ED25519: &str = "1.3.101.112";
-const CURVES: [(&str, &str); 3] =
-    [("1.2.840.10045.3.1.7", "P-256"), ("1.3.132.0.34", "P-384"), ("1.3.132.0.35", "P-521")];
+/// Others, most of which no client of TLS uses.
+const OTHER_KEYS: [(&str, &str); 4] = [
+    ("1.3.101.112", "Ed25519"),
+    ("1.3.101.113", "Ed448"),
+    ("1.2.840.113549.1.1.10", "RSA-PSS alone"),
+    ("1.2.840.10040.4.1", "DSA"),
+];
+/// Of the places at which an authority has more: that of its own certificate.
+const ISSUERS: &str = "1.3.6.1.5.5.7.48.2";
+const CURVES: [(&str, &str); 4] = [
+    ("1.2.840.10045.3.1.7", "P-256"),
+    ("1.3.132.0.34", "P-384"),
+    ("1.3.132.0.35", "P-521"),
+    ("1.3.132.0.10", "secp256k1"),
+];
 /// Algorithms of signatures with their hash.
 const WEAK_SIGNATURES: [(&str, &str); 3] =
     [("1.2.840.113549.1.1.4", "MD5"), ("1.2.840.113549.1.1.5", "SHA-1"), ("1.2.840.10045.4.1", "SHA-1")];
@@ -158,14 +171,16 @@ fn key_type(key: &SubjectPublicKeyInfo<'_>) -> String {
     let algorithm = key.algorithm.algorithm.to_id_string();
     match algorithm.as_str() {
         RSA => format!("RSA {}", key.parsed().map_or(0, |key| key.key_size())),
-        ED25519 => "Ed25519".to_owned(),
         EC => {
             let curve = key.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok());
             let curve = curve.map(|curve| curve.to_id_string()).unwrap_or_default();
             let name = CURVES.iter().find(|(id, _)| *id == curve).map_or(curve.as_str(), |(_, name)| *name);
             format!("ECDSA {name}")
         }
-        _ => algorithm,
+        _ => OTHER_KEYS
+            .iter()
+            .find(|(id, _)| *id == algorithm)
+            .map_or(algorithm, |(_, name)| (*name).to_owned()),
     }
 }
 
@@ -306,6 +321,36 @@ pub fn problems_of_issuers(chain: &[CertificateDer<'_>]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// What to do about a certificate that is alone in its file, if its authority says where its own certificate is. A root
+/// has no need to. The end of a sentence that says that the chain is missing.
+pub fn advice_on_missing_issuer(alone: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = X509Certificate::from_der(alone).ok()?;
+    if parsed.issuer().as_raw() == parsed.subject().as_raw() {
+        return None;
+    }
+    let url = parsed.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => access.iter().find_map(url_of_issuer),
+        _ => None,
+    })?;
+    Some(format!(
+        ": clients that do not know {} reject the certificate; put that of {0} behind it ({})",
+        distinguished(parsed.issuer()),
+        url.escape_debug()
+    ))
+}
+
+/// Where the certificate of an issuer is (RFC 5280 §4.2.2.1).
+fn url_of_issuer<'a>(access: &AccessDescription<'a>) -> Option<&'a str> {
+    match access.access_location {
+        GeneralName::URI(url)
+            if access.access_method.to_id_string() == ISSUERS && url.starts_with("http://") =>
+        {
+            Some(url)
+        }
+        _ => None,
+    }
 }
 
 /// `false`: also if the algorithm is not known here.

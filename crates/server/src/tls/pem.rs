@@ -1,6 +1,9 @@
 //! Reads PEM (RFC 7468): the certificates, the private key and the revocation lists of a text. Errors are the middle of
 //! a sentence whose subject is the file: "has no certificate; …". And writes a section of it.
 
+mod missing;
+
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine;
@@ -10,12 +13,16 @@ use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
     PrivateSec1KeyDer,
 };
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use zeroize::Zeroizing;
+
+use self::missing::missing;
 
 /// Bytes of a line of base64 (RFC 7468 §2).
 const LINE: usize = 64;
+/// What a section begins with, behind which is its label.
+const BEGIN: &[u8] = b"-----BEGIN ";
+/// A certificate with what openssl trusts it for.
+const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE-----";
 
 /// A private key. Its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,10 +58,19 @@ impl fmt::Debug for PrivateKey {
 
 /// The certificates of a text, in order, perhaps none. No copy is made of a key in the same text.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    sections(text, "CERTIFICATE")
-        .map(CertificateDer::from_pem_slice)
-        .collect::<Result<_, _>>()
-        .map_err(invalid)
+    if find(text, TRUSTED).is_some() {
+        return Err(
+            "has a certificate with settings of openssl's own (TRUSTED CERTIFICATE); make a usual one of it with: \
+             openssl x509 -in OLD -out NEW"
+                .to_owned(),
+        );
+    }
+    each_certificate(text).collect()
+}
+
+/// As `certificates`, also those behind one that cannot be read.
+pub fn each_certificate(text: &[u8]) -> impl Iterator<Item = Result<CertificateDer<'static>, String>> {
+    sections(text).map(|section| CertificateDer::from_pem_slice(&section).map_err(invalid))
 }
 
 /// As `certificates`, and at least one. Errors: also that there is none, with `advice`.
@@ -63,19 +79,33 @@ pub fn some_certificates(text: &[u8], advice: &str) -> Result<Vec<CertificateDer
     if found.is_empty() { Err(missing(text, "certificate", advice)) } else { Ok(found) }
 }
 
-/// The sections of a kind. One without an end lasts until the next one of any kind.
-fn sections<'t>(text: &'t [u8], kind: &str) -> impl Iterator<Item = &'t [u8]> {
-    let [begin, end] = ["BEGIN", "END"].map(|word| format!("-----{word} {kind}-----").into_bytes());
+/// The sections of certificates. Each lasts until the next one of any kind.
+fn sections(text: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let mut rest = text;
-    std::iter::from_fn(move || {
-        let (_, section) = rest.split_at(find(rest, &begin)?);
-        let inside = &section[begin.len()..];
-        let length = find(inside, b"-----BEGIN ").unwrap_or(inside.len());
-        let length = find(&inside[..length], &end).map_or(length, |at| at + end.len());
-        let (section, behind) = section.split_at(begin.len() + length);
+    let all = std::iter::from_fn(move || {
+        let (_, section) = rest.split_at(find(rest, BEGIN)?);
+        let inside = &section[BEGIN.len()..];
+        let (section, behind) = section.split_at(BEGIN.len() + find(inside, BEGIN).unwrap_or(inside.len()));
         rest = behind;
         Some(section)
-    })
+    });
+    all.filter_map(with_usual_label)
+}
+
+/// A section of a certificate. `None`: it has another label.
+fn with_usual_label(section: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let label = section.strip_prefix(BEGIN)?;
+    if label.starts_with(b"CERTIFICATE-----") {
+        return Some(Cow::Borrowed(section));
+    }
+    // From before RFC 7468 (§5.1).
+    let content = label.strip_prefix(b"X509 CERTIFICATE-----")?;
+    let mut usual = [BEGIN, b"CERTIFICATE-----"].concat();
+    match find(content, b"-----END X509 CERTIFICATE-----") {
+        Some(end) => usual.extend([&content[..end], b"-----END CERTIFICATE-----"].concat()),
+        None => usual.extend(content),
+    }
+    Some(Cow::Owned(usual))
 }
 
 fn find(text: &[u8], words: &[u8]) -> Option<usize> {
@@ -137,35 +167,6 @@ fn private_key(text: &[u8]) -> Result<Option<PrivateKey>, String> {
     }
 }
 
-/// Says that a text has no such part, or what it is if it is no PEM. The middle of a sentence whose subject is the file.
-fn missing(text: &[u8], part: &str, advice: &str) -> String {
-    match der_contents(text) {
-        Some((what, command)) => format!("is {what} in DER, not PEM; convert it with: openssl {command}"),
-        None => format!("has no {part}; {advice}"),
-    }
-}
-
-/// What a file in DER is, and the command that makes PEM of it. `None`: it is another file.
-fn der_contents(text: &[u8]) -> Option<(&'static str, &'static str)> {
-    let header = match text {
-        [0x30, length @ 0x80..=0xff, ..] => 2 + usize::from(length & 0x7f),
-        [0x30, ..] => 2,
-        _ => return None,
-    };
-    Some(match text.get(header..)? {
-        [0x02, 1, 0 | 1, ..] => ("a private key", "pkey -inform der -in FILE -out FILE.pem"),
-        [0x02, 1, 3, ..] => ("a PKCS #12 store", "pkcs12 -nodes -in FILE -out FILE.pem"),
-        [0x06, ..] => ("a PKCS #7 file", "pkcs7 -inform der -print_certs -in FILE -out FILE.pem"),
-        _ if X509Certificate::from_der(text).is_ok() => {
-            ("a certificate", "x509 -inform der -in FILE -out FILE.pem")
-        }
-        _ if CertificateRevocationList::from_der(text).is_ok() => {
-            ("a list of revoked certificates", "crl -inform der -in FILE -out FILE.pem")
-        }
-        _ => return None,
-    })
-}
-
 /// A section with this label.
 pub fn section(label: &str, der: &[u8]) -> String {
     let encoded = Zeroizing::new(BASE64_STANDARD.encode(der));
@@ -186,10 +187,26 @@ pub fn section(label: &str, der: &[u8]) -> String {
 fn invalid(error: rustls::pki_types::pem::Error) -> String {
     use rustls::pki_types::pem::Error;
     match error {
-        Error::Base64Decode(_) => "has text that is not base64".to_owned(),
-        Error::MissingSectionEnd { .. } => "ends within a section".to_owned(),
-        _ => "is not valid PEM".to_owned(),
+        Error::Base64Decode(_) => {
+            "has text that is not base64 between the lines of PEM; copy the whole file again".to_owned()
+        }
+        Error::MissingSectionEnd { end_marker } if is_label(&end_marker) => format!(
+            "has no line -----END {0}----- behind -----BEGIN {0}-----; copy the whole file again, with each of these on a \
+             line of its own",
+            end_marker.escape_ascii()
+        ),
+        // The line may have the beginning of a key.
+        Error::MissingSectionEnd { .. } | Error::IllegalSectionStart { .. } => {
+            "has a line with -----BEGIN that goes on behind its label; copy the whole file again, with that on a line of \
+             its own"
+                .to_owned()
+        }
+        _ => "is not valid PEM; copy the whole file again".to_owned(),
     }
+}
+
+fn is_label(text: &[u8]) -> bool {
+    text.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b' '))
 }
 
 #[cfg(test)]
@@ -216,11 +233,16 @@ mod tests {
             has_private_key(key.as_bytes()) && !has_private_key(section("CERTIFICATE", "AAAA").as_bytes())
         );
         assert_eq!(certificates(key.as_bytes()), Ok(Vec::new()));
+        let old = section("X509 CERTIFICATE", "AAAA") + &section("CERTIFICATE", "BBBB");
+        assert_eq!(certificates(old.as_bytes()).unwrap(), found);
         let cut = format!("-----BEGIN CERTIFICATE-----\nAAAA\n{key}-----END CERTIFICATE-----\n");
+        let no_end = "has no line -----END CERTIFICATE----- behind";
         for (text, expected) in [
             (section("CERTIFICATE", "!"), "not base64"),
-            (cut, "ends within"),
-            ("-----BEGIN CERTIFICATE-----\nAAAA".to_owned(), "ends within"),
+            (cut, no_end),
+            ("-----BEGIN CERTIFICATE-----\nAAAA".to_owned(), no_end),
+            ("-----BEGIN X509 CERTIFICATE-----\nAAAA".to_owned(), no_end),
+            (section("TRUSTED CERTIFICATE", "AAAA"), "openssl x509 -in OLD -out NEW"),
         ] {
             let error = certificates(text.as_bytes()).expect_err(&text);
             assert!(error.contains(expected), "{text}: {error}");
@@ -258,8 +280,12 @@ mod tests {
                 "openssl pkey",
             ),
             ("-----BEGIN PRIVATE KEY-----\n:\n-----END PRIVATE KEY-----\n", "not base64"),
-            ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "ends within"),
-            ("-----BEGIN PRIVATE", "not valid PEM"),
+            ("-----BEGIN PRIVATE KEY-----\nAAAA\n", "has no line -----END PRIVATE KEY----- behind"),
+            ("-----BEGIN PRIVATE", "goes on behind its label"),
+            (
+                "-----BEGIN PRIVATE KEY-----MIGH-----END PRIVATE KEY-----",
+                "has a line with -----BEGIN that goes on",
+            ),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

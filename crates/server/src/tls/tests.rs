@@ -716,6 +716,14 @@ fn names_what_is_wrong_with_a_file() {
     let for_clients = files.make(&["a.example"], &key, |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
+    // As public authorities issue them (RFC 5280 §4.2.2.1).
+    let issued = files.make(&["a.example"], &key, |params| {
+        let url = b"http://a.example/";
+        let content =
+            [b"\x30\x1f\x30\x1d\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x11", &url[..]].concat();
+        let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], content);
+        params.custom_extensions.push(extension);
+    });
     let root = format!("{}{authority}{}", made.chain, made.key);
     let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (name, text) in [
@@ -736,6 +744,7 @@ fn names_what_is_wrong_with_a_file() {
         ("live/cert.pem", format!("{}{}", made.chain, made.key)),
         ("live/fullchain.pem", made.chain.clone()),
         ("live/privkey.pem", made.key.clone()),
+        ("issued.pem", format!("{}{}", issued.chain, issued.key)),
         ("nothing/README", String::new()),
         ("ca.pem", files.authority.pem()),
         ("list.crl", files.revocations(2021)),
@@ -747,11 +756,19 @@ fn names_what_is_wrong_with_a_file() {
         files.write(name, &text);
     }
     files.write("open.pem", &format!("{}{}", made.chain, made.key));
-    fs::set_permissions(files.folder.join("open.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    files.write("open-chain.pem", &made.chain);
+    for name in ["open.pem", "open-chain.pem"] {
+        fs::set_permissions(files.folder.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+    }
     let (error, warning) = (Severity::Error, Severity::Warning);
     for (text, severity, key, expected) in [
         ("certificate = \"absent.pem\"", error, "certificate", "cannot read absent.pem: No such file"),
-        ("certificate = \"empty.pem\"", error, "certificate", "empty.pem has no certificate; name the file"),
+        (
+            "certificate = \"empty.pem\"",
+            error,
+            "certificate",
+            "empty.pem has no certificate, since it is empty",
+        ),
         (
             "certificate = \"garbage.pem\"",
             error,
@@ -786,7 +803,7 @@ fn names_what_is_wrong_with_a_file() {
             "certificate = \"good.pem\"\ncertificate_key = \"empty.pem\"",
             error,
             "certificate_key",
-            "empty.pem has no private key; name the file that has it",
+            "empty.pem has no private key, since it is empty; name the file that has it",
         ),
         ("certificate = \"nothing\"", error, "certificate", "the folder"),
         (
@@ -838,6 +855,19 @@ fn names_what_is_wrong_with_a_file() {
             "every user can read the private key in open.pem; run: chmod o-rwx",
         ),
         (
+            "certificate = \"good.pem\"\ncertificate_key = \"open-chain.pem\"",
+            error,
+            "certificate_key",
+            "open-chain.pem has no private key, but a certificate; name the file that has it",
+        ),
+        (
+            "certificate = \"issued.pem\"",
+            warning,
+            "certificate",
+            "issued.pem: the chain is missing: clients that do not know CN=the authority reject the certificate; put that of \
+             CN=the authority behind it (http://a.example/)",
+        ),
+        (
             "certificate = \"good.pem\"\ncertificate_key = \"live\"",
             error,
             "certificate_key",
@@ -853,13 +883,13 @@ fn names_what_is_wrong_with_a_file() {
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"alone.key\"",
             error,
             "client_ca",
-            "alone.key has no certificate; name a file with those of authorities",
+            "alone.key has no certificate, but a private key; name a file with those of authorities",
         ),
         (
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"good.pem\"",
             error,
             "client_crl",
-            "good.pem has no list of revoked certificates; name a file with one (X509 CRL)",
+            "good.pem has no list of revoked certificates, but a certificate; name a file with one (X509 CRL)",
         ),
         (
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = \"list.crl\"",

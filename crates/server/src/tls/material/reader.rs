@@ -20,7 +20,8 @@ use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 use crate::tls::crypto::signing_key;
 use crate::tls::inspect::{
-    CertificateFacts, date, newest_lists, problems, problems_of_issuers, problems_of_lists, why_unusable,
+    CertificateFacts, advice_on_missing_issuer, date, newest_lists, problems, problems_of_issuers,
+    problems_of_lists, why_unusable,
 };
 use crate::tls::names::distinguished;
 use crate::tls::pem::{self, PrivateKey};
@@ -208,14 +209,17 @@ impl Reader {
         };
         self.stamps.add(&key_path);
         let blame = if files.key.is_some() { CERTIFICATE_KEY } else { CERTIFICATE };
-        self.check_mode(&key_path, blame, files.key.as_ref().unwrap_or(path));
+        let value = files.key.as_ref().unwrap_or(path);
         if self.with_keys == Keys::Left {
+            self.check_mode(&key_path, blame, value);
             return Ok(None);
         }
         let of_key = |why: String| (blame, format!("{} {why}", key_path.display()));
         let text = if is_inside { text } else { self.file(&key_path).map_err(|why| (blame, why))? };
         let key = pem::some_private_key(&text, "name the file that has it").map_err(of_key)?;
-        let signing = signing_key(&key.der()).map_err(|_| of_key(UNSUPPORTED_KEY.to_owned()))?;
+        self.check_mode(&key_path, blame, value);
+        let unsupported = || format!("{UNSUPPORTED_KEY} (the certificate is for {})", certificate.facts.key);
+        let signing = signing_key(&key.der()).map_err(|_| of_key(unsupported()))?;
         certificate.check_key(&*signing).map_err(|why| match key_path == *path {
             true => of_chain(why),
             false => of_chain(format!("{why} (the key is {})", key_path.display())),
@@ -246,10 +250,17 @@ impl Reader {
         for problem in problems(&certificate.chain_facts(), self.now).into_iter().chain(of_issuers) {
             self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
         }
-        let is_alone = certificate.chain.len() == 1 && certificate.source.file_name() != Some(CHAIN.as_ref());
-        if is_alone && certificate.source.with_file_name(CHAIN).is_file() {
-            let text = format!("{path}: the chain is missing; name the {CHAIN} beside it");
-            self.problem(Severity::Warning, CERTIFICATE, value, text);
+        if let [alone] = &certificate.chain[..] {
+            let is_beside = certificate.source.file_name() != Some(CHAIN.as_ref())
+                && certificate.source.with_file_name(CHAIN).is_file();
+            let advice = match is_beside {
+                true => Some(format!("; name the {CHAIN} beside it")),
+                false => advice_on_missing_issuer(alone),
+            };
+            if let Some(advice) = advice {
+                let text = format!("{path}: the chain is missing{advice}");
+                self.problem(Severity::Warning, CERTIFICATE, value, text);
+            }
         }
     }
 
