@@ -433,6 +433,38 @@ fn a_key_of_the_account_that_is_torn_is_explained() {
     }
 }
 
+/// A site whose authority does not respond, and its folder of certificates.
+fn with_dead_authority() -> (Site, PathBuf) {
+    let site = Site::new().file_beside_root("ca.pem", authority().pem()).config(&format!(
+        "listen = [\"127.0.0.1:{}\", \"127.0.0.1:0 tls\"]\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates\"\nca = \"ca.pem\"\nauthorities = \"https://localhost:{}/dir\"\nretry = \"1s\"\n\
+         max_retry = \"1s\"\n",
+        free_port(),
+        free_port()
+    ));
+    let folder = site.home().join("certificates");
+    (site, folder)
+}
+
+#[test]
+fn a_folder_of_certificates_that_is_gone_is_named_and_used_again_when_it_is_back() {
+    let (site, folder) = with_dead_authority();
+    let server = site.start();
+    let state = folder.join("a.example.status");
+    assert!(wait_until(TIMEOUT, || state.exists()), "{}", server.stderr());
+    let away = server.home().join("away");
+    fs::rename(&folder, &away).expect("it is our folder");
+    fs::remove_file(away.join("a.example.status")).expect("it is our folder");
+    let line = server.wait_for_line("the certificate cannot be locked", ORDER);
+    check_has(&line, &["a.example.lock: the folder cannot be used: it is gone; put it there again"]);
+    let reload = server.run_command(&["reload"]);
+    let text = String::from_utf8_lossy(&reload.stderr).into_owned();
+    check_has(&text, &["certificates, is gone; put it there again, or restart", "nothing was changed"]);
+    assert!(!reload.status.success() && !folder.exists(), "no other account is made");
+    fs::rename(&away, &folder).expect("it is our folder");
+    assert!(wait_until(ORDER, || state.exists()), "{}", server.stderr());
+}
+
 #[test]
 fn a_state_that_cannot_be_stored_is_logged_and_its_certificate_is_served() {
     let pebble = Pebble::start(&USUAL);

@@ -15,7 +15,7 @@ pub enum AcmeFiles {}
 pub struct OpenChallenges;
 
 impl AcmeFiles {
-    pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
+    pub fn prepare(site: &mut Site, _: Option<&AcmeFiles>) -> Result<Option<AcmeFiles>, String> {
         match site.hosts.iter().any(|host| host.tls.acme) {
             true => Err("this program has been built without ACME; name a `certificate`, or build it with the feature acme"
                 .to_owned()),

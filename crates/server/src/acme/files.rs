@@ -65,12 +65,19 @@ pub struct AcmeFiles {
 impl AcmeFiles {
     /// Gives each host with `acme` its file, with a self-signed certificate in it if there is none yet, and the site
     /// the thumbprint of the account. Where the disk takes neither, the site has a stand-in for the file, and no
-    /// thumbprint. `None`: no host needs it. Errors: with what to do.
-    pub fn prepare(site: &mut Site) -> Result<Option<AcmeFiles>, String> {
+    /// thumbprint. `served`: those of the site that is served. `None`: no host needs it. Errors: with what to do.
+    pub fn prepare(site: &mut Site, served: Option<&AcmeFiles>) -> Result<Option<AcmeFiles>, String> {
         if !site.hosts.iter().any(|host| host.tls.acme) {
             return Ok(None);
         }
         let folder = folder_of(&site.certificates)?;
+        if served.is_some_and(|served| served.storage.path() == folder) && !folder.exists() {
+            return Err(format!(
+                "the folder of certificates, {}, is gone; put it there again, or restart the server to begin with another \
+                 account and no certificates",
+                folder.display()
+            ));
+        }
         make_folder(&folder)
             .map_err(|why| format!("{why}, or name another one in `folder` of [certificates]"))?;
         let storage = Storage::open(&folder)?;
@@ -537,7 +544,7 @@ mod tests {
             folder.display()
         );
         let mut site = config::load(Path::new("/site.toml"), &Text(text)).unwrap();
-        let files = AcmeFiles::prepare(&mut site).unwrap().unwrap();
+        let files = AcmeFiles::prepare(&mut site, None).unwrap().unwrap();
         let ordered: Vec<_> = files.wanted().into_iter().map(|wanted| wanted.names).collect();
         assert_eq!(ordered, [["a.example"], ["b.example"]]);
         let served = |host: &site::model::Host| host.tls.certificates[0].certificate.clone();

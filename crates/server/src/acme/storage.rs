@@ -41,24 +41,40 @@ const TEMPORARY: &str = ".taipan-new.";
 /// A temporary file that is older was left by a process that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
+/// What to do for a look at the folder of another user.
+pub const AS_OWNER: &str = "run this as root, or as the user who starts the server";
+
 /// A folder that the environment names. A relative one counts for none (XDG Base Directory Specification).
 pub fn folder_named(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Creates the folder if it does not exist. Errors: with one thing to do.
+/// Creates the folder if nothing is there. Errors: with one thing to do.
 pub fn make_folder(path: &Path) -> Result<(), String> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|e| format!("cannot create the folder of certificates, {}: {e}; make it", path.display()))
+    match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        // A file, which `Storage::open` rejects.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(|e| {
+            format!("cannot create the folder of certificates, {}: {e}; make it", path.display())
+        }),
+    }
 }
 
+/// A folder, which is opened for each access: it may be moved, restored or mounted again meanwhile.
 pub struct Storage {
-    folder: OwnedFd,
     path: PathBuf,
+    readers: Readers,
     /// Tells this process apart from others, also those in other containers.
     owner: String,
     /// The locks of other servers, by name: what they say, and since when.
     seen: RefCell<HashMap<String, (String, Instant)>>,
+}
+
+/// Who may have access to the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    User,
+    All,
 }
 
 /// What a lock says.
@@ -93,26 +109,49 @@ impl Storage {
         }
     }
 
-    /// Opens a folder that exists. Errors: why it cannot be opened, or other users have access to it.
+    /// A folder that exists. Errors: why it cannot be opened, or other users have access to it; with what to do.
     pub fn existing(path: &Path) -> Result<Storage, String> {
-        let storage = Storage::of_any_user(path)?;
-        let found = fstat(&storage.folder).map_err(|e| e.to_string())?;
-        if found.st_uid != geteuid().as_raw() {
-            return Err(format!("it belongs to another user; chown it to user {}", geteuid().as_raw()));
-        }
-        if found.st_mode & 0o077 != 0 {
-            return Err(format!("other users have access to it; chmod 700 {}", path.display()));
-        }
-        Ok(storage)
+        Storage::of(path, Readers::User)
     }
 
     /// As `existing`, for a reader alone: root looks at what the server of another user has.
     pub fn of_any_user(path: &Path) -> Result<Storage, String> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = open(path, flags, Mode::empty()).map_err(|e| e.to_string())?;
+        Storage::of(path, Readers::All)
+    }
+
+    fn of(path: &Path, readers: Readers) -> Result<Storage, String> {
         let random = RandomState::new().build_hasher().finish();
         let owner = format!("{}.{}.{random:016x}", hostname(), std::process::id());
-        Ok(Storage { folder, path: path.to_owned(), owner, seen: RefCell::default() })
+        let storage = Storage { path: path.to_owned(), readers, owner, seen: RefCell::default() };
+        storage.open_folder().map(|_| storage)
+    }
+
+    /// Errors: as of `existing`.
+    fn open_folder(&self) -> Result<OwnedFd, String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(&self.path, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT => "it is gone; put it there again".to_owned(),
+            Errno::NOTDIR => "it is no folder; move it away".to_owned(),
+            Errno::ACCESS => match self.readers {
+                Readers::User => format!("{errno}; chown it to user {}", geteuid().as_raw()),
+                Readers::All => format!("{errno}; {AS_OWNER}"),
+            },
+            errno => errno.to_string(),
+        })?;
+        let found = fstat(&folder).map_err(|e| e.to_string())?;
+        let is_own = self.readers == Readers::All || found.st_uid == geteuid().as_raw();
+        if !is_own {
+            return Err(format!("it belongs to another user; chown it to user {}", geteuid().as_raw()));
+        }
+        if self.readers == Readers::User && found.st_mode & 0o077 != 0 {
+            return Err(format!("other users have access to it; chmod 700 {}", self.path.display()));
+        }
+        Ok(folder)
+    }
+
+    /// For an access to a file.
+    fn folder(&self) -> io::Result<OwnedFd> {
+        self.open_folder().map_err(|why| io::Error::other(format!("the folder cannot be used: {why}")))
     }
 
     pub fn path(&self) -> &Path {
@@ -123,7 +162,7 @@ impl Storage {
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         // A named pipe would otherwise be waited for.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match openat(&self.folder, name, flags, Mode::empty()) {
+        let file = match openat(self.folder()?, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(io::Error::other("it is a symbolic link")),
             opened => File::from(opened?),
@@ -138,45 +177,40 @@ impl Storage {
 
     /// Replaces the file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.write_temporary(bytes)?;
-        let renamed = renameat(&self.folder, &temporary, &self.folder, name);
-        self.finish(&temporary, renamed)
+        let folder = self.folder()?;
+        let temporary = self.write_temporary(&folder, bytes)?;
+        let renamed = renameat(&folder, &temporary, &folder, name);
+        finish(&folder, &temporary, renamed)
     }
 
     /// Creates the file. `false`: there is one already, which stays.
     pub fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        let temporary = self.write_temporary(bytes)?;
-        let linked = linkat(&self.folder, &temporary, &self.folder, name, AtFlags::empty());
+        let folder = self.folder()?;
+        let temporary = self.write_temporary(&folder, bytes)?;
+        let linked = linkat(&folder, &temporary, &folder, name, AtFlags::empty());
         let created = linked.is_ok();
         match linked {
-            Err(Errno::EXIST) => self.finish(&temporary, Ok(()))?,
-            linked => self.finish(&temporary, linked)?,
+            Err(Errno::EXIST) => finish(&folder, &temporary, Ok(()))?,
+            linked => finish(&folder, &temporary, linked)?,
         }
         Ok(created)
     }
 
     /// Removes a file that exists.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
+        Ok(unlinkat(self.folder()?, name, AtFlags::empty())?)
     }
 
     /// There is one at a time.
-    fn write_temporary(&self, bytes: &[u8]) -> io::Result<String> {
+    fn write_temporary(&self, folder: &OwnedFd, bytes: &[u8]) -> io::Result<String> {
         let temporary = format!("{TEMPORARY}{}", self.owner);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = File::from(openat(&self.folder, &temporary, flags, PRIVATE)?);
+        let mut file = File::from(openat(folder, &temporary, flags, PRIVATE)?);
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if written.is_err() {
-            _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
+            _ = unlinkat(folder, &temporary, AtFlags::empty());
         }
         written.map(|()| temporary)
-    }
-
-    fn finish(&self, temporary: &str, done: Result<(), Errno>) -> io::Result<()> {
-        // After a rename, there is none.
-        _ = unlinkat(&self.folder, temporary, AtFlags::empty());
-        done?;
-        Ok(fsync(&self.folder)?)
     }
 
     /// Takes the lock until `until`, or prolongs it. A lock that was not released ends at its time, or when its owner has
@@ -219,7 +253,7 @@ impl Storage {
     /// it.
     fn open_lock(&self, name: &str, create: OFlags) -> io::Result<Option<(File, String)>> {
         let flags = OFlags::RDWR | create | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = File::from(openat(&self.folder, name, flags, PRIVATE)?);
+        let file = File::from(openat(self.folder()?, name, flags, PRIVATE)?);
         // So that only one server at a time compares and writes. The lock itself is the content, because the kernel's
         // lock would not last if the connection to a network file system breaks. It ends with `file`.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -250,6 +284,14 @@ impl Storage {
         }
         now.saturating_duration_since(*since) >= LEFT_LOCK
     }
+}
+
+/// Removes the temporary file of a change.
+fn finish(folder: &OwnedFd, temporary: &str, done: Result<(), Errno>) -> io::Result<()> {
+    // After a rename, there is none.
+    _ = unlinkat(folder, temporary, AtFlags::empty());
+    done?;
+    Ok(fsync(folder)?)
 }
 
 /// The owner and the end.
@@ -312,7 +354,7 @@ mod tests {
         let path = folder("hidden");
         let storage = storage(&path);
         storage.write("a.example.pem", b"pem").unwrap();
-        let temporary = storage.write_temporary(b"half").unwrap();
+        let temporary = storage.write_temporary(&storage.folder().unwrap(), b"half").unwrap();
         let old = std::time::SystemTime::now() - 2 * LEFT_BEHIND;
         for name in [".profile", ".a.example.pem.swp", "notes", &temporary] {
             fs::write(path.join(name), "").unwrap();
@@ -328,6 +370,26 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_moved_away_and_put_back_is_used_again() {
+        let path = folder("moved");
+        let away = folder("away");
+        let storage = storage(&path);
+        storage.write("x", b"one").unwrap();
+        fs::rename(&path, &away).unwrap();
+        for error in
+            [storage.write("x", b"two").err(), storage.read("x").err(), storage.lock("l", 1, 2).err()]
+        {
+            let why = error.expect("there is no folder").to_string();
+            assert!(why.contains("it is gone; put it there again"), "{why}");
+        }
+        fs::rename(&away, &path).unwrap();
+        assert_eq!(storage.read("x").unwrap().as_deref(), Some(&b"one"[..]));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(storage.write("x", b"two").is_err());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
     fn a_folder_that_others_can_read_is_rejected() {
         let path = folder("open");
         fs::create_dir(&path).unwrap();
@@ -338,7 +400,8 @@ mod tests {
         assert!(Storage::open(&path).is_ok());
         let file = path.join("file");
         fs::write(&file, "").unwrap();
-        assert!(make_folder(&file).is_err() && Storage::open(&file).is_err());
+        let why = make_folder(&file).and_then(|()| Storage::open(&file)).err().unwrap();
+        assert!(why.contains("it is no folder; move it away"), "{why}");
         fs::remove_dir_all(path).unwrap();
     }
 

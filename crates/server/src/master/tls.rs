@@ -48,7 +48,8 @@ impl Master {
     /// Reads the certificates of a site, and not their keys. Errors: they cannot be used.
     pub(super) fn tls_of(&self, site: &mut Site, cause: &Cause) -> Result<Tls, Vec<String>> {
         let served = self.served.as_ref().map(|served| &served.tls);
-        let acme = match (AcmeFiles::prepare(site), cause, served.and_then(|tls| tls.acme.as_ref())) {
+        let files = served.and_then(|tls| tls.acme.as_ref());
+        let acme = match (AcmeFiles::prepare(site, files.map(Rc::as_ref)), cause, files) {
             // The site is the one that is served, with the files that it has got.
             (Err(line), Cause::Crash, Some(files)) => {
                 log::error(format_args!("{line}; the hosts keep their certificates until a reload"));
