@@ -466,6 +466,24 @@ fn a_folder_of_certificates_that_is_gone_is_named_and_used_again_when_it_is_back
 }
 
 #[test]
+fn a_stored_certificate_without_its_key_is_named_before_it_is_replaced() {
+    let (site, folder) = with_dead_authority();
+    let made = authority().server(&["a.example"]);
+    fs::create_dir(&folder).expect("it is our folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    fs::write(folder.join("a.example.pem"), made.certificate).expect("it is our folder");
+    let file = site.write_config();
+    let run = |word: &str| {
+        let output = output_of(command().arg(word).arg("-c").arg(&file));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("it is text")
+    };
+    let expected = "a.example.pem: it contains no whole key; restore it, or a start replaces it";
+    check_has(&run("check"), &["warning: cannot use ", expected]);
+    check_has(&run("certificates"), &["none: it contains no whole key; the next start replaces the file"]);
+}
+
+#[test]
 fn a_state_that_cannot_be_stored_is_logged_and_its_certificate_is_served() {
     let pebble = Pebble::start(&USUAL);
     let site = pebble.site("");

@@ -4,6 +4,7 @@ mod faults;
 mod upgrades;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -453,7 +454,15 @@ fn a_certificate_that_a_mounted_disk_does_not_take_is_not_ordered_again() {
     // The last bytes do not fit.
     _ = fs::write(&ballast, vec![0; 256 * 1024]);
     pebble.restart();
-    server.wait_for_line("No space left", ORDER);
+    let line = server.wait_for_line("the certificate cannot be stored, and will be once more", ORDER);
+    check_has(
+        &line,
+        &["a.example.pem: No space left on device; make room on its disk; it is tried again in "],
+    );
+    // A reload makes a stand-in, which does not concern the order.
+    fs::remove_file(folder.join("a.example.pem")).unwrap();
+    _ = fs::OpenOptions::new().append(true).open(&ballast).unwrap().write_all(&vec![0; 256 * 1024]);
+    server.reload();
     assert_eq!(server.get("/hello").text(), "hello");
     fs::remove_file(&ballast).unwrap();
     server.wait_for_line(ISSUED, ORDER);
@@ -667,6 +676,39 @@ fn a_check_names_a_folder_in_which_nothing_can_be_made_as_root() {
     std::os::unix::fs::chown(&folder, Some(account), None).expect("we are root");
     let text = check();
     assert!(text.contains("certificates/new, cannot be written (Permission denied"), "{text}");
+}
+
+#[test]
+fn a_user_without_the_rights_to_what_is_stored_learns_what_to_do_as_root() {
+    let site = Site::new().file_beside_root("ca.pem", authority().pem()).config(
+        "listen = \"127.0.0.1:0 tls\"\nnames = \"a.example\"\nacme = true\n[certificates]\n\
+         folder = \"certificates\"\nca = \"ca.pem\"",
+    );
+    let (folder, config, account) = (site.home().join("certificates"), site.write_config(), 3_800_000_000);
+    fs::create_dir(&folder).expect("it is our folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is our folder");
+    for name in ["a.example.pem", "account.key"] {
+        fs::write(folder.join(name), "").expect("it is our folder");
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o600)).expect("it is our file");
+    }
+    let run = |word: &str| {
+        let mut run = tool("setpriv");
+        run.args([format!("--reuid={account}"), "--clear-groups".to_owned()]);
+        let output = output_of(run.arg(program()).arg(word).arg("-c").arg(&config));
+        String::from_utf8(output.stderr).expect("it is text")
+    };
+    check_has(&run("certificates"), &["/certificates: Permission denied; run this as root, or as the user"]);
+    check_has(&run("check"), &[&format!("/certificates: Permission denied; chown it to user {account}")]);
+    std::os::unix::fs::chown(&folder, Some(account), None).expect("we are root");
+    check_has(&run("certificates"), &["a.example.pem: Permission denied; run this as root, or as the user"]);
+    let checked = run("check");
+    for name in ["a.example.pem", "account.key"] {
+        let path = folder.join(name);
+        check_has(
+            &checked,
+            &[&format!("{name}: Permission denied; run: chown {account} {}", path.display())],
+        );
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use super::message::{Reply, Wish};
 use super::process::Secrets;
 use super::report::Report;
 use super::schedule::Time;
-use super::storage::{Lock, Storage, folder_named, make_folder};
+use super::storage::{AS_OWNER, Lock, Storage, folder_named, make_folder};
 use super::stored::{self, Stored};
 use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
@@ -196,9 +196,10 @@ impl AcmeFiles {
         self.storage.write(name, bytes).map_err(|error| self.failure(name, &error))
     }
 
-    /// Why a file of the folder cannot be read or written.
+    /// Why a file of the folder cannot be read or written, with what to do about a disk.
     fn failure(&self, name: &str, error: &io::Error) -> String {
-        format!("{}: {error}", self.storage.path().join(name).display())
+        let path = self.storage.path();
+        Failure::of_writing(format!("{}: {error}", path.join(name).display()), error, path).text
     }
 }
 
@@ -254,7 +255,7 @@ fn chain_or_self_signed(
     let name = pem(file);
     let fail =
         |what: &str, e: &dyn Display| format!("cannot {what} {}: {e}", storage.path().join(&name).display());
-    if let Some(text) = storage.read(&name).map_err(|e| fail("read", &e))? {
+    if let Some(text) = storage.read(&name).map_err(|e| unreadable(storage, &name, &e))? {
         match stored::certified(&text) {
             Ok(_) => {
                 warn_if_expired(&text, names);
@@ -279,6 +280,21 @@ fn chain_or_self_signed(
         names.join(", ")
     ));
     Ok((chain_of(text.as_bytes()), stand_in))
+}
+
+fn unreadable(storage: &Storage, name: &str, error: &io::Error) -> String {
+    let path = storage.path().join(name);
+    format!("cannot read {}: {}", path.display(), with_advice(error, &path, "move it away"))
+}
+
+/// Why a file cannot be read, and what to do. `otherwise`: if its rights are not the cause.
+fn with_advice(error: &io::Error, path: &Path, otherwise: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; run: chown {} {}", geteuid().as_raw(), path.display())
+        }
+        _ => format!("{error}; {otherwise}"),
+    }
 }
 
 fn warn_if_expired(text: &[u8], names: &[String]) {
@@ -306,14 +322,15 @@ fn account_key(storage: &Storage) -> Result<AccountKey, Failure> {
 
 /// `None`: there is none.
 fn stored_account_key(storage: &Storage) -> Result<Option<AccountKey>, Failure> {
-    let reject = |e: &dyn Display| {
-        let what = failure_of_account(storage, e);
-        Failure::other(format!("{what}; restore the file, or remove it to open another account"))
-    };
-    let Some(text) = storage.read(ACCOUNT_KEY).map_err(|e| reject(&e))? else { return Ok(None) };
-    match PrivateKeyDer::from_pem_slice(&text).map_err(|_| reject(&"it has no private key in PEM"))? {
-        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map(Some).map_err(|e| reject(&e)),
-        _ => Err(reject(&"it is not in PKCS#8")),
+    const RESTORE: &str = "restore the file, or remove it to open another account";
+    let reject = |why: String| Failure::other(failure_of_account(storage, &why));
+    let invalid = |why: &str| reject(format!("{why}; {RESTORE}"));
+    let read = storage.read(ACCOUNT_KEY);
+    let text = read.map_err(|e| reject(with_advice(&e, &storage.path().join(ACCOUNT_KEY), RESTORE)))?;
+    let Some(text) = text else { return Ok(None) };
+    match PrivateKeyDer::from_pem_slice(&text).map_err(|_| invalid("it has no private key in PEM"))? {
+        PrivateKeyDer::Pkcs8(key) => AccountKey::of(key).map(Some).map_err(|e| invalid(&e)),
+        _ => Err(invalid("it is not in PKCS#8")),
     }
 }
 
@@ -390,12 +407,9 @@ fn problems_of_folder(site: &Site, folder: &Path) -> Vec<Finding> {
     };
     let hosts = site.hosts.iter().filter(|host| host.tls.acme);
     let names: Vec<String> = hosts.map(|host| pem(&file_name(&host.names))).collect();
-    let unreadable = names.iter().filter_map(|name| {
-        let why = storage.read(name).err()?;
-        Some(format!("cannot read {}: {why}; move it away", folder.join(name).display()))
-    });
-    let account = stored_account_key(&storage).err().map(|failure| failure.text);
-    let mut found: Vec<Finding> = unreadable.chain(account).map(error).collect();
+    let account = stored_account_key(&storage).err().map(|failure| error(failure.text));
+    let mut found: Vec<Finding> =
+        names.iter().filter_map(|name| problem_of_stored(&storage, name)).chain(account).collect();
     if let Some(why) = unwritable(folder) {
         let text = format!(
             "the folder of certificates, {shown}, cannot be written ({why}), so that no certificate is ordered; chmod \
@@ -409,6 +423,22 @@ fn problems_of_folder(site: &Site, folder: &Path) -> Vec<Finding> {
     }
     found.extend(unwritable_disk(folder));
     found
+}
+
+/// What is wrong with a stored certificate.
+fn problem_of_stored(storage: &Storage, name: &str) -> Option<Finding> {
+    let folder = storage.path();
+    match storage.read(name) {
+        Err(e) => Some(Finding::error(&["folder"], folder, unreadable(storage, name, &e))),
+        Ok(text) => {
+            let why = stored::certified(&text?).err()?;
+            let text = format!(
+                "cannot use {}: {why}; restore it, or a start replaces it by one that no client trusts",
+                folder.join(name).display()
+            );
+            Some(Finding::warning(&["folder"], folder, text))
+        }
+    }
 }
 
 /// Why this program cannot make files in a folder. `None`: it can, or its disk is at fault.
@@ -450,7 +480,7 @@ fn read_binding(settings: &Certificates) -> Result<Option<Binding>, String> {
 /// What `taipan certificates` shows of a certificate.
 pub struct Renewal {
     pub file: PathBuf,
-    /// `None`: there is no file. Errors: why it has no certificate, not even a self-signed one.
+    /// `None`: there is no file. Errors: why it has no certificate with a key, not even a self-signed one.
     pub stored: Option<Result<Stored, String>>,
     pub report: Option<Report>,
 }
@@ -465,8 +495,14 @@ pub fn renewal_of(settings: &Certificates, names: &[String]) -> Result<Renewal, 
     }
     let fail = |path: &Path, why: &dyn Display| format!("cannot read {}: {why}", path.display());
     let storage = Storage::of_any_user(&folder).map_err(|why| fail(&folder, &why))?;
-    let read = |name: String| storage.read(&name).map_err(|e| fail(&folder.join(name), &e));
-    let stored = read(pem(&name))?.map(|text| Stored::read(&text));
+    let read = |name: String| {
+        storage.read(&name).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => fail(&folder.join(name), &format!("{e}; {AS_OWNER}")),
+            _ => fail(&folder.join(name), &e),
+        })
+    };
+    let usable = |text: Vec<u8>| stored::certified(&text).and_then(|_| Stored::read(&text));
+    let stored = read(pem(&name))?.map(usable);
     let report = read(report_of(&name))?;
     let report = report.map(|report| Report::parse(&String::from_utf8_lossy(&report)));
     Ok(Renewal { file, stored, report })

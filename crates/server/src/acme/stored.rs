@@ -78,11 +78,11 @@ pub fn certified(pem: &[u8]) -> Result<CertifiedKey, String> {
 /// The chain with its key. Errors: one of them is missing.
 pub fn unchecked(pem: &[u8]) -> Result<CertifiedKey, String> {
     let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|_| "the chain cannot be read".to_owned())?;
-    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "there is no key".to_owned())?;
+    let chain = chain.map_err(|_| "its chain cannot be read".to_owned())?;
     if chain.is_empty() {
-        return Err("there is no certificate".to_owned());
+        return Err("it contains no certificate".to_owned());
     }
+    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| "it contains no whole key".to_owned())?;
     let key = provider().key_provider.load_private_key(key).map_err(|e| e.to_string())?;
     Ok(CertifiedKey::new(chain, key))
 }
