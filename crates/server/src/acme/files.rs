@@ -1,12 +1,13 @@
 //! The master's side: which certificates a site needs, where they are, and what the process that gets them asks for.
 
+mod problems;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustls::RootCertStore;
@@ -17,6 +18,7 @@ use site::certificates::{Certificates, StandIn};
 use site::model::Site;
 use site::tls::CertificateFiles;
 
+pub use self::problems::problems;
 use super::account::{AccountKey, Binding};
 use super::crypto::sha256;
 use super::https::roots;
@@ -27,7 +29,6 @@ use super::report::Report;
 use super::schedule::Time;
 use super::storage::{AS_OWNER, Lock, Storage, folder_named, make_folder};
 use super::stored::{self, Stored};
-use crate::finding::Finding;
 use crate::process::privilege::advice_on_writing;
 use crate::sys::is_disk_full;
 use crate::tls::material::read_file;
@@ -362,107 +363,6 @@ fn lock(file: &str) -> String {
 
 fn report_of(file: &str) -> String {
     format!("{file}.status")
-}
-
-/// What would prevent orders. Changes nothing.
-pub fn problems(site: &Site) -> Vec<Finding> {
-    let settings = &site.certificates;
-    if !site.hosts.iter().any(|host| host.tls.acme) {
-        return Vec::new();
-    }
-    let mut found = match folder_of(settings) {
-        Ok(folder) => problems_of_folder(site, &folder),
-        Err(why) => vec![Finding::error(&["folder"], Path::new(""), why)],
-    };
-    if let Err(why) = ca_file(settings).and_then(|path| read_roots(&path)) {
-        found.push(Finding::error(&["ca"], settings.ca.as_deref().unwrap_or(Path::new("")), why));
-    }
-    if let (Err(why), Some(account)) = (read_binding(settings), &settings.external_account) {
-        found.push(Finding::error(&["eab_key_file"], &account.key_file, why));
-    }
-    if let Some(program) = settings.dns_command.first()
-        && let Err(error) = access(program.as_str(), Access::EXEC_OK)
-    {
-        let text = format!("the dns_command {program} cannot be executed ({error}); install it");
-        found.push(Finding::error(&["dns_command"], Path::new(program), text));
-    }
-    found
-}
-
-fn problems_of_folder(site: &Site, folder: &Path) -> Vec<Finding> {
-    let error = |text: String| Finding::error(&["folder"], folder, text);
-    let shown = folder.display();
-    if !folder.exists() {
-        // The start creates it.
-        let parent = folder.ancestors().find(|parent| parent.exists()).unwrap_or(folder);
-        let why = unwritable(parent);
-        let why = why.map(|why| format!("cannot create the folder of certificates, {shown}: {why}; make it"));
-        return why.into_iter().map(error).collect();
-    }
-    let storage = match Storage::existing(folder) {
-        Ok(storage) => storage,
-        Err(why) => {
-            return vec![error(format!("cannot open the folder of certificates, {shown}: {why}"))];
-        }
-    };
-    let hosts = site.hosts.iter().filter(|host| host.tls.acme);
-    let names: Vec<String> = hosts.map(|host| pem(&file_name(&host.names))).collect();
-    let account = stored_account_key(&storage).err().map(|failure| error(failure.text));
-    let mut found: Vec<Finding> =
-        names.iter().filter_map(|name| problem_of_stored(&storage, name)).chain(account).collect();
-    if let Some(why) = unwritable(folder) {
-        let text = format!(
-            "the folder of certificates, {shown}, cannot be written ({why}), so that no certificate is ordered; chmod \
-             700 {shown}"
-        );
-        // A start makes what is missing.
-        let is_complete =
-            names.iter().map(String::as_str).chain([ACCOUNT_KEY]).all(|name| folder.join(name).exists());
-        let finding = if is_complete { Finding::warning } else { Finding::error };
-        found.push(finding(&["folder"], folder, text));
-    }
-    found.extend(unwritable_disk(folder));
-    found
-}
-
-/// What is wrong with a stored certificate.
-fn problem_of_stored(storage: &Storage, name: &str) -> Option<Finding> {
-    let folder = storage.path();
-    match storage.read(name) {
-        Err(e) => Some(Finding::error(&["folder"], folder, unreadable(storage, name, &e))),
-        Ok(text) => {
-            let why = stored::certified(&text?).err()?;
-            let text = format!(
-                "cannot use {}: {why}; restore it, or a start replaces it by one that no client trusts",
-                folder.join(name).display()
-            );
-            Some(Finding::warning(&["folder"], folder, text))
-        }
-    }
-}
-
-/// Why this program cannot make files in a folder. `None`: it can, or its disk is at fault.
-fn unwritable(folder: &Path) -> Option<Errno> {
-    if !folder.is_dir() {
-        return Some(Errno::NOTDIR);
-    }
-    access(folder, Access::WRITE_OK | Access::EXEC_OK).err().filter(|errno| *errno != Errno::ROFS)
-}
-
-/// A warning if the disk of the folder takes nothing.
-fn unwritable_disk(folder: &Path) -> Option<Finding> {
-    let disk = statvfs(folder).ok()?;
-    let what = match disk.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        true => "read-only",
-        false if disk.f_bavail == 0 => "full",
-        false => return None,
-    };
-    let text = format!(
-        "the disk of the folder of certificates, {}, is {what}, so that no certificate is ordered; until it takes \
-         files, a certificate that the server has made itself is served where there is no other",
-        folder.display()
-    );
-    Some(Finding::warning(&["folder"], folder, text))
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, String> {
