@@ -27,7 +27,7 @@ use crate::sys::Fork;
 /// Requests of the process that are carried out before other events.
 const REQUESTS_PER_TURN: usize = 16;
 
-pub(super) struct CertificateKeeper {
+pub(super) struct AcmeProcesses {
     processes: Vec<AcmeProcess>,
     restart_limit: RestartLimit,
     /// When a process that has ended is replaced.
@@ -106,9 +106,9 @@ enum Transition {
     AtOnce,
 }
 
-impl CertificateKeeper {
-    pub(super) fn new() -> CertificateKeeper {
-        CertificateKeeper {
+impl AcmeProcesses {
+    pub(super) fn new() -> AcmeProcesses {
+        AcmeProcesses {
             processes: Vec::new(),
             restart_limit: RestartLimit::of_certificates(),
             restart: None,

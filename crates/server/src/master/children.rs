@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::certificates::CertificateKeeper;
+use super::certificates::AcmeProcesses;
 use super::generations::Generation;
 use super::lifecycle::State;
 use super::loggers::Loggers;
@@ -25,7 +25,7 @@ pub(super) struct Children {
     pub(super) helpers: Vec<ChildProcess>,
     pub(super) pools: Pools,
     pub(super) loggers: Loggers,
-    pub(super) certificates: CertificateKeeper,
+    pub(super) certificates: AcmeProcesses,
     /// Folders in which scripts have had control groups.
     pub(super) cgroups: BTreeSet<PathBuf>,
     /// When the error log is sent again to those that have not received it.
@@ -44,7 +44,7 @@ pub(super) enum Child {
     Pool,
     Logger,
     /// The process that gets certificates.
-    CertificateKeeper,
+    Acme,
 }
 
 /// A child that ends when the master leaves it, or with the last process that uses it.
@@ -63,7 +63,7 @@ impl Children {
             helpers: Vec::new(),
             pools: Pools::default(),
             loggers: Loggers::new(),
-            certificates: CertificateKeeper::new(),
+            certificates: AcmeProcesses::new(),
             cgroups: BTreeSet::new(),
             next_log: None,
         }
@@ -95,7 +95,7 @@ impl Children {
             .chain(self.helpers.iter().map(of_kind(Child::Helper)))
             .chain(self.pools.processes().map(of_kind(Child::Pool)))
             .chain(self.loggers.processes().map(of_kind(Child::Logger)))
-            .chain(self.certificates.processes().map(of_kind(Child::CertificateKeeper)))
+            .chain(self.certificates.processes().map(of_kind(Child::Acme)))
     }
 
     /// Those that end when the master leaves them.

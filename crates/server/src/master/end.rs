@@ -96,7 +96,7 @@ impl Master {
                 }
                 Some(Child::Pool) => self.on_pool_exit(pid, &end),
                 Some(Child::Logger) => self.on_logger_exit(pid, &end),
-                Some(Child::CertificateKeeper) => self.on_acme_exit(pid, &end),
+                Some(Child::Acme) => self.on_acme_exit(pid, &end),
                 None => self.on_program_exit(pid, &end),
             }
         }

@@ -11,11 +11,11 @@ use super::children::ChildProcess;
 use super::logs::LogWriter;
 use crate::process::ipc::Channel;
 
-pub(super) struct CertificateKeeper;
+pub(super) struct AcmeProcesses;
 
-impl CertificateKeeper {
-    pub(super) fn new() -> CertificateKeeper {
-        CertificateKeeper
+impl AcmeProcesses {
+    pub(super) fn new() -> AcmeProcesses {
+        AcmeProcesses
     }
 
     pub(super) fn end_pause(&mut self) {}
