@@ -6,14 +6,18 @@ pub fn write(values: &[&str], out: &mut String) {
         if number > 0 {
             out.push('\t');
         }
-        for character in value.chars() {
-            match character {
-                '\\' => out.push_str("\\\\"),
-                '\t' => out.push_str("\\t"),
-                '\n' => out.push_str("\\n"),
-                other => out.push(other),
-            }
+        let mut rest: &str = value;
+        while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'\\' | b'\t' | b'\n')) {
+            let (plain, escaped) = rest.split_at(at);
+            out.push_str(plain);
+            out.push_str(match escaped.as_bytes()[0] {
+                b'\t' => "\\t",
+                b'\n' => "\\n",
+                _ => "\\\\",
+            });
+            rest = &escaped[1..];
         }
+        out.push_str(rest);
     }
     out.push('\n');
 }
@@ -30,18 +34,19 @@ pub fn read<const N: usize>(line: &str) -> Option<[String; N]> {
 }
 
 fn unescaped(value: &str) -> String {
-    let (mut out, mut characters) = (String::new(), value.chars());
-    while let Some(character) = characters.next() {
-        out.push(match character {
-            '\\' => match characters.next() {
-                Some('t') => '\t',
-                Some('n') => '\n',
-                Some(other) => other,
-                None => '\\',
-            },
-            other => other,
+    let (mut out, mut rest) = (String::new(), value);
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        out.push_str(plain);
+        let mut characters = escaped.chars();
+        out.push(match characters.next() {
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some(other) => other,
+            None => '\\',
         });
+        rest = characters.as_str();
     }
+    out.push_str(rest);
     out
 }
 

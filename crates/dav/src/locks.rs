@@ -2,6 +2,8 @@
 //!
 //! A path is one beneath that folder, without a slash at its ends: the folder itself is the empty path.
 
+use std::sync::Arc;
+
 use crate::lines;
 
 /// Locks of one folder. A further one is refused.
@@ -65,14 +67,21 @@ pub struct Holder {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Locks {
-    all: Vec<Lock>,
+    /// Shared, so that a clone costs little.
+    all: Vec<Arc<Lock>>,
 }
 
 impl Locks {
-    /// The locks that have not expired. What is not a lock is left out.
-    pub fn parse(text: &str, now: i64) -> Locks {
-        let lasts = |lock: &Lock| lock.expires > now && lock.expires <= now.saturating_add_unsigned(LONGEST);
-        Locks { all: lines::all(text).filter_map(Lock::parse).filter(lasts).take(MAX_LOCKS).collect() }
+    /// All locks of a text, also those that have expired. What is not a lock is left out.
+    pub fn parse(text: &str) -> Locks {
+        Locks { all: lines::all(text).filter_map(Lock::parse).map(Arc::new).take(MAX_LOCKS).collect() }
+    }
+
+    /// The locks that have not expired.
+    pub fn at(&self, now: i64) -> Locks {
+        let lasts =
+            |lock: &&Arc<Lock>| lock.expires > now && lock.expires <= now.saturating_add_unsigned(LONGEST);
+        Locks { all: self.all.iter().filter(lasts).cloned().collect() }
     }
 
     pub fn text(&self) -> String {
@@ -98,7 +107,7 @@ impl Locks {
 
     /// The locks that are on `path`, of its own or of a folder that it is in.
     pub fn on<'l>(&'l self, path: &str) -> impl Iterator<Item = &'l Lock> {
-        self.all.iter().filter(move |lock| lock.is_on(path))
+        self.iter().filter(move |lock| lock.is_on(path))
     }
 
     /// A lock on `path` that keeps another one from being added.
@@ -108,7 +117,7 @@ impl Locks {
 
     /// The locks beneath `path` that keep one on the whole tree from being added.
     pub fn conflicts_beneath<'l>(&'l self, path: &str, scope: Scope) -> impl Iterator<Item = &'l Lock> {
-        self.all.iter().filter(move |lock| is_beneath(&lock.path, path) && lock.excludes(scope))
+        self.iter().filter(move |lock| is_beneath(&lock.path, path) && lock.excludes(scope))
     }
 
     /// A lock that keeps `holder` from touching `path`.
@@ -134,12 +143,16 @@ impl Locks {
     }
 
     pub fn add(&mut self, lock: Lock) {
-        self.all.push(lock);
+        self.all.push(Arc::new(lock));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Lock> {
+        self.all.iter().map(|lock| &**lock)
     }
 
     /// The lock on `path` with one of the holder's tokens.
     pub fn held(&mut self, path: &str, holder: &Holder) -> Option<&mut Lock> {
-        self.all.iter_mut().find(|lock| lock.is_on(path) && lock.is_of(holder))
+        self.all.iter_mut().find(|lock| lock.is_on(path) && lock.is_of(holder)).map(Arc::make_mut)
     }
 
     pub fn remove(&mut self, token: &str) {
@@ -308,10 +321,11 @@ mod tests {
         let mut locks = Locks::default();
         locks.add(lock("a\tb", Extent::Tree, Scope::Shared));
         locks.add(lock("", Extent::Resource, Scope::Exclusive));
-        assert_eq!(Locks::parse(&locks.text(), 99), locks);
-        assert!(Locks::parse(&locks.text(), 100).is_empty(), "they have expired");
-        assert!(Locks::parse(&locks.text(), 99 - LONGEST as i64).is_empty(), "the clock was set back");
-        assert_eq!(Locks::parse(&format!("half a li\n{}x", locks.text()), 0), locks);
+        let again = Locks::parse(&locks.text());
+        assert_eq!((&again, &again.at(99)), (&locks, &locks));
+        assert!(again.at(100).is_empty(), "they have expired");
+        assert!(again.at(99 - LONGEST as i64).is_empty(), "the clock was set back");
+        assert_eq!(Locks::parse(&format!("half a li\n{}x", locks.text())), locks);
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub const NONCES: usize = 8192;
 const NONCE: u64 = 128;
 /// Folders per worker whose members are listed or copied by WebDAV at the same time.
 pub const PUBLISHED_FOLDERS: usize = 8;
+/// What a process keeps in memory of the file with the locks of a root. A longer file is read each time.
+pub const KEPT_LOCKS: u64 = 1024 * 1024;
 /// A block of log lines.
 pub const LOG_BLOCK: u64 = 32 * 1024;
 /// Clients that one limit of speed or of requests counts.
@@ -444,6 +446,11 @@ fn of_the_rest(site: &Site, workers: u64) -> Vec<Use> {
             count: if any_route(site, Route::publishes) { of_each(workers, PUBLISHED_FOLDERS) } else { 0 },
         },
         Use {
+            what: "locks of clients that publish",
+            each: KEPT_LOCKS,
+            count: all_routes(site).filter(|route| route.publishing.is_dav()).count() as u64,
+        },
+        Use {
             what: "requests that can be shown as the last ones",
             each: RECENT_REQUEST,
             count: limits.recent_requests as u64,
@@ -536,7 +543,11 @@ fn keeps(route: &Route) -> bool {
 }
 
 fn any_route(site: &Site, wants: impl Fn(&Route) -> bool) -> bool {
-    site.hosts.iter().flat_map(|host| host.routes.iter()).any(wants)
+    all_routes(site).any(wants)
+}
+
+fn all_routes(site: &Site) -> impl Iterator<Item = &Route> {
+    site.hosts.iter().flat_map(|host| host.routes.iter())
 }
 
 fn has_folder_passwords(route: &Route) -> bool {

@@ -2,6 +2,7 @@
 //! threads.
 
 mod guard;
+mod lock_file;
 mod terms;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,7 +43,6 @@ const PROPERTIES: &str = "properties";
 pub const OWN_PROPERTIES: &str = ".taipan-properties";
 /// The start of the names of properties in the trash.
 pub const PROPERTIES_IN_TRASH: &str = "properties-";
-const LOCKS: &str = "locks";
 /// Bytes of a file of the server's own. A longer one is not of the server.
 const MAX_OWN: u64 = 16 * 1024 * 1024;
 
@@ -147,7 +147,7 @@ impl Store {
     /// The locks at this time, without the permission to change them.
     pub fn locks(&self, now: i64) -> Result<Locks, Failure> {
         match calls::openat(&self.root.fd, STATE_FOLDER, FOLDER) {
-            Ok(state) => read_locks(&state, now),
+            Ok(state) => lock_file::read(&self.root, &state, now),
             Err(Errno::NOENT) => Ok(Locks::default()),
             Err(errno) => Err(errno.into()),
         }
@@ -258,27 +258,34 @@ pub fn open_or_make(folder: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     }
 }
 
-fn read_locks(state: &OwnedFd, now: i64) -> Result<Locks, Failure> {
-    Ok(read_text(state, LOCKS)?.map_or_else(Locks::default, |text| Locks::parse(&text, now)))
+/// The text of a small file of the server's own. `None`: there is no such file.
+pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure> {
+    match open_own(folder, name)? {
+        Some((file, stamp)) => read_whole(&file, &stamp),
+        None => Ok(None),
+    }
 }
 
-/// `None`: there is no such file.
-pub fn read_text(folder: &OwnedFd, name: &str) -> Result<Option<String>, Failure> {
+/// Opens a small file of the server's own. `None`: there is no such file.
+fn open_own(folder: &OwnedFd, name: &str) -> Result<Option<(OwnedFd, Stamp)>, Failure> {
     let file = match calls::openat(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OWN_FILE) {
         Err(Errno::NOENT) => return Ok(None),
         file => file?,
     };
     let Stat { kind, stamp, .. } = stat(&file, Wait::Allowed)?;
-    if kind != FileType::RegularFile || stamp.size > MAX_OWN {
-        return Ok(None);
-    }
-    let bytes = crate::files::open::read(&file, 0, stamp.size as usize, Wait::Allowed)?;
+    let is_own = kind == FileType::RegularFile && stamp.size <= MAX_OWN;
+    Ok(is_own.then_some((file, stamp)))
+}
+
+/// `None`: the file has become shorter.
+fn read_whole(file: &OwnedFd, stamp: &Stamp) -> Result<Option<String>, Failure> {
+    let bytes = crate::files::open::read(file, 0, stamp.size as usize, Wait::Allowed)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Writes a small file of the server's own, so that a reader sees the old or the new one. `state`: the folder of all
-/// such files.
-pub fn replace(state: &OwnedFd, folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a small file of the server's own, so that a reader sees the old or the new one. Returns the new one. `state`:
+/// the folder of all such files.
+pub fn replace(state: &OwnedFd, folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<OwnedFd, Failure> {
     let new = open_or_make(state, NEW)?;
     let (file, own) = create_locked(&new, OWN_MODE)?;
     let written = write_at(&file, bytes, 0)
@@ -286,7 +293,7 @@ pub fn replace(state: &OwnedFd, folder: &OwnedFd, name: &str, bytes: &[u8]) -> R
     if written.is_err() {
         _ = calls::unlink(&new, &*own);
     }
-    written
+    written.map(|()| file)
 }
 
 /// Makes a small file of the server's own where nothing reads it yet.

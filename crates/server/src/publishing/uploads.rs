@@ -60,7 +60,7 @@ pub fn find(store: &Store, token: &str) -> Result<Upload, Failure> {
 
 pub fn save(store: &Store, token: &str, upload: &Upload) -> Result<(), Failure> {
     let uploads = store.state_folder(UPLOADS)?;
-    replace(&store.state()?, &uploads, &[token, TEXT].concat(), upload.text().as_bytes())
+    replace(&store.state()?, &uploads, &[token, TEXT].concat(), upload.text().as_bytes()).map(drop)
 }
 
 /// Forgets an upload.

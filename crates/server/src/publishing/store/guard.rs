@@ -10,9 +10,8 @@ use rustix::fs::{FlockOperation, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{
-    Below, Expected, FOLDER, Found, LOCKS, OWN_FILE, OWN_MODE, OWN_PROPERTIES, PROPERTIES,
-    PROPERTIES_IN_TRASH, Store, TRASH, Terms, find_in, open_or_make, parent, random_name, read_locks,
-    replace, without_slash,
+    Below, Expected, FOLDER, Found, OWN_FILE, OWN_MODE, OWN_PROPERTIES, PROPERTIES, PROPERTIES_IN_TRASH,
+    Store, TRASH, Terms, find_in, lock_file, open_or_make, parent, random_name, replace, without_slash,
 };
 use crate::clock;
 use crate::publishing::failure::{Excess, Failure};
@@ -42,17 +41,11 @@ impl Store {
 
 impl Guard {
     pub fn locks(&self, now: i64) -> Result<Locks, Failure> {
-        read_locks(&self.state, now)
+        lock_file::read(&self.store.root, &self.state, now)
     }
 
     pub fn write_locks(&self, locks: &Locks) -> Result<(), Failure> {
-        match locks.is_empty() {
-            true => match calls::unlink(&self.state, LOCKS) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(errno) => Err(errno.into()),
-            },
-            false => replace(&self.state, &self.state, LOCKS, locks.text().as_bytes()),
-        }
+        lock_file::write(&self.store.root, &self.state, locks)
     }
 
     /// Errors: `terms` do not allow the request to touch `path`. Returns what is there.
@@ -165,7 +158,7 @@ impl Guard {
         for name in path.segments() {
             folder = open_or_make(&folder, name)?;
         }
-        replace(&self.state, &folder, OWN_PROPERTIES, text.as_bytes())
+        replace(&self.state, &folder, OWN_PROPERTIES, text.as_bytes()).map(drop)
     }
 
     /// Moves everything at `path` into the trash. A link and the like is removed at once.
