@@ -40,7 +40,8 @@ impl Overwrite {
     }
 }
 
-/// The seconds of a lock: the first time that the client names and that can be read, at most `most` (RFC 4918 §10.7).
+/// The seconds of a lock: the first time that the client names and that can be read, at most `most` (RFC 4918 §10.7). A
+/// lock of no time would be none.
 pub fn timeout(value: Option<&[u8]>, most: u64) -> u64 {
     let seconds = |time: &[u8]| match trim_ows(time) {
         time if time.eq_ignore_ascii_case(b"infinite") => Some(u64::MAX),
@@ -50,7 +51,7 @@ pub fn timeout(value: Option<&[u8]>, most: u64) -> u64 {
         }
     };
     let given = value.into_iter().flat_map(|value| value.split(|byte| *byte == b','));
-    given.filter_map(seconds).next().unwrap_or(u64::MAX).min(most)
+    given.filter_map(seconds).find(|seconds| *seconds > 0).unwrap_or(u64::MAX).min(most)
 }
 
 /// The URL between `<` and `>` (RFC 4918 §10.1, `Coded-URL`).
@@ -78,6 +79,8 @@ mod tests {
             (Some("Infinite, Second-4100000000"), 600),
             (Some("Extend, Second-7"), 7),
             (Some("Second-"), 600),
+            (Some("Second-0"), 600),
+            (Some("Second-0, Second-7"), 7),
             (Some("Second-99999999999999999999999"), 600),
         ] {
             assert_eq!(timeout(value.map(str::as_bytes), 600), seconds, "{value:?}");

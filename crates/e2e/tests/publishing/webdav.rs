@@ -254,6 +254,15 @@ fn a_condition_is_about_the_resource_that_it_names() {
     assert_eq!(content(&server, "/other/c"), "1");
 }
 
+/// RFC 4918 §10.7: a client that asks for no time has a lock all the same, and learns of its time.
+#[test]
+fn a_lock_of_no_time_has_the_time_of_one_without() {
+    let server = server();
+    let locked = send(&server, "LOCK", "/a.txt", "Timeout: Second-0\r\n", LOCK);
+    assert!(locked.text().contains("<D:timeout>Second-3600<"), "{}", locked.text());
+    check(&server, &[("PUT", "/a.txt", "", "x", 423)]);
+}
+
 #[test]
 fn rclone_and_cadaver_work() {
     let server = server();
