@@ -263,6 +263,35 @@ fn a_lock_of_no_time_has_the_time_of_one_without() {
     check(&server, &[("PUT", "/a.txt", "", "x", 423)]);
 }
 
+/// RFC 4918 §5.2: the URL of a folder has a slash at its end.
+#[test]
+fn a_response_names_what_is_locked_by_its_url() {
+    let site = Site::new().file("a.txt", "a").file("folder/b.txt", "b").file("c/d", "d");
+    fs::create_dir_all(site.home().join("other/sub")).unwrap();
+    let config = format!("{OPEN}[[route]]\npath = \"/other/\"\nalias = \"other\"\n");
+    let server = site.config(&config).start();
+    for path in ["/folder", "/other/sub", "/c/d"] {
+        assert_eq!(send(&server, "LOCK", path, "", LOCK).status, 200, "{path}");
+    }
+    let mut rows = Rows::new();
+    for (method, path, fields, body, status, locked) in [
+        ("LOCK", "/folder/b.txt", "", LOCK, 423, "/folder/"),
+        ("LOCK", "/folder", "", LOCK, 423, "/folder/"),
+        ("LOCK", "/c/d", "", LOCK, 423, "/c/d"),
+        ("LOCK", "/", "", LOCK, 207, "/folder/"),
+        ("LOCK", "/c/", "", LOCK, 207, "/c/d"),
+        ("PUT", "/folder/b.txt", "", "x", 423, "/folder/"),
+        ("DELETE", "/folder/", "", "", 423, "/folder/"),
+        ("DELETE", "/c/", "", "", 423, "/c/d"),
+        ("COPY", "/a.txt", "Destination: /other/sub\r\n", "", 423, "/other/sub/"),
+    ] {
+        let found = send(&server, method, path, fields, body);
+        let text = found.text();
+        let is_named = text.contains(&format!("<D:href>{locked}</D:href>"));
+        rows.check(format!("{method} {path} {text}"), (found.status, is_named), (status, true));
+    }
+}
+
 #[test]
 fn rclone_and_cadaver_work() {
     let server = server();

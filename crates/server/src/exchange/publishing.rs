@@ -101,9 +101,12 @@ impl Target<'_> {
         href(&self.prefix, below, kind)
     }
 
+    fn href_of(&self, member: &Member) -> String {
+        self.href(member.path.as_str(), member.kind)
+    }
+
     fn own_href(&self, found: Option<Found>) -> String {
-        let kind = if matches!(found, Some(Found::Folder(_))) { Kind::Folder } else { Kind::File };
-        self.href(self.below.as_str(), kind)
+        self.href(self.below.as_str(), Kind::of(found))
     }
 
     fn is_root(&self) -> bool {
@@ -255,17 +258,20 @@ impl<'a> Exchange<'a> {
         done.map_err(Problem::Busy)?.map_err(Problem::Failure)
     }
 
-    /// As `on_disk`, with the permit to change names.
+    /// As `on_disk`, with the permit to change names. A lock that keeps the request from it is named by its URL.
     async fn changing<T: Send + 'static>(
         &self,
-        store: &Store,
+        target: &Target<'_>,
         work: impl FnOnce(&Guard) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = permits::take(&store.root.path).await?;
+        let permit = permits::take(&target.store.root.path).await?;
         // The permit comes back with the result, or is dropped with it: dropped on the helper thread, it would wake this
         // thread once more, where the next request for it often is.
         let with_guard = move |store: &Store| Ok((work(&store.guard()?), permit));
-        self.on_disk(store, with_guard).await?.0.map_err(Problem::Failure)
+        self.on_disk(&target.store, with_guard).await?.0.map_err(|failure| match failure {
+            Failure::Locked(member) => Problem::Locked(target.href_of(&member)),
+            failure => Problem::Failure(failure),
+        })
     }
 
     async fn present(&self, target: &Target<'_>) -> Result<Present, Problem> {

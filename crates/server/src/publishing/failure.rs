@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use dav::locks::{Lock, MAX_LOCKS, MAX_OF_USER, MAX_ON_RESOURCE};
+use dav::locks::{MAX_LOCKS, MAX_OF_USER, MAX_ON_RESOURCE};
 use dav::properties::{MAX_BYTES, MAX_COUNT};
 use rustix::io::Errno;
 use taipan_http::status::Status;
 
-use super::tree::MAX_SNAPSHOT;
+use super::tree::{MAX_SNAPSHOT, Member};
 use super::uploads::MAX_UPLOADS;
 use crate::files::beneath::OpenError;
 use crate::files::is_shortage;
@@ -27,8 +27,8 @@ pub enum Failure {
     Permission(Errno),
     /// A precondition does not hold, or the resource has changed meanwhile.
     Precondition,
-    /// Another client has a lock.
-    Locked(Lock),
+    /// Another client has a lock on this.
+    Locked(Member),
     /// The file system or the quota is full.
     NoSpace,
     /// There are more than there may be.

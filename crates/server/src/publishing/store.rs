@@ -20,6 +20,7 @@ pub use guard::Guard;
 pub use terms::{Expected, Named, Tag, Terms};
 
 use super::failure::Failure;
+use super::tree::{Kind, Member};
 use super::usage;
 use crate::files::beneath::{self, Root, Wait};
 use crate::files::open::{Stamp, Stat, stat};
@@ -115,6 +116,13 @@ impl Store {
             folder => folder?,
         };
         find_in(&folder, name)
+    }
+
+    /// What is at a path that a lock has.
+    pub fn member(&self, path: &str) -> Result<Member, Failure> {
+        let path = SafePath::from_decoded(&["/", path].concat()).map_err(|_| Failure::Denied)?;
+        let kind = Kind::of(self.find(&path).unwrap_or(None));
+        Ok(Member { path, kind })
     }
 
     /// The folders that lead to `path` and are missing, each in the one before, with a slash at its end. A path may

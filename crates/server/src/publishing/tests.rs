@@ -15,7 +15,7 @@ use taipan_http::target::SafePath;
 use super::failure::Failure;
 use super::new_file::NewFile;
 use super::store::{Below, Expected, Found, NEW, Store, TRASH, Terms, check_length};
-use super::tree::{self, CopiedFolder, FolderCopy, Kind, Progress, PropertyCopy, Reach, Scan};
+use super::tree::{self, CopiedFolder, FolderCopy, Kind, Member, Progress, PropertyCopy, Reach, Scan};
 use super::{removal, usage};
 use crate::clock;
 use crate::files::beneath::Root;
@@ -103,10 +103,11 @@ fn a_commit_checks_again_what_was_true_before() {
         user: String::new(),
         expires: clock::wall() + 60,
     };
-    locks.add(lock.clone());
+    locks.add(lock);
     guard.write_locks(&locks).unwrap();
     drop(guard);
-    assert_eq!(commit(&Terms::default(), "d/new").unwrap_err(), Failure::Locked(lock));
+    let locked = Member { path: below("d"), kind: Kind::Folder };
+    assert_eq!(commit(&Terms::default(), "d/new").unwrap_err(), Failure::Locked(locked));
     let holder = Holder { tokens: vec!["urn:1".into()], user: String::new() };
     assert!(commit(&Terms { holder, ..Terms::default() }, "d/new").is_ok());
     assert_eq!(fixture.content("a").as_deref(), Some("changed meanwhile"));

@@ -44,8 +44,18 @@ pub enum Kind {
     Other,
 }
 
+impl Kind {
+    pub fn of(found: Option<Found>) -> Kind {
+        match found {
+            Some(Found::File(_)) => Kind::File,
+            Some(Found::Folder(_)) => Kind::Folder,
+            Some(Found::Other) | None => Kind::Other,
+        }
+    }
+}
+
 /// Something beneath a folder.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub path: Below,
     pub kind: Kind,

@@ -50,7 +50,7 @@ impl<'a> Exchange<'a> {
             guard.discard_properties(&below)?;
             store.sync_folder(&folder)
         };
-        self.changing(&target.store, make).await?;
+        self.changing(target, make).await?;
         reservation.store(cost(0), 0);
         self.announce_change().await;
         self.empty_trash(&target.store);
@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
             guard.discard(&below)?;
             guard.remove_locks(&below)
         };
-        self.changing(&target.store, discard).await?;
+        self.changing(target, discard).await?;
         self.announce_change().await;
         self.empty_trash(&target.store);
         Ok(self.without_content(target, Status::NO_CONTENT))

@@ -13,7 +13,7 @@ use super::properties::rejected;
 use super::{Exchange, Problem, Target, Use};
 use crate::publishing::failure::{Excess, Failure};
 use crate::publishing::store::{Below, Found, Guard, Store, Terms, lock_token};
-use crate::publishing::tree::Kind;
+use crate::publishing::tree::{Kind, Member};
 use crate::publishing::usage::{Reservation, cost};
 use crate::request::Request;
 use crate::response::Response;
@@ -24,10 +24,10 @@ use crate::sys::calls;
 enum Attempt {
     /// The lock, and what was at the path before. `None`: an empty file was made.
     Locked(Lock, Option<Found>),
-    /// Another lock on the resource excludes the new one.
-    Excluded(Lock),
+    /// Another lock on the resource, which is of this one, excludes the new one.
+    Excluded(Member),
     /// Locks on these members of the folder exclude the new one.
-    ExcludedBeneath(Vec<String>),
+    ExcludedBeneath(Vec<Member>),
 }
 
 /// The lock that a client asks for.
@@ -46,13 +46,14 @@ impl NewLock {
         let NewLock { below, extent, scope, owner, expires } = self;
         let (mut locks, found) = guard.check_terms(terms, &below)?;
         if let Some(lock) = locks.conflict(below.as_str(), scope) {
-            return Ok(Attempt::Excluded(lock.clone()));
+            return Ok(Attempt::Excluded(guard.store.member(&lock.path)?));
         }
         if extent == Extent::Tree {
             let members: BTreeSet<&String> =
                 locks.conflicts_beneath(below.as_str(), scope).map(|lock| &lock.path).collect();
             if !members.is_empty() {
-                return Ok(Attempt::ExcludedBeneath(members.into_iter().cloned().collect()));
+                let members = members.into_iter().map(|path| guard.store.member(path));
+                return members.collect::<Result<_, _>>().map(Attempt::ExcludedBeneath);
             }
         }
         let (path, user) = (below.as_str().to_owned(), terms.holder.user.clone());
@@ -61,7 +62,7 @@ impl NewLock {
             return Err(Failure::TooMany(Excess::Locks));
         }
         if found.is_none() {
-            Guard::check_locks(&locks, terms, &below, Touch::Name)?;
+            guard.check_locks(&locks, terms, &below, Touch::Name)?;
             make_empty_file(&guard.store, &below, reservation)?;
             guard.discard_properties(&below)?;
         }
@@ -124,10 +125,9 @@ impl<'a> Exchange<'a> {
         let new = NewLock { below: target.below.clone(), extent, scope, owner, expires };
         let mut reservation = self.reserve(target, 0).await?;
         let add = move |guard: &Guard| new.add(guard, &terms, &mut reservation);
-        match self.changing(&target.store, add).await? {
-            Attempt::Excluded(lock) => {
-                let body =
-                    multistatus::error("no-conflicting-lock", Some(&target.href(&lock.path, Kind::File)));
+        match self.changing(target, add).await? {
+            Attempt::Excluded(member) => {
+                let body = multistatus::error("no-conflicting-lock", Some(&target.href_of(&member)));
                 Ok(self.xml(target.route, Status::LOCKED, &body))
             }
             Attempt::ExcludedBeneath(members) => {
@@ -156,7 +156,7 @@ impl<'a> Exchange<'a> {
             guard.write_locks(&locks)?;
             Ok(lock)
         };
-        self.changing(&target.store, renew).await
+        self.changing(target, renew).await
     }
 
     /// Whether rules or authorizers may decide otherwise about what is in a folder than about the folder.
@@ -197,7 +197,7 @@ impl<'a> Exchange<'a> {
             locks.remove(&token);
             guard.write_locks(&locks).map(|()| true)
         };
-        match self.changing(&target.store, remove).await? {
+        match self.changing(target, remove).await? {
             true => Ok(self.without_content(target, Status::NO_CONTENT)),
             false => Err(Problem::Precondition(Status::CONFLICT, "lock-token-matches-request-uri")),
         }
@@ -205,10 +205,10 @@ impl<'a> Exchange<'a> {
 }
 
 /// RFC 4918 §9.10.9: the locked members, and the resource, which is not locked because of them.
-fn excluded_beneath(target: &Target<'_>, members: &[String], found: Option<Found>) -> String {
+fn excluded_beneath(target: &Target<'_>, members: &[Member], found: Option<Found>) -> String {
     let mut body = multistatus::BEGIN.to_owned();
-    for path in members {
-        multistatus::status(&target.href(path, Kind::File), Status::LOCKED, &mut body);
+    for member in members {
+        multistatus::status(&target.href_of(member), Status::LOCKED, &mut body);
     }
     multistatus::status(&target.own_href(found), Status::FAILED_DEPENDENCY, &mut body);
     body.push_str(multistatus::END);

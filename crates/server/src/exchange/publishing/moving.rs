@@ -212,7 +212,7 @@ impl<'a> Exchange<'a> {
             guard.remove_locks(&source)?;
             Ok(there)
         };
-        self.changing(&to.store, rename).await
+        self.changing(to, rename).await
     }
 
     async fn copy(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
@@ -223,7 +223,7 @@ impl<'a> Exchange<'a> {
             Ok(_) | Err(Failure::Locked(_)) => Ok(()),
             Err(failure) => Err(failure),
         };
-        self.changing(&from.store, check).await?;
+        self.changing(from, check).await?;
         let Some(depth) = reach else {
             let properties = self.copy_properties(from, to, Vec::new()).await?;
             return self.copy_file(from, transfer, properties).await;
@@ -315,7 +315,7 @@ impl<'a> Exchange<'a> {
             properties.commit(guard, &target)?;
             Ok(there)
         };
-        let there = self.changing(&to.store, commit).await?;
+        let there = self.changing(to, commit).await?;
         reservation.store(cost(length), cost_of_file(there));
         Ok(there)
     }
@@ -342,7 +342,7 @@ impl<'a> Exchange<'a> {
             properties.commit(guard, &target)?;
             Ok((copy, there))
         };
-        let (copy, replaced) = self.changing(&to.store, commit).await?;
+        let (copy, replaced) = self.changing(to, commit).await?;
         copy.settle();
         Ok(replaced)
     }
@@ -358,7 +358,7 @@ impl<'a> Exchange<'a> {
             guard.discard(&below)?;
             guard.remove_locks(&below)
         };
-        self.changing(&from.store, discard).await?;
+        self.changing(from, discard).await?;
         self.empty_trash(&from.store);
         Ok(())
     }

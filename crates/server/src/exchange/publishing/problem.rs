@@ -13,7 +13,6 @@ use crate::files::beneath::Root;
 use crate::log;
 use crate::process::privilege::{advice_on_writing, shown};
 use crate::publishing::failure::Failure;
-use crate::publishing::tree::Kind;
 use crate::request::body::Rejection;
 use crate::response::Response;
 use crate::stats::Count;
@@ -25,6 +24,8 @@ pub enum Problem {
     Rule(Rejection),
     /// A precondition of RFC 4918 §16.
     Precondition(Status, &'static str),
+    /// A lock on the resource with this URL keeps the client from it.
+    Locked(String),
     Failure(Failure),
     /// The disk does not respond.
     Busy(Busy),
@@ -65,6 +66,10 @@ impl<'a> Exchange<'a> {
             Problem::Precondition(status, name) => {
                 return self.xml(target.route, status, &multistatus::error(name, None));
             }
+            Problem::Locked(href) => {
+                let body = multistatus::error("lock-token-submitted", Some(&href));
+                return self.xml(target.route, Status::LOCKED, &body);
+            }
             Problem::Failure(failure) => (target.route, failure),
             Problem::Busy(busy) => {
                 let path = path_text::escaped(target.path.as_str().trim_start_matches('/'));
@@ -73,11 +78,6 @@ impl<'a> Exchange<'a> {
             }
             Problem::Response(response) => return *response,
         };
-        if let Failure::Locked(lock) = &failure {
-            let href = target.href(&lock.path, Kind::File);
-            let body = multistatus::error("lock-token-submitted", Some(&href));
-            return self.xml(route, Status::LOCKED, &body);
-        }
         self.log_failure(target, &failure);
         self.status(route, failure.status()).await
     }

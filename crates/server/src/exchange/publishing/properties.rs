@@ -164,7 +164,7 @@ impl<'a> Exchange<'a> {
             guard.check(&terms, &below, Touch::Content)?.ok_or(Failure::Missing)?;
             if is_rejected { Ok(()) } else { guard.change_properties(&below, &changes) }
         };
-        self.changing(&target.store, change).await?;
+        self.changing(target, change).await?;
         let mut body = multistatus::BEGIN.to_owned();
         multistatus::properties(&target.own_href(present.found), &stats, &mut body);
         body.push_str(multistatus::END);

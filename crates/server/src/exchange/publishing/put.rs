@@ -97,7 +97,7 @@ impl<'a> Exchange<'a> {
             }
             new.commit(guard, &terms, &below)
         };
-        self.changing(&target.store, commit).await
+        self.changing(target, commit).await
     }
 
     pub(super) fn stored(&self, target: &Target<'_>, stored: &Stored) -> Response {
@@ -156,7 +156,7 @@ impl<'a> Exchange<'a> {
             }
             Ok(())
         };
-        self.changing(&target.store, prepare).await
+        self.changing(target, prepare).await
     }
 
     /// The number of folders that lead to the target, are missing, and will be made. Errors: the request may not make

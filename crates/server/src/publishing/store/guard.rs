@@ -68,7 +68,7 @@ impl Guard {
         touch: impl FnOnce(Option<Found>) -> Touch,
     ) -> Result<Option<Found>, Failure> {
         let (locks, found) = self.check_terms(terms, path)?;
-        Self::check_locks(&locks, terms, path, touch(found))?;
+        self.check_locks(&locks, terms, path, touch(found))?;
         Ok(found)
     }
 
@@ -87,13 +87,19 @@ impl Guard {
 
     /// As `check`, for locks alone: those of a destination.
     pub fn check_destination(&self, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
-        Self::check_locks(&self.locks(clock::wall())?, terms, path, touch)
+        self.check_locks(&self.locks(clock::wall())?, terms, path, touch)
     }
 
     /// Errors: `Locked`, if one of `locks` keeps the request from touching `path`.
-    pub fn check_locks(locks: &Locks, terms: &Terms, path: &Below, touch: Touch) -> Result<(), Failure> {
+    pub fn check_locks(
+        &self,
+        locks: &Locks,
+        terms: &Terms,
+        path: &Below,
+        touch: Touch,
+    ) -> Result<(), Failure> {
         match locks.blocking(path.as_str(), touch, &terms.holder) {
-            Some(lock) => Err(Failure::Locked(lock.clone())),
+            Some(lock) => Err(Failure::Locked(self.store.member(&lock.path)?)),
             None => Ok(()),
         }
     }
@@ -104,7 +110,7 @@ impl Guard {
         if let Some(outermost) = missing.first() {
             // The paths of locks have no slash at their end.
             let outermost = without_slash(outermost)?;
-            Self::check_locks(&self.locks(clock::wall())?, terms, &outermost, Touch::Name)?;
+            self.check_locks(&self.locks(clock::wall())?, terms, &outermost, Touch::Name)?;
         }
         Ok(missing)
     }
