@@ -293,6 +293,17 @@ fn a_response_names_what_is_locked_by_its_url() {
 }
 
 #[test]
+fn a_locked_file_is_not_copied_to_another_root_by_a_move() {
+    let site = Site::new().file("a.txt", "a");
+    let other = site.home().join("other");
+    fs::create_dir_all(&other).unwrap();
+    let server = site.config(&format!("{OPEN}[[route]]\npath = \"/other/\"\nalias = \"other\"\n")).start();
+    assert_eq!(send(&server, "LOCK", "/a.txt", "", LOCK).status, 200);
+    check(&server, &[("MOVE", "/a.txt", "Destination: /other/a.txt\r\n", "", 423)]);
+    assert!(!other.join("a.txt").exists());
+}
+
+#[test]
 fn rclone_and_cadaver_work() {
     let server = server();
     let home = server.home();

@@ -218,10 +218,11 @@ impl<'a> Exchange<'a> {
     async fn copy(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
         let Transfer { to, reach, terms, .. } = transfer;
         let (source, checked) = (from.below.clone(), terms.clone());
-        let check = move |guard: &Guard| match guard.check(&checked, &source, Touch::Content) {
-            // The locks of the source do not matter: it does not change.
-            Ok(_) | Err(Failure::Locked(_)) => Ok(()),
-            Err(failure) => Err(failure),
+        let is_moved = transfer.method == Method::Move;
+        let check = move |guard: &Guard| match guard.check(&checked, &source, Touch::Tree) {
+            // The locks of what is only copied do not matter: it does not change.
+            Err(Failure::Locked(_)) if !is_moved => Ok(()),
+            found => found.map(drop),
         };
         self.changing(from, check).await?;
         let Some(depth) = reach else {
