@@ -40,6 +40,8 @@ fn refuses_paths_that_are_not_of_the_client() {
             ("COPY", "/a.txt", "Destination: /.b\r\n", "", 403),
             ("COPY", "/a.txt", "Destination: /out/b\r\n", "", 403),
             ("COPY", "/a.txt", "Destination: http://elsewhere.example/b\r\n", "", 502),
+            ("COPY", "/a.txt", "Destination: //elsewhere.example/b\r\n", "", 400),
+            ("COPY", "/a.txt", "Destination: //b\r\n", "", 400),
             ("COPY", "/a.txt", "Destination: relative\r\n", "", 400),
             ("COPY", "/a.txt", "", "", 400),
             ("COPY", "/link", "Destination: /b\r\n", "", 403),

@@ -390,6 +390,10 @@ impl<'a> Exchange<'a> {
     /// The path of a URL of this host. Errors: the status of the response.
     fn local_path(&self, request: Request<'_>, url: &[u8]) -> Result<SafePath<'static>, Problem> {
         let url = std::str::from_utf8(url).map_err(|_| Status::BAD_REQUEST)?.trim_matches([' ', '\t']);
+        // Not a path: what follows is an authority (RFC 3986 §4.2), which only a whole URL may have (RFC 4918 §8.3).
+        if url.starts_with("//") {
+            return Err(Status::BAD_REQUEST.into());
+        }
         let target = RequestTarget::parse(Method::Get, url).map_err(|_| Status::BAD_REQUEST)?;
         if let Some(authority) = target.authority()
             && !name_of(authority.as_bytes()).eq_ignore_ascii_case(name_of(request.head.authority))
