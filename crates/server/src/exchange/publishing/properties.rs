@@ -131,7 +131,8 @@ impl<'a> Exchange<'a> {
         match present.found {
             Some(Found::Folder(_)) => {}
             Some(Found::File(_)) if !target.path.is_folder() => {}
-            _ => return Err(Status::NOT_FOUND.into()),
+            Some(Found::Other) => return Err(Status::FORBIDDEN.into()),
+            Some(Found::File(_)) | None => return Err(Status::NOT_FOUND.into()),
         }
         self.may_do(request, &target.path, Use::Write, Kind::File).await?;
         let terms = self.terms(request, target, &present).await?;
