@@ -279,6 +279,18 @@ fn users_of_the_page_act_on_the_server() {
     rows.holds("the error log", &server.stderr(), logged);
 }
 
+#[test]
+fn a_page_of_acts_allows_forms() {
+    let server = Site::new().config(&format!("[timeouts]\ndelay = 0\n{ACTS}")).start();
+    let mut rows = Rows::new();
+    for (method, status) in [("OPTIONS", 204), ("PUT", 405)] {
+        let found =
+            server.request(format!("{method} /-/acts HTTP/1.1\r\nHost: a\r\n{ANN}Content-Length: 0\r\n\r\n"));
+        let allow = found.field("allow").unwrap_or_default().to_owned();
+        rows.check(method, (found.status, allow), (status, "GET, HEAD, OPTIONS, POST".to_owned()));
+    }
+}
+
 /// Nothing waits for the master without a bound. It is stopped here, so that each act takes long.
 #[test]
 fn too_many_acts_at_the_same_time_get_503() {

@@ -508,7 +508,7 @@ impl<'a> Exchange<'a> {
         match (decide::reject_method(self.head.method), self.head.method) {
             (Some(status), _) => Some(Resolution::Status(route, status)),
             (None, Method::Options) => {
-                Some(Resolution::Response(fixed::options(self.services, Some(route), decide::ALLOW)))
+                Some(Resolution::Response(fixed::options(self.services, Some(route), route.allow())))
             }
             (None, _) => None,
         }

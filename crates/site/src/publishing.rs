@@ -12,6 +12,7 @@ use taipan_http::target::SafePath;
 use crate::access::Rule;
 use crate::authentication::Satisfy;
 use crate::model::{Action, Route};
+use crate::monitor::Monitor;
 use crate::route::Pattern;
 
 /// What clients may do with the files of a route, apart from reading them.
@@ -170,6 +171,14 @@ impl Publishing {
 }
 
 impl Route {
+    /// The value of `Allow`.
+    pub fn allow(&self) -> &'static str {
+        match self.action {
+            Action::Monitor(Monitor::Acts) => "GET, HEAD, OPTIONS, POST",
+            _ => self.publishing.allow(),
+        }
+    }
+
     /// Whether clients publish in a folder of this route.
     pub fn publishes(&self) -> bool {
         self.publishing.writes() && matches!(self.action, Action::Files { .. })

@@ -33,9 +33,7 @@ pub fn rejection(
 pub fn error_head<'a>(services: &Services, route: Option<&'a Route>, status: Status) -> HeadWriter<'a> {
     let head = HeadWriter::new(services, route, status);
     match status {
-        Status::METHOD_NOT_ALLOWED => {
-            head.field("Allow", route.map_or(ALLOW, |route| route.publishing.allow()))
-        }
+        Status::METHOD_NOT_ALLOWED => head.field("Allow", route.map_or(ALLOW, Route::allow)),
         Status::SERVICE_UNAVAILABLE => head.field("Retry-After", "1"),
         _ => head,
     }
