@@ -72,7 +72,7 @@ const fn sentence(status: Status) -> &'static str {
         300..=399 => "This page is at another address.",
         400 => "The address is wrong, or the program that sent the request has a fault.",
         401 => "This page is only for users who log in.",
-        403 => "You may not see this page.",
+        403 => "You do not have permission for this.",
         404 => "There is no page at this address.",
         405 => "Nothing can be sent to this address or changed there.",
         408 => "The request took too long to arrive.",
