@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use e2e::http2::{Http2, Http2Request, frame};
 use e2e::upstream::async_upstream;
-use e2e::{Rows, Server, Site, TIMEOUT, authority, python_packages, wait_until};
+use e2e::{
+    Rows, Server, Signal, Site, TIMEOUT, authority, python_packages, signal_process, stop_process, wait_until,
+};
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -21,6 +23,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 #[derive(Debug, Default)]
@@ -276,6 +279,35 @@ fn a_connection_that_ends_is_replaced_without_a_lost_request() {
     });
     let found = counts.connections.load(Ordering::Relaxed);
     assert!((2..8).contains(&found), "{found} connections");
+}
+
+/// The worker gets the request before it learns that the endpoint has closed the connection.
+#[test]
+fn a_post_is_not_sent_on_a_connection_that_its_endpoint_has_closed() {
+    let end = Arc::new(Notify::new());
+    let of_endpoint = end.clone();
+    let (address, counts) = upstream(move |stream, number, counts| {
+        let end = of_endpoint.clone();
+        async move {
+            let connection = h2::server::handshake(stream).await?;
+            tokio::select! {
+                served = respond(connection, number, counts) => served,
+                () = end.notified() => Ok(()),
+            }
+        }
+    });
+    let server = start(address, "http", "");
+    let mut client = server.connect();
+    assert_eq!(client.get("/x").status, 200);
+    let serving = server.serving_pid();
+    stop_process(serving);
+    client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+    end.notify_one();
+    let has_ended = wait_until(TIMEOUT, || counts.ended.load(Ordering::Relaxed) == 1);
+    signal_process(serving, Signal::CONT);
+    assert!(has_ended);
+    let response = client.read_response();
+    assert_eq!((response.status, response.text().contains("body=1")), (200, true), "{}", server.stderr());
 }
 
 #[test]

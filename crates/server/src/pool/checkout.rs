@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use site::balance::Balance;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use super::Pool;
 use super::connection::{Check, PooledConnection};
@@ -19,6 +20,8 @@ use crate::services::Services;
 
 /// How long a request waits for the pool to list the endpoints, at the start of a worker.
 const LIST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Turns of the loop in which a request lets a connection read what its endpoint has sent while it had no request.
+const READING_TURNS: usize = 4;
 
 /// Whether a request can be a stream of a connection by HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +99,7 @@ impl Pool {
         tried: &Tried,
         sharing: Sharing,
     ) -> Result<Checkout, PoolError> {
-        let stream = match sharing {
-            Sharing::Allowed => self.http2_stream(choice, tried, |_| true),
-            Sharing::Announced => self.http2_stream(choice, tried, Http2Connection::has_announced),
-            Sharing::No => None,
-        };
-        if let Some(stream) = stream {
+        if let Some(stream) = self.open_http2_stream(choice, tried, sharing).await {
             return Ok(Checkout::Http2(Box::new(stream)));
         }
         let fits = |shared: &&Rc<SharedConnection>| {
@@ -149,14 +147,37 @@ impl Pool {
         None
     }
 
-    /// A stream of the HTTP/2 connection with the fewest, of those that `may_have` more. `None`: the request should get
-    /// a new connection.
-    fn http2_stream(
+    /// A stream of a connection by HTTP/2 that its endpoint has not ended. `None`: the request should get a new
+    /// connection.
+    async fn open_http2_stream(
+        &self,
+        choice: Choice,
+        tried: &[EndpointId],
+        sharing: Sharing,
+    ) -> Option<Http2Stream> {
+        let find = || match sharing {
+            Sharing::Allowed => self.http2_connection(choice, tried, |_| true),
+            Sharing::Announced => self.http2_connection(choice, tried, Http2Connection::has_announced),
+            Sharing::No => None,
+        };
+        for _ in 0..READING_TURNS {
+            match find() {
+                // The loop looks for events, and the task of the connection reads.
+                Some(connection) if connection.has_unread() => yield_now().await,
+                found => return found?.reserve(),
+            }
+        }
+        find()?.reserve()
+    }
+
+    /// The HTTP/2 connection with the fewest streams, of those that `may_have` more. `None`: the request should get a
+    /// new connection.
+    fn http2_connection(
         &self,
         choice: Choice,
         tried: &[EndpointId],
         may_have: impl Fn(&Http2Connection) -> bool,
-    ) -> Option<Http2Stream> {
+    ) -> Option<Rc<Http2Connection>> {
         let connections = self.http2.borrow();
         let fits = |other: &&Rc<Http2Connection>| {
             let endpoint = other.endpoint();
@@ -168,7 +189,7 @@ impl Pool {
             || least.streams() == 0
             || self.is_lost()
             || connections.len() >= self.table.borrow().with_requests();
-        if is_spread { least.reserve() } else { None }
+        is_spread.then(|| least.clone())
     }
 
     /// Gives free streams by HTTP/2 to requests that wait for a connection.
@@ -177,7 +198,7 @@ impl Pool {
         loop {
             // Many may wait, and a new connection may allow few.
             let find = |choice, tried: &[EndpointId]| {
-                self.http2_stream(choice, tried, Http2Connection::has_announced)
+                self.http2_connection(choice, tried, Http2Connection::has_announced)?.reserve()
             };
             let found = self.acquisitions.borrow_mut().take_sharing(find);
             let Some((grant, stream)) = found else { return };

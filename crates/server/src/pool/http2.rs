@@ -159,6 +159,13 @@ impl Http2Connection {
         self.sender.borrow().as_ref().is_some_and(|sender| sender.current_max_send_streams() != UNANNOUNCED)
     }
 
+    /// Whether it has no stream, and its endpoint has sent something meanwhile that is not read yet: perhaps that it
+    /// takes no more.
+    pub fn has_unread(&self) -> bool {
+        self.streams.get() == 0
+            && self.lease.borrow().as_deref().is_some_and(|lease| lease.stream.has_unread())
+    }
+
     /// A stream for one request. `None`: it gets no more requests.
     pub fn reserve(self: &Rc<Http2Connection>) -> Option<Http2Stream> {
         let sender = self.sender.borrow().clone()?;

@@ -167,8 +167,14 @@ impl Stream {
     pub fn is_quiet(&self) -> bool {
         match &self.session {
             Some(session) => session.borrow_mut().is_open(self.socket.get_ref()),
-            None => is_blocked(peek(self.socket.get_ref())),
+            None => !self.has_unread(),
         }
+    }
+
+    /// Whether the endpoint has closed it or sent something that the socket still has, perhaps a record of the TLS
+    /// session itself. Looks at the socket even if no event has come, and leaves it as it is.
+    pub fn has_unread(&self) -> bool {
+        !is_blocked(peek(self.socket.get_ref()))
     }
 
     /// As `is_quiet`, but without a system call if there was no event. With TLS, it is `is_quiet`: records of the
