@@ -197,7 +197,10 @@ impl PoolError {
     pub fn why(self) -> &'static str {
         match self {
             PoolError::QueueFull => "too many requests wait for it",
-            PoolError::TimedOut => "none of its connections was free in time",
+            PoolError::TimedOut => {
+                "none of its connections was free in time (\"connections\", \"wait\"): it is slow, or clients take \
+                 their responses slowly"
+            }
             PoolError::Failing => "its processes end again and again",
             PoolError::AllDown => "all of its endpoints are down or drained",
             PoolError::Unreachable => "nothing listens at its address",

@@ -161,7 +161,7 @@ pub const CHAPTER: Chapter = Chapter {
             kind: count(1, 100_000),
             default: Value("64"),
             example: "8",
-            text: "Connections to each `address`, over all workers. For php-fpm, use its `pm.max_children`.",
+            text: "Connections to each `address`, over all workers. A response occupies one until its client has taken it. For php-fpm, use its `pm.max_children`.",
         },
         Key {
             name: "multiplex",
