@@ -227,17 +227,7 @@ impl Rewrites {
                 continue;
             }
             if let Some(coding) = precompressed(conditions, rule) {
-                let scope = match base.filter(|base| *base != "/") {
-                    Some(base) => host.route(base, &rule.place),
-                    None => &mut host.scope,
-                };
-                let mut codings = scope.get("precompressed").map(Value::texts).unwrap_or_default().to_vec();
-                if !codings.iter().any(|known| known == coding) {
-                    codings.push(coding.to_owned());
-                }
-                scope.set(&rule.place, "precompressed", codings);
-                let what = "each file has the compressed copy beside it";
-                draft.note(&rule.place, what, "see precompressed");
+                add_precompressed(coding, &rule.place, scope_of(base, &rule.place, host), draft);
                 continue;
             }
             if conditions.is_empty() && is_of_copies(rule) {
@@ -245,11 +235,7 @@ impl Rewrites {
                 continue;
             }
             if let Some(extension) = Extension::of(conditions, rule) {
-                let scope = match base.filter(|base| *base != "/") {
-                    Some(base) => host.route(base, &rule.place),
-                    None => &mut host.scope,
-                };
-                extension.apply(scope, draft);
+                extension.apply(scope_of(base, &rule.place, host), draft);
                 continue;
             }
             let is_done = match rejection(rule) {
@@ -278,6 +264,23 @@ impl Rewrites {
             }
         }
     }
+}
+
+/// The settings of the folder whose rules these are, or of the server.
+fn scope_of<'h>(base: Option<&str>, place: &Place, host: &'h mut Host) -> &'h mut Scope {
+    match base.filter(|base| *base != "/") {
+        Some(base) => host.route(base, place),
+        None => &mut host.scope,
+    }
+}
+
+fn add_precompressed(coding: &str, place: &Place, scope: &mut Scope, draft: &mut Draft) {
+    let mut codings = scope.get("precompressed").map(Value::texts).unwrap_or_default().to_vec();
+    if !codings.iter().any(|known| known == coding) {
+        codings.push(coding.to_owned());
+    }
+    scope.set(place, "precompressed", codings);
+    draft.note(place, "each file has the compressed copy beside it", "see precompressed");
 }
 
 /// A rule with the flag NC in place of `(?i)`.

@@ -276,10 +276,7 @@ fn apply<'d>(
             "scgi_pass" => upstream(inner, "scgi", scope, context, draft),
             "uwsgi_pass" | "memcached_pass" => unknown_protocol(inner, scope, draft),
             "proxy_set_header" => proxy_header(inner, &answers, scope, draft),
-            "proxy_pass_request_body" => {
-                let what = format!("\"{}\": the bodies of requests are passed", inner.text());
-                draft.warn(place, what, "nothing to do if the application ignores them");
-            }
+            "proxy_pass_request_body" => bodies_are_passed(inner, draft),
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &answers, scope, draft),
             ANSWER => answers.report(inner, draft),
@@ -318,6 +315,11 @@ fn apply<'d>(
         }
     }
     apart
+}
+
+fn bodies_are_passed(directive: &Directive, draft: &mut Draft) {
+    let what = format!("\"{}\": the bodies of requests are passed", directive.text());
+    draft.warn(&directive.place, what, "nothing to do if the application ignores them");
 }
 
 /// What to do in place of a condition.
