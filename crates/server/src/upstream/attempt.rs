@@ -16,7 +16,7 @@ use super::immediate::{Rest, Wire};
 use super::request::{Message, UpstreamRequest};
 use super::retries::Retries;
 use super::scgi::Scgi;
-use super::transport::Transport;
+use super::transport::{Connection, Transport};
 use crate::log;
 use crate::log::upstream::AttemptLog;
 use crate::pool::message::EndpointId;
@@ -69,11 +69,10 @@ impl Attempt {
         let Rest { connection, wire, unsent, received, began, attempt } = rest;
         let (endpoint, endpoint_name) =
             (connection.endpoint(), connection.endpoint_names().in_messages.clone());
+        let connection = Connection::begun(services, connection, unsent, received);
         let transport: Box<dyn Transport> = match wire {
-            Wire::FastCgi(id) => {
-                Box::new(FastCgi::begun(services, connection, id, unsent, received, &request.info.label))
-            }
-            Wire::Http => Box::new(Http::begun(services, connection, unsent, received)),
+            Wire::FastCgi(id) => Box::new(FastCgi::begun(services, connection, id, &request.info.label)),
+            Wire::Http => Box::new(Http::begun(connection)),
         };
         Attempt { endpoint, endpoint_name, transport, began, log: attempt }
     }

@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout};
 use super::transport::{Connection, ReadError, Retry, Sent, Transport};
 use crate::log;
 use crate::log::stderr::Lines;
+use crate::pool::Checkout;
 use crate::pool::message::Fault;
 use crate::pool::multiplexed::{FastCgiStream, StreamData, StreamEnd};
-use crate::pool::{Checkout, PooledConnection};
 use crate::services::Services;
 use crate::spawner::Exit;
 use crate::tasks::spawn_local;
@@ -105,15 +105,7 @@ impl FastCgi {
     }
 
     /// As `Http::begun`. `id`: of the request on its connection.
-    pub fn begun(
-        services: &Rc<Services>,
-        connection: Box<PooledConnection>,
-        id: RequestId,
-        unsent: Vec<u8>,
-        received: Vec<u8>,
-        label: &Rc<str>,
-    ) -> FastCgi {
-        let connection = Connection::begun(services, connection, unsent, received);
+    pub fn begun(services: &Rc<Services>, connection: Connection, id: RequestId, label: &Rc<str>) -> FastCgi {
         let response = Response { body_ended: true, ..Response::new(services, label) };
         let path = Path::Exclusive(Box::new(connection), Some(id));
         FastCgi { path, response: Rc::new(RefCell::new(response)) }

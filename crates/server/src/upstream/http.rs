@@ -54,14 +54,8 @@ impl Http {
         }
     }
 
-    /// Of a request without a body that has been sent, apart from `unsent`. `received`: bytes of the response.
-    pub fn begun(
-        services: &Rc<Services>,
-        connection: Box<PooledConnection>,
-        unsent: Vec<u8>,
-        received: Vec<u8>,
-    ) -> Http {
-        let connection = Connection::begun(services, connection, unsent, received);
+    /// Of a request without a body that the connection has.
+    pub fn begun(connection: Connection) -> Http {
         let (body_ended, coding, trailers) = (Cell::new(true), TransferCoding::Length, RefCell::default());
         Http { connection, head_parser: HeadParser::http, body_ended, coding, trailers }
     }

@@ -154,7 +154,14 @@ impl SentRequest {
         let mut connection = pool.take_ready(Choice::Any, &[], Check::Events)?;
         let mut bytes = upstreams.outgoing.take();
         bytes.clear();
-        let Some(wire) = write(services, upstream, script, outgoing, &mut connection, &mut bytes) else {
+        let wire = if upstream.protocol == Protocol::FastCgi {
+            fastcgi::write(services, script, outgoing, &mut connection, &mut bytes).map(Wire::FastCgi)
+        } else {
+            http::write(upstream, script, outgoing, &mut bytes);
+            Some(Wire::Http)
+        };
+        let Some(wire) = wire else {
+            // It cannot be sent.
             connection.release();
             return None;
         };
@@ -391,23 +398,6 @@ fn timer(upstream: &Upstream) -> Option<Pin<Box<Sleep>>> {
     let hedge_after = upstream.hedging.as_ref().map_or(Duration::MAX, |hedging| hedging.after);
     let due = upstream.first_byte.min(upstream.total).min(hedge_after);
     (due <= 3 * clock::TICK).then(|| Box::pin(sleep(due)))
-}
-
-/// Appends the whole request. `None`: it cannot be sent.
-fn write(
-    services: &Services,
-    upstream: &Upstream,
-    script: &Script,
-    outgoing: &Outgoing<'_>,
-    connection: &mut PooledConnection,
-    out: &mut Vec<u8>,
-) -> Option<Wire> {
-    let length = outgoing.head.framing.empty_length();
-    if upstream.protocol == Protocol::FastCgi {
-        return fastcgi::write(services, script, outgoing, length, connection, out).map(Wire::FastCgi);
-    }
-    http::write(upstream, script, outgoing, length, out);
-    Some(Wire::Http)
 }
 
 /// What the connection has not taken of `bytes`. `None`: it has failed.

@@ -35,7 +35,6 @@ pub fn write(
     services: &Services,
     script: &Script,
     outgoing: &Outgoing<'_>,
-    length: Option<u64>,
     connection: &mut PooledConnection,
     out: &mut Vec<u8>,
 ) -> Option<RequestId> {
@@ -53,6 +52,7 @@ pub fn write(
     };
     let Arrival { via, tls, local, .. } = arrival;
     let connected = ConnectionInfo { id: None, client, group, via, local: local(), tls };
+    let length = head.framing.empty_length();
     let environment = handler.environment(services, head, connected, length, &script.environment).ok()?;
     let client = connection.fastcgi.get_or_insert_with(|| Box::new(Client::new(1)));
     let id = client.begin(Role::Responder, Persistence::KeepAlive, &environment, out)?;

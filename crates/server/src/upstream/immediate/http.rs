@@ -25,19 +25,13 @@ pub fn is_plain(upstream: &Upstream, script: &Script, head: &Head<'_>) -> bool {
 }
 
 /// Appends the whole request, which has no body.
-pub fn write(
-    upstream: &Upstream,
-    script: &Script,
-    outgoing: &Outgoing<'_>,
-    length: Option<u64>,
-    out: &mut Vec<u8>,
-) {
+pub fn write(upstream: &Upstream, script: &Script, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
     let &Outgoing { head, client, arrival, .. } = outgoing;
     let forwarded = ForwardedHead {
         head,
         client,
         via: arrival.via,
-        length,
+        length: head.framing.empty_length(),
         upstream,
         forwarding: &script.forwarding,
         spelling: Spelling::Normalized,
