@@ -75,7 +75,17 @@ enum AfterMiss {
     LookAgain,
 }
 
-/// What is requested to complete a response.
+/// What the upstream is asked for.
+enum Wanted {
+    /// Whether this is right still, or else what is.
+    Newer(Rc<CachedResponse>),
+    /// The part that the client wants: the whole may be far larger.
+    Part,
+    Rest(Rest),
+    Whole,
+}
+
+/// What is missing of a response.
 struct Rest {
     parts: Rc<PartialResponse>,
     /// The value of `Range`.
@@ -460,21 +470,10 @@ impl<'a> Exchange<'a> {
         if self.services.sheds_cold() {
             return self.on_upstream_failure(&resource, stale, Status::SERVICE_UNAVAILABLE).await;
         }
+        let wanted = self.wanted(&resource, stale.clone());
         let fetch =
             Fetch::new(self.responder, &resource, self.identity(&resource.settings), stale.clone(), leader);
-        // A request for a part is passed on as one: the whole may be far larger.
-        let is_part = stale.is_none() && self.head.names.contains(Names::RANGE);
-        let rest = if stale.is_none() && !is_part { self.rest(&resource) } else { None };
-        let capability = capability(&resource.settings);
-        let conditions = conditions(stale.as_deref(), rest.as_ref(), capability.as_deref());
-        let fields = self.fields_for_all(forward.request);
-        let fields = match is_part {
-            true => with_more(fields, &conditions),
-            false => whole(fields, &conditions),
-        };
-        let head = self.head.with_fields(&fields);
-        let request = Request { head: &head, ..forward.request };
-        let outcome = self.ask(Forward { request, ..forward }).await;
+        let outcome = self.ask_for(&wanted, forward, &resource.settings).await;
         if !matches!(outcome, Outcome::Unrendered(..)) {
             fetch.settle();
         }
@@ -490,7 +489,7 @@ impl<'a> Exchange<'a> {
             outcome => return self.on_other_outcome(forward, outcome).await,
         };
         let is_rest = matches!(response.status, Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE);
-        if rest.is_some() && is_rest {
+        if matches!(wanted, Wanted::Rest(_)) && is_rest {
             return match fetch.complete(self.services, self.head, response).await {
                 Some(entry) => {
                     let response = self.of_entry(&resource, &entry, CacheStatus::Forwarded(why));
@@ -508,6 +507,28 @@ impl<'a> Exchange<'a> {
             // Without the stale response, the request has no conditions. Its own response has the cookie.
             Err(Unconfirmed(leader)) => on_heap(|| self.fetch(forward, resource, None, why, leader)).await,
         }
+    }
+
+    /// What is asked for, if what is stored is `stale`.
+    fn wanted(&self, resource: &Resource<'_>, stale: Option<Rc<CachedResponse>>) -> Wanted {
+        match stale {
+            Some(stale) => Wanted::Newer(stale),
+            None if self.head.names.contains(Names::RANGE) => Wanted::Part,
+            None => self.rest(resource).map_or(Wanted::Whole, Wanted::Rest),
+        }
+    }
+
+    async fn ask_for(&mut self, wanted: &Wanted, forward: Forward<'_>, settings: &Settings) -> Outcome {
+        let capability = capability(settings);
+        let added = wanted.fields(capability.as_deref());
+        let fields = self.fields_for_all(forward.request);
+        let fields = match wanted {
+            Wanted::Part => with_more(fields, &added),
+            Wanted::Newer(_) | Wanted::Rest(_) | Wanted::Whole => whole(fields, &added),
+        };
+        let head = self.head.with_fields(&fields);
+        let request = Request { head: &head, ..forward.request };
+        self.ask(Forward { request, ..forward }).await
     }
 
     /// The fields of a request whose response may be stored. A client is no surrogate: others could not read what an
@@ -554,9 +575,9 @@ impl<'a> Exchange<'a> {
         permit: Permit,
     ) {
         let identity = self.identity(&resource.settings);
+        let wanted = stale.clone().map_or(Wanted::Whole, Wanted::Newer);
         let capability = capability(&resource.settings);
-        let conditions = conditions(stale.as_deref(), None, capability.as_deref());
-        let fields = whole(self.fields_for_all(forward.request), &conditions);
+        let fields = whole(self.fields_for_all(forward.request), &wanted.fields(capability.as_deref()));
         let head = OwnedHead::from(&self.head.as_get(&fields));
         let refresh = Refresh {
             head,
@@ -577,17 +598,18 @@ fn capability(settings: &Settings) -> Option<String> {
     (!settings.surrogate.is_empty()).then(|| format!("{}=\"Surrogate/1.0\"", settings.surrogate))
 }
 
-/// The fields that the cache adds to a request, to validate `stale` or to get `rest`.
-fn conditions<'f>(
-    stale: Option<&'f CachedResponse>,
-    rest: Option<&'f Rest>,
-    capability: Option<&'f str>,
-) -> Vec<(&'static str, &'f [u8])> {
-    let mut conditions = stale.map(|entry| update::conditions(&entry.stored)).unwrap_or_default();
-    if let Some(Rest { parts, range }) = rest {
-        conditions.push(("Range", range.as_bytes()));
-        conditions.extend(parts.etag().map(|etag| ("If-Range", etag)));
+impl Wanted {
+    /// The fields that the cache adds to the request.
+    fn fields<'f>(&'f self, capability: Option<&'f str>) -> Vec<(&'static str, &'f [u8])> {
+        let mut fields = match self {
+            Wanted::Newer(stale) => update::conditions(&stale.stored),
+            Wanted::Rest(Rest { parts, range }) => {
+                let unchanged = parts.etag().map(|etag| ("If-Range", etag));
+                [("Range", range.as_bytes())].into_iter().chain(unchanged).collect()
+            }
+            Wanted::Part | Wanted::Whole => Vec::new(),
+        };
+        fields.extend(capability.map(|value| (SURROGATE_CAPABILITY, value.as_bytes())));
+        fields
     }
-    conditions.extend(capability.map(|value| (SURROGATE_CAPABILITY, value.as_bytes())));
-    conditions
 }
