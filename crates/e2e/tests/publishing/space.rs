@@ -50,6 +50,17 @@ fn quotas_and_free_space_are_kept() {
     check(&server, &[("PUT", "/a", "", &body(1024), 201), ("PUT", "/a", "", &body(1025), 413)]);
 }
 
+#[test]
+fn the_log_names_the_folder_that_has_no_space() {
+    let site = Site::new().file("a", "x".repeat(9000));
+    fs::create_dir_all(site.home().join("other")).unwrap();
+    let route = "[[route]]\npath = \"/other/\"\nalias = \"other\"\npublish_quota = 4096\n";
+    let server = site.config(&format!("{OPEN}{route}")).start();
+    check(&server, &[("COPY", "/a", "Destination: /other/b\r\n", "", 507)]);
+    let line = server.wait_for_line("cannot be stored: no space in ", TIMEOUT);
+    assert!(line.contains("/other/b cannot be stored") && line.contains("/other, or"), "{line}");
+}
+
 /// A client that tries again and again must not fill the disk by the log.
 #[test]
 fn the_log_has_a_line_a_second_of_what_has_no_space() {

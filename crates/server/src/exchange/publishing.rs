@@ -186,7 +186,7 @@ impl<'a> Exchange<'a> {
         };
         match done {
             Ok(response) => response,
-            Err(problem) => self.respond_to_problem(&target, problem).await,
+            Err(problem) => self.respond_to_problem(route, &target, problem).await,
         }
     }
 

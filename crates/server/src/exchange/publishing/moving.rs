@@ -48,7 +48,10 @@ impl<'a> Exchange<'a> {
         method: Method,
     ) -> Result<Response, Problem> {
         let transfer = self.check_transfer(request, from, method).await?;
-        let replaced = self.carry_out(from, &transfer).await?;
+        let replaced = match self.carry_out(from, &transfer).await {
+            Ok(replaced) => replaced,
+            Err((of, problem)) => return Ok(self.respond_to_problem(from.route, of, problem).await),
+        };
         self.announce_change().await;
         self.empty_trash(&transfer.to.store);
         let status = if replaced.is_some() { Status::NO_CONTENT } else { Status::CREATED };
@@ -108,18 +111,25 @@ impl<'a> Exchange<'a> {
         Ok(Transfer { method, to, reach, terms, seen: Seen { there, overwrite } })
     }
 
-    /// Returns what it has replaced.
-    async fn carry_out(&self, from: &Target<'a>, transfer: &Transfer<'a>) -> Result<Option<Found>, Problem> {
+    /// Returns what it has replaced. Errors: the source or the destination, and its problem.
+    async fn carry_out<'t>(
+        &self,
+        from: &'t Target<'a>,
+        transfer: &'t Transfer<'a>,
+    ) -> Result<Option<Found>, (&'t Target<'a>, Problem)> {
+        let of_source = |problem| (from, problem);
+        let of_destination = |problem| (&transfer.to, problem);
         if transfer.method != Method::Move {
-            return self.copy(from, transfer).await;
+            return self.copy(from, transfer).await.map_err(of_destination);
         }
         if from.store.root.is_same(&transfer.to.store.root) {
-            return self.rename(from, transfer).await;
+            return self.rename(from, transfer).await.map_err(of_destination);
         }
         let below = from.below.clone();
-        let before = self.on_disk(&from.store, move |store| snapshot(store, &below)).await?;
-        let replaced = self.copy(from, transfer).await?;
-        self.discard_source(from, transfer.terms.clone(), before).await?;
+        let before = self.on_disk(&from.store, move |store| snapshot(store, &below)).await;
+        let before = before.map_err(of_source)?;
+        let replaced = self.copy(from, transfer).await.map_err(of_destination)?;
+        self.discard_source(from, transfer.terms.clone(), before).await.map_err(of_source)?;
         Ok(replaced)
     }
 

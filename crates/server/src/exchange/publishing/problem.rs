@@ -3,6 +3,7 @@
 use dav::multistatus;
 use rustix::fs::{Access, AtFlags, accessat};
 use rustix::io::Errno;
+use site::model::Route;
 use taipan_http::path_text;
 use taipan_http::status::Status;
 
@@ -58,23 +59,29 @@ impl From<Failure> for Problem {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) async fn respond_to_problem(&self, target: &Target<'a>, problem: Problem) -> Response {
-        let (route, failure) = match problem {
-            Problem::Status(Status::INSUFFICIENT_STORAGE) => (target.route, Failure::NoSpace),
-            Problem::Status(status) => return self.status(target.route, status).await,
-            Problem::Rule((status, rule)) => return self.reject(target.route, status, Some(rule)).await,
+    /// `route`: that of the request. `target`: what has the problem.
+    pub(super) async fn respond_to_problem(
+        &self,
+        route: &Route,
+        target: &Target<'a>,
+        problem: Problem,
+    ) -> Response {
+        let failure = match problem {
+            Problem::Status(Status::INSUFFICIENT_STORAGE) => Failure::NoSpace,
+            Problem::Status(status) => return self.status(route, status).await,
+            Problem::Rule((status, rule)) => return self.reject(route, status, Some(rule)).await,
             Problem::Precondition(status, name) => {
-                return self.xml(target.route, status, &multistatus::error(name, None));
+                return self.xml(route, status, &multistatus::error(name, None));
             }
             Problem::Locked(href) => {
                 let body = multistatus::error("lock-token-submitted", Some(&href));
-                return self.xml(target.route, Status::LOCKED, &body);
+                return self.xml(route, Status::LOCKED, &body);
             }
-            Problem::Failure(failure) => (target.route, failure),
+            Problem::Failure(failure) => failure,
             Problem::Busy(busy) => {
                 let path = path_text::escaped(target.path.as_str().trim_start_matches('/'));
                 let status = self.services.report_busy(format_args!("/{path}"), busy);
-                return self.status(target.route, status).await;
+                return self.status(route, status).await;
             }
             Problem::Response(response) => return *response,
         };

@@ -155,7 +155,7 @@ impl<'a> Exchange<'a> {
         let (upload, hold) = match self.take_over(&place, &token, provided).await {
             Ok(taken) => taken,
             Err(Problem::Failure(Failure::Missing)) => return Err(Status::NOT_FOUND),
-            Err(problem) => return Ok(self.respond_to_problem(&place, problem).await),
+            Err(problem) => return Ok(self.respond_to_problem(route, &place, problem).await),
         };
         let own = self.own_target(&upload, path).ok_or(Status::NOT_FOUND)?;
         if let Err(response) = self.may_resume(request, &own, method).await {
@@ -173,7 +173,7 @@ impl<'a> Exchange<'a> {
         };
         Ok(match done {
             Ok(response) => response,
-            Err(problem) => self.respond_to_problem(&target, problem).await,
+            Err(problem) => self.respond_to_problem(route, &target, problem).await,
         })
     }
 
