@@ -32,8 +32,9 @@ impl Budget {
         self.left = self.left.saturating_add(amount).min(limit);
     }
 
-    /// Refills for the time since the last call.
+    /// Refills for the time since the last call, or since the clock was set back.
     pub fn refill(&mut self, second: u32, limit: u32) {
+        self.second = self.second.min(second);
         let passed = second.saturating_sub(self.second).min(REFILL_SECONDS);
         let amount = u64::from(limit) * u64::from(passed) / u64::from(REFILL_SECONDS);
         // A small limit needs more than a second for one.
@@ -60,5 +61,16 @@ mod tests {
         assert!(budget.spend(10) && !budget.spend(1));
         budget.earn(20, 10);
         assert!(budget.spend(10) && !budget.spend(1));
+    }
+
+    #[test]
+    fn refills_after_the_clock_was_set_back() {
+        let mut budget = Budget::new(10);
+        budget.refill(1_000_000, 10);
+        assert!(budget.spend(10));
+        budget.refill(1000, 10);
+        assert!(!budget.spend(1));
+        budget.refill(1003, 10);
+        assert!(budget.spend(1) && !budget.spend(1));
     }
 }
