@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use e2e::upstream::read_head;
-use e2e::{Folder, Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, run, wait_until};
+use e2e::{Folder, Random, Response, Rows, Server, Site, SmallDisk, TIMEOUT, has_open, run, wait_until};
 
 /// An application that counts its requests, and a folder for the files. Servers are started in front of them.
 struct Fixture {
@@ -485,6 +485,27 @@ fn keeps_within_its_bounds() {
     let bytes: u64 = sizes.sum();
     assert!(bytes <= 1 << 20 && app.files().len() <= 20, "{bytes} bytes in {} files", app.files().len());
     assert!(count(&server, "files_evicted") > 0);
+}
+
+/// A worker that sends a response from its file has it open, and the disk has its space until it closes it.
+#[test]
+fn a_file_that_was_evicted_is_closed_as_root() {
+    let app = Fixture::new();
+    let settings = app.config("bytes = \"1MiB\"\nlargest = \"350KiB\"").replace("workers = 2", "workers = 1");
+    let server = Site::new().config(&settings).start();
+    app.store(&server, &["large0"]);
+    server.reload();
+    assert!(wait_until(TIMEOUT, || count(&server, "files") == 1), "the index is made");
+    // A worker without connections looks less often.
+    let (mut client, request) = (server.connect(), "GET /app/large0 HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert!(client.request(request).body.len() > LARGE);
+    let evicted = app.files().remove(0);
+    assert!(has_open(server.serving_pid(), &evicted), "it is sent from the file");
+    app.store(&server, &["large1", "large2", "large3", "large4", "large5", "large6"]);
+    assert!(wait_until(TIMEOUT, || !evicted.exists()), "the others take its place");
+    let deleted = PathBuf::from(format!("{} (deleted)", evicted.display()));
+    assert!(wait_until(TIMEOUT, || !has_open(server.serving_pid(), &deleted)), "it is closed");
+    assert!(client.request(request).body.len() > LARGE);
 }
 
 #[test]

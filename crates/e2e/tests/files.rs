@@ -3,11 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use e2e::{
-    Client, Random, ReadError, Rows, Server, Site, TIMEOUT, command, gzip, output_of, shown, wait_until,
-    without_privilege,
+    Client, Random, ReadError, Rows, Server, Site, TIMEOUT, command, gzip, has_open, output_of, shown,
+    wait_until, without_privilege,
 };
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
@@ -733,6 +733,36 @@ fn without_the_cache_a_new_connection_gets_the_present_file() {
             fs::remove_file(&file).unwrap();
             rows.check("removed", server.get("/a.bin").status, 404);
         }
+    }
+}
+
+/// The disk has the space of a file until all have closed it, and a request for it may never come again.
+#[test]
+fn a_file_that_was_deleted_or_replaced_is_closed_without_a_request_as_root() {
+    let server = Site::new()
+        .config("workers = 1\nprecompressed = [\"gzip\"]")
+        .file("small.txt", "small")
+        .file("a.bin", "a".repeat(100_000))
+        .file("b.bin", "b".repeat(2_000_000))
+        .file("c.bin", "c".repeat(100_000))
+        .file("c.bin.gz", gzip(Random::new(1).bytes(100_000)))
+        .file("d.bin", "d".repeat(100_000))
+        .start();
+    let files = ["a.bin", "b.bin", "c.bin.gz", "d.bin"].map(|name| server.root().join(name));
+    let mut client = server.connect();
+    for name in ["small.txt", "a.bin", "b.bin", "c.bin", "d.bin"] {
+        assert_eq!(client.get(&format!("/{name}")).status, 200, "{name}");
+    }
+    assert_eq!(files.iter().map(|path| has_open(server.serving_pid(), path)).collect::<Vec<_>>(), [true; 4]);
+    fs::remove_file(&files[0]).unwrap();
+    fs::rename(server.root().join("small.txt"), &files[1]).unwrap();
+    fs::remove_file(&files[2]).unwrap();
+    let deleted = |path: &PathBuf| PathBuf::from(format!("{} (deleted)", path.display()));
+    let is_open = |path: &PathBuf| has_open(server.serving_pid(), &deleted(path));
+    assert!(wait_until(TIMEOUT, || !files.iter().any(is_open)), "they are closed");
+    assert!(has_open(server.serving_pid(), &files[3]), "others stay open");
+    for (name, expected) in [("a.bin", 404), ("b.bin", 200), ("c.bin", 200), ("d.bin", 200)] {
+        assert_eq!(client.get(&format!("/{name}")).status, expected, "{name}");
     }
 }
 

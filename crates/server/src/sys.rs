@@ -42,6 +42,8 @@ pub struct FileStatus {
     /// The major and the minor number.
     pub device: (u32, u32),
     pub inode: u64,
+    /// 0: it has been deleted.
+    pub links: u32,
     pub size: u64,
     pub accessed: (i64, u32),
     pub modified: (i64, u32),

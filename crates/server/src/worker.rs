@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cache::store::purge::Purge;
 use site::disconnect::Selection;
@@ -38,6 +39,10 @@ use crate::watch::Watch;
 /// The most requests that are shown at once as the last ones, over all workers; and those that each worker may show.
 const RECENT: u64 = 64;
 const RECENT_OF_EACH: u64 = 8;
+/// How long a file that has been deleted stays open in a cache at most.
+const DELETED_FOR: Duration = Duration::from_secs(60);
+/// The parts of a cache that are looked through for such files, one at each tick.
+const PARTS: usize = (DELETED_FOR.as_millis() / clock::TICK.as_millis()) as usize;
 
 /// A command of the main thread.
 pub enum WorkerCommand {
@@ -265,7 +270,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
     loop {
         if connections.table.is_empty() && connections.idle.is_empty() {
             connections.services.counts.set_present(0, 0);
-            connections.table.added().await;
+            rest(&connections).await;
             connections.on_activity();
         }
         let due = Instant::now() + clock::TICK;
@@ -284,7 +289,19 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
         connections.idle.sweep(&connections, now);
         connections.close_unused();
         connections.table.trim();
+        connections.responder.close_deleted(PARTS);
         connections.count_present();
+    }
+}
+
+/// Waits for a connection. Files that are deleted meanwhile are closed.
+async fn rest(connections: &Connections) {
+    loop {
+        let pause = if connections.responder.has_open_files() { DELETED_FOR } else { Duration::MAX };
+        if tokio::time::timeout(pause, connections.table.added()).await.is_ok() {
+            return;
+        }
+        connections.responder.close_deleted(1);
     }
 }
 

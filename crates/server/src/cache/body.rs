@@ -59,6 +59,14 @@ impl StoredBody {
         }
     }
 
+    /// Whether its file has been deleted.
+    pub fn is_deleted(&self) -> bool {
+        match self {
+            StoredBody::Bytes(_) => false,
+            StoredBody::File { file, .. } => file.is_deleted(),
+        }
+    }
+
     /// Whether the body still is what was stored. Another program may have changed its file.
     pub fn is_unchanged(&self) -> bool {
         match self {

@@ -310,6 +310,16 @@ impl Cache {
         removed as u64
     }
 
+    /// Closes files that have been deleted, of one of so many parts of the responses: until then they take space on the
+    /// disk, which no limit counts.
+    pub fn close_deleted(&self, parts: usize) {
+        self.table.borrow_mut().sweep(parts, |entries| !entries.iter().any(|entry| entry.body.is_deleted()));
+    }
+
+    pub fn has_open_files(&self) -> bool {
+        self.table.borrow().has_descriptors()
+    }
+
     /// For a body that is to be stored: at most `largest` bytes.
     pub fn reserve(&self, largest: u64) -> Reserved {
         Reserved::new(self.received.clone(), self.most_received, largest)

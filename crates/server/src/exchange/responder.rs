@@ -151,4 +151,14 @@ impl Responder {
         self.rejects.set(self.needs.rejections || !hosts.is_empty());
         self.maintenance.replace(hosts);
     }
+
+    /// Closes what the caches have open of files that have been deleted, in one of so many parts of each.
+    pub fn close_deleted(&self, parts: usize) {
+        self.files.close_deleted(parts);
+        self.cache.close_deleted(parts);
+    }
+
+    pub fn has_open_files(&self) -> bool {
+        self.files.has_open_files() || self.cache.has_open_files()
+    }
 }

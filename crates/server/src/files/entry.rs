@@ -310,6 +310,14 @@ impl Entry {
         self.prepared.iter().filter_map(PreparedRepresentation::file).any(|file| file.has_changed())
     }
 
+    /// Whether one of its files has been deleted.
+    pub(super) fn has_deleted(&self) -> bool {
+        let prepared = self.prepared.iter().filter_map(PreparedRepresentation::file);
+        let page = self.page.iter().filter_map(|page| page.file());
+        let others = self.alternates.iter().flat_map(|alternates| &alternates.others);
+        prepared.chain(page).any(OpenFile::is_deleted) || others.clone().any(|other| other.has_deleted())
+    }
+
     /// The next request compares it with the disk.
     pub(super) fn expire(&self) {
         // Not fresh: it is later than any second of the clock.

@@ -263,6 +263,18 @@ impl Files {
         self.pending.borrow_mut().clear();
     }
 
+    /// Closes files that have been deleted, of one of so many parts of the entries: until then they take space on the disk.
+    pub fn close_deleted(&self, parts: usize) {
+        self.table.borrow_mut().sweep(parts, |cached| match cached {
+            Cached::Entry(entry) => !entry.has_deleted(),
+            Cached::Listing(_) => true,
+        });
+    }
+
+    pub fn has_open_files(&self) -> bool {
+        self.table.borrow().has_descriptors()
+    }
+
     fn is_fresh(&self, entry: &Entry, now: i64) -> bool {
         let Checked { second, changes } = entry.checked.get();
         let age = now - second;

@@ -74,6 +74,9 @@ pub struct OpenFile {
 /// Bytes that are in memory if the first and the last of them are: as many as the kernel usually reads ahead.
 const RUN: u64 = 128 * 1024;
 
+/// Bytes of a file whose space takes a while to be freed.
+const LARGE: u64 = 1024 * 1024;
+
 /// Where the bytes of a file are.
 enum Residence {
     /// On a disk. The kernel has those of this range in memory, too.
@@ -146,6 +149,13 @@ impl OpenFile {
         is_unchanged
     }
 
+    /// Whether it has no name any more: it takes space on the disk only because it is open.
+    pub fn is_deleted(&self) -> bool {
+        // The worker's loop calls this, so it must not wait for the disk.
+        matches!(self.residence, Residence::Disk(_))
+            && status(&self.fd, Wait::Never).is_ok_and(|status| status.links == 0)
+    }
+
     /// Whether it was last found to have another stamp.
     #[inline]
     pub fn has_changed(&self) -> bool {
@@ -180,7 +190,8 @@ impl Drop for OpenFile {
         if in_memory != InMemory::default() {
             self.disk.resident.set(device, inode, in_memory);
         }
-        if !is_on_disk(device) {
+        // The kernel frees the space of a large file while it closes it.
+        if !is_on_disk(device) || (self.stamp.size >= LARGE && self.is_deleted()) {
             self.disk.close(device, self.fd.clone());
         }
     }
@@ -222,8 +233,11 @@ impl Stat {
 }
 
 pub fn stat(fd: &OwnedFd, wait: Wait) -> Result<Stat, OpenError> {
-    let status = retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))?;
-    Ok(Stat::of(&status))
+    Ok(Stat::of(&status(fd, wait)?))
+}
+
+fn status(fd: &OwnedFd, wait: Wait) -> Result<FileStatus, Errno> {
+    retry_on_intr(|| calls::statx(fd, "", AtFlags::EMPTY_PATH | sync_flag(wait)))
 }
 
 /// `length` bytes from `at`. `None`: the file has become shorter.

@@ -54,6 +54,14 @@ pub(super) fn page(services: &Services, includes: &Includes, mut found: Found) -
 }
 
 impl PageFile {
+    /// `None`: its content is in memory.
+    pub(super) fn file(&self) -> Option<&OpenFile> {
+        match &self.content {
+            PageContent::Parsed(_) => None,
+            PageContent::File(file) => Some(file),
+        }
+    }
+
     pub(super) fn cost(&self) -> Cost {
         match &self.content {
             PageContent::Parsed(page) => Cost::of_bytes(page.cost()),

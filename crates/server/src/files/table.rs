@@ -71,6 +71,8 @@ pub struct Table<V> {
     oldest: usize,
     cost: Cost,
     limits: Limits,
+    /// The slot that the next sweep begins with.
+    next_swept: usize,
 }
 
 struct Slot<V> {
@@ -94,6 +96,7 @@ impl<V> Table<V> {
             oldest: NO_SLOT,
             cost: Cost::default(),
             limits,
+            next_swept: 0,
         }
     }
 
@@ -145,6 +148,23 @@ impl<V> Table<V> {
         for slot in removed {
             self.evict(slot);
         }
+    }
+
+    /// Removes the entries for which `is_kept` does not hold, of one of so many parts of the table. As many calls in a row
+    /// have all parts.
+    pub fn sweep(&mut self, parts: usize, mut is_kept: impl FnMut(&V) -> bool) {
+        let end = self.slots.capacity();
+        for _ in 0..end.div_ceil(parts) {
+            let slot = self.next_swept;
+            self.next_swept = if slot + 1 < end { slot + 1 } else { 0 };
+            if self.slots.get(slot).is_some_and(|entry| !is_kept(&entry.value)) {
+                self.evict(slot);
+            }
+        }
+    }
+
+    pub fn has_descriptors(&self) -> bool {
+        self.cost.descriptors > 0
     }
 
     #[inline]
@@ -257,6 +277,21 @@ mod tests {
             (keys(&t, &["a", "b", "c"]), t.cost.descriptors, t.newest, t.oldest),
             (vec!["b"], 1, 1, 1)
         );
+    }
+
+    #[test]
+    fn a_sweep_reaches_all_entries_in_its_parts() {
+        let mut t = table(10, 10, 1 << 20);
+        for k in ["a", "b", "c", "d", "e"] {
+            t.insert(HostKey::from(0), k, k, FILE);
+        }
+        for _ in 0..3 {
+            t.sweep(3, |value| matches!(*value, "b" | "d"));
+        }
+        assert_eq!((keys(&t, &["a", "b", "c", "d", "e"]), t.cost.descriptors), (vec!["b", "d"], 2));
+        t.sweep(1, |_| false);
+        assert!(t.slots.is_empty() && !t.has_descriptors());
+        t.sweep(1, |_| false);
     }
 
     #[test]
