@@ -523,6 +523,51 @@ fn a_worker_without_descriptors_says_which_limit_to_raise() {
     assert_eq!(other.read_response().status, 200, "{}", server.stderr());
 }
 
+/// Each of these sends the worker a descriptor, which the kernel drops: it has no number for it.
+#[test]
+fn a_worker_goes_on_after_descriptors_that_it_had_no_number_for() {
+    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
+    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
+    let site = Site::new()
+        .file("a.txt", "a")
+        .script("a.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\ncat\n")
+        .file_beside_root("spool/none", "");
+    fs::set_permissions(site.home().join("spool"), Permissions::from_mode(0o777)).expect("it is our folder");
+    let server = site
+        .config(&format!(
+            "workers = 1\nmax_body = \"1MiB\"\n[[route]]\npath = \"*.cgi\"\ncgi = true\n\
+             [[route]]\npath = \"/app\"\nproxy = \"{url}\"\nrequest_buffering = true\n[scripts]\nspool = \"spool\"\n"
+        ))
+        .start();
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let post = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc".to_owned();
+    let requests = [get("/app"), post, get("/a.cgi")];
+    // They keep their connections.
+    let mut clients = requests.each_ref().map(|_| server.connect());
+    for (client, request) in clients.iter_mut().zip(&requests) {
+        assert_eq!(client.request(request).status, 200, "{}", server.stderr());
+    }
+    let worker = server.serving_pid();
+    limit(worker, "3:4096");
+    for (client, request) in clients.iter_mut().zip(&requests) {
+        client.send(request);
+    }
+    let line = server.wait_for_line("no descriptor is free for a connection to it", TIMEOUT);
+    assert!(line.ends_with("; raise `ulimit -Hn` (LimitNOFILE in a unit)"), "{line}");
+    assert!(server.run_command(&["stats"]).stdout.is_empty(), "{}", server.stderr());
+    server.wait_for_line("a command is not carried out: no descriptor is free for it", TIMEOUT);
+    limit(worker, "4096:4096");
+    for (mut client, request) in clients.into_iter().zip(&requests) {
+        let during = client.read_response();
+        assert!(during.status >= 500, "{during}");
+        for _ in 0..3 {
+            assert_eq!(client.request(request).status, 200, "{}", server.stderr());
+        }
+    }
+    assert!(server.run_command(&["stats"]).status.success());
+    assert_eq!(server.serving_pid(), worker, "{}", server.stderr());
+}
+
 #[test]
 fn a_master_without_descriptors_waits_for_some_and_says_so() {
     let server = Site::new().file("a.txt", "a").start();

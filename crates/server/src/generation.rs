@@ -32,9 +32,9 @@ use crate::files::roots::OpenRoots;
 use crate::finding::Unusable;
 use crate::log::{self, LineLimit, OpenSink};
 use crate::main_thread::{MainThreadHandle, Question};
-use crate::process::ipc::{Channel, GenerationEvent, MasterCommand, OwnedMessage, Rates, Received};
+use crate::process::ipc::{self, Channel, GenerationEvent, MasterCommand, OwnedMessage, Rates, Received};
 use crate::process::privilege::Identity;
-use crate::process::supervisor::RestartLimit;
+use crate::process::supervisor::{RestartLimit, advice_on_descriptors};
 use crate::stats::{Ledger, ProcessFiles, Sampler};
 use crate::tls::{ClientTls, ServerTls, TlsSetup};
 use crate::watch::Watch;
@@ -217,20 +217,21 @@ impl MainThread {
         loop {
             let restart = self.workers.iter().filter_map(WorkerHandle::restart).min();
             tokio::select! {
-                command = receive::<MasterCommand>(Some(&master)) => match command? {
-                    Received::Message(MasterCommand::Stop) => {
+                command = receive::<MasterCommand>(Some(&master)) => match whole(command)? {
+                    None => {}
+                    Some(Received::Message(MasterCommand::Stop)) => {
                         self.end_replacing();
                         self.send_to_all(|| WorkerCommand::Stop);
                         stopped = Some(tokio::time::Instant::now() + STOP_TIMEOUT);
                     }
-                    Received::Message(MasterCommand::Disconnect { number, selection }) => {
+                    Some(Received::Message(MasterCommand::Disconnect { number, selection })) => {
                         // What the predecessor has sent up to now is selected from, too.
                         self.place_all(predecessor.as_ref()).await;
                         self.disconnect(number, &selection);
                     }
-                    Received::Message(command) => self.on_command(command),
+                    Some(Received::Message(command)) => self.on_command(command),
                     // The master has ended, and nothing else could end this process.
-                    Received::End => return Ok(FAILED),
+                    Some(Received::End) => return Ok(FAILED),
                 },
                 (received, permit) = receive_inherited(predecessor.as_ref(), &self.unplaced), if predecessor.is_some() => {
                     let follow = self.on_inherited(received, permit).await;
@@ -267,6 +268,18 @@ impl MainThread {
     fn forget_tickets(&self) -> Option<tokio::time::Instant> {
         let after = self.tls.as_ref()?.forget_tickets()?;
         Some(tokio::time::Instant::now() + after)
+    }
+}
+
+/// `None`: it has come without its descriptors. What has asked for it sees that nothing comes.
+fn whole<M>(received: io::Result<Received<M>>) -> io::Result<Option<Received<M>>> {
+    match received {
+        Err(error) if ipc::lacks_descriptors(&error) => {
+            let advice = advice_on_descriptors(libc::EMFILE);
+            log::error(format_args!("a command is not carried out: no descriptor is free for it{advice}"));
+            Ok(None)
+        }
+        received => received.map(Some),
     }
 }
 

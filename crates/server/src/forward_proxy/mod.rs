@@ -16,7 +16,7 @@ use std::time::Duration;
 use site::forward_proxy::Host;
 use tokio::sync::oneshot;
 
-use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{self, AsyncChannel, Channel, Received};
 use message::{ConnectEvent, ConnectFailure, ConnectRequest, Connected, Failure};
 
 /// The process should have answered before this. The worker waits a little longer than it.
@@ -66,7 +66,7 @@ impl ForwardProxy {
             let ConnectEvent { number, result } = match self.channel.receive::<ConnectEvent>().await {
                 Ok(Received::Message(event)) => event,
                 // This process had no number left for the descriptor. What waited gets an error in time.
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+                Err(error) if ipc::lacks_descriptors(&error) => continue,
                 Ok(Received::End) | Err(_) => break,
             };
             // What waited may have ended. Then the connection is closed.

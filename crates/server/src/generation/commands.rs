@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use cache::store::purge::Purge;
+use rustix::io::Errno;
 use rustix::process::getppid;
 use site::maintenance::Maintenance;
 use site::model::SignalSet;
@@ -17,6 +18,7 @@ use crate::cache::disk::store::Purged;
 use crate::cache::{disk, purges};
 use crate::log;
 use crate::process::ipc::{Channel, Form, GenerationEvent, MasterCommand};
+use crate::process::supervisor::what_to_do;
 use crate::stats::{ProcessFiles, Report};
 use crate::watch::{self, MAX_WATCHERS, Watch};
 use crate::worker::WorkerCommand;
@@ -31,7 +33,7 @@ impl MainThread {
                 self.successor = None;
                 self.send_to_all(|| WorkerCommand::Leave);
             }
-            MasterCommand::HandOver(successor) => self.hand_over(successor.into()),
+            MasterCommand::HandOver(successor) => self.hand_over(successor.map(Channel::from)),
             MasterCommand::Log { sink, file } => log::replace(sink as usize, file),
             MasterCommand::LogsSent(done) => log::close_when_replaced(done),
             MasterCommand::Stats { form: Form::Live, to } => self.report_live(to),
@@ -77,23 +79,27 @@ impl MainThread {
     }
 
     /// Has the workers hand their idle connections to another generation, and end.
-    fn hand_over(&mut self, successor: Channel) {
+    fn hand_over(&mut self, successor: Option<Channel>) {
         disk::retire();
         self.close_sockets();
-        let responses = self.request(|closed| match successor.try_clone() {
-            Ok(successor) => WorkerCommand::HandOver { successor, closed },
-            Err(error) => {
-                log::error(format_args!("cannot hand connections off: {error}"));
-                WorkerCommand::Leave
+        let no_number = || io::Error::from(Errno::MFILE);
+        let responses = self.request(|closed| {
+            let successor = successor.as_ref().ok_or_else(no_number);
+            match successor.and_then(Channel::try_clone) {
+                Ok(successor) => WorkerCommand::HandOver { successor, closed },
+                Err(error) => {
+                    log::error(format_args!("cannot hand connections off: {error}{}", what_to_do(&error)));
+                    WorkerCommand::Leave
+                }
             }
         });
         // Without this watch, inherited connections go to the workers, which pass them on.
-        self.successor = sys::watch(successor, Interest::WRITABLE).ok();
+        self.successor = successor.and_then(|successor| sys::watch(successor, Interest::WRITABLE).ok());
         self.report_to_master(responses, |_| Some(GenerationEvent::Retired));
     }
 
     /// `done` is closed when all workers know the hosts in maintenance.
-    fn set_maintenance(&mut self, maintenance: Maintenance, done: OwnedFd) {
+    fn set_maintenance(&mut self, maintenance: Maintenance, done: Option<OwnedFd>) {
         let hosts = Arc::new(maintenance.of(&self.site));
         self.maintenance = maintenance;
         let switched = self.request(|switched| WorkerCommand::Maintenance(hosts.clone(), switched));

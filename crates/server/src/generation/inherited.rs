@@ -45,7 +45,7 @@ impl MainThread {
             Err(error) => {
                 self.note_lost(&error);
                 // Others follow one that came without its descriptor.
-                error.kind() == io::ErrorKind::InvalidData
+                ipc::lacks_descriptors(&error)
             }
         }
     }

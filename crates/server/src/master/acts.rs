@@ -102,7 +102,10 @@ impl Master {
         for generation in &self.children.generations {
             match done.try_clone() {
                 Ok(done) => {
-                    generation.send_descriptor(MasterCommand::Maintenance { hosts: hosts.clone(), done });
+                    generation.send_descriptor(MasterCommand::Maintenance {
+                        hosts: hosts.clone(),
+                        done: Some(done),
+                    });
                 }
                 Err(error) => log::error(format_args!(
                     "the process {} does not learn that hosts are switched to maintenance, or back: {error}; try again",

@@ -55,7 +55,8 @@ pub enum PoolEvent {
         number: u64,
         lease: Lease,
         origin: EndpointOrigin,
-        stream: OwnedFd,
+        /// `None`: the worker had no free number for it.
+        stream: Option<OwnedFd>,
     },
     Rejected {
         number: u64,
@@ -157,6 +158,8 @@ pub enum PoolError {
     AllDown,
     /// The process of the pool has ended.
     Lost,
+    /// The worker has no free number for the connection, or no memory.
+    NoDescriptor,
     /// The files for its connections cannot be used.
     NoSettings,
 }
@@ -175,7 +178,7 @@ pub enum PoolCommand {
 }
 
 impl PoolError {
-    const ALL: [PoolError; 8] = [
+    const ALL: [PoolError; 9] = [
         PoolError::QueueFull,
         PoolError::TimedOut,
         PoolError::Failing,
@@ -183,6 +186,7 @@ impl PoolError {
         PoolError::Unresolved,
         PoolError::AllDown,
         PoolError::Lost,
+        PoolError::NoDescriptor,
         PoolError::NoSettings,
     ];
 
@@ -206,6 +210,9 @@ impl PoolError {
             PoolError::Unreachable => "nothing listens at its address",
             PoolError::Unresolved => "its name cannot be resolved",
             PoolError::Lost => "the process that manages it has ended",
+            PoolError::NoDescriptor => {
+                "no descriptor is free for a connection to it; raise `ulimit -Hn` (LimitNOFILE in a unit)"
+            }
             PoolError::NoSettings => {
                 "its certificate, key or authority cannot be used, as taipan check says in detail"
             }
@@ -292,7 +299,7 @@ impl Message<'_> for PoolEvent {
             PoolEvent::Leased { number, lease, origin, stream } => {
                 let Lease { number: lease, endpoint, requests } = *lease;
                 let head = Encoder::new(b'L').u64(*number).u64(lease).u64(endpoint).u64(requests);
-                let head = head.u64(origin.index as u64).fd(stream);
+                let head = stream.iter().fold(head.u64(origin.index as u64), |head, stream| head.fd(stream));
                 match origin.resolved {
                     Some(address) => head.bytes(address.to_string().as_bytes()),
                     None => head,
@@ -328,7 +335,7 @@ impl Message<'_> for PoolEvent {
                         text => Some(std::str::from_utf8(text).ok()?.parse().ok()?),
                     },
                 },
-                stream: fields.fd()?,
+                stream: fields.fd(),
             },
             b'N' => PoolEvent::Rejected { number: fields.u64()?, why: PoolError::of(fields.u64()?) },
             b'C' => {
@@ -389,7 +396,7 @@ mod tests {
 
     use super::*;
     use crate::log::command;
-    use crate::process::ipc::tests::check_codec;
+    use crate::process::ipc::tests::{check_codec, check_received};
 
     #[test]
     fn messages_are_received_as_they_were_sent() {
@@ -415,12 +422,12 @@ mod tests {
             failed(Fault::Timeout),
             failed(Fault::Other),
         ]);
-        check_codec([
+        check_received([
             PoolEvent::Leased {
                 number: 4,
                 lease: Lease { number: 5, endpoint: 6, requests: 7 },
                 origin: EndpointOrigin { index: 0, resolved: None },
-                stream: fd(),
+                stream: Some(fd()),
             },
             PoolEvent::Leased {
                 number: 4,
@@ -429,7 +436,7 @@ mod tests {
                     index: 3,
                     resolved: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().ok(),
                 },
-                stream: fd(),
+                stream: Some(fd()),
             },
             PoolEvent::Rejected { number: 4, why: PoolError::Failing },
             PoolEvent::Recall { endpoint: None },

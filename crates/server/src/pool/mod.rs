@@ -43,7 +43,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
 use crate::log::LineLimit;
-use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{self, AsyncChannel, Channel, Received};
 use crate::stats::{BreakerSnapshot, EndpointSnapshot};
 use crate::tls::{ClientTls, Offer};
 use acquisitions::Acquisitions;
@@ -263,6 +263,7 @@ impl Pool {
             tokio::select! {
                 event = self.channel.receive::<PoolEvent>(), if !self.is_lost() => match event {
                     Ok(Received::Message(event)) => self.on_event(event),
+                    Err(error) if ipc::lacks_descriptors(&error) => {}
                     Ok(Received::End) | Err(_) => self.on_lost(),
                 },
                 () = self.changed.notified() => {}
@@ -303,7 +304,9 @@ impl Pool {
         match event {
             PoolEvent::Leased { number, lease, origin, stream } => {
                 let grant = self.acquisitions.borrow_mut().on_leased(number, lease.endpoint);
-                let Some(stream) = self.open(stream, origin) else {
+                let Some(stream) = stream.and_then(|stream| self.open(stream, origin)) else {
+                    // Fails only if the request waits no more.
+                    _ = grant.map(|grant| grant.send(Err(PoolError::NoDescriptor)));
                     return self.return_lease(lease, 0, Duration::ZERO);
                 };
                 self.give(PooledConnection::leased(self, stream, lease, origin), grant);

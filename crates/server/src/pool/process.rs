@@ -38,7 +38,7 @@ use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
 use crate::process::child::{self, Privileges};
-use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{self, AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::resolver::{SystemNames, alternative};
 use crate::spawner::Exit;
@@ -222,6 +222,8 @@ impl PoolManager {
                     Ok(Received::Message(PoolCommand::Drain { change, endpoint, to })) => {
                         self.drain(change, &endpoint, to);
                     }
+                    // The worker learns that its end is closed.
+                    Err(error) if ipc::lacks_descriptors(&error) => {}
                     Ok(Received::End) | Err(_) => {
                         master = None;
                         self.balancer.on_master_gone();
@@ -351,7 +353,7 @@ impl PoolManager {
             Ok(stream) => {
                 self.balancer.on_connected(request, lease, now);
                 let RequestId { worker, number } = request;
-                self.send(worker, PoolEvent::Leased { number, lease, origin, stream });
+                self.send(worker, PoolEvent::Leased { number, lease, origin, stream: Some(stream) });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.balancer.on_connect_failed(request, lease.endpoint, &ConnectError::Busy, now);

@@ -13,7 +13,7 @@ mod async_channel;
 mod generation;
 
 pub use async_channel::AsyncChannel;
-pub use channel::{Channel, RETRY, Received, TOO_MANY_IN_FLIGHT, has_too_many_in_flight};
+pub use channel::{Channel, RETRY, Received, TOO_MANY_IN_FLIGHT, has_too_many_in_flight, lacks_descriptors};
 pub use generation::{
     Form, GenerationEvent, InheritedConnection, MAX_NAMED_FILES, MasterCommand, Rates, Syntax,
 };
@@ -35,9 +35,18 @@ pub mod tests {
         (bytes, fds.iter().map(|fd| fd.try_clone_to_owned().expect("a number is free")).collect())
     }
 
-    /// Sends each message, and receives the same. Bytes that are changed are refused, or decode to a message that is
-    /// encoded as these bytes; a message without its descriptors is refused.
+    /// As `check_received`; a message without its descriptors is refused.
     pub fn check_codec<M: OwnedMessage>(messages: impl IntoIterator<Item = M>) {
+        let is_refused = |message: &M| {
+            let (bytes, fds) = encoded(message);
+            assert!(fds.is_empty() || decode::<M>(&bytes, ArrayVec::new()).is_none(), "{bytes:?}");
+        };
+        check_received(messages.into_iter().inspect(is_refused));
+    }
+
+    /// Sends each message, and receives the same. Bytes that are changed are refused, or decode to a message that is
+    /// encoded as these bytes.
+    pub fn check_received<M: OwnedMessage>(messages: impl IntoIterator<Item = M>) {
         let (one, other) = Channel::pair().expect("a pair can be made");
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
         for message in messages {
@@ -54,9 +63,6 @@ pub mod tests {
                 if let Some(message) = decode::<M>(&changed, fds()) {
                     assert_eq!(encoded(&message).0, changed);
                 }
-            }
-            if !fds.is_empty() {
-                assert!(decode::<M>(&bytes, ArrayVec::new()).is_none(), "{bytes:?} without its descriptors");
             }
             let more = fds.into_iter().chain([null()]).take(MAX_DESCRIPTORS).collect::<ArrayVec<_, _>>();
             if more.len() > again.1.len() {

@@ -165,7 +165,11 @@ impl Message<'_> for Event {
             (b'm', 0) => Exit::OutOfMemory,
             (b'n', _) => Exit::NotStarted(value as i32),
             (b'l', 0) => Exit::Lost,
-            (b'f', 0) => return Some(Event::SpoolOpened { number, file: Ok(fields.fd()?) }),
+            // Without a free number for it, it is as one that could not be opened.
+            (b'f', 0) => {
+                let file = fields.fd().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE));
+                return Some(Event::SpoolOpened { number, file });
+            }
             (b'e', _) => {
                 let error = io::Error::from_raw_os_error(value as i32);
                 return Some(Event::SpoolOpened { number, file: Err(error) });
@@ -200,7 +204,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::process::ipc::tests::check_codec;
+    use crate::process::ipc::tests::{check_codec, check_received};
 
     fn fd() -> OwnedFd {
         File::open("/dev/null").expect("it is there").into()
@@ -215,7 +219,7 @@ mod tests {
         }
         check_codec([Event::Started { number: 7, pid: 4711 }]);
         let failed = io::Error::from_raw_os_error(libc::ENOSPC);
-        check_codec([Ok(fd()), Err(failed)].map(|file| Event::SpoolOpened { number: u64::MAX, file }));
+        check_received([Ok(fd()), Err(failed)].map(|file| Event::SpoolOpened { number: u64::MAX, file }));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use site::log_line;
 use site::model::ErrorFormat;
 use tokio::sync::oneshot;
 
-use crate::process::ipc::{AsyncChannel, Channel, Received};
+use crate::process::ipc::{self, AsyncChannel, Channel, Received};
 use crate::{clock, log};
 use message::{Command, Event};
 
@@ -196,8 +196,12 @@ impl Spawner {
     /// Receives the spawner's events. Does not end: when the spawner has, the master replaces this process.
     pub async fn receive_events(self: Rc<Spawner>) -> io::Result<()> {
         let mut buffer = [0; message::MAX_EVENT];
-        while let Ok(Received::Message(event)) = self.channel.receive_in(&mut buffer).await {
-            self.on_event(event);
+        loop {
+            match self.channel.receive_in(&mut buffer).await {
+                Ok(Received::Message(event)) => self.on_event(event),
+                Err(error) if ipc::lacks_descriptors(&error) => {}
+                Ok(Received::End) | Err(_) => break,
+            }
         }
         // Those that wait receive `Exit::Lost`, or an error.
         self.pending.borrow_mut().clear();

@@ -112,12 +112,15 @@ impl Application<'_> {
             | PoolError::AllDown
             | PoolError::TimedOut
             | PoolError::Failing
-            | PoolError::Lost => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
+            | PoolError::Lost
+            | PoolError::NoDescriptor => (Count::ScriptsRejected, Status::SERVICE_UNAVAILABLE),
         };
         services.counts.add(count, 1);
         self.breaker.set(match error {
             // As many requests at once as its limits forbid tell nothing of the application.
-            PoolError::QueueFull | PoolError::Lost | PoolError::NoSettings => Verdict::Unknown,
+            PoolError::QueueFull | PoolError::Lost | PoolError::NoDescriptor | PoolError::NoSettings => {
+                Verdict::Unknown
+            }
             PoolError::TimedOut
             | PoolError::Failing
             | PoolError::Unreachable

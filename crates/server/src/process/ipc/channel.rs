@@ -70,7 +70,7 @@ impl Channel {
         Ok(sent.map(drop)?)
     }
 
-    /// Errors: `WouldBlock` when there is no message; `InvalidData` when it cannot be decoded.
+    /// Errors: `WouldBlock` when there is no message; `InvalidData` when it cannot be decoded, as `lacks_descriptors` says.
     pub fn receive<M: OwnedMessage>(&self) -> io::Result<Received<M>> {
         let mut buffer = vec![0; <M as Message<'_>>::MAX_BYTES];
         let received = self.receive_in(&mut buffer);
@@ -174,6 +174,12 @@ impl From<Channel> for OwnedFd {
 /// than RLIMIT_NOFILE allows (unix(7), ETOOMANYREFS). No socket reports when that changes.
 pub fn has_too_many_in_flight(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::TOOMANYREFS)
+}
+
+/// Whether a message is lost because this process had no free numbers for its descriptors. Others follow it: both ends run
+/// the same program, so that nothing else makes a message unreadable.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
 }
 
 /// Whether a message can be sent later.

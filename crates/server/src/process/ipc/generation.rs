@@ -17,8 +17,9 @@ pub enum MasterCommand {
     Leave,
     /// End (SIGINT).
     Stop,
-    /// Pass idle connections to the successor through this channel, finish running requests, and end.
-    HandOver(OwnedFd),
+    /// Pass idle connections to the successor through this channel, finish running requests, and end. `None`: the process
+    /// had no free number for it.
+    HandOver(Option<OwnedFd>),
     /// Write this sink to this log file, or to this socket of the log daemon, from now on.
     Log { sink: u32, file: OwnedFd },
     /// Write the statistics to this socket.
@@ -40,8 +41,9 @@ pub enum MasterCommand {
     Watch { filter: Vec<u8>, to: OwnedFd },
     /// Have this level of the error log for a time.
     Level { level: Level, time: Duration },
-    /// The hosts in maintenance from now on. The text of a `Maintenance`. `done` is closed when all workers know them.
-    Maintenance { hosts: Vec<u8>, done: OwnedFd },
+    /// The hosts in maintenance from now on. The text of a `Maintenance`. `done` is closed when all workers know them, or
+    /// at once if the process had no free number for it.
+    Maintenance { hosts: Vec<u8>, done: Option<OwnedFd> },
     /// Close this when all lines go to the logs that were sent before.
     LogsSent(OwnedFd),
     /// Answer `Alive` when every worker's loop has turned.
@@ -139,7 +141,10 @@ impl Message<'_> for MasterCommand {
         match self {
             MasterCommand::Leave => Encoder::new(b'L'),
             MasterCommand::Stop => Encoder::new(b'S'),
-            MasterCommand::HandOver(successor) => Encoder::new(b'H').fd(successor),
+            MasterCommand::HandOver(successor) => {
+                let command = Encoder::new(b'H');
+                successor.iter().fold(command, |command, successor| command.fd(successor))
+            }
             MasterCommand::Log { sink, file } => Encoder::new(b'F').u32(*sink).fd(file),
             MasterCommand::LogStats => Encoder::new(b'G'),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
@@ -171,7 +176,10 @@ impl Message<'_> for MasterCommand {
             }
             MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
             MasterCommand::Level { level, time } => Encoder::new(b'E').level(*level).time(*time),
-            MasterCommand::Maintenance { hosts, done } => Encoder::new(b'X').bytes(hosts).fd(done),
+            MasterCommand::Maintenance { hosts, done } => {
+                let command = Encoder::new(b'X').bytes(hosts);
+                done.iter().fold(command, |command, done| command.fd(done))
+            }
             MasterCommand::LogsSent(done) => Encoder::new(b'Q').fd(done),
             MasterCommand::Ping => Encoder::new(b'P'),
         }
@@ -181,7 +189,7 @@ impl Message<'_> for MasterCommand {
         Some(match kind {
             b'L' => MasterCommand::Leave,
             b'S' => MasterCommand::Stop,
-            b'H' => MasterCommand::HandOver(fields.fd()?),
+            b'H' => MasterCommand::HandOver(fields.fd()),
             b'F' => MasterCommand::Log { sink: fields.u32()?, file: fields.fd()? },
             b'G' => MasterCommand::LogStats,
             b'T' => MasterCommand::Stats { form: Form::Text, to: fields.fd()? },
@@ -216,7 +224,7 @@ impl Message<'_> for MasterCommand {
             b'K' => MasterCommand::Disconnect { number: fields.u32()?, selection: fields.rest().to_vec() },
             b'W' => MasterCommand::Watch { to: fields.fd()?, filter: fields.rest().to_vec() },
             b'E' => MasterCommand::Level { level: fields.level()?, time: fields.time()? },
-            b'X' => MasterCommand::Maintenance { done: fields.fd()?, hosts: fields.rest().to_vec() },
+            b'X' => MasterCommand::Maintenance { done: fields.fd(), hosts: fields.rest().to_vec() },
             b'Q' => MasterCommand::LogsSent(fields.fd()?),
             b'P' => MasterCommand::Ping,
             _ => return None,
@@ -327,7 +335,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::process::ipc::tests::check_codec;
+    use crate::process::ipc::tests::{check_codec, check_received};
 
     #[test]
     fn messages_are_received_as_they_were_sent() {
@@ -335,7 +343,6 @@ mod tests {
         check_codec([
             MasterCommand::Leave,
             MasterCommand::Stop,
-            MasterCommand::HandOver(fd()),
             MasterCommand::Log { sink: 0x0102_0304, file: fd() },
             MasterCommand::LogsSent(fd()),
             MasterCommand::LogStats,
@@ -347,7 +354,6 @@ mod tests {
             MasterCommand::Challenge { number: 7, name: b"a.example".to_vec(), pem: b"pem".to_vec() },
             MasterCommand::Ping,
             MasterCommand::Level { level: Level::Debug, time: Duration::from_secs(600) },
-            MasterCommand::Maintenance { hosts: b"60 a.example\n".to_vec(), done: fd() },
             MasterCommand::Disconnect { number: 7, selection: b"connection 1a2b".to_vec() },
             MasterCommand::Watch { filter: b"path=/x".to_vec(), to: fd() },
             MasterCommand::Purge { number: 7, purge: b"path - /x".to_vec() },
@@ -358,6 +364,10 @@ mod tests {
                 follows: true,
                 rates: vec![Rates { identity: u64::MAX, download: Some(1), upload: None }; Rates::IN_MESSAGE],
             },
+        ]);
+        check_received([
+            MasterCommand::HandOver(Some(fd())),
+            MasterCommand::Maintenance { hosts: b"60 a.example\n".to_vec(), done: Some(fd()) },
         ]);
         let lines = |lines: &[&str]| GenerationEvent::Failed(lines.iter().map(|&l| l.to_owned()).collect());
         check_codec([
