@@ -24,10 +24,18 @@ pub(super) struct Counters {
     zones: Vec<String>,
     /// The log lines that the loggers have dropped, in one of the living memories. `None`: there is no logger yet.
     dropped_by_loggers: Option<&'static AtomicU64>,
-    /// Of earlier programs, of this one's generations, and of its loggers.
-    living: Vec<(Option<Pid>, CounterMemory)>,
+    living: Vec<(Owner, CounterMemory)>,
     /// `None`: there is no generation yet, or no memory.
     history: Option<Arc<History>>,
+}
+
+/// What counts in a memory.
+#[derive(PartialEq, Eq)]
+enum Owner {
+    /// A generation or the loggers of an earlier program, or what it has added up.
+    EarlierProgram,
+    Generation(Pid),
+    Loggers,
 }
 
 impl Counters {
@@ -41,7 +49,8 @@ impl Counters {
             past.add(&memory.sum());
             memory.add_zones(&mut past_zones);
         }
-        let living = inherited.into_iter().skip(ended).map(|memory| (None, memory)).collect();
+        let living =
+            inherited.into_iter().skip(ended).map(|memory| (Owner::EarlierProgram, memory)).collect();
         let history = history.map(Arc::new);
         Counters { since, past, past_zones, zones: Vec::new(), dropped_by_loggers: None, living, history }
     }
@@ -61,7 +70,7 @@ impl Counters {
         let memory = CounterMemory::create(1, self.since, &[])?;
         let blocks = CounterMemory::adopt(memory.fd().try_clone()?)?.into_blocks();
         let number = blocks.first().ok_or(io::ErrorKind::InvalidData)?.dropped_lines();
-        self.living.push((None, memory));
+        self.living.push((Owner::Loggers, memory));
         Ok(number)
     }
 
@@ -78,11 +87,11 @@ impl Counters {
     /// A generation counts in this memory.
     pub(super) fn begin(&mut self, generation: Pid, memory: CounterMemory) {
         memory.begin_generation(clock::wall());
-        self.living.push((Some(generation), memory));
+        self.living.push((Owner::Generation(generation), memory));
     }
 
     pub(super) fn end(&mut self, generation: Pid) {
-        let ended = self.living.extract_if(.., |(pid, _)| *pid == Some(generation));
+        let ended = self.living.extract_if(.., |(owner, _)| *owner == Owner::Generation(generation));
         for (_, memory) in ended {
             // The programs of an upgrade see it, too.
             memory.end_generation();
@@ -109,10 +118,46 @@ impl Counters {
         self.history.as_ref().map(|history| history.fd().try_clone())
     }
 
-    /// What a successor takes over.
+    /// What a successor takes over: no more from one upgrade to the next, because the generations and the loggers of the
+    /// program before this one, as far as they have ended, are added up.
     pub(super) fn files(&self) -> io::Result<Vec<OwnedFd>> {
-        let past = CounterMemory::of(&self.past, &self.past_zones, self.since)?.fd().try_clone()?;
-        let living = self.living.iter().map(|(_, memory)| memory.fd().try_clone());
+        let (mut past, mut past_zones) = (self.past.clone(), self.past_zones.clone());
+        let has_ended = |(owner, memory): &&(Owner, CounterMemory)| {
+            *owner == Owner::EarlierProgram && memory.sum().began().is_none()
+        };
+        let (ended, living): (Vec<_>, Vec<_>) = self.living.iter().partition(has_ended);
+        for (_, memory) in ended {
+            past.add(&memory.sum());
+            memory.add_zones(&mut past_zones);
+        }
+        let past = CounterMemory::of(&past, &past_zones, self.since)?.fd().try_clone()?;
+        let living = living.into_iter().map(|(_, memory)| memory.fd().try_clone());
         std::iter::once(Ok(past)).chain(living).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upgrades_hand_over_as_many_memories_each_time_and_lose_no_count() {
+        const UPGRADES: u64 = 20;
+        let mut inherited = Vec::new();
+        let mut lengths = Vec::new();
+        for _ in 0..UPGRADES {
+            let mut counters = Counters::new(std::mem::take(&mut inherited), None);
+            counters.dropped_by_loggers().fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let memory = counters.create(1, Vec::new()).unwrap();
+            counters.begin(Pid::from_raw(7), memory);
+            let files = counters.files().unwrap();
+            lengths.push(files.len());
+            inherited = files.into_iter().map(|fd| CounterMemory::adopt(fd).unwrap()).collect();
+            // The generation of the earlier program ends behind the upgrade.
+            counters.end(Pid::from_raw(7));
+        }
+        assert_eq!(lengths[2..], [lengths[1]; UPGRADES as usize - 2]);
+        let all = Counters::new(inherited, None).into_ledger(CounterMemory::create(1, 0, &[]).unwrap()).sum();
+        assert_eq!((all.generations(), all.dropped_lines()), ((UPGRADES, UPGRADES), UPGRADES));
     }
 }

@@ -108,7 +108,7 @@ pub struct Pool {
     sweeps: Cell<bool>,
     phase: Cell<Phase>,
     names: Names,
-    /// Limits the lines about requests for which there is no space in the queue.
+    /// Limits the lines about requests for which there is no space in the queue, or no descriptor.
     pub overflows: LineLimit,
     /// Limits the lines about requests for which there is no endpoint.
     pub outages: LineLimit,
