@@ -537,9 +537,14 @@ fn serves_without_files_when_the_folder_is_taken_away() {
     for n in 0..10 {
         body(&server, &format!("other{n}"));
     }
-    server.wait_for_line("the cache cannot write to", TIMEOUT);
+    let line = server.wait_for_line("the cache cannot write to", TIMEOUT);
+    assert!(line.contains("; make the folder, and reload"), "{line}");
     PATHS.iter().for_each(|path| _ = body(&server, path));
     assert_eq!(server.count("status_5xx"), 0);
+    fs::create_dir(app.folder()).unwrap();
+    server.reload();
+    app.store(&server, &PATHS);
+    assert_eq!(app.files().len(), PATHS.len());
 }
 
 #[test]

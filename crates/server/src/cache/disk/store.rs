@@ -371,7 +371,12 @@ impl Store {
     /// `missing`: the bytes that were still to be written.
     fn not_written(&self, errno: Errno, missing: u64) -> NotStored {
         let is_full = is_disk_full(errno);
-        let advice = if is_full { "; free space there, or set `bytes` of `[cache_files]` lower" } else { "" };
+        let advice = match errno {
+            _ if is_full => "; free space there, or set `bytes` of `[cache_files]` lower",
+            // The folder itself is gone: those within it are made again.
+            Errno::NOENT => "; make the folder, and reload",
+            _ => "",
+        };
         self.fail(format_args!(
             "the cache cannot write to {}: {errno}{advice}",
             privilege::shown(&self.folder.path)
