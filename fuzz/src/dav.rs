@@ -65,9 +65,9 @@ fn field(data: &[u8]) {
 }
 
 fn stored(text: &str) {
-    let locks = Locks::parse(text, 0);
+    let locks = Locks::parse(text);
     assert!(locks.on("").count() <= MAX_LOCKS);
-    assert_eq!(Locks::parse(&locks.text(), 0), locks);
+    assert_eq!(Locks::parse(&locks.text()), locks);
     let properties = Properties::parse(text);
     assert_eq!(Properties::parse(&properties.text()), properties);
     if let Some(upload) = Upload::parse(text) {

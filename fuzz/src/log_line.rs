@@ -8,15 +8,15 @@ use taipan_http::status::Status;
 
 use crate::cuts::number;
 
-/// Texts with a bar between them: client, host, user, time, method, target, version, status, bytes sent, referer, user
-/// agent, end. A missing text is an absent value.
+/// Texts with a bar between them: client, host, user, time, method, target, status, bytes sent, referer, user agent, end.
+/// A missing text is an absent value.
 pub fn log_line(data: &[u8]) {
     let mut texts = data.split(|&byte| byte == b'|');
     let mut next = || texts.next().map(|text| (text, String::from_utf8_lossy(text)));
     let client = next().and_then(|(_, text)| text.parse().ok()).map_or(Client::Unix, Client::Ip);
-    let [host, user] = [(); 2].map(|()| next().map(|(_, text)| text));
+    let [host, user] = [(); 2].map(|()| next());
     let time: i64 = next().map_or(0, |(text, _)| number(text));
-    let [method, target, version] = [(); 3].map(|()| next().map(|(_, text)| text));
+    let [method, target] = [(); 2].map(|()| next().map(|(text, _)| text));
     let status = next().map_or(0, |(text, _)| number(text));
     let sent: u64 = next().map_or(0, |(text, _)| number(text));
     let [referer, user_agent] = [(); 2].map(|()| next().map(|(text, _)| text));
@@ -25,13 +25,10 @@ pub fn log_line(data: &[u8]) {
         client,
         name: None,
         forwarded_for: None,
-        host: host.as_deref().unwrap_or_default(),
-        user: user.as_deref(),
+        host: host.as_ref().map_or(b"", |(text, _)| text),
+        user: user.as_ref().map(|(text, _)| *text),
         time,
-        request: match (&method, &target, &version) {
-            (Some(method), Some(target), Some(version)) => Some(Request { method, target, version }),
-            _ => None,
-        },
+        request: method.zip(target).map(|(method, target)| Request { method, target, version: "HTTP/1.1" }),
         status: Status::new(status).unwrap_or(Status::OK),
         sent,
         referer,
@@ -39,11 +36,11 @@ pub fn log_line(data: &[u8]) {
         duration_micros: sent,
         ended: ended.as_deref(),
         why: (sent % 2 == 1).then(|| HeadError::HostMissing.rule()),
-        tls: host.as_deref().map(|name| Tls {
+        tls: host.as_ref().map(|(_, name)| Tls {
             protocol: "TLSv1.3",
             cipher: "TLS_AES_128_GCM_SHA256",
             name: Some(name),
-            client: user.as_deref(),
+            client: user.as_ref().map(|(_, text)| &**text),
             is_resumed: sent % 2 == 1,
             is_early: sent % 3 == 1,
         }),
@@ -84,7 +81,8 @@ fn json(text: &str, line: &Line) {
     assert_eq!(value.as_object().map(serde_json::Map::len), Some(16));
     let agent = line.user_agent.map(String::from_utf8_lossy);
     assert_eq!(value["user_agent"].as_str(), agent.as_deref());
-    assert_eq!(value["target"].as_str(), line.request.map(|request| request.target));
+    let target = line.request.map(|request| String::from_utf8_lossy(request.target));
+    assert_eq!(value["target"].as_str(), target.as_deref());
     assert_eq!(value["ended"].as_str(), line.ended);
     assert_eq!(value["why"].as_str(), line.why.map(ToString::to_string).as_deref());
     assert_eq!(value["status"], line.status.code());
