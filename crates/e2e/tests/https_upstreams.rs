@@ -280,7 +280,7 @@ fn check_reports_what_cannot_be_used() {
     for (keys, expected) in [
         ("tls_ca = \"missing.pem\"", "cannot read"),
         ("tls_ca = \"empty.pem\"", "has no certificate"),
-        ("tls_certificate = \"alice.crt\"", "has no private key; add tls_certificate_key"),
+        ("tls_certificate = \"alice.crt\"", "has no private key, but a certificate; add tls_certificate_key"),
         ("tls_certificate = \"alice.crt\"\ntls_certificate_key = \"other.key\"", "does not fit its key"),
         ("tls_certificate_key = \"other.key\"", "has no certificate beside it"),
         ("tls_verify = false", "warning: the application \"a\" is not verified"),
