@@ -58,10 +58,16 @@ impl AccountKey {
 }
 
 impl Binding {
-    /// Errors: `text` is not base64url.
+    /// Errors: `text` is not base64url, or empty; with what to do.
     pub fn read(key_id: &str, text: &[u8]) -> Result<Binding, String> {
-        let text = str::from_utf8(text).unwrap_or_default().trim().trim_end_matches('=');
-        let key = URL_SAFE_NO_PAD.decode(text).map_err(|_| "it is not base64url".to_owned())?;
+        let reject = |why: &str| format!("{why}; write the key alone, as the authority has given it");
+        // Some editors begin a file with a byte order mark.
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text).trim_ascii();
+        let length = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+        if length == 0 {
+            return Err(reject("it is empty"));
+        }
+        let key = URL_SAFE_NO_PAD.decode(&text[..length]).map_err(|_| reject("it is not base64url"))?;
         Ok(Binding { key_id: key_id.to_owned(), key: Zeroizing::new(key) })
     }
 }
@@ -209,12 +215,21 @@ mod tests {
 
     #[test]
     fn a_binding_is_base64url_with_or_without_padding() {
-        for text in ["AQID", "AQID\n", "AQIDBA==", "AQIDBA"] {
+        for text in ["AQID", "AQID\n", "AQIDBA==", "AQIDBA", "\u{feff}AQID\r\n"] {
             assert!(Binding::read("k", text.as_bytes()).is_ok(), "{text}");
         }
         assert_eq!(*Binding::read("k", b"AQID\n").unwrap().key, [1, 2, 3]);
-        for text in ["A", "a b", "+/", "\u{fffd}"] {
-            assert!(Binding::read("k", text.as_bytes()).is_err(), "{text}");
+        let not = "it is not base64url; write the key alone";
+        for (text, expected) in [
+            (&b"A"[..], not),
+            (b"a b", not),
+            (b"+/", not),
+            (b"\xff", not),
+            (b"", "it is empty; write the key alone"),
+            (b"\n==\n", "it is empty"),
+        ] {
+            let why = Binding::read("k", text).err().unwrap_or_default();
+            assert!(why.contains(expected), "{text:?}: {why}");
         }
     }
 
