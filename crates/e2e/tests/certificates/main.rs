@@ -698,7 +698,8 @@ fn a_user_without_the_rights_to_what_is_stored_learns_what_to_do_as_root() {
         String::from_utf8(output.stderr).expect("it is text")
     };
     check_has(&run("certificates"), &["/certificates: Permission denied; run this as root, or as the user"]);
-    check_has(&run("check"), &[&format!("/certificates: Permission denied; chown it to user {account}")]);
+    let command = format!("run: chown -R {account} {}", folder.display());
+    check_has(&run("check"), &[&format!("/certificates: Permission denied; {command}")]);
     std::os::unix::fs::chown(&folder, Some(account), None).expect("we are root");
     check_has(&run("certificates"), &["a.example.pem: Permission denied; run this as root, or as the user"]);
     let checked = run("check");

@@ -133,7 +133,7 @@ impl Storage {
             Errno::NOENT => "it is gone; put it there again".to_owned(),
             Errno::NOTDIR => "it is no folder; move it away".to_owned(),
             Errno::ACCESS => match self.readers {
-                Readers::User => format!("{errno}; chown it to user {}", geteuid().as_raw()),
+                Readers::User => format!("{errno}; {}", self.chown()),
                 Readers::All => format!("{errno}; {AS_OWNER}"),
             },
             errno => errno.to_string(),
@@ -141,12 +141,17 @@ impl Storage {
         let found = fstat(&folder).map_err(|e| e.to_string())?;
         let is_own = self.readers == Readers::All || found.st_uid == geteuid().as_raw();
         if !is_own {
-            return Err(format!("it belongs to another user; chown it to user {}", geteuid().as_raw()));
+            return Err(format!("it belongs to another user; {}", self.chown()));
         }
         if self.readers == Readers::User && found.st_mode & 0o077 != 0 {
             return Err(format!("other users have access to it; chmod 700 {}", self.path.display()));
         }
         Ok(folder)
+    }
+
+    /// What to do about a folder of another user, who has its files, too.
+    fn chown(&self) -> String {
+        format!("run: chown -R {} {}", geteuid().as_raw(), self.path.display())
     }
 
     /// For an access to a file.
