@@ -187,7 +187,7 @@ impl Responder {
                 Err(status) => return Outcome::Failed(status),
             };
             let body = taken.get_or_insert_with(|| std::mem::replace(body, RequestBody::None));
-            match direct::forward(services, request, body, services.site.limits.body, form, to).await {
+            match direct::forward(services, request, body, form, to).await {
                 Ok(outcome) => {
                     services.counts.add(Count::Forwarded, 1);
                     return outcome;

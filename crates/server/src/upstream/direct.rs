@@ -68,16 +68,16 @@ pub fn may_have_kept(head: &Head<'_>) -> bool {
         && !head.names.contains(Names::AUTHORIZATION)
 }
 
-/// Sends a request, whose body has at most `max_body` bytes, and makes the client's response from the server's.
+/// Sends a request, and makes the client's response from the server's.
 pub async fn forward(
     services: &Rc<Services>,
     request: Request<'_>,
     body: &RequestBody,
-    max_body: u64,
     form: Form,
     to: OriginAttempt,
 ) -> Result<Outcome, Stale> {
     let Request { head, connection: ConnectionInfo { client, .. }, .. } = request;
+    let max_body = services.site.limits.body;
     let (length, source) = match body.length() {
         Length::None => (head.framing.empty_length().map_or(Length::None, Length::Sized), BodySource::Empty),
         Length::Sized(bytes) if bytes > max_body => {
