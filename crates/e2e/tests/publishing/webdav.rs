@@ -263,6 +263,22 @@ fn a_lock_of_no_time_has_the_time_of_one_without() {
     check(&server, &[("PUT", "/a.txt", "", "x", 423)]);
 }
 
+/// As the process that serves and its predecessor do after a reload.
+#[test]
+fn processes_that_serve_the_same_root_know_the_locks_of_each_other() {
+    let first = server();
+    let config = format!("root = \"{}\"\n{OPEN}", first.root().display());
+    let second = Site::new().config_without_root(&config).start();
+    for (own, other) in [(&first, &second), (&second, &first)].into_iter().cycle().take(6) {
+        let locked = send(own, "LOCK", "/a.txt", "", LOCK);
+        let token = locked.field("lock-token").expect("it is locked").to_owned();
+        let (held, token) = (format!("If: ({token})\r\n"), format!("Lock-Token: {token}\r\n"));
+        check(other, &[("PUT", "/a.txt", "", "x", 423), ("PUT", "/a.txt", &held, "x", 204)]);
+        check(own, &[("UNLOCK", "/a.txt", &token, "", 204)]);
+        check(other, &[("PUT", "/a.txt", "", "x", 204)]);
+    }
+}
+
 /// RFC 4918 §5.2: the URL of a folder has a slash at its end.
 #[test]
 fn a_response_names_what_is_locked_by_its_url() {
