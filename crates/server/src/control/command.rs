@@ -94,8 +94,15 @@ pub fn response(source: &SiteSource, request: &Request) -> io::Result<Result<Str
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
-    parse_response(&response)
-        .ok_or_else(|| io::Error::other("the program ended without a response; see its error log"))
+    let response = parse_response(&response);
+    match (request, response) {
+        // The process that serves has not got the request, as for want of a descriptor, or has ended.
+        (Request::Stats(_), Some(Ok(text))) if text.is_empty() => {
+            Err(io::Error::other("the process that serves has not responded; see the error log"))
+        }
+        (_, Some(response)) => Ok(response),
+        (_, None) => Err(io::Error::other("the program ended without a response; see its error log")),
+    }
 }
 
 /// Reads again when the time of one read is over, which is EAGAIN. Errors: also if the program has not responded within
