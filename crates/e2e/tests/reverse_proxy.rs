@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use e2e::http2::{Http2, Http2Request};
 use e2e::upstream::read_head;
@@ -121,6 +122,36 @@ fn the_log_has_a_line_a_second_of_an_upstream_that_is_not_there() {
             assert_eq!(client.get("/").status, 502);
         });
     }
+}
+
+/// As where clients that take nothing of their responses occupy all connections.
+#[test]
+fn the_log_has_a_line_a_second_of_requests_that_get_no_connection() {
+    let (sender, occupied) = channel();
+    let endpoint = e2e::upstream::upstream(move |mut stream, _| {
+        _ = sender.send(());
+        // Without a response, until the server closes the connection.
+        stream.read_to_end(&mut Vec::new()).map(drop)
+    });
+    let address = endpoint.trim_start_matches("http://");
+    let config = format!(
+        "[[route]]\npath = \"/\"\nproxy = \"http://app\"\n[[application]]\nname = \"app\"\nprotocol = \"http\"\n\
+         address = \"{address}\"\nconnections = 1\nwait = \"20ms\"\n"
+    );
+    let server = Site::new().config(&config).start();
+    let mut clients = Vec::new();
+    let is_occupied = wait_until(TIMEOUT, || {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        clients.push(client);
+        occupied.recv_timeout(Duration::from_millis(100)).is_ok()
+    });
+    assert!(is_occupied);
+    // Each worker has its lines.
+    let mut client = server.connect();
+    server.expect_a_line_a_second("none of its connections was free in time", || {
+        assert_eq!(client.get("/").status, 503);
+    });
 }
 
 #[test]

@@ -108,7 +108,7 @@ pub struct Pool {
     sweeps: Cell<bool>,
     phase: Cell<Phase>,
     names: Names,
-    /// Limits the lines about requests for which there is no space in the queue, or no descriptor.
+    /// Limits the lines about requests that find no descriptor or a full queue, or that have waited in vain.
     pub overflows: LineLimit,
     /// Limits the lines about requests for which there is no endpoint.
     pub outages: LineLimit,

@@ -95,7 +95,9 @@ impl Application<'_> {
         };
         // Each further request is rejected, too.
         let limit = match error {
-            PoolError::QueueFull | PoolError::NoDescriptor => Some(&self.pool.overflows),
+            PoolError::QueueFull | PoolError::TimedOut | PoolError::NoDescriptor => {
+                Some(&self.pool.overflows)
+            }
             PoolError::AllDown | PoolError::Unreachable | PoolError::Unresolved => Some(&self.pool.outages),
             _ => None,
         };
