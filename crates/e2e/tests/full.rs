@@ -505,6 +505,30 @@ fn requests_for_an_application_wait_while_its_pool_has_no_descriptor() {
 }
 
 #[test]
+fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
+    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
+    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
+    let site = Site::new().config(&format!("workers = 2\n[[route]]\npath = \"/app\"\nproxy = \"{url}\"\n"));
+    let long = fs::File::create(site.root().join("long")).expect("it is our folder");
+    long.set_len(64 << 20).expect("it is ours");
+    let server = site.start();
+    assert_eq!(server.get("/app").status, 200);
+    let workers = server.processes("worker");
+    let pool = server.children().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
+    // The pool ends with the last process that uses it.
+    let _download = server.begin_download("/long");
+    limit(pool, "3:4096");
+    // Whether it fails depends on when the pool receives the first worker.
+    _ = server.run_command(&["reload"]);
+    limit(pool, "4096:4096");
+    for _ in 0..2 {
+        let reload = server.run_command(&["reload"]);
+        assert!(reload.status.success(), "{reload:?}\n{}", server.stderr());
+        assert!((0..8).all(|_| server.get("/app").status == 200), "{}", server.stderr());
+    }
+}
+
+#[test]
 fn a_worker_without_descriptors_says_which_limit_to_raise() {
     let server = Site::new().file("a.txt", "a").file("b.txt", "b").config("workers = 1").start();
     let mut client = server.connect();

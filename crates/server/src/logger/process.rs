@@ -28,7 +28,7 @@ use super::lines::WholeLines;
 use super::message::LoggerCommand;
 use super::reader::Reader;
 use crate::process::child::{self, Privileges};
-use crate::process::ipc::{self, Channel, Received};
+use crate::process::ipc::{Channel, Received};
 use crate::process::privilege::Identity;
 use crate::process::sandbox;
 use crate::process::supervisor::what_to_do;
@@ -203,8 +203,7 @@ impl Logger {
                         self.files().for_each(|file| file.borrow_mut().reopen(clock::wall()));
                     }
                     Ok(Received::Message(LoggerCommand::Done(done))) => drop(done),
-                    // The process at the other end of the pipe learns that it is closed.
-                    Err(error) if ipc::lacks_descriptors(&error) => {}
+                    // A process without its pipe would lose its lines: another logger takes the place of this one.
                     Ok(Received::End) | Err(_) => break,
                 },
                 () = self.next_rotation() => {

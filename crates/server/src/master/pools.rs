@@ -151,10 +151,10 @@ impl Pools {
         Ok(all)
     }
 
-    /// One that can be used again.
+    /// One that can be used again: not one that takes no more workers, because it had no descriptor for one.
     fn of(&self, service: &Service, circumstances: &Circumstances) -> Option<&PoolProcess> {
         self.0.iter().find(|pool| {
-            pool.process.channel().is_some()
+            pool.process.channel().is_some_and(|channel| !channel.is_closed())
                 && pool.service == *service
                 && pool.circumstances == *circumstances
         })

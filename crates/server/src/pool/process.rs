@@ -38,7 +38,7 @@ use crate::control::{DrainChange, response_text};
 use crate::log::LineLimit;
 use crate::log::stderr::Errors;
 use crate::process::child::{self, Privileges};
-use crate::process::ipc::{self, AsyncChannel, Channel, Received};
+use crate::process::ipc::{AsyncChannel, Channel, Received};
 use crate::process::privilege::Identity;
 use crate::resolver::{SystemNames, alternative};
 use crate::spawner::Exit;
@@ -222,8 +222,7 @@ impl PoolManager {
                     Ok(Received::Message(PoolCommand::Drain { change, endpoint, to })) => {
                         self.drain(change, &endpoint, to);
                     }
-                    // The worker learns that its end is closed.
-                    Err(error) if ipc::lacks_descriptors(&error) => {}
+                    // Without the descriptor of a channel to a worker, too: the next reload starts another pool.
                     Ok(Received::End) | Err(_) => {
                         master = None;
                         self.balancer.on_master_gone();

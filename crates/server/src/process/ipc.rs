@@ -85,7 +85,9 @@ pub mod tests {
         let (one, other) = Channel::pair().expect("a pair can be made");
         let failed = GenerationEvent::Failed(vec!["x".to_owned()]);
         one.send(&failed).expect("there is space");
+        assert!(!one.is_closed());
         drop(other);
+        assert!(one.is_closed());
         assert_eq!(one.send(&failed).map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
     }
 

@@ -108,6 +108,13 @@ impl Channel {
         message.map(Received::Message).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// Whether the other end is closed.
+    pub fn is_closed(&self) -> bool {
+        let mut ends = [PollFd::new(&self.0, PollFlags::empty())];
+        let polled = poll(&mut ends, Some(&Timespec::default()));
+        polled.is_ok() && ends[0].revents().contains(PollFlags::HUP)
+    }
+
     /// As `send`, but waits while the message can be sent later. Errors: also `TimedOut`.
     pub fn send_until<'a>(&self, message: &impl Message<'a>, until: Instant) -> io::Result<()> {
         loop {
