@@ -133,6 +133,12 @@ fn rejects_bodies_while_a_mounted_disk_is_full() {
     }
     rows.check("counted", server.count("scripts_rejected"), 3);
     server.wait_for_line("No space left on device; free space there", TIMEOUT);
+    const MANY: usize = 20;
+    for _ in 0..MANY {
+        assert_eq!(post(&server, "/a.cgi", 256 * KIB).status, 503);
+    }
+    let lines = server.stderr().matches("No space left on device").count();
+    rows.check("their lines are fewer than they are", lines < MANY, true);
 }
 
 #[test]

@@ -60,6 +60,7 @@ pub struct Services {
     /// What disks that are too slow write into the log.
     busy_disks: LineLimit,
     damaged_files: LineLimit,
+    spool_errors: LineLimit,
     pub mode: PresentMode,
     /// When the present turn of the loop began, of `clock::micros`.
     turn: Cell<u64>,
@@ -95,6 +96,7 @@ impl Services {
             job_readers: Semaphore::new(memory::JOB_READERS),
             busy_disks: LineLimit::default(),
             damaged_files: LineLimit::default(),
+            spool_errors: LineLimit::default(),
             mode: PresentMode::new(),
             turn: Cell::new(clock::micros()),
             overload: Overload::new(site.timeouts.delay),
@@ -170,6 +172,14 @@ impl Services {
             log::error(format_args!(
                 "{path} is damaged: {why}; make it again, or clients without gzip do not get all of it{omitted}"
             ));
+        }
+    }
+
+    /// Logs that the body of a request cannot be stored.
+    pub fn report_spool(&self, what: Arguments<'_>) {
+        // On a full disk, each request has this error.
+        if let Some(omitted) = self.spool_errors.admit(self.clock.now()) {
+            log::error(format_args!("{what}{omitted}"));
         }
     }
 

@@ -83,7 +83,7 @@ pub async fn receive(
             Ok(()) => {}
             Err(NoSpace::TooLarge) => return Err(Status::CONTENT_TOO_LARGE.into()),
             Err(NoSpace::Taken) => {
-                log::error(format_args!(
+                services.report_spool(format_args!(
                     "no space in {folder} for the body of a request: other bodies use the {spool_bytes} bytes of all; raise \
                      `spool_bytes` in [scripts], or lower `max_body`"
                 ));
@@ -103,7 +103,9 @@ async fn open(services: &Services, spawner: &Spawner) -> Result<OwnedFd, Status>
         Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(report_busy(services, Busy::Full)),
         Ok(Err(error)) => {
             let folder = privilege::shown(&services.site.scripts.spool);
-            log::error(format_args!("cannot make a file in {folder} for the body of a request: {error}"));
+            services.report_spool(format_args!(
+                "cannot make a file in {folder} for the body of a request: {error}"
+            ));
             services.counts.add(Count::ScriptsRejected, 1);
             Err(Status::SERVICE_UNAVAILABLE)
         }
@@ -140,7 +142,8 @@ async fn write(services: &Services, file: OwnedFd, bytes: Vec<u8>) -> Result<Own
             }
             _ => "",
         };
-        log::error(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
+        services
+            .report_spool(format_args!("cannot write the body of a request in {folder}: {errno}{advice}"));
         if !is_full {
             return Status::INTERNAL_SERVER_ERROR;
         }
