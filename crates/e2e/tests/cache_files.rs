@@ -508,6 +508,33 @@ fn a_file_that_was_evicted_is_closed_as_root() {
     assert!(client.request(request).body.len() > LARGE);
 }
 
+/// Three large responses fit in files, and four in memory.
+#[test]
+fn a_response_that_is_found_in_memory_keeps_its_file() {
+    let app = Fixture::new();
+    let settings = app.config("bytes = \"1MiB\"\nlargest = \"350KiB\"").replace("workers = 2", "workers = 1");
+    let server = Site::new().config(&(settings + "\n[cache]\nresponses = \"1500KiB\"\n")).start();
+    let uptime = || server.stats()["uptime_s"].as_u64().expect("it is counted");
+    let _client = server.connect();
+    let mut attempts = 0;
+    let outlasts_the_next = || {
+        attempts += 1;
+        let [found, next, second, third] =
+            ["large", "large-b", "large-c", "large-d"].map(|name| format!("{name}{attempts}"));
+        let before = app.files();
+        app.store(&server, &[&found]);
+        let file = app.files().into_iter().find(|file| !before.contains(file)).expect("it is stored");
+        app.store(&server, &[&next]);
+        body(&server, &found);
+        // The worker looks through its responses from time to time.
+        let noted = uptime() + 2;
+        assert!(wait_until(TIMEOUT, || uptime() >= noted));
+        app.store(&server, &[&second, &third]);
+        file.exists()
+    };
+    assert!(wait_until(TIMEOUT, outlasts_the_next), "{}", server.stats());
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_is_refused_with_what_to_do() {
     let app = Fixture::new();

@@ -289,7 +289,7 @@ async fn run_ticks(connections: Rc<Connections>) -> io::Result<()> {
         connections.idle.sweep(&connections, now);
         connections.close_unused();
         connections.table.trim();
-        connections.responder.close_deleted(PARTS);
+        connections.responder.sweep_caches(PARTS);
         connections.count_present();
     }
 }
@@ -301,7 +301,7 @@ async fn rest(connections: &Connections) {
         if tokio::time::timeout(pause, connections.table.added()).await.is_ok() {
             return;
         }
-        connections.responder.close_deleted(1);
+        connections.responder.sweep_caches(1);
     }
 }
 

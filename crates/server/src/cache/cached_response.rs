@@ -45,6 +45,8 @@ pub struct CachedResponse {
     requested: u64,
     modified: Option<i64>,
     pub copies: Copies,
+    /// Whether it was found since its file was last counted as used.
+    pub is_used: Cell<bool>,
     head: RefCell<Option<AgedHead>>,
 }
 
@@ -89,8 +91,18 @@ impl CachedResponse {
         let modified =
             only(&stored.fields, "last-modified").and_then(|value| date::parse(value, stored.times.received));
         let Placement { resource, requested } = placement;
-        let (copies, head) = Default::default();
-        CachedResponse { stored, policy, settings, body, resource, requested, modified, copies, head }
+        CachedResponse {
+            stored,
+            policy,
+            settings,
+            body,
+            resource,
+            requested,
+            modified,
+            copies: Copies::default(),
+            is_used: Cell::new(false),
+            head: RefCell::new(None),
+        }
     }
 
     /// When it was requested or validated last, in microseconds of the monotonic clock.

@@ -122,7 +122,10 @@ impl Cache {
         let mut table = self.table.borrow_mut();
         let Some(entries) = table.get(HOST.into(), text) else { return Found::Nothing };
         match vary::selected(&*entries, |entry| &entry.stored.variant, fields) {
-            Some(entry) if entry.is_valid() => Found::Entry(entry.clone()),
+            Some(entry) if entry.is_valid() => {
+                entry.is_used.set(true);
+                Found::Entry(entry.clone())
+            }
             Some(_) => Found::Nothing,
             None => Found::OtherVariant,
         }
@@ -311,9 +314,15 @@ impl Cache {
     }
 
     /// Closes files that have been deleted, of one of so many parts of the responses: until then they take space on the
-    /// disk, which no limit counts.
-    pub fn close_deleted(&self, parts: usize) {
-        self.table.borrow_mut().sweep(parts, |entries| !entries.iter().any(|entry| entry.body.is_deleted()));
+    /// disk, which no limit counts. The files of responses that were found in memory count as used.
+    pub fn sweep(&self, parts: usize) {
+        self.table.borrow_mut().sweep(parts, |text, entries| {
+            if let Some(disk) = &self.disk {
+                let used = entries.iter().filter(|entry| entry.is_used.take());
+                used.for_each(|entry| disk.count_use(&Key::new(text), &entry.stored.variant));
+            }
+            !entries.iter().any(|entry| entry.body.is_deleted())
+        });
     }
 
     pub fn has_open_files(&self) -> bool {

@@ -152,10 +152,11 @@ impl Responder {
         self.maintenance.replace(hosts);
     }
 
-    /// Closes what the caches have open of files that have been deleted, in one of so many parts of each.
-    pub fn close_deleted(&self, parts: usize) {
+    /// Closes what the caches have open of files that have been deleted, and counts the files of stored responses that were
+    /// used, in one of so many parts of each.
+    pub fn sweep_caches(&self, parts: usize) {
         self.files.close_deleted(parts);
-        self.cache.close_deleted(parts);
+        self.cache.sweep(parts);
     }
 
     pub fn has_open_files(&self) -> bool {

@@ -265,7 +265,7 @@ impl Files {
 
     /// Closes files that have been deleted, of one of so many parts of the entries: until then they take space on the disk.
     pub fn close_deleted(&self, parts: usize) {
-        self.table.borrow_mut().sweep(parts, |cached| match cached {
+        self.table.borrow_mut().sweep(parts, |_, cached| match cached {
             Cached::Entry(entry) => !entry.has_deleted(),
             Cached::Listing(_) => true,
         });

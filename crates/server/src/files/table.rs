@@ -152,12 +152,12 @@ impl<V> Table<V> {
 
     /// Removes the entries for which `is_kept` does not hold, of one of so many parts of the table. As many calls in a row
     /// have all parts.
-    pub fn sweep(&mut self, parts: usize, mut is_kept: impl FnMut(&V) -> bool) {
+    pub fn sweep(&mut self, parts: usize, mut is_kept: impl FnMut(&str, &V) -> bool) {
         let end = self.slots.capacity();
         for _ in 0..end.div_ceil(parts) {
             let slot = self.next_swept;
             self.next_swept = if slot + 1 < end { slot + 1 } else { 0 };
-            if self.slots.get(slot).is_some_and(|entry| !is_kept(&entry.value)) {
+            if self.slots.get(slot).is_some_and(|entry| !is_kept(&entry.path, &entry.value)) {
                 self.evict(slot);
             }
         }
@@ -286,12 +286,12 @@ mod tests {
             t.insert(HostKey::from(0), k, k, FILE);
         }
         for _ in 0..3 {
-            t.sweep(3, |value| matches!(*value, "b" | "d"));
+            t.sweep(3, |path, value| path == *value && matches!(path, "b" | "d"));
         }
         assert_eq!((keys(&t, &["a", "b", "c", "d", "e"]), t.cost.descriptors), (vec!["b", "d"], 2));
-        t.sweep(1, |_| false);
+        t.sweep(1, |_, _| false);
         assert!(t.slots.is_empty() && !t.has_descriptors());
-        t.sweep(1, |_| false);
+        t.sweep(1, |_, _| false);
     }
 
     #[test]

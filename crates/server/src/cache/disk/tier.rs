@@ -129,6 +129,11 @@ impl DiskTier {
         });
     }
 
+    /// The file of a response counts as used: the response was found in memory. Never waits.
+    pub fn count_use(&self, key: &Key, of: &Variant) {
+        self.store.count_use(name(key, of));
+    }
+
     /// Removes all variants of a resource.
     pub fn remove(&self, key: &Key) {
         let resource = key.resource();
