@@ -138,12 +138,14 @@ impl Storage {
             },
             errno => errno.to_string(),
         })?;
+        if self.readers == Readers::All {
+            return Ok(folder);
+        }
         let found = fstat(&folder).map_err(|e| e.to_string())?;
-        let is_own = self.readers == Readers::All || found.st_uid == geteuid().as_raw();
-        if !is_own {
+        if found.st_uid != geteuid().as_raw() {
             return Err(format!("it belongs to another user; {}", self.chown()));
         }
-        if self.readers == Readers::User && found.st_mode & 0o077 != 0 {
+        if found.st_mode & 0o077 != 0 {
             return Err(format!("other users have access to it; chmod 700 {}", self.path.display()));
         }
         Ok(folder)
