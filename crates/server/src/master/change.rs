@@ -454,11 +454,8 @@ impl Master {
 
     /// Makes all generations but the new one send their connections to it, and leave.
     pub(super) fn retire_generations(&mut self, new: Option<Pid>, handoff: Option<OwnedFd>, until: Instant) {
-        let command = match handoff {
-            Some(handoff) => MasterCommand::HandOver(Some(handoff)),
-            None => MasterCommand::Leave,
-        };
-        let command = Rc::new(command);
+        let hand_over = |handoff| MasterCommand::HandOver(Some(handoff));
+        let command = Rc::new(handoff.map_or(MasterCommand::Leave, hand_over));
         let now = Instant::now();
         for generation in self.children.generations.iter_mut().filter(|g| Some(g.pid) != new) {
             generation.send_descriptor(Rc::clone(&command));

@@ -299,7 +299,7 @@ impl Message<'_> for PoolEvent {
             PoolEvent::Leased { number, lease, origin, stream } => {
                 let Lease { number: lease, endpoint, requests } = *lease;
                 let head = Encoder::new(b'L').u64(*number).u64(lease).u64(endpoint).u64(requests);
-                let head = stream.iter().fold(head.u64(origin.index as u64), |head, stream| head.fd(stream));
+                let head = stream.iter().fold(head.u64(origin.index as u64), Encoder::fd);
                 match origin.resolved {
                     Some(address) => head.bytes(address.to_string().as_bytes()),
                     None => head,

@@ -141,10 +141,7 @@ impl Message<'_> for MasterCommand {
         match self {
             MasterCommand::Leave => Encoder::new(b'L'),
             MasterCommand::Stop => Encoder::new(b'S'),
-            MasterCommand::HandOver(successor) => {
-                let command = Encoder::new(b'H');
-                successor.iter().fold(command, |command, successor| command.fd(successor))
-            }
+            MasterCommand::HandOver(successor) => successor.iter().fold(Encoder::new(b'H'), Encoder::fd),
             MasterCommand::Log { sink, file } => Encoder::new(b'F').u32(*sink).fd(file),
             MasterCommand::LogStats => Encoder::new(b'G'),
             MasterCommand::Stats { form: Form::Text, to } => Encoder::new(b'T').fd(to),
@@ -177,8 +174,7 @@ impl Message<'_> for MasterCommand {
             MasterCommand::Watch { filter, to } => Encoder::new(b'W').bytes(filter).fd(to),
             MasterCommand::Level { level, time } => Encoder::new(b'E').level(*level).time(*time),
             MasterCommand::Maintenance { hosts, done } => {
-                let command = Encoder::new(b'X').bytes(hosts);
-                done.iter().fold(command, |command, done| command.fd(done))
+                done.iter().fold(Encoder::new(b'X').bytes(hosts), Encoder::fd)
             }
             MasterCommand::LogsSent(done) => Encoder::new(b'Q').fd(done),
             MasterCommand::Ping => Encoder::new(b'P'),
