@@ -75,7 +75,7 @@ pub struct OpenFile {
 const RUN: u64 = 128 * 1024;
 
 /// Bytes of a file whose space takes a while to be freed.
-const LARGE: u64 = 1024 * 1024;
+pub const LARGE: u64 = 1024 * 1024;
 
 /// Where the bytes of a file are.
 enum Residence {

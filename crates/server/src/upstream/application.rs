@@ -19,7 +19,8 @@ use super::permission::BreakerPermit;
 use super::repeatable_body::{KeptBytes, RepeatableBody};
 use super::request::{Handler, Repeats, UpstreamRequest};
 use super::retries::{Avoid, Decision, Replay, Retries};
-use super::spool::{SpoolReader, SpooledBody};
+use super::spool::SpoolFile;
+use super::spooled_body::SpoolReader;
 use super::transport::Retry;
 use super::{Outcome, receive, report};
 use crate::log;
@@ -50,7 +51,7 @@ pub enum ForwardedBody {
     None,
     /// At most so many bytes are read.
     Client(RepeatableBody, u64),
-    Spooled(Rc<SpooledBody>),
+    Spooled(Rc<SpoolFile>),
 }
 
 impl ForwardedBody {

@@ -13,6 +13,7 @@ pub mod concurrency;
 mod outgoing_body;
 mod repeatable_body;
 mod spool;
+mod spooled_body;
 
 mod affinity;
 mod exchange;

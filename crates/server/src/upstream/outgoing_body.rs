@@ -7,8 +7,8 @@ use taipan_http::rule::BODY_TOO_LARGE;
 use taipan_http::status::Status;
 
 use super::request::Handler;
-use super::spool::{self, SpooledBody};
-use super::{Outcome, Upstreams};
+use super::spool::SpoolFile;
+use super::{Outcome, Upstreams, spooled_body};
 use crate::request::body::{Length, RequestBody};
 use crate::services::Services;
 
@@ -17,7 +17,7 @@ pub enum OutgoingBody {
     /// It is sent while it is received.
     Client(RequestBody),
     /// It has been received to its end.
-    Spooled(SpooledBody),
+    Spooled(SpoolFile),
 }
 
 impl OutgoingBody {
@@ -39,7 +39,8 @@ impl OutgoingBody {
             // CGI, FastCGI and SCGI have the length before the body.
             Length::Unknown | Length::Sized(_) => {
                 let spawner = upstreams.spawner.as_ref().ok_or(Status::LENGTH_REQUIRED)?;
-                let spooled = spool::receive(&upstreams.services, spawner, &body, handler.max_body).await?;
+                let spooled =
+                    spooled_body::receive(&upstreams.services, spawner, &body, handler.max_body).await?;
                 Ok(OutgoingBody::Spooled(spooled))
             }
         }
@@ -50,7 +51,7 @@ impl OutgoingBody {
         match self {
             OutgoingBody::None => Length::None,
             OutgoingBody::Client(body) => body.length(),
-            OutgoingBody::Spooled(spooled) => Length::Sized(spooled.length),
+            OutgoingBody::Spooled(spooled) => Length::Sized(spooled.length()),
         }
     }
 }

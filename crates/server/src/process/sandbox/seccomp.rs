@@ -50,6 +50,7 @@ const FILES: &[c_long] = &[
     libc::SYS_pread64,
     libc::SYS_preadv,
     libc::SYS_preadv2,
+    libc::SYS_pwrite64,
     libc::SYS_read,
     libc::SYS_readahead,
     libc::SYS_readlinkat,
@@ -168,7 +169,6 @@ const TO_PIPE: &[c_long] = &[libc::SYS_pipe2];
 /// To write the files of a cache. Landlock decides where.
 const TO_WRITE: &[c_long] = &[
     libc::SYS_mkdirat,
-    libc::SYS_pwrite64,
     #[cfg(not(target_arch = "riscv64"))]
     libc::SYS_renameat,
     libc::SYS_renameat2,

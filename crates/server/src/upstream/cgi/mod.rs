@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use self::script_io::{PipeEnd, ScriptIo, output_pipes, pipes};
 use super::concurrency::ScriptPermit;
 use super::request::{Program, UpstreamRequest};
-use super::spool::{SpoolSpace, SpooledBody};
+use super::spool::SpoolFile;
 use super::transport::{ReadError, Transport};
 use crate::log::stderr::Errors;
 use crate::process::supervisor::advice_on_descriptors;
@@ -47,7 +47,7 @@ pub enum Stdin {
     Empty,
     /// The body, as it is received.
     Pipe,
-    Spooled(SpooledBody),
+    Spooled(SpoolFile),
 }
 
 pub struct Script {
@@ -115,9 +115,12 @@ pub async fn start(
     };
     let made = if matches!(stdin, Stdin::Pipe) { pipes() } else { output_pipes() };
     let (mut ours, mut theirs) = made.map_err(failed)?;
-    let mut space = None;
-    if let Stdin::Spooled(body) = stdin {
-        (theirs.stdin, space) = (Some(body.file.into()), Some(body.space));
+    let spooled = match stdin {
+        Stdin::Spooled(file) => Some(file),
+        Stdin::Empty | Stdin::Pipe => None,
+    };
+    if let Some(file) = &spooled {
+        theirs.stdin = Some(file.try_clone().map_err(failed)?);
     }
     let watch = |end: Option<OwnedFd>, interest| end.map(|end| sys::watch(end, interest)).transpose();
     let stderr = ours.stderr.take();
@@ -138,7 +141,7 @@ pub async fn start(
     let label = request.info.label.clone();
     if let Some(stderr) = stderr {
         let errors = Errors::new(stderr, label.clone(), &services.site.scripts);
-        let held = Some((permit, space));
+        let held = Some((permit, spooled));
         let monitor =
             Monitor { services: services.clone(), shared: shared.clone(), child, errors, label, held };
         spawn_local(monitor.run());
@@ -273,8 +276,8 @@ struct Monitor {
     child: Child,
     errors: Errors,
     label: Rc<str>,
-    /// Until the script has exited: it runs, and has the file of its body open.
-    held: Option<(ScriptPermit, Option<SpoolSpace>)>,
+    /// Until the script has exited: it runs, and reads the file of its body.
+    held: Option<(ScriptPermit, Option<SpoolFile>)>,
 }
 
 impl Monitor {
