@@ -205,7 +205,7 @@ fn ends_a_script_when_its_client_disconnects() {
 fn waits_for_a_slow_reader_without_ending_its_script() {
     // Far more than sockets and pipes hold; a script that blocks in a write is not idle.
     let text = "print \"X-A: b\\n\\n\"; print 'x' x 65536 for 1..256;";
-    let server = start(&format!("{CGI}idle = \"1s\"\n"), text);
+    let server = start(&format!("{CGI}idle = \"1s\"\nspool_bytes = 0\n"), text);
     let mut client = server.connect();
     client.send("GET /a.cgi HTTP/1.0\r\nHost: a\r\n\r\n");
     let leader = pid(&server);

@@ -193,7 +193,7 @@ fn check_prints_the_disk_space_that_bodies_may_use() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let scripts = "[[route]]\npath = \"*.cgi\"\ncgi = true\nmax_body = \"3GiB\"\n[scripts]\n";
-    let line = "request bodies of unknown length, in /var/tmp (`spool_bytes`)";
+    let line = "request bodies of unknown length, and responses to slow clients, in /var/tmp (`spool_bytes`)";
     assert!(!check("").contains(line), "there is none without scripts");
     let printed = check(scripts);
     assert!(printed.contains(&format!("256.0 MiB  {line}")), "{printed}");

@@ -10,7 +10,7 @@ use e2e::{
     processor_time, wait_until,
 };
 
-const COUNTS: [&str; 100] = [
+const COUNTS: [&str; 101] = [
     "disconnected",
     "http_1_0",
     "http_1_1",
@@ -69,6 +69,7 @@ const COUNTS: [&str; 100] = [
     "abandoned",
     "scripts",
     "upstream_requests",
+    "responses_buffered",
     "scripts_failed",
     "scripts_killed",
     "scripts_timeout",

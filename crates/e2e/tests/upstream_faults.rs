@@ -261,8 +261,9 @@ fn a_response_without_a_length_whose_connection_is_reset_is_never_a_whole_one() 
 fn a_response_whose_reset_is_met_by_the_body_of_its_request_is_never_a_whole_one() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let server =
-        Site::new().config(&format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\n")).start();
+    let route =
+        format!("[[route]]\npath = \"/\"\nproxy = \"http://{address}\"\nresponse_buffering = false\n");
+    let server = Site::new().config(&route).start();
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
     let (mut stream, _) = listener.accept().expect("a connection");

@@ -167,6 +167,9 @@ pub trait BodyStream {
     fn poll_request_body(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
+
+    /// Reads more of the upstream's response while the client takes nothing.
+    fn poll_read_ahead(&mut self, _: &mut Context<'_>) {}
 }
 
 /// A body that exists already.

@@ -57,6 +57,8 @@ pub struct Services {
     pub events: Semaphore,
     /// Readers of what jobs in the background write.
     pub job_readers: Semaphore,
+    /// Permits of responses that are read ahead of slow clients.
+    pub buffered_responses: Semaphore,
     /// What disks that are too slow write into the log.
     busy_disks: LineLimit,
     damaged_files: LineLimit,
@@ -94,6 +96,7 @@ impl Services {
             main_thread,
             events: Semaphore::new(EVENT_STREAMS),
             job_readers: Semaphore::new(memory::JOB_READERS),
+            buffered_responses: Semaphore::new(site.limits.buffered_responses),
             busy_disks: LineLimit::default(),
             damaged_files: LineLimit::default(),
             spool_errors: LineLimit::default(),

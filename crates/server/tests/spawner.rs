@@ -329,6 +329,7 @@ fn site() -> Site {
         processes: 1,
         account: None,
         forwarding: Default::default(),
+        buffering: Default::default(),
     };
     let files = Action::Files { root: PathBuf::from("/bin"), strip: 0 };
     let route = Route { script: Some(Box::new(script)), ..Route::new(Pattern::EVERYTHING, files) };

@@ -19,7 +19,7 @@ use crate::field_file::MAX_AS_IS;
 use crate::image_map;
 use crate::limit::{By, Limit};
 use crate::listener::Listener;
-use crate::model::{Limits, Listing, Route, Sink, Site, SpecialFiles};
+use crate::model::{Limits, Listing, ResponseBuffering, Route, Script, Sink, Site, SpecialFiles};
 use crate::zones::Zones;
 
 /// A worker's buffer for input from clients and scripts. It grows if two request heads of the largest size need more.
@@ -88,6 +88,8 @@ pub const LISTING_ENTRY: u64 = 352;
 pub const SCRIPT: u64 = 64 * 1024;
 /// Bytes on their way in both directions of an upgraded connection.
 const UPGRADED: u64 = 2 * BUFFER;
+/// Bytes of a response that wait in memory for a slow client.
+pub const READ_AHEAD: u64 = 64 * 1024;
 /// The buffers of one request on a multiplexed connection: 256 KiB that its client has not received yet, one read more,
 /// and part of the request body.
 pub const MULTIPLEXED: u64 = 384 * 1024;
@@ -375,6 +377,11 @@ fn of_upstreams(site: &Site, workers: u64) -> Vec<Use> {
             count: http2_connections(site),
         },
         Use {
+            what: "responses read ahead of slow clients",
+            each: READ_AHEAD,
+            count: buffered_responses(site, workers),
+        },
+        Use {
             what: "upgraded connections: bytes on their way",
             each: UPGRADED,
             count: upgraded(site, workers),
@@ -521,6 +528,15 @@ fn upgraded(site: &Site, workers: u64) -> u64 {
     let most = site.limits.upgraded.min(site.limits.connections) as u64;
     let has_any = site.forward_proxy.is_some() || any_route(site, Route::may_upgrade);
     if has_any { most.saturating_mul(workers) } else { 0 }
+}
+
+/// Responses of scripts and applications that are read ahead.
+fn buffered_responses(site: &Site, workers: u64) -> u64 {
+    let is_buffered =
+        |script: Option<&Script>| script.is_some_and(|own| own.buffering == ResponseBuffering::On);
+    let has_any =
+        any_route(site, |route| is_buffered(route.script.as_deref()) || is_buffered(route.lister.as_deref()));
+    if has_any { of_each(workers, site.limits.buffered_responses) } else { 0 }
 }
 
 fn multiplexed_requests(site: &Site) -> u64 {

@@ -39,8 +39,8 @@ pub use limits::{CacheFiles, CacheLimits, Http2, Limits, Timeouts};
 pub use logging::{AccessLog, ErrorFormat, ErrorLines, Level, Log, LogFormat, LoggedClients, LoggedHost};
 pub use route::{
     Action, Dotfiles, Enclosing, EtagFrom, Executables, Fallback, FallbackFor, FileRules, HeaderRule,
-    Interpreter, LanguageFallback, Listing, MetaFiles, NamedRoot, RemoteHost, Route, Script, Selector,
-    Special, SpecialFiles, Suffixes, Symlinks,
+    Interpreter, LanguageFallback, Listing, MetaFiles, NamedRoot, RemoteHost, ResponseBuffering, Route,
+    Script, Selector, Special, SpecialFiles, Suffixes, Symlinks,
 };
 pub use scripts::{
     Account, BackgroundJobs, ControlGroups, DEFAULT_SPOOL, KilledOutput, LocalRedirects, NewPrivileges,

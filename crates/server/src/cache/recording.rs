@@ -153,4 +153,8 @@ impl BodyStream for Recording {
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.body.poll_request_body(cx)
     }
+
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
+        self.body.poll_read_ahead(cx);
+    }
 }

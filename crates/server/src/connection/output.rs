@@ -306,6 +306,13 @@ impl Output {
         }
     }
 
+    /// Has more of the upstream's response read while the client takes nothing.
+    pub fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
+        if let Some(stream) = self.response.as_mut().and_then(|response| response.body.stream()) {
+            stream.poll_read_ahead(cx);
+        }
+    }
+
     /// Takes the next chunk of the body's stream, when all before it is sent. Errors: the reason for the log.
     pub async fn next_chunk(&mut self, services: &Services) -> Result<(), EndReason> {
         let Some(response) = &mut self.response else { return Ok(()) };

@@ -472,6 +472,7 @@ impl Task {
                 None | Some(Event::Park | Event::CheckRate | Event::TimeOut | Event::Measure) => {}
             }
             read_request_body(cx, transport, output);
+            output.poll_read_ahead(cx);
             timer.as_mut().poll(cx).map(Ok)
         })
         .await
@@ -577,6 +578,7 @@ fn poll_send(
             Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 *waited = Waited::Yes;
                 output.mark_taken_once(|| stream.unacknowledged());
+                output.poll_read_ahead(cx);
                 if ready!(stream.poll_write_ready(cx)).is_err() {
                     return Poll::Ready(Err(Broken::failed(EndReason::ClientClosed)));
                 }

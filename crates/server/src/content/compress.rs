@@ -318,6 +318,10 @@ impl BodyStream for CompressedStream {
     fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_request_body(cx)
     }
+
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
+        self.inner.poll_read_ahead(cx);
+    }
 }
 
 /// A file, which helper threads read and encode.

@@ -400,6 +400,7 @@ mod tests {
             processes: 1,
             account: None,
             forwarding: Default::default(),
+            buffering: Default::default(),
         }
     }
 

@@ -92,6 +92,7 @@ counts! {
     Abandoned "abandoned" "lookups and scripts abandoned: client disconnected",
     Scripts "scripts" "scripts started",
     UpstreamRequests "upstream_requests" "requests to applications",
+    ResponsesBuffered "responses_buffered" "responses read ahead of slow clients",
     Upgraded "upgraded" "connections upgraded to another protocol",
     UpgradesRejected "upgrades_rejected" "requests rejected with 503: too many upgraded connections",
     ScriptsFailed "scripts_failed" "scripts and applications that failed: not reached, or invalid response",

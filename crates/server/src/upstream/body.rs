@@ -2,6 +2,7 @@
 //! or where a script is ended before it exits.
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use taipan_http::chunked::{Decoder, Event};
@@ -22,7 +23,7 @@ use crate::stats::Count;
 
 /// The rest of a body.
 pub struct UpstreamBody {
-    exchange: UpstreamExchange,
+    pub exchange: Rc<UpstreamExchange>,
     /// Received with the head, in its framing.
     received: Vec<u8>,
     /// Content that has been read ahead.
@@ -123,7 +124,7 @@ impl UpstreamBody {
     pub fn new(exchange: UpstreamExchange, head: &UpstreamHead, received: Vec<u8>) -> UpstreamBody {
         let framed = Framed::new(head.framing);
         let (content, persistence) = (Vec::new(), head.persistence);
-        UpstreamBody { exchange, received, content, end: None, framed, persistence }
+        UpstreamBody { exchange: Rc::new(exchange), received, content, end: None, framed, persistence }
     }
 
     /// With the end, if it has been read. A socket has an error only once: a later read finds its end.
@@ -132,7 +133,7 @@ impl UpstreamBody {
     }
 
     /// Errors: the body cannot be completed. The error log has the reason.
-    async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if !self.content.is_empty() {
                 return Ok(Some(std::mem::take(&mut self.content)));

@@ -3,7 +3,7 @@
 //!
 //! The protocols stand side by side: `cgi`, `fastcgi`, `scgi` and `http` implement `Transport`. An `UpstreamExchange`
 //! sends the request's body over one as fast as the upstream takes it, and reads the response as fast as the client
-//! takes that.
+//! takes that, or, within bounds, ahead of it.
 //!
 //! Knows nothing of the client's connection.
 
@@ -33,6 +33,7 @@ mod attempt;
 mod retries;
 
 mod body;
+mod buffered_body;
 mod head;
 mod hedge;
 pub mod idle_connections;

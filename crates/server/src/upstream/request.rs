@@ -14,7 +14,7 @@ use script::environment::{Additions, Environment};
 use script::fastcgi::Role;
 use site::authorizer::{Authorizer, Subrequest, is_same_name, variable};
 use site::forwarding::{Spelling, UNCHANGED};
-use site::model::{QueryArguments, Route, Script};
+use site::model::{QueryArguments, ResponseBuffering, Route, Script};
 use site::route::RouteId;
 use site::upstream::{Protocol, Upstream, UpstreamId};
 use site::walk::Step;
@@ -38,6 +38,7 @@ use crate::pool::Sharing;
 use crate::request::body::Length;
 use crate::request::{ConnectionInfo, Request};
 use crate::services::Services;
+use crate::spawner::Spawner;
 use crate::trace::ParentOf;
 
 pub use self::program::Program;
@@ -167,6 +168,8 @@ pub struct RequestInfo {
     pub trailers: RequestTrailers,
     /// The route whose client gets the fields behind the response. `None`: they are dropped.
     pub response_trailers: Option<RouteOfHost>,
+    /// Makes the file of a response that is read ahead. `None`: it is read as the client takes it.
+    pub read_ahead: Option<Rc<Spawner>>,
 }
 
 /// All but the body, by protocol.
@@ -287,7 +290,7 @@ impl Handler {
         length: Length,
         variables: &Additions,
     ) -> Result<UpstreamRequest, Status> {
-        let Upstreams { services, asserted, .. } = upstreams;
+        let Upstreams { services, asserted, spawner, .. } = upstreams;
         let fields = self.fields(services, head, asserted);
         let head = &Head { fields: &fields, ..*head };
         let label: Rc<str> = label(head, connection.client).into();
@@ -333,6 +336,9 @@ impl Handler {
             upgrade,
             trailers: RequestTrailers::of(head, forwarding, asserted),
             response_trailers: passes_trailers.then_some(RouteOfHost { host: self.host, route: self.route }),
+            read_ahead: spawner
+                .clone()
+                .filter(|_| script.is_some_and(|script| script.buffering == ResponseBuffering::On)),
         };
         Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended, info })
     }

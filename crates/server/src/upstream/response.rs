@@ -17,6 +17,7 @@ use taipan_http::known::{KnownField, KnownFields};
 use taipan_http::status::Status;
 
 use super::body::{TOO_LONG, UpstreamBody};
+use super::buffered_body::BufferedBody;
 use super::exchange::UpstreamExchange;
 use super::head::{Excess, UpstreamHead};
 use super::request::{Form, Handler, HandlerKind, Wanted};
@@ -35,6 +36,9 @@ use crate::tasks::spawn_local;
 
 /// A body without a length that is ready and has at most so many bytes is sent with its head. A larger one is streamed.
 const READY_BODY: usize = site::memory::RESPONSE as usize;
+
+/// With `no`, the upstream wants to write no faster than the client reads, as nginx has it.
+const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 
 /// The most bytes of a body that no client gets that are read so that its connection can have another request.
 const DISCARDED: usize = 64 * 1024;
@@ -222,7 +226,7 @@ pub(super) async fn content(
             Content::Whole(body)
         }
         Framing::Sized(length) => {
-            Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), Some(length))
+            Content::Stream(stream(head, UpstreamBody::new(exchange, head, body)), Some(length))
         }
         Framing::None => match read_ready(&exchange, &mut body) {
             Some(Ok(())) if body.len() <= READY_BODY && !exchange.has_trailers() => {
@@ -239,10 +243,20 @@ pub(super) async fn content(
                 exchange.finish(head.persistence);
                 Content::Whole(body)
             }
-            end => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body).ending(end)), None),
+            end => Content::Stream(stream(head, UpstreamBody::new(exchange, head, body).ending(end)), None),
         },
-        Framing::Chunked => Content::Stream(Box::new(UpstreamBody::new(exchange, head, body)), None),
+        Framing::Chunked => Content::Stream(stream(head, UpstreamBody::new(exchange, head, body)), None),
     })
+}
+
+/// A body that is read ahead of a slow client, unless the route or the upstream forbids it.
+fn stream(head: &UpstreamHead, body: UpstreamBody) -> Box<dyn BodyStream> {
+    let is_forbidden =
+        head.fields.value(X_ACCEL_BUFFERING).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+    match body.exchange.request.read_ahead.clone().filter(|_| !is_forbidden) {
+        Some(spawner) => Box::new(BufferedBody::new(body, spawner)),
+        None => Box::new(body),
+    }
 }
 
 /// The content of a response that must have none. Ends the exchange, or leaves it to be drained.

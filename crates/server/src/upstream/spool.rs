@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::disk::{Busy, Device, Disk, Work, device_of};
 use crate::files::beneath::Wait;
 use crate::files::open::{self, LARGE, is_on_disk};
+use crate::log;
 use crate::process::privilege;
 use crate::services::Services;
 use crate::spawner::Spawner;
@@ -158,6 +159,10 @@ pub fn report(services: &Services, what: &str, error: &SpoolError) {
             services.report_spool(format_args!("cannot write {what} in {folder}: {errno}{advice}"));
         }
     }
+}
+
+pub fn report_unreadable(services: &Services, what: &str) {
+    log::error(format_args!("cannot read {what} in {}", privilege::shown(&services.site.scripts.spool)));
 }
 
 #[cfg(test)]

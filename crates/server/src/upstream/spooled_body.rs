@@ -12,8 +12,6 @@ use taipan_http::status::Status;
 use super::Outcome;
 use super::spool::{self, SpoolError, SpoolFile};
 use crate::buffer::append;
-use crate::log;
-use crate::process::privilege;
 use crate::request::body::{BodyError, Length, ReadBody, RequestBody};
 use crate::services::Services;
 use crate::spawner::Spawner;
@@ -23,6 +21,8 @@ use crate::sys::is_disk_full;
 /// Bytes that are written at once. One more read brings a buffer to the size that a response may have at most, for
 /// which there is no need yet.
 const WRITE_SIZE: usize = 32 * 1024;
+/// What waits in a file, for the error log.
+const A_BODY: &str = "the body of a request";
 /// Bytes that are read at once.
 const READ_SIZE: usize = site::memory::SCRIPT as usize;
 
@@ -53,7 +53,7 @@ pub async fn receive(
 
 /// Reports why a body is not stored, and gives the status of the response.
 fn on_error(services: &Services, error: &SpoolError) -> Status {
-    spool::report(services, "the body of a request", error);
+    spool::report(services, A_BODY, error);
     match error {
         SpoolError::Busy(_) => return Status::SERVICE_UNAVAILABLE,
         SpoolError::TooLarge => return Status::CONTENT_TOO_LARGE,
@@ -109,10 +109,7 @@ impl ReadBody for SpoolReader {
         let bytes = ready!(read.get_or_insert_with(|| self.read()).as_mut().poll(cx));
         *read = None;
         let Some(bytes) = bytes else {
-            log::error(format_args!(
-                "cannot read the body of a request in {}",
-                privilege::shown(&self.services.site.scripts.spool)
-            ));
+            spool::report_unreadable(&self.services, A_BODY);
             return Poll::Ready(Err(BodyError::Broken));
         };
         self.at.set(self.at.get() + bytes.len() as u64);

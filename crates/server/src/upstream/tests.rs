@@ -66,6 +66,7 @@ fn site(folder: &Path) -> Site {
         processes: 8,
         account: None,
         forwarding: Default::default(),
+        buffering: Default::default(),
     };
     let action = Action::Files { root: folder.to_owned(), strip: 0 };
     let fallback = Route::new(Pattern::EVERYTHING, action);

@@ -186,6 +186,7 @@ fn limits(top: &Section) -> Limits {
         disk_queue: count("disk_queue", defaults.disk_queue),
         upgraded: count("upgraded", defaults.upgraded),
         body_streams: count("body_streams", defaults.body_streams),
+        buffered_responses: count("buffered_responses", defaults.buffered_responses),
         compressed_streams: count("compressed_streams", defaults.compressed_streams),
         unsent: size("unsent", defaults.unsent),
         generations: count("generations", defaults.generations),

@@ -17,7 +17,7 @@ use crate::includes::Includes;
 use crate::mime::{MediaTypeError, MediaTypes};
 use crate::model::{
     Dotfiles, EtagFrom, Executables, Fallback, FileRules, Interpreter, Listing, MetaFiles, RemoteHost,
-    Script, Scripts, SpecialFiles, Suffixes, Symlinks,
+    ResponseBuffering, Script, Scripts, SpecialFiles, Suffixes, Symlinks,
 };
 
 /// The keys of [`FileRules`], and `fallback`, which adds an index file.
@@ -132,6 +132,7 @@ pub fn lister(section: &Section, inherited: Option<&Script>, scripts: &Scripts) 
         processes: scripts.processes,
         account: scripts.account.clone(),
         forwarding: Forwarding::default(),
+        buffering: ResponseBuffering::On,
     })
 }
 

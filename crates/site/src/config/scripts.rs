@@ -13,7 +13,7 @@ use super::section::Section;
 use crate::forwarding::Forwarding;
 use crate::model::{
     Action, BackgroundJobs, ControlGroups, Interpreter, KilledOutput, LocalRedirects, NewPrivileges,
-    QueryArguments, RemoteHost, Resources, Script, Scripts,
+    QueryArguments, RemoteHost, Resources, ResponseBuffering, Script, Scripts,
 };
 use crate::route::Pattern;
 use crate::upstream::Upstream;
@@ -23,7 +23,8 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// A value of `cgroup`: the server's own control group.
 const OWN_CGROUP: &str = "auto";
 /// Keys that only a route with scripts has.
-const ONLY_WITH_SCRIPTS: [&str; 3] = ["script_processes", "pass_authorization", "remote_host"];
+const ONLY_WITH_SCRIPTS: [&str; 4] =
+    ["script_processes", "pass_authorization", "remote_host", "response_buffering"];
 const ACCOUNT: [&str; 2] = ["user", "group"];
 
 pub fn scripts(top: &Section) -> Scripts {
@@ -184,6 +185,7 @@ pub fn script(
             processes,
             account: None,
             forwarding,
+            buffering: buffering(section),
         });
     }
     proxies::reject_without_upstream(section);
@@ -209,7 +211,17 @@ pub fn script(
     let processes = section.count("script_processes").unwrap_or(processes).min(processes);
     let (environment, credentials) = (environment(section, inherited), credentials(section));
     let (remote_host, forwarding) = (remote_host(section), Forwarding::default());
-    Some(Script { interpreter, environment, credentials, remote_host, processes, account, forwarding })
+    let buffering = buffering(section);
+    Some(Script {
+        interpreter,
+        environment,
+        credentials,
+        remote_host,
+        processes,
+        account,
+        forwarding,
+        buffering,
+    })
 }
 
 /// Reports an account of a route whose scripts an application runs.
@@ -228,6 +240,13 @@ fn remote_host(section: &Section) -> RemoteHost {
     match section.choice("remote_host") {
         Some("address") => RemoteHost::Address,
         Some(_) | None => RemoteHost::Absent,
+    }
+}
+
+fn buffering(section: &Section) -> ResponseBuffering {
+    match section.flag("response_buffering") {
+        Some(false) => ResponseBuffering::Off,
+        Some(true) | None => ResponseBuffering::On,
     }
 }
 

@@ -254,7 +254,7 @@ fn lines_beside(key: &Key, scope: Scope) -> &'static str {
         }
         "proxy_path" | "proxy_host" | "proxy_headers" | "proxy_upgrade" | "proxy_trailers"
         | "request_buffering" => "proxy = \"http://127.0.0.1:1\"",
-        "script_processes" | "pass_authorization" | "remote_host" => "cgi = true",
+        "script_processes" | "pass_authorization" | "remote_host" | "response_buffering" => "cgi = true",
         "user" if scope == Scope::Route => "cgi = true",
         "group" if scope == Scope::Route => "cgi = true\nuser = \"a\"",
         "group" if matches!(scope, Scope::Scripts | Scope::Application) => "user = \"a\"",

@@ -1,6 +1,9 @@
 //! The descriptors of a site, line by line, and the limits that fit into those that the process may have.
 
-use super::{CACHE_WRITES, Use, logs, multiplexed_requests, scripts, total, upgraded, upstream_connections};
+use super::{
+    CACHE_WRITES, Use, buffered_responses, logs, multiplexed_requests, scripts, total, upgraded,
+    upstream_connections,
+};
 use crate::forward_proxy::ForwardProxy;
 use crate::model::{BackgroundJobs, Site};
 use crate::tls::PrivateKeys;
@@ -60,6 +63,11 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
             each: 1,
             count: multiplexed_requests(site),
         },
+        Use {
+            what: "responses that wait for slow clients: files",
+            each: 1,
+            count: buffered_responses(site, workers),
+        },
         Use { what: "applications: upgraded connections", each: 1, count: upgraded(site, workers) },
         line(
             "other servers: connections that are kept",
@@ -112,6 +120,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
         (bare.limits.connections, bare.limits.rejections) = (0, 0);
         (bare.limits.disk_threads, bare.cache.descriptors) = (0, 0);
         bare.limits.upgraded = 0;
+        bare.limits.buffered_responses = 0;
         bare.scripts.processes = 0;
         total(&descriptors(&bare, workers))
     };
@@ -120,6 +129,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     lower(&mut site.limits.disk_threads, share / 12);
     lower(&mut site.limits.rejections, share / 16);
     lower(&mut site.limits.upgraded, share / 8);
+    lower(&mut site.limits.buffered_responses, share / 8);
     lower(&mut site.cache.descriptors, share / 8);
     lower(&mut site.scripts.processes, share.saturating_mul(workers) / 32);
     let scripts_above_minimum =
@@ -127,6 +137,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
         + site.limits.rejections
         + (upgraded(site, workers as u64) as usize).div_ceil(workers.max(1))
+        + (buffered_responses(site, workers as u64) as usize).div_ceil(workers.max(1))
         + site.cache.descriptors
         + (scripts_above_minimum as usize).div_ceil(workers.max(1));
     // Two of three descriptors are connections, and one is a file: connections share open files.

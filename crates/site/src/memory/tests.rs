@@ -92,16 +92,19 @@ fn counts_scripts_of_sites_that_have_some() {
         processes: 10,
         account: None,
         forwarding: Default::default(),
+        buffering: Default::default(),
     };
     let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
     let mut host = site.hosts[0].clone();
     host.routes = crate::route::Routes::only(Route { script: Some(Box::new(script)), ..fallback });
     site.hosts = crate::host::Hosts::only(host);
     (site.scripts.processes, site.scripts.queue) = (10, 3);
+    site.limits.buffered_responses = 7;
     let queue = 3 * site.limits.head.head as u64;
-    assert_eq!(total(&worst_case(&site, 2)), memory + 10 * SCRIPT + queue);
-    assert_eq!(total(&descriptors(&site, 2)), open + 10 * SCRIPT_DESCRIPTORS + 2 * 2);
-    assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 176 + SCRIPT_DESCRIPTORS);
+    assert_eq!(total(&worst_case(&site, 2)), memory + 10 * SCRIPT + queue + 2 * 7 * READ_AHEAD);
+    let open = open + 10 * SCRIPT_DESCRIPTORS + 2 * 2 + 2 * 7;
+    assert_eq!(total(&descriptors(&site, 2)), open);
+    assert_eq!(total(&descriptors(&site, 20)) - total(&descriptors(&site, 19)), 176 + SCRIPT_DESCRIPTORS + 7);
     let keeping = Site {
         scripts: crate::model::Scripts {
             background_jobs: crate::model::BackgroundJobs::Kept,
@@ -110,7 +113,7 @@ fn counts_scripts_of_sites_that_have_some() {
         ..site.clone()
     };
     let readers = 2 * JOB_READERS as u64 * JOB_DESCRIPTORS;
-    assert_eq!(total(&descriptors(&keeping, 2)), open + 10 * SCRIPT_DESCRIPTORS + 2 * 2 + readers);
+    assert_eq!(total(&descriptors(&keeping, 2)), open + readers);
     for allowed in [100, 256, 1000, 20_000] {
         let mut fitted = site.clone();
         fit(&mut fitted, 2, allowed);

@@ -33,6 +33,8 @@ pub struct Limits {
     pub body_streams: usize,
     /// Connections per worker whose protocol was switched, as to WebSocket. Further requests for that get 503.
     pub upgraded: usize,
+    /// Responses per worker that are read ahead of slow clients. Further ones are read as their clients take them.
+    pub buffered_responses: usize,
     /// Responses per worker that are compressed while they are sent. Further ones are not compressed.
     pub compressed_streams: usize,
     /// Bytes that may wait unsent in the kernel for one client (tcp(7), TCP_NOTSENT_LOWAT). 0: the kernel's default.
@@ -155,6 +157,7 @@ impl Default for Limits {
             recent_requests: 1000,
             body_streams: 64,
             upgraded: 1024,
+            buffered_responses: 1024,
             compressed_streams: 64,
             unsent: 0,
             generations: 16,

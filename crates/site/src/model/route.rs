@@ -143,6 +143,15 @@ pub struct Script {
     pub account: Option<Account>,
     /// For an upstream that speaks HTTP.
     pub forwarding: Forwarding,
+    pub buffering: ResponseBuffering,
+}
+
+/// Whether a response is read ahead of a slow client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResponseBuffering {
+    #[default]
+    On,
+    Off,
 }
 
 /// What a script gets as REMOTE_HOST where the name of the client is not known (RFC 3875 §4.1.9).
@@ -477,6 +486,7 @@ impl Route {
                 processes: _,
                 account,
                 forwarding,
+                buffering: _,
             } = script;
             let program = match interpreter {
                 Some(Interpreter::Program(path)) => Some(path),

@@ -62,7 +62,7 @@ fn print_spool(site: &Site) {
     let Scripts { spool, spool_bytes, .. } = &site.scripts;
     let (most, folder) = (bytes(*spool_bytes), spool.display());
     terminal::out(format_args!(
-        "  {most:>10}  request bodies of unknown length, in {folder} (`spool_bytes`)"
+        "  {most:>10}  request bodies of unknown length, and responses to slow clients, in {folder} (`spool_bytes`)"
     ));
     let routes = site.hosts.iter().flat_map(|host| host.routes.iter());
     for route in routes.filter(|route| route.script.is_some() && route.max_body > *spool_bytes) {

@@ -261,9 +261,9 @@ impl StreamTask {
     fn poll_next(
         &self,
         cx: &mut Context<'_>,
-        body: Option<&mut (dyn BodyStream + '_)>,
+        mut body: Option<&mut (dyn BodyStream + '_)>,
     ) -> Poll<Result<Next, EndReason>> {
-        self.read_request_body(cx, body);
+        self.read_request_body(cx, body.as_deref_mut());
         let mut http2 = self.shared.http2.borrow_mut();
         let next = match http2.streams.get_mut(&self.stream) {
             None => return Poll::Ready(Ok(Next::End)),
@@ -279,7 +279,7 @@ impl StreamTask {
         drop(http2);
         match next {
             Next::Chunk | Next::Disk | Next::Later(_) => return Poll::Ready(Ok(next)),
-            Next::Content | Next::End => {}
+            Next::Content | Next::End => body.into_iter().for_each(|body| body.poll_read_ahead(cx)),
         }
         if self.entry.state.phase() != Phase::Write {
             self.enter(Phase::Write);
@@ -302,6 +302,7 @@ impl StreamTask {
         let mut timer = Box::pin(tokio::time::sleep_until(until));
         poll_fn(|cx| {
             self.read_request_body(cx, body.as_deref_mut());
+            body.iter_mut().for_each(|body| body.poll_read_ahead(cx));
             timer.as_mut().poll(cx)
         })
         .await;

@@ -418,6 +418,14 @@ impl BodyStream for PageStream {
             Source::Scanned(None, ..) | Source::Parsed(..) => Poll::Ready(()),
         }
     }
+
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
+        match (&mut self.task, &mut self.source) {
+            (Task::Part(_, part, _), _) => part.poll_read_ahead(cx),
+            (_, Source::Scanned(Some(inner), ..)) => inner.poll_read_ahead(cx),
+            _ => {}
+        }
+    }
 }
 
 /// Whether the next chunk of a stream can be awaited now.

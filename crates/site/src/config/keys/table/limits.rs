@@ -131,6 +131,14 @@ pub const CHAPTER: Chapter = Chapter {
                    application that speaks HTTP, and tunnels of the forward proxy. Further requests for that get 503.",
         },
         Key {
+            name: "buffered_responses",
+            kind: count(0, 1_000_000),
+            default: Value("1024"),
+            example: "10000",
+            text: "Responses of scripts and upstreams of one worker that are read ahead of slow clients, each with 64 KiB \
+                   of memory and perhaps a file. Further ones are read as their clients take them.",
+        },
+        Key {
             name: "compressed_streams",
             kind: count(0, 1_000_000),
             default: Value("64"),

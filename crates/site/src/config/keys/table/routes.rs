@@ -236,6 +236,15 @@ pub const CHAPTER: Chapter = Chapter {
                    [Request bodies](proxy.md#request-bodies).",
         },
         Key {
+            name: "response_buffering",
+            kind: Kind::Flag,
+            default: Value("true"),
+            example: "false",
+            text: "Whether the response of a script or an upstream is read ahead while its client takes nothing: 64 KiB \
+                   into memory, and the rest, if the client stays behind for a second, into a file of `spool`. The files \
+                   of responses may have half of `spool_bytes`. See [Slow clients](proxy.md#slow-clients).",
+        },
+        Key {
             name: "script_processes",
             kind: count(1, 100_000),
             default: Words("the `processes` of `[scripts]`"),

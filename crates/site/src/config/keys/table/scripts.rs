@@ -151,7 +151,8 @@ pub const CHAPTER: Chapter = Chapter {
             default: Value("\"/var/tmp\""),
             example: "\"/srv/spool\"",
             text: "The folder that stores request bodies of unknown length until they are complete, because a script \
-                   receives the length before it starts. The files have no names. The server's user must have write \
+                   receives the length before it starts, and what slow clients have not taken of their responses. The \
+                   files have no names. The server's user must have write \
                    permission, and the file system must support O_TMPFILE, as most do.",
         },
         Key {
@@ -161,7 +162,7 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"2GiB\"",
             text: "Bytes of all such bodies together. A request whose body does not fit beside the others gets 503 \
                    with `Retry-After`. A body that alone is longer gets 413, even if `max_body` is larger. A body \
-                   counts until its script has ended. After a reload, processes of the old configuration count theirs \
+                   counts until its script has ended. Responses to slow clients may have half of it. After a reload, processes of the old configuration count theirs \
                    separately.",
         },
         Key {
