@@ -36,21 +36,21 @@ const FILE_AFTER: Duration = Duration::from_secs(1);
 const A_RESPONSE: &str = "a response, which waits for its client";
 
 pub struct BufferedBody {
-    /// `None`: it is read ahead.
-    direct: Option<UpstreamBody>,
-    ahead: Option<Ahead>,
+    source: Source,
+    /// What has been read ahead. `None`: nothing has been.
+    buffer: Option<Rc<Buffer>>,
     spawner: Rc<Spawner>,
 }
 
-/// A body that is read ahead.
-struct Ahead {
-    buffer: Rc<Buffer>,
-    /// `None`: it has been read, up to `end`.
-    reading: Option<Reading>,
-    end: End,
-    _permit: Permit,
+/// What comes behind the buffer.
+enum Source {
+    /// The client takes what comes.
+    Direct(UpstreamBody),
+    Ahead(Reading),
+    Ended(End),
 }
 
+/// A body that is read ahead.
 struct Reading {
     exchange: Rc<UpstreamExchange>,
     end: Pin<Box<dyn Future<Output = End>>>,
@@ -73,6 +73,7 @@ struct Buffer {
     may_store: Cell<bool>,
     /// The time from which on they may wait in a file.
     file_from: Instant,
+    _permit: Permit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,115 +85,111 @@ enum Place {
 impl BufferedBody {
     /// `spawner`: it makes the files.
     pub fn new(body: UpstreamBody, spawner: Rc<Spawner>) -> BufferedBody {
-        BufferedBody { direct: Some(body), ahead: None, spawner }
-    }
-}
-
-impl BodyStream for BufferedBody {
-    fn next<'a>(&'a mut self, services: &'a Services) -> NextChunk<'a> {
-        match (&mut self.direct, &mut self.ahead) {
-            (Some(body), _) => body.next(services),
-            (None, Some(ahead)) => Box::pin(ahead.next()),
-            (None, None) => Box::pin(std::future::ready(Ok(None))),
-        }
+        BufferedBody { source: Source::Direct(body), buffer: None, spawner }
     }
 
-    fn abort_reason(&self) -> EndReason {
-        let of_ahead = self.ahead.as_ref().and_then(|ahead| ahead.end.as_ref().err().copied());
-        let of_direct = || self.direct.as_ref().map(BodyStream::abort_reason);
-        of_ahead.or_else(of_direct).unwrap_or(EndReason::NotMade)
-    }
-
-    fn has_more(&mut self) -> bool {
-        match (&mut self.direct, &self.ahead) {
-            (Some(body), _) => body.has_more(),
-            (None, Some(ahead)) => ahead.reading.is_none() || !ahead.buffer.is_empty(),
-            (None, None) => true,
-        }
-    }
-
-    fn take_buffered(&mut self) -> Vec<u8> {
-        self.direct.as_mut().map(BodyStream::take_buffered).unwrap_or_default()
-    }
-
-    fn take_trailers(&mut self) -> Trailers {
-        let of_ahead = self.ahead.as_mut().and_then(|ahead| ahead.end.as_mut().ok());
-        let of_direct = self.direct.as_mut().map(BodyStream::take_trailers);
-        of_direct.or(of_ahead.map(std::mem::take)).unwrap_or_default()
-    }
-
-    fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let reading = self.ahead.as_ref().and_then(|ahead| ahead.reading.as_ref());
-        match (&mut self.direct, reading) {
-            (Some(body), _) => body.poll_request_body(cx),
-            (None, Some(reading)) => reading.exchange.poll_send(cx),
-            (None, None) => Poll::Ready(()),
-        }
-    }
-
-    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
-        if let Some(body) = &self.direct
-            && let Some(permit) = body.exchange.services.buffered_responses.take()
-        {
-            let body = self.direct.take();
-            self.ahead = body.map(|body| Ahead::begin(body, &self.spawner, permit));
-        }
-        if let Some(ahead) = &mut self.ahead {
-            ahead.poll(cx);
-        }
-    }
-}
-
-impl Ahead {
-    fn begin(body: UpstreamBody, spawner: &Rc<Spawner>, permit: Permit) -> Ahead {
+    /// Begins to read ahead, if as many responses may be.
+    fn begin(&mut self) {
+        let Source::Direct(body) = &self.source else { return };
+        let Some(permit) = body.exchange.services.buffered_responses.take() else { return };
+        let Source::Direct(body) = std::mem::replace(&mut self.source, Source::Ended(Ok(Trailers::new())))
+        else {
+            return;
+        };
         let exchange = body.exchange.clone();
         exchange.services.counts.add(Count::ResponsesBuffered, 1);
-        let buffer = Rc::new(Buffer {
-            services: exchange.services.clone(),
-            spawner: spawner.clone(),
-            memory: RefCell::default(),
-            file: RefCell::default(),
-            taken: Cell::default(),
-            stored: Cell::default(),
-            may_store: Cell::new(true),
-            file_from: Instant::now() + FILE_AFTER,
-        });
-        let reading = Reading { exchange, end: Box::pin(read_into(buffer.clone(), body)) };
-        Ahead { buffer, reading: Some(reading), end: Ok(Trailers::new()), _permit: permit }
+        let buffer = Rc::new(Buffer::new(exchange.services.clone(), self.spawner.clone(), permit));
+        self.buffer = Some(buffer.clone());
+        self.source = Source::Ahead(Reading { exchange, end: Box::pin(read_into(buffer, body)) });
     }
 
-    /// Reads on.
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if let Some(reading) = &mut self.reading
+    fn poll_source(&mut self, cx: &mut Context<'_>) {
+        if let Source::Ahead(reading) = &mut self.source
             && let Poll::Ready(end) = reading.end.as_mut().poll(cx)
         {
-            (self.end, self.reading) = (end, None);
+            self.source = Source::Ended(end);
         }
     }
 
-    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// The buffer, if it has bytes.
+    fn filled(&self) -> Option<&Rc<Buffer>> {
+        self.buffer.as_ref().filter(|buffer| !buffer.is_empty())
+    }
+
+    async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if let Source::Direct(body) = &mut self.source {
+            return body.next_bytes().await;
+        }
         poll_fn(|cx| {
-            if self.buffer.is_empty() {
-                self.poll(cx);
+            if self.filled().is_none() {
+                self.poll_source(cx);
             }
-            match self.reading.is_none() || !self.buffer.is_empty() {
+            match self.filled().is_some() || matches!(self.source, Source::Ended(_)) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
         })
         .await;
-        if !self.buffer.is_empty() {
-            let taken = self.buffer.take().await;
-            if taken.is_none() {
-                (self.end, self.reading) = (Err(EndReason::Unreadable), None);
-                spool::report_unreadable(&self.buffer.services, A_RESPONSE);
+        if let Some(buffer) = self.filled().cloned() {
+            match buffer.take().await {
+                Some(bytes) => return Ok(Some(bytes)),
+                None => self.source = Source::Ended(Err(EndReason::Unreadable)),
             }
-            return taken.map(Some).ok_or_else(|| io::ErrorKind::Other.into());
         }
-        match &self.end {
-            Ok(_) => Ok(None),
-            Err(_) => Err(io::ErrorKind::Other.into()),
+        match &self.source {
+            Source::Ended(Err(why)) => Err(io::Error::other(why.text())),
+            _ => Ok(None),
         }
+    }
+}
+
+impl BodyStream for BufferedBody {
+    fn next<'a>(&'a mut self, _: &'a Services) -> NextChunk<'a> {
+        Box::pin(self.next_bytes())
+    }
+
+    fn abort_reason(&self) -> EndReason {
+        match &self.source {
+            Source::Direct(body) => body.abort_reason(),
+            Source::Ended(Err(why)) => *why,
+            Source::Ahead(_) | Source::Ended(Ok(_)) => EndReason::NotMade,
+        }
+    }
+
+    fn has_more(&mut self) -> bool {
+        match &mut self.source {
+            Source::Direct(body) => body.has_more(),
+            Source::Ahead(_) => self.filled().is_some(),
+            Source::Ended(_) => true,
+        }
+    }
+
+    fn take_buffered(&mut self) -> Vec<u8> {
+        match &mut self.source {
+            Source::Direct(body) => body.take_buffered(),
+            Source::Ahead(_) | Source::Ended(_) => Vec::new(),
+        }
+    }
+
+    fn take_trailers(&mut self) -> Trailers {
+        match &mut self.source {
+            Source::Direct(body) => body.take_trailers(),
+            Source::Ended(Ok(trailers)) => std::mem::take(trailers),
+            Source::Ahead(_) | Source::Ended(Err(_)) => Trailers::new(),
+        }
+    }
+
+    fn poll_request_body(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.source {
+            Source::Direct(body) => body.poll_request_body(cx),
+            Source::Ahead(reading) => reading.exchange.poll_send(cx),
+            Source::Ended(_) => Poll::Ready(()),
+        }
+    }
+
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
+        self.begin();
+        self.poll_source(cx);
     }
 }
 
@@ -208,6 +205,20 @@ async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> End {
 }
 
 impl Buffer {
+    fn new(services: Rc<Services>, spawner: Rc<Spawner>, permit: Permit) -> Buffer {
+        Buffer {
+            services,
+            spawner,
+            memory: RefCell::default(),
+            file: RefCell::default(),
+            taken: Cell::default(),
+            stored: Cell::default(),
+            may_store: Cell::new(true),
+            file_from: Instant::now() + FILE_AFTER,
+            _permit: permit,
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.memory.borrow().is_empty() && !self.is_in_file()
     }
@@ -283,18 +294,17 @@ impl Buffer {
         Ok(())
     }
 
-    /// Takes the bytes in front of the others. `None`: they cannot be read.
+    /// Takes the bytes in front of the others. `None`: they cannot be read, and the error log says so.
     async fn take(&self) -> Option<Vec<u8>> {
         let in_memory = self.memory.take();
         let file = self.file.borrow().clone();
-        match (in_memory.is_empty(), file) {
-            (true, Some(file)) => {
-                let (at, left) = (self.taken.get(), self.stored.get() - self.taken.get());
-                let bytes = file.read(at, left.min(READ_SIZE) as usize).await?;
-                self.taken.set(at + bytes.len() as u64);
-                Some(bytes)
-            }
-            _ => Some(in_memory),
+        let Some(file) = file.filter(|_| in_memory.is_empty()) else { return Some(in_memory) };
+        let (at, left) = (self.taken.get(), self.stored.get() - self.taken.get());
+        let read = file.read(at, left.min(READ_SIZE) as usize).await;
+        match &read {
+            Some(bytes) => self.taken.set(at + bytes.len() as u64),
+            None => spool::report_unreadable(&self.services, A_RESPONSE),
         }
+        read
     }
 }
