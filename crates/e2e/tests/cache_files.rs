@@ -535,6 +535,28 @@ fn a_response_that_is_found_in_memory_keeps_its_file() {
     assert!(wait_until(TIMEOUT, outlasts_the_next), "{}", server.stats());
 }
 
+/// Three large responses fit in files, and four in memory.
+#[test]
+fn a_response_that_is_found_in_memory_gets_a_file_again() {
+    let app = Fixture::new();
+    let settings = app.config("bytes = \"1MiB\"\nlargest = \"350KiB\"").replace("workers = 2", "workers = 1");
+    let server = Site::new().config(&(settings + "\n[cache]\nresponses = \"1500KiB\"\n")).start();
+    let found = app.store(&server, &["large"]);
+    let file = app.files().remove(0);
+    app.store(&server, &["large-b", "large-c", "large-d"]);
+    assert!(!file.exists(), "the others take its place");
+    purge(&server, &["/app/large-b"]);
+    let _client = server.connect();
+    let is_written_again = || {
+        assert_eq!(body(&server, "large"), found[0]);
+        file.exists()
+    };
+    assert!(wait_until(TIMEOUT, is_written_again), "{}", server.stats());
+    drop(server);
+    let (server, requests) = (app.start(), app.requests());
+    assert_eq!((body(&server, "large"), app.requests()), (found[0].clone(), requests));
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_is_refused_with_what_to_do() {
     let app = Fixture::new();

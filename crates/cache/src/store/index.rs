@@ -130,6 +130,13 @@ impl<T> Index<T> {
         self.entries >= self.limits.entries
     }
 
+    /// Whether a file of this length has space, or that of one which was not used since `time`.
+    pub fn has_space_unused_since(&self, time: u64, length: u64) -> bool {
+        let taken = self.bytes.saturating_add(self.reserved).saturating_add(space(length));
+        let next = self.queue.front().and_then(|place| self.slot(place.name));
+        !self.is_full() && taken <= self.limits.bytes || next.is_none_or(|slot| slot.used < time)
+    }
+
     /// Whether there is more than the limits allow, as after a walk that has found unknown files.
     pub fn is_over(&self) -> bool {
         self.entries > self.limits.entries || self.bytes.saturating_add(self.reserved) > self.limits.bytes
@@ -300,6 +307,21 @@ mod tests {
         assert_eq!((index.bytes(), index.entries()), (4 * BLOCK, 2));
         index.release(u64::MAX);
         assert!(!index.reserve(u64::MAX));
+    }
+
+    #[test]
+    fn space_is_unused_if_it_is_free_or_the_next_victim_was_used_before() {
+        let mut index = Index::new(LIMITS);
+        index.insert(name(1), 1, 5, ());
+        index.insert(name(2), 8 * BLOCK, 6, ());
+        assert!(index.has_space_unused_since(0, BLOCK));
+        assert!(!index.has_space_unused_since(5, BLOCK + 1) && index.has_space_unused_since(6, BLOCK + 1));
+        index.used(name(1), 9);
+        assert!(!index.has_space_unused_since(9, BLOCK + 1));
+        assert!(index.reserve(BLOCK) && !index.has_space_unused_since(9, 1));
+        index.release(BLOCK);
+        (3..=5).for_each(|n| _ = index.insert(name(n), 0, 9, ()));
+        assert!(index.is_full() && !index.has_space_unused_since(9, 1));
     }
 
     #[test]

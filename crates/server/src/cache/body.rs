@@ -59,6 +59,14 @@ impl StoredBody {
         }
     }
 
+    /// Whether it is not in a file of a disk.
+    pub fn is_in_memory(&self) -> bool {
+        match self {
+            StoredBody::Bytes(_) => true,
+            StoredBody::File { file, .. } => file.memory() > 0,
+        }
+    }
+
     /// Whether its file has been deleted.
     pub fn is_deleted(&self) -> bool {
         match self {

@@ -318,8 +318,8 @@ impl Cache {
     pub fn sweep(&self, parts: usize) {
         self.table.borrow_mut().sweep(parts, |text, entries| {
             if let Some(disk) = &self.disk {
-                let used = entries.iter().filter(|entry| entry.is_used.take());
-                used.for_each(|entry| disk.count_use(&Key::new(text), &entry.stored.variant));
+                let used = entries.iter().filter(|entry| entry.is_used.take() && entry.is_valid());
+                used.for_each(|entry| disk.count_use(&Key::new(text), entry));
             }
             !entries.iter().any(|entry| entry.body.is_deleted())
         });

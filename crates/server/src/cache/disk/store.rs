@@ -39,6 +39,9 @@ const FIRST_READ: usize = 16 * 1024;
 const EVICTIONS: usize = 256;
 /// Entries that one write may evict because the file system is nearly full. Other programs may fill it.
 const EVICTIONS_FOR_OTHERS: usize = 16;
+/// A response that is in memory counts as used within so many microseconds. Files that were used since then do not make
+/// room for it: otherwise, where more is used than the files can have, all of it would be written each minute.
+const RECENT: u64 = 60_000_000;
 /// A file that was being written and has not grown for so many seconds is left from a process that has ended.
 const ABANDONED: i64 = 600;
 
@@ -138,11 +141,12 @@ impl Store {
         self.index.try_lock().map_or(true, |index| index.has(resource))
     }
 
-    /// Counts a file as used. Never waits: a use that is not counted only makes it seem older.
-    pub fn count_use(&self, name: Name) {
-        if let Ok(mut index) = self.index.try_lock() {
-            index.used(name, clock::wall_micros());
-        }
+    /// Counts a file as used, which has `length` bytes. Whether it is to be written again: it is gone, and what is used as
+    /// much need not make room for it. Never waits: a use that is not counted only makes the file seem older.
+    pub fn count_use(&self, name: Name, length: u64) -> bool {
+        let Ok(mut index) = self.index.try_lock() else { return false };
+        let now = clock::wall_micros();
+        index.used(name, now).is_none() && index.has_space_unused_since(now.saturating_sub(RECENT), length)
     }
 
     pub fn stats(&self) -> StoredFiles {

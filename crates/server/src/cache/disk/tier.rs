@@ -129,9 +129,13 @@ impl DiskTier {
         });
     }
 
-    /// The file of a response counts as used: the response was found in memory. Never waits.
-    pub fn count_use(&self, key: &Key, of: &Variant) {
-        self.store.count_use(name(key, of));
+    /// The file of a response counts as used: the response was found in memory. If the file has made room for others, it
+    /// is written again. Never waits.
+    pub fn count_use(&self, key: &Key, entry: &CachedResponse) {
+        let length = entry.body.length() + entry.stored.cost() as u64;
+        if self.store.count_use(name(key, &entry.stored.variant), length) && entry.body.is_in_memory() {
+            self.put(key, entry, ());
+        }
     }
 
     /// Removes all variants of a resource.
