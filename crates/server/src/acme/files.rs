@@ -37,6 +37,8 @@ use crate::{clock, log};
 const ACCOUNT_KEY: &str = "account.key";
 /// In file names, in place of `*.`.
 const WILDCARD: &str = "_wildcard.";
+/// Bytes of the longest beginning of a file's name: the system allows 255 with the end.
+const MAX_BEGINNING: usize = 240;
 /// Where the certificates of authorities are, on the systems of this world.
 const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -339,7 +341,8 @@ fn failure_of_account(storage: &Storage, error: &dyn Display) -> String {
     format!("cannot use the key of the account, {}: {error}", storage.path().join(ACCOUNT_KEY).display())
 }
 
-/// One certificate has all names of a host, and its file the name of the first one.
+/// One certificate has all names of a host, and its file the name of the first one. The name of a file has a hash in place
+/// of an end that does not fit.
 fn file_name(names: &[String]) -> String {
     let first = without_brackets(names.first().map_or("", String::as_str)).to_ascii_lowercase();
     let name = match first.strip_prefix("*.") {
@@ -350,7 +353,12 @@ fn file_name(names: &[String]) -> String {
         }
         None => first,
     };
-    name.replace([':', '/'], "_")
+    let name = name.replace([':', '/'], "_");
+    if name.len() <= MAX_BEGINNING {
+        return name;
+    }
+    let hash: String = sha256(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{hash}", &name[..name.floor_char_boundary(MAX_BEGINNING - 1 - hash.len())])
 }
 
 fn pem(file: &str) -> String {
@@ -467,6 +475,32 @@ mod tests {
         ] {
             assert_eq!(file_name(&[name.to_owned()]), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn the_longest_names_have_files_of_their_own() {
+        let folder = env::temp_dir().join(format!("acme-long-{}", std::process::id()));
+        let label = "a".repeat(63);
+        let name = |end: &str| format!("{label}.{label}.{label}.{}{end}", &label[..60]);
+        let names = [name("b"), name("c"), format!("*.{}", &name("b")[2..])];
+        let hosts = names.each_ref().map(|name| format!("[[host]]\nnames = \"{name}\"\nroot = \"/a\"\n"));
+        let text = format!(
+            "listen = \"127.0.0.1:443 tls\"\nacme = true\n[certificates]\nfolder = \"{}\"\n{}",
+            folder.display(),
+            hosts.concat()
+        );
+        let mut site = config::load(Path::new("/site.toml"), &Text(text)).unwrap();
+        let files = AcmeFiles::prepare(&mut site, None).unwrap().unwrap();
+        for number in 0..3 {
+            assert_eq!(files.perform(number, &Wish::Lock(99), 1), Some(Reply::Done));
+            let report = number.to_string().into_bytes();
+            assert_eq!(files.perform(number, &Wish::Report(report), 1), Some(Reply::Done));
+        }
+        for number in 0..3 {
+            let report = number.to_string().into_bytes();
+            assert_eq!(files.perform(number, &Wish::ReadReport, 1), Some(Reply::Content(report)));
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
