@@ -41,6 +41,22 @@ fn an_order_of_pebble_is_finished_by_the_program_that_began_it() {
     assert_eq!(server.wait_for_predecessor(TIMEOUT).code(), Some(0), "it has nothing else to do");
 }
 
+#[test]
+fn an_order_of_pebble_is_finished_although_the_new_program_tries_other_challenges() {
+    let pebble = Pebble::start(&SLOW);
+    let config = in_folder(&pebble, "");
+    let mut server = start(&config);
+    wait_for_validations(&pebble);
+    server.configure(&config.replace("tls-alpn-01", "dns-persist-01"));
+    let output = server.run_command(&["upgrade"]);
+    assert!(output.status.success(), "{output:?}");
+    follow(&mut server);
+    server.wait_for_line(ISSUED, ORDER);
+    check_no_validation_failed(&pebble);
+    assert_eq!(pebble.issued(), 1, "{}", pebble.log());
+    pebble.check_trusted(pebble.tls);
+}
+
 /// A site for `a.example` and `b.example`, and the lines of another host.
 fn in_folder(pebble: &Pebble, certificates: &str) -> String {
     let listen = format!("listen = \"127.0.0.1:{} tls\"\n", pebble.tls);

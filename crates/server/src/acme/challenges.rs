@@ -19,7 +19,8 @@ const MAX_CHALLENGES: usize = 1000;
 pub struct OpenChallenges(Mutex<HashMap<String, Arc<CertifiedKey>>>);
 
 impl OpenChallenges {
-    /// Answers those that are open already, by name. Also as handshakes see it. `None`: the site has no such challenges.
+    /// Answers those that are open already, by name: also where an order that has begun under another configuration is
+    /// finished. Also as handshakes see it. `None`: the site has no such challenges.
     pub fn of(
         site: &Site,
         already: &BTreeMap<Vec<u8>, Vec<u8>>,
@@ -27,7 +28,7 @@ impl OpenChallenges {
         let open = Arc::new(OpenChallenges::default());
         already.iter().for_each(|(name, pem)| open.set(name, pem));
         let is_tried = site.certificates.challenges.contains(&Challenge::TlsAlpn);
-        let has_some = is_tried && site.hosts.iter().any(|host| host.tls.acme);
+        let has_some = !already.is_empty() || is_tried && site.hosts.iter().any(|host| host.tls.acme);
         let answered = has_some.then(|| open.clone() as Arc<dyn Challenges>);
         (open, answered)
     }
