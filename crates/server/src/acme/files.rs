@@ -485,7 +485,8 @@ mod tests {
         let names = [name("b"), name("c"), format!("*.{}", &name("b")[2..])];
         let hosts = names.each_ref().map(|name| format!("[[host]]\nnames = \"{name}\"\nroot = \"/a\"\n"));
         let text = format!(
-            "listen = \"127.0.0.1:443 tls\"\nacme = true\n[certificates]\nfolder = \"{}\"\n{}",
+            "listen = \"127.0.0.1:443 tls\"\nacme = true\n[certificates]\nfolder = \"{}\"\n\
+             challenges = [\"tls-alpn-01\", \"dns-persist-01\"]\n{}",
             folder.display(),
             hosts.concat()
         );
