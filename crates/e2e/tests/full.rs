@@ -529,6 +529,30 @@ fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
 }
 
 #[test]
+fn a_serving_process_whose_pool_has_no_descriptor_for_it_is_replaced() {
+    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
+    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
+    let site = Site::new().config(&format!("workers = 2\n[[route]]\npath = \"/app\"\nproxy = \"{url}\"\n"));
+    let long = fs::File::create(site.root().join("long")).expect("it is our folder");
+    long.set_len(64 << 20).expect("it is ours");
+    let server = site.start();
+    assert_eq!(server.get("/app").status, 200);
+    let workers = server.processes("worker");
+    let pool = server.children().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
+    // The pool ends with the last process that uses it.
+    let _download = server.begin_download("/long");
+    limit(pool, "3:4096");
+    // It receives the workers when the new process serves.
+    stop_process(pool);
+    server.reload();
+    signal_process(pool, Signal::CONT);
+    let line = server.wait_for_line("no descriptor for another worker", TIMEOUT);
+    assert!(line.contains("raise `ulimit -Hn` (LimitNOFILE in a unit)"), "{line}");
+    let serves = || (0..8).all(|_| server.get("/app").status == 200);
+    assert!(wait_until(TIMEOUT, serves), "{}", server.stderr());
+}
+
+#[test]
 fn a_worker_without_descriptors_says_which_limit_to_raise() {
     let server = Site::new().file("a.txt", "a").file("b.txt", "b").config("workers = 1").start();
     let mut client = server.connect();

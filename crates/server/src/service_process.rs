@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::pool::message::PoolCommand;
 use crate::process::child::{self, Privileges};
-use crate::process::ipc::{Channel, Received};
+use crate::process::ipc::Channel;
 use crate::process::privilege::Identity;
 use crate::resolver::SystemNames;
 use crate::tasks::spawn_local;
@@ -76,10 +76,7 @@ struct Workers {
 async fn answer_workers<S: WorkerService>(service: Rc<S>, master: Channel) -> io::Result<()> {
     let workers = Rc::<Workers>::default();
     let master = sys::watch(master, Interest::READABLE)?;
-    // Ends with the master, or as soon as the master needs the process no more.
-    while let Ok(Received::Message(command)) =
-        master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await
-    {
+    while let Some(command) = PoolCommand::receive(&master).await {
         match command {
             PoolCommand::AddWorker(channel) => {
                 let (service, workers) = (service.clone(), workers.clone());

@@ -164,6 +164,7 @@ enum Source {
     Signals,
     Control,
     Generation(Pid),
+    Pool(Pid),
     Successor,
     Predecessor,
     Certificates,
@@ -247,6 +248,7 @@ impl Master {
                         return Some(code);
                     }
                 }
+                Source::Pool(pid) => self.on_pool_closed(pid),
                 Source::Successor => self.on_successor(),
                 Source::Predecessor => self.on_predecessor(),
                 Source::Certificates => self.on_acme(),
@@ -276,6 +278,11 @@ impl Master {
         for generation in self.children.generations.iter().filter(|g| g.channel_state == ChannelState::Open) {
             sources.push(Source::Generation(generation.pid));
             fds.push(also_writable(generation.channel.as_fd(), generation.waits_for_space()));
+        }
+        for (pid, channel) in self.children.pools.open_channels() {
+            sources.push(Source::Pool(pid));
+            // A pool sends nothing: only the end of the channel is an event.
+            fds.push(PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()));
         }
         if let Some(control) = &self.control {
             if !control.is_at_capacity() {

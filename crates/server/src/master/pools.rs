@@ -16,7 +16,7 @@ use site::upstream::Upstream;
 use super::acts::Acts;
 use super::change::Preparation;
 use super::children::ChildProcess;
-use super::generations::Generation;
+use super::generations::{ChannelState, Generation};
 use super::lifecycle::State;
 use super::loggers::LoggerPlan;
 use super::logs::{ErrorLog, LogWriter};
@@ -45,6 +45,8 @@ pub(super) struct PoolProcess {
     service: Service,
     circumstances: Circumstances,
     log: ErrorLog,
+    /// Closed: it has ended, or takes no more workers, because it had no descriptor for one.
+    channel_state: ChannelState,
 }
 
 /// What a process connects to.
@@ -151,7 +153,13 @@ impl Pools {
         Ok(all)
     }
 
-    /// One that can be used again: not one that takes no more workers, because it had no descriptor for one.
+    /// Those whose channels may still be closed.
+    pub(super) fn open_channels(&self) -> impl Iterator<Item = (Pid, &Channel)> {
+        let open = self.0.iter().filter(|pool| pool.channel_state == ChannelState::Open);
+        open.filter_map(|pool| Some((pool.process.pid, pool.process.channel()?)))
+    }
+
+    /// One that can be used again: not one that takes no more workers.
     fn of(&self, service: &Service, circumstances: &Circumstances) -> Option<&PoolProcess> {
         self.0.iter().find(|pool| {
             pool.process.channel().is_some_and(|channel| !channel.is_closed())
@@ -266,7 +274,9 @@ impl Master {
             Fork::Parent(pid) => {
                 let process = ChildProcess::new(pid, ours);
                 let log = ErrorLog::Current;
-                self.children.pools.0.push(PoolProcess { process, service, circumstances, log });
+                let channel_state = ChannelState::Open;
+                let pool = PoolProcess { process, service, circumstances, log, channel_state };
+                self.children.pools.0.push(pool);
                 Ok(pid)
             }
             Fork::Child => {
@@ -295,19 +305,30 @@ impl Master {
         self.children.pools.release(&sites);
     }
 
-    /// A generation cannot serve without its pools, and is replaced with them.
-    pub(super) fn on_pool_exit(&mut self, pid: Pid, end: &str) {
-        let pools = &mut self.children.pools.0;
-        let Some(at) = pools.iter().position(|pool| pool.process.pid == pid) else { return };
-        let pool = pools.remove(at);
-        if pool.process.channel().is_none() || !self.phase.is_serving() {
+    /// A generation cannot serve without its pools, and is replaced with them. A pool that takes no more workers serves
+    /// those that it has.
+    pub(super) fn on_pool_closed(&mut self, pid: Pid) {
+        let Some(pool) = self.children.pools.0.iter_mut().find(|pool| pool.process.pid == pid) else { return };
+        pool.channel_state = ChannelState::Closed;
+        if !self.phase.is_serving() {
             return;
         }
-        log::error(format_args!("the process that manages the {} has ended: {end}", pool.service));
         // A generation that is starting would serve without it. One that serves is replaced, and finishes its requests.
         let generations = self.children.generations.iter();
         generations.filter(|generation| generation.state == State::Starting).for_each(Generation::kill);
         self.restart.schedule();
+    }
+
+    pub(super) fn on_pool_exit(&mut self, pid: Pid, end: &str) {
+        if self.children.pools.open_channels().any(|(open, _)| open == pid) {
+            self.on_pool_closed(pid);
+        }
+        let pools = &mut self.children.pools.0;
+        let Some(at) = pools.iter().position(|pool| pool.process.pid == pid) else { return };
+        let pool = pools.remove(at);
+        if pool.process.channel().is_some() && self.phase.is_serving() {
+            log::error(format_args!("the process that manages the {} has ended: {end}", pool.service));
+        }
     }
 
     /// Ends the pools when the last generation has ended and there will be no other.

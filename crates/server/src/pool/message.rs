@@ -6,11 +6,14 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::selection::Choice;
 use crate::control::DrainChange;
-use crate::log::LogCommand;
-use crate::process::ipc::{Decoder, Encoder, Message};
+use crate::log::{self, LogCommand};
+use crate::process::ipc::{self, Channel, Decoder, Encoder, Message, Received};
+use crate::process::supervisor::advice_on_descriptors;
 
 /// An endpoint of an application: an address or a process. Never 0, which stands for none in a message.
 pub type EndpointId = u64;
@@ -175,6 +178,24 @@ pub enum PoolCommand {
         endpoint: String,
         to: OwnedFd,
     },
+}
+
+impl PoolCommand {
+    /// The next one. `None`: there will be no other, because the master needs the process no more, or because the channel of
+    /// a worker is lost. Then another process takes this one's place when the master learns that its channel is closed.
+    pub async fn receive(master: &AsyncFd<Channel>) -> Option<PoolCommand> {
+        match master.async_io(Interest::READABLE, Channel::receive).await {
+            Ok(Received::Message(command)) => Some(command),
+            Err(error) if ipc::lacks_descriptors(&error) => {
+                let advice = advice_on_descriptors(libc::EMFILE);
+                log::error(format_args!(
+                    "this process has no descriptor for another worker, and is replaced{advice}"
+                ));
+                None
+            }
+            Ok(Received::End) | Err(_) => None,
+        }
+    }
 }
 
 impl PoolError {

@@ -203,9 +203,7 @@ impl PoolManager {
             let deadline = self.balancer.deadline(now);
             let command = async {
                 match &master {
-                    Some(master) => {
-                        master.async_io(Interest::READABLE, Channel::receive::<PoolCommand>).await
-                    }
+                    Some(master) => PoolCommand::receive(master).await,
                     None => std::future::pending().await,
                 }
             };
@@ -217,13 +215,10 @@ impl PoolManager {
             };
             tokio::select! {
                 command = command => match command {
-                    Ok(Received::Message(PoolCommand::AddWorker(channel))) => self.add_worker(channel),
-                    Ok(Received::Message(PoolCommand::Log(command))) => command.carry_out(),
-                    Ok(Received::Message(PoolCommand::Drain { change, endpoint, to })) => {
-                        self.drain(change, &endpoint, to);
-                    }
-                    // Without the descriptor of a channel to a worker, too: the next reload starts another pool.
-                    Ok(Received::End) | Err(_) => {
+                    Some(PoolCommand::AddWorker(channel)) => self.add_worker(channel),
+                    Some(PoolCommand::Log(command)) => command.carry_out(),
+                    Some(PoolCommand::Drain { change, endpoint, to }) => self.drain(change, &endpoint, to),
+                    None => {
                         master = None;
                         self.balancer.on_master_gone();
                     }
