@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use self::inherited::{UNPLACED, receive_inherited};
+use self::inherited::{receive_inherited, unplaced};
 use self::workers::{WorkerEvent, WorkerHandle, WorkerState};
 use crate::acme::OpenChallenges;
 use crate::files::beneath::Root;
@@ -157,6 +157,7 @@ impl MainThread {
         let (rests, history) = (Arc::default(), ledger.history.clone());
         let main_thread = MainThreadHandle { questions: sender, rests, history };
         let sampler = Sampler::new(clock::wall() as u64, &ledger.sum());
+        let unplaced = Arc::new(Semaphore::new(unplaced(&site)));
         MainThread {
             workers: Vec::new(),
             events,
@@ -185,7 +186,7 @@ impl MainThread {
             maintenance: Maintenance::default(),
             acts: Arc::new(Semaphore::new(questions::MAX_ACTS)),
             refused_acts: LineLimit::default(),
-            unplaced: Arc::new(Semaphore::new(UNPLACED)),
+            unplaced,
             last_placed: 0,
             lost_handoffs: LineLimit::default(),
             disconnecting: JoinSet::new(),

@@ -1,8 +1,10 @@
 //! Connections that the predecessor hands off: each goes to a worker, or on to the successor.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use site::model::Site;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,11 +15,19 @@ use crate::process::ipc::{self, Channel, InheritedConnection, Received};
 use crate::worker::WorkerCommand;
 use crate::{clock, log};
 
-/// Inherited connections that no worker has taken over yet, of all workers. Each has a descriptor, which no limit of a
-/// worker counts.
-pub const UNPLACED: usize = 8;
+/// Inherited connections that no worker has taken over yet, of all workers: one for so many that a worker may have. Each
+/// has a descriptor, which no limit of a worker counts.
+const CONNECTIONS_FOR_UNPLACED: usize = 16;
+/// The bounds of that number. A busy worker takes over the connections that wait, and then serves hundreds of others: the
+/// fewer wait, the longer the clients of the last ones do.
+const UNPLACED: RangeInclusive<usize> = 8..=256;
 /// The most connections that the socket between two generations holds: fewer than its bytes.
 const HANDOFFS_IN_CHANNEL: usize = 4096;
+
+/// How many inherited connections may wait for a worker of this site.
+pub fn unplaced(site: &Site) -> usize {
+    (site.limits.connections / CONNECTIONS_FOR_UNPLACED).clamp(*UNPLACED.start(), *UNPLACED.end())
+}
 
 impl MainThread {
     /// Places the inherited connections that have arrived, without a wait for the workers to take others over.
@@ -156,6 +166,7 @@ mod tests {
     fn receives_no_more_inherited_connections_than_workers_have_taken_over() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
+            const UNPLACED: usize = 8;
             let (sender, receiver) = Channel::pair().unwrap();
             for _ in 0..=UNPLACED {
                 sender.send(&connection()).unwrap();
@@ -171,6 +182,15 @@ mod tests {
             received.pop();
             assert!(matches!(next.await, (Ok(Received::Message(_)), Some(_))));
         });
+    }
+
+    #[test]
+    fn few_connections_wait_for_a_worker_where_few_are_allowed() {
+        let mut site = Site::folder("/".into(), Vec::new());
+        for (allowed, expected) in [(1, 8), (128, 8), (1600, 100), (1_000_000, 256)] {
+            site.limits.connections = allowed;
+            assert_eq!(unplaced(&site), expected, "{allowed}");
+        }
     }
 
     fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {

@@ -308,7 +308,9 @@ impl Master {
     /// A generation cannot serve without its pools, and is replaced with them. A pool that takes no more workers serves
     /// those that it has.
     pub(super) fn on_pool_closed(&mut self, pid: Pid) {
-        let Some(pool) = self.children.pools.0.iter_mut().find(|pool| pool.process.pid == pid) else { return };
+        let Some(pool) = self.children.pools.0.iter_mut().find(|pool| pool.process.pid == pid) else {
+            return;
+        };
         pool.channel_state = ChannelState::Closed;
         if !self.phase.is_serving() {
             return;
