@@ -80,8 +80,9 @@ pub fn add_upstreams(top: &Section, upstreams: &mut Vec<Upstream>, max: usize) {
         };
         let addresses = urls.iter().map(|url| address(url, upstreams)).collect::<Result<Vec<_>, _>>();
         let addresses: Vec<EndpointAddress> = addresses.unwrap_or_default().into_iter().flatten().collect();
-        let distribution =
-            Distribution::of(&Section { scope: Scope::Route, table: route, errors: top.errors });
+        let section = Section { scope: Scope::Route, table: route, errors: top.errors };
+        let distribution = Distribution::of(&section);
+        check_choice(&section, ["proxy_hedge_after", "proxy_balance"], &addresses);
         if addresses.is_empty() || find(upstreams, scheme, &addresses, &distribution).is_some() {
             continue;
         }
@@ -227,6 +228,20 @@ pub fn hedging(section: &Section, [after, budget, balance]: [&'static str; 3]) -
         section.reject_keys(&[after], &what, &format!("remove it, or write {balance} = \"least\""));
     }
     Some(Hedging { after: time, budget: section.count(budget).unwrap_or(Hedging::BUDGET) })
+}
+
+/// Warns of keys that choose between endpoints where there is only one: an address. A name may have several.
+pub fn check_choice(section: &Section, [hedging, balance]: [&'static str; 2], addresses: &[EndpointAddress]) {
+    if !matches!(addresses, [EndpointAddress::Socket(_)]) {
+        return;
+    }
+    let given = section.text(balance).and_then(|given| Balance::parse(given.value).ok());
+    let keeps_clients = given.is_some_and(|given| given.has_affinity());
+    let keys = [hedging, balance].into_iter().filter(|key| *key != balance || keeps_clients);
+    for key in keys.filter(|key| section.has(key)) {
+        let what = format!("\"{key}\" chooses between endpoints, and there is one");
+        section.errors.warn(section.place_of(key), what, "add other addresses, or remove it");
+    }
 }
 
 /// The action of a route with `proxy`. `None`: after an error.

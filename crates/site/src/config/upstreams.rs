@@ -99,6 +99,9 @@ fn upstream(section: &Section) -> Option<Upstream> {
     let weights = weights(section, addresses);
     let endpoints =
         endpoints.unwrap_or(Endpoints::External(External { addresses: Vec::new(), connections: 1 }));
+    if let Endpoints::External(External { addresses, .. }) = &endpoints {
+        proxies::check_choice(section, ["hedge_after", "balance"], addresses);
+    }
     let tls = tls(section, &endpoints);
     if protocol != Protocol::Http {
         section.reject_keys(&["http2"], "is for HTTP", "remove it, or set protocol = \"http\"");

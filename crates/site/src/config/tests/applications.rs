@@ -220,6 +220,49 @@ fn stored_responses_are_in_no_folder_of_a_host() {
     of_text(&config("/var/cache"));
 }
 
+#[track_caller]
+fn check_warnings(text: String, expected: &[&str]) {
+    let files = [("site.toml", &*text)];
+    let found = read(Path::new("site.toml"), &Files(&files)).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let found: Vec<String> = found.warnings.iter().map(ConfigError::to_string).collect();
+    assert_eq!(found, expected, "{text}");
+}
+
+#[test]
+fn warns_of_a_choice_between_endpoints_where_there_is_one() {
+    let check = |key: &str, addresses: &str, expected: &str| {
+        let text = format!(
+            "listen = \"127.0.0.1:80\"\n[[application]]\nname = \"a\"\nprotocol = \"http\"\n\
+             address = {addresses}\n{key}\n[[route]]\npath = \"/\"\nproxy = \"http://a\"\n"
+        );
+        let warnings: Vec<&str> = [expected].into_iter().filter(|text| !text.is_empty()).collect();
+        check_warnings(text, &warnings);
+    };
+    let (hedged, sticky) = ("hedge_after = \"1s\"", "balance = \"sticky\"");
+    let warning = |key: &str| {
+        format!(
+            "site.toml:6: \"{key}\" chooses between endpoints, and there is one; add other addresses, or remove it"
+        )
+    };
+    for one in ["\"127.0.0.1:1\"", "[\"unix:/run/a.sock\"]"] {
+        check(hedged, one, &warning("hedge_after"));
+        check(sticky, one, &warning("balance"));
+        check("balance = \"hash client\"", one, &warning("balance"));
+        check("balance = \"least\"", one, "");
+    }
+    for several in ["[\"127.0.0.1:1\", \"127.0.0.1:2\"]", "\"a.example:1\"", "\"_http._tcp.a.example\""] {
+        check(hedged, several, "");
+        check(sticky, several, "");
+    }
+    let route = |key: &str| {
+        format!(
+            "listen = \"127.0.0.1:80\"\n[[route]]\npath = \"/\"\nproxy = \"http://127.0.0.1:1\"\n\n{key}\n"
+        )
+    };
+    check_warnings(route("proxy_hedge_after = \"1s\""), &[&warning("proxy_hedge_after")]);
+    check_warnings(route("proxy_balance = \"sticky\""), &[&warning("proxy_balance")]);
+}
+
 #[test]
 fn warns_of_two_upstreams_of_a_host_with_the_same_sticky_cookie() {
     let application = |name: &str, port: u16, balance: &str| {
@@ -229,13 +272,7 @@ fn warns_of_two_upstreams_of_a_host_with_the_same_sticky_cookie() {
         )
     };
     let route = |path: &str, proxy: &str| format!("[[route]]\npath = \"{path}\"\nproxy = {proxy}\n");
-    let check = |text: String, expected: &[&str]| {
-        let files = [("site.toml", &*text)];
-        let found =
-            read(Path::new("site.toml"), &Files(&files)).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let found: Vec<String> = found.warnings.iter().map(ConfigError::to_string).collect();
-        assert_eq!(found, expected, "{text}");
-    };
+    let check = check_warnings;
     let listen = "listen = [\"127.0.0.1:80\"]\n".to_owned();
     let routes = listen.clone() + &route("/a/", "\"http://a\"") + &route("/b/", "\"http://b\"");
     check(
