@@ -12,6 +12,7 @@ use crate::document::Value;
 use crate::draft::{Draft, Listen};
 use crate::tree::{Directive, Place, unconverted};
 
+use super::cache_control;
 use super::choices;
 use super::host::{Site, World, log_target};
 use super::names::{KNOWN, OF_TOP};
@@ -114,6 +115,7 @@ fn server(tree: &[Directive], reader: Reader, disk: &dyn Disk, draft: &mut Draft
     if let Some(first) = draft.hosts.first_mut() {
         first.is_default = true;
     }
+    cache_control::settle(draft);
     times_of_programs(draft);
 }
 

@@ -12,6 +12,7 @@ mod context;
 
 mod rejections;
 
+mod cache_control;
 mod choices;
 mod conditions;
 mod expressions;

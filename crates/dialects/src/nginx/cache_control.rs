@@ -1,21 +1,37 @@
 //! `Cache-Control`, which nginx sends twice where both `expires` and `add_header` say it. Here a field of `headers`
 //! replaces that of `cache_control`. And `add_header Cache-Control` with the variable of a `map` of a parameter, such as
 //! `?v=`: requests without the parameter say what all have.
+//!
+//! Without `always`, nginx adds the field to no error. A field of `headers` is in each response, so that caches would
+//! keep an error for as long as the file; that of `cache_control` is in those of files alone.
 
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Directive;
 
-use super::inherit::{is_prefix, is_upstream};
+use super::inherit::{below, is_prefix, is_upstream};
 
 /// A key of a location that has `expires off`. It is no key of a route.
 pub const NEVER_EXPIRES: &str = "expires off";
+
+/// A key of a block whose `add_header Cache-Control` has `always`, or has not. It is no key of a route.
+pub const ALWAYS: &str = "add_header always";
 
 const FIELD_REPLACES: &str =
     "the Cache-Control of add_header replaces that of expires, and is not added to it";
 
 /// Bytes of a value whose variables are filled in.
 const LONGEST: usize = 4096;
+
+/// `add_header Cache-Control`. A second one follows the first.
+pub fn add(directive: &Directive, value: &str, is_always: bool, scope: &mut Scope) {
+    let value = match field(scope) {
+        Some(Value::Text(first)) => format!("{first}, {value}"),
+        _ => value.to_owned(),
+    };
+    scope.pair(&directive.place, "headers", "Cache-Control", value);
+    scope.set(&directive.place, ALWAYS, is_always);
+}
 
 /// What is around a location: its server, or `http`.
 struct Outer {
@@ -25,55 +41,59 @@ struct Outer {
     types: Option<Value>,
     /// The value of `add_header`.
     field: Option<Value>,
-    /// A field of the host that stays precedes `cache_control` of a route.
+    /// A field of `headers` that stays precedes `cache_control` of a route.
     keeps_field: bool,
-    /// The location of all paths. A pattern would have what it has.
-    root: Option<Scope>,
+    /// The locations of prefixes. A pattern would have what they have.
+    prefixes: Vec<Scope>,
 }
 
 pub fn settle(host: &mut Host, draft: &mut Draft) {
-    let has_upstreams = host.routes.iter().any(is_upstream);
-    let outer = Outer::of(host, &draft.top, has_upstreams);
+    let outer = Outer::of(host, &draft.top);
     for route in &mut host.routes {
         outer.apply(route, draft);
     }
-    host.scope.remove(NEVER_EXPIRES);
     if types(&host.scope).is_some() && outer.field.is_some() {
         draft.warn(&host.scope.place(), FIELD_REPLACES, "write the whole field in cache_control");
-    }
-    if let (Some(time), Some(field)) = (outer.expires, field(&host.scope)) {
-        let whole = both(&time, Some(&field));
-        match has_upstreams {
+    } else if let Some(own) = field(&host.scope).filter(|own| *own != false.into()) {
+        let whole = both(outer.expires.as_deref(), Some(&own));
+        match outer.keeps_field {
             true => send_as_field(&mut host.scope, whole),
             false => send_with_files(&mut host.scope, whole),
         }
     }
+    [NEVER_EXPIRES, ALWAYS].iter().for_each(|name| host.scope.remove(name));
+}
+
+/// A field of `http` is for all servers, and stays.
+pub fn finish(draft: &mut Draft) {
+    if field(&draft.top).is_some() && !is_always(&draft.top) {
+        let place = draft.top.place();
+        draft.warn(&place, "Cache-Control is added to error responses, too", "write it in the servers");
+    }
+    [NEVER_EXPIRES, ALWAYS].iter().for_each(|name| draft.top.remove(name));
 }
 
 impl Outer {
-    fn of(host: &Host, top: &Scope, has_upstreams: bool) -> Outer {
+    fn of(host: &Host, top: &Scope) -> Outer {
         let own_field = field(&host.scope);
         let own_expires = expires(&host.scope);
         let types = types(&host.scope).or_else(|| types(top).filter(|_| own_expires.is_none()));
         let expires = own_expires.or_else(|| expires(top));
-        let has_own_field = own_field.is_some();
-        let field = own_field.or_else(|| field(top));
-        let keeps_field = field.is_some() && (has_upstreams || expires.is_none() || !has_own_field);
-        let root = host.routes.iter().find(|route| route.path() == "/").cloned();
-        Outer { expires, types, field, keeps_field, root }
+        let keeps_field = match own_field {
+            Some(_) => is_always(&host.scope) || types.is_some(),
+            None => field(top).is_some(),
+        };
+        let field = own_field.or_else(|| field(top)).filter(|value| *value != false.into());
+        let prefixes = host.routes.iter().filter(|route| is_prefix(route)).cloned().collect();
+        Outer { expires, types, field, keeps_field, prefixes }
     }
 
     fn apply(&self, route: &mut Scope, draft: &mut Draft) {
         let never_expires = route.get(NEVER_EXPIRES).is_some();
-        route.remove(NEVER_EXPIRES);
+        let is_always = is_always(route);
+        [NEVER_EXPIRES, ALWAYS].iter().for_each(|name| route.remove(name));
         let own_field = field(route);
-        if never_expires {
-            let has_outer = self.expires.is_some() || self.types.is_some();
-            if own_field.is_none() && !is_upstream(route) && (has_outer || self.leaks(route)) {
-                self.restore_field(route);
-            }
-            return;
-        }
+        let is_added = own_field.as_ref().is_some_and(|value| *value != false.into());
         if types(route).is_some() {
             if own_field.is_some() || self.field.is_some() {
                 draft.warn(&route.place(), FIELD_REPLACES, "write the whole field in cache_control");
@@ -81,30 +101,38 @@ impl Outer {
             return;
         }
         let own_expires = expires(route);
-        let Some(time) = own_expires.as_ref().or(self.expires.as_ref()) else {
-            if own_field.is_none() && !is_upstream(route) && self.leaks(route) {
-                self.restore(route);
+        let time = own_expires.as_ref().or(self.expires.as_ref()).filter(|_| !never_expires);
+        let added = own_field.as_ref().or(self.field.as_ref());
+        if is_upstream(route) || route.responds() {
+            let is_own = own_expires.is_some() || is_added && !is_always;
+            return self.of_upstream(route, is_own, time.map(String::as_str), added, draft);
+        }
+        if time.is_none() && own_field.is_none() {
+            let has_outer = never_expires && (self.expires.is_some() || self.types.is_some());
+            match never_expires {
+                true if has_outer || self.leaks(route) => self.restore_field(route),
+                false if self.leaks(route) => self.restore(route),
+                _ => {}
             }
-            return;
-        };
-        let whole = both(time, own_field.as_ref().or(self.field.as_ref()));
-        if is_upstream(route) {
-            self.of_upstream(route, own_expires.is_some().then_some(whole), draft);
-        } else if own_expires.is_some() || own_field.is_some() || self.leaks(route) {
-            match self.keeps_field {
+        } else if is_added
+            || time.is_some() && (own_expires.is_some() || own_field.is_some() || self.leaks(route))
+        {
+            let whole = both(time.map(String::as_str), added);
+            match self.keeps_field || is_always {
                 true => send_as_field(route, whole),
                 false => send_with_files(route, whole),
             }
         }
     }
 
-    /// Whether a route has `Cache-Control` of the location of all paths, which nginx would not give it.
+    /// Whether a route has `Cache-Control` of the location of a prefix, which nginx would not give it.
     fn leaks(&self, route: &Scope) -> bool {
-        let root = self.root.as_ref().filter(|_| !is_prefix(route));
-        root.is_some_and(|root| root.get("cache_control").is_some() || field(root).is_some())
+        let says = |outer: &Scope| outer.get("cache_control").is_some() || field(outer).is_some();
+        !is_prefix(route)
+            && self.prefixes.iter().any(|outer| says(outer) && below(route.path(), outer.path()))
     }
 
-    /// Gives a route what its server says, in place of what the location of all paths says.
+    /// Gives a route what its server says, in place of what the location of a prefix says.
     fn restore(&self, route: &mut Scope) {
         match self.types.clone() {
             Some(types) => route.set(&route.place(), "cache_control", types),
@@ -113,24 +141,35 @@ impl Outer {
     }
 
     fn restore_field(&self, route: &mut Scope) {
-        let value = self.field.clone().unwrap_or(false.into());
-        route.pair(&route.place(), "headers", "Cache-Control", value);
+        match &self.field {
+            Some(field) if !self.keeps_field => send_with_files(route, both(None, Some(field))),
+            field => {
+                let value = field.clone().unwrap_or(false.into());
+                route.pair(&route.place(), "headers", "Cache-Control", value);
+            }
+        }
     }
 
-    /// `own`: the value, if the location of the upstream has `expires` of its own.
-    fn of_upstream(&self, route: &mut Scope, own: Option<String>, draft: &mut Draft) {
-        let (place, path) = (route.place(), route.path());
-        match own {
-            Some(whole) => {
+    /// What is no file gets the field as one of `headers`. `is_own`: the location itself says it, and not for errors.
+    fn of_upstream(
+        &self,
+        route: &mut Scope,
+        is_own: bool,
+        time: Option<&str>,
+        added: Option<&Value>,
+        draft: &mut Draft,
+    ) {
+        let (place, path) = (route.place(), route.path().to_owned());
+        let is_inherited = field(route).is_none() && self.field.is_some() && !self.keeps_field;
+        if is_own || is_inherited {
+            if is_upstream(route) {
                 let what = format!("the Cache-Control of {path} is added to error responses, too");
                 draft.warn(&place, what, "let the upstream send it");
-                send_as_field(route, whole);
             }
-            None if self.field.is_none() => {
-                let what = format!("expires of the server is not added to responses of {path}");
-                draft.note(&place, what, "let the upstream send Cache-Control");
-            }
-            None => {}
+            send_as_field(route, both(time, added));
+        } else if time.is_some() && self.field.is_none() && is_upstream(route) {
+            let what = format!("expires of the server is not added to responses of {path}");
+            draft.note(&place, what, "let the upstream send Cache-Control");
         }
     }
 }
@@ -151,10 +190,16 @@ fn field(scope: &Scope) -> Option<Value> {
     pairs.find(|(name, _)| name.eq_ignore_ascii_case("cache-control")).map(|(_, value)| value.clone())
 }
 
-fn both(expires: &str, field: Option<&Value>) -> String {
-    match field {
-        Some(Value::Text(field)) => format!("{expires}, {field}"),
-        _ => expires.to_owned(),
+/// Whether `add_header Cache-Control` has `always`, so that it is for errors, too.
+fn is_always(scope: &Scope) -> bool {
+    scope.get(ALWAYS) == Some(&true.into())
+}
+
+fn both(expires: Option<&str>, field: Option<&Value>) -> String {
+    match (expires, field) {
+        (Some(expires), Some(Value::Text(field))) => format!("{expires}, {field}"),
+        (None, Some(Value::Text(field))) => field.clone(),
+        (expires, _) => expires.unwrap_or_default().to_owned(),
     }
 }
 

@@ -56,6 +56,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
         finish(host);
     }
     draft.hosts = hosts;
+    cache_control::finish(&mut draft);
     draft.log_in_local_time("nginx has the time of the machine.");
     draft.written(file.to_owned(), "nginx")
 }

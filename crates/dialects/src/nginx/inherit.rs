@@ -45,10 +45,11 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         no_fallback(route, &outers);
         no_suffixes(route, &outers);
         no_denial(route, &outers, &server, draft);
-        if let Some(root) = outers.iter().find(|outer| outer.text("path") == Some("/"))
-            && !is_prefix(route)
-        {
-            restore(route, root, &server, draft);
+        if !is_prefix(route) {
+            let path = route.path().to_owned();
+            for outer in outers.iter().filter(|outer| below(&path, outer.path())) {
+                restore(route, outer, &server, draft);
+            }
         }
     }
     fields_of_indexes(host, &server);
@@ -288,7 +289,7 @@ fn without_root(host: &mut Host, draft: &mut Draft) {
 }
 
 /// Whether a pattern may find paths below a prefix.
-fn below(pattern: &str, prefix: &str) -> bool {
+pub fn below(pattern: &str, prefix: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
     let literal = literal.strip_suffix("/.").unwrap_or(literal);
     let is_exact = !is_glob(pattern);
@@ -342,9 +343,9 @@ pub fn is_closed(route: &Scope) -> bool {
     })
 }
 
-/// Gives the route of a file, or of a pattern with wildcards, what its server has in place of what the location of all
-/// paths has.
-fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Draft) {
+/// Gives the route of a file, or of a pattern with wildcards, what its server has in place of what the location of a
+/// prefix has.
+fn restore(route: &mut Scope, outer: &Scope, server: &[Scope; 2], draft: &mut Draft) {
     if has_any(route, &["redirect", "rewrite", "return", "respond", "monitor"]) || is_closed(route) {
         return;
     }
@@ -368,11 +369,11 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
             "index" | "listing" => !may_be_folder || sends_no_files,
             _ => sends_no_files,
         };
-        if root.get(name).is_some() && route.get(name).is_none() && !is_needless {
+        if outer.get(name).is_some() && route.get(name).is_none() && !is_needless {
             route.set(&place, name, of_server(name).unwrap_or(default));
         }
     }
-    for (name, _) in root.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false)) {
+    for (name, _) in outer.pairs("headers").iter().filter(|(_, value)| *value != Value::Flag(false)) {
         let name = name.trim_start_matches('+');
         let has_cache_control =
             route.get("cache_control").is_some() && name.eq_ignore_ascii_case("cache-control");
@@ -385,17 +386,17 @@ fn restore(route: &mut Scope, root: &Scope, server: &[Scope; 2], draft: &mut Dra
         match inherited {
             Some((name, value)) => route.pair(&place, "headers", name, value.clone()),
             None if is_upstream(route) => {
-                let what = format!("{} would have {name} of location /", route.path());
-                draft.error(&place, what, "write add_header in the locations of files, or in the server");
+                let what = format!("{} has {name} of location {}, too", route.path(), outer.path());
+                draft.warn(&place, what, "write add_header in the locations of files, or in the server");
             }
             None => route.pair(&place, "headers", name, false),
         }
     }
     for name in ["error_pages", "types", "compress_types", "compress_from", "gunzip"] {
-        if root.get(name).is_some() && route.get(name).is_none() && !sends_no_files {
+        if outer.get(name).is_some() && route.get(name).is_none() && !sends_no_files {
             draft.warn(
                 &place,
-                format!("{} has {name} of location /, too", route.path()),
+                format!("{} has {name} of location {}, too", route.path(), outer.path()),
                 "write it in the server",
             );
         }

@@ -1594,6 +1594,38 @@ fn rules_of_a_server_lead_what_longer_sections_and_aliases_are_for() {
     assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
 }
 
+/// Apache adds it to no error without `always`: a cache would keep what is missing as long as what is there.
+#[test]
+fn cache_control_of_apache_is_for_files_and_not_for_errors() {
+    let php = "<FilesMatch \\.php$>\nSetHandler proxy:fcgi://127.0.0.1:9\n</FilesMatch>\n";
+    check(
+        Web::Apache,
+        &[
+            (
+                "DocumentRoot /srv\n<FilesMatch \"\\.js$\">\nHeader set Cache-Control public\nHeader set X-A b\n</FilesMatch>",
+                &["path = \"*.js\"", "headers = { X-A = \"b\" }", "cache_control = \"public\""],
+            ),
+            (
+                "DocumentRoot /srv\n<FilesMatch \"\\.js$\">\nHeader always set Cache-Control public\n</FilesMatch>",
+                &["path = \"*.js\"", "headers = { Cache-Control = \"public\" }"],
+            ),
+            (
+                &format!("DocumentRoot /srv\n{php}Header set Cache-Control public"),
+                &[
+                    "cache_control = \"public\"",
+                    "path = \"*.php\"",
+                    "headers = { Cache-Control = \"public\" }",
+                ],
+            ),
+            // What Expires says about some files would precede it.
+            (
+                "DocumentRoot /srv\nHeader set Cache-Control public\n<FilesMatch \"\\.js$\">\nExpiresDefault A60\n</FilesMatch>",
+                &["headers = { Cache-Control = \"public\" }", "path = \"*.js\""],
+            ),
+        ],
+    );
+}
+
 #[test]
 fn what_of_apache_counts_for_more_is_said() {
     let folders = "<Directory /srv>\nRequire all granted\nRewriteEngine On\nRewriteRule \\.txt$ - [F]\n</Directory>\n\
@@ -1601,6 +1633,11 @@ fn what_of_apache_counts_for_more_is_said() {
     for (more, line, part) in [
         (folders, Some(9), "count in it, too"),
         ("Header set X-A 1", Some(3), "error responses, too"),
+        (
+            "Header set Cache-Control a\n<Files a>\nExpiresDefault A1\n</Files>",
+            Some(3),
+            "Cache-Control is added to error responses, too",
+        ),
         ("Header always set X-A 1", None, "error responses, too"),
     ] {
         let text = format!("Listen 80\nDocumentRoot /srv\n{more}\n");

@@ -405,7 +405,7 @@ fn applications_of_nginx_are_converted() {
                     "rewrite = \"/w/index.php\"",
                 ],
             ),
-            (nextcloud, &["headers = { Cache-Control = \"public, max-age=15778463\" }"]),
+            (nextcloud, &["cache_control = \"public, max-age=15778463\""]),
             // What follows the name of a script is no folder.
             (&script, &["path = \"/index.php/**\"", "interpreter = \"fastcgi\"", "path = \"/index.php\""]),
             (
@@ -568,14 +568,63 @@ fn a_location_has_nothing_of_the_location_of_all_paths() {
             "path = \"/\"; root = \"/www\"; path = \"/a/\"; etag = \"off\"; return = 404; path = \"*.b\"; etag = \"off\"",
         ),
     ]);
-    refuse(
-        Web::Nginx,
-        &[(
-            "server { root /srv; location / { add_header Cache-Control public; }\nlocation ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } }",
-            2,
-            "*.php would have Cache-Control of location /",
-        )],
-    );
+}
+
+#[test]
+fn a_pattern_has_nothing_of_the_location_of_a_prefix() {
+    check_routes(&[
+        (
+            "root /srv; location /a/ { add_header X-A b; gzip on; } location ~ \\.css$ { expires 1h; } \
+             location ~ ^/b/.*\\.js$ { etag off; }",
+            "root = \"/srv\"; path = \"/a/\"; headers = { X-A = \"b\" }; compress = true; \
+             path = \"*.css\"; cache_control = \"max-age=3600\"; compress = false; headers = { X-A = false }; \
+             path = \"/b/**.js\"; etag = \"off\"",
+        ),
+        // A location within has what is around it.
+        (
+            "root /srv; add_header X-A b; location /a/ { add_header X-C d; location ~ \\.css$ { etag off; } }",
+            "root = \"/srv\"; headers = { X-A = \"b\" }; path = \"/a/**/*.css\"; etag = \"off\"; \
+             headers = { X-C = \"d\", X-A = false }; path = \"/a/\"; headers = { X-C = \"d\", X-A = false }",
+        ),
+    ]);
+    // The fields of an upstream are its own.
+    let text = "server { root /srv;\nlocation /a/ { add_header X-A b; }\nlocation ~ \\.php$ { fastcgi_pass 127.0.0.1:9; } }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let warned = |finding: &dialects::Finding| {
+        finding.severity == Severity::Warning && finding.what == "*.php has X-A of location /a/, too"
+    };
+    assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
+}
+
+/// nginx adds it to no error without `always`: a cache would keep what is missing as long as what is there.
+#[test]
+fn cache_control_is_for_files_and_not_for_errors() {
+    check_routes(&[
+        (
+            "root /srv; location /a/ { add_header Cache-Control public; add_header Cache-Control max-age=9; } \
+             location /b/ { add_header Cache-Control no-store always; }",
+            "root = \"/srv\"; path = \"/a/\"; cache_control = \"public, max-age=9\"; \
+             path = \"/b/\"; headers = { Cache-Control = \"no-store\" }",
+        ),
+        (
+            "root /srv; add_header Cache-Control public; location = /a { proxy_pass http://127.0.0.1:81; } \
+             location /b/ { add_header X-A b; } location = /c { return 302 /d; } location /e/ { expires off; }",
+            "root = \"/srv\"; cache_control = \"public\"; path = \"/a\"; proxy = \"http://http\"; proxy_path = \"raw\"; \
+             proxy_host = \"127.0.0.1:81\"; headers = { Cache-Control = \"public\" }; \
+             path = \"/b/\"; headers = { X-A = \"b\", Cache-Control = false }; \
+             path = \"/c\"; redirect = \"/d\"; status = 302; headers = { Cache-Control = \"public\" }; path = \"/e/\"",
+        ),
+        (
+            "root /srv; add_header Cache-Control public; location / { add_header Cache-Control private; } \
+             location ~ \\.a$ { etag off; } location ~ \\.php$ { fastcgi_pass 127.0.0.1:9; }",
+            "root = \"/srv\"; cache_control = \"public\"; path = \"/\"; cache_control = \"private\"; \
+             path = \"*.a\"; etag = \"off\"; cache_control = \"public\"; \
+             path = \"*.php\"; interpreter = \"fastcgi\"; headers = { Cache-Control = \"public\" }",
+        ),
+    ]);
+    // What has no effect is no key.
+    let text = "http { expires off; add_header Cache-Control public; server { root /srv; } }";
+    check(Web::Nginx, &[(text, &["headers = { Cache-Control = \"public\" }", "root = \"/srv\""])]);
 }
 
 #[test]
@@ -622,7 +671,7 @@ fn expires_and_a_field_of_its_own_make_one_cache_control() {
             "root /srv; expires 1h; add_header Cache-Control public; location /a/ { expires 2h; } location /b/ { expires off; } \
              location /c/ { add_header X-A b; }",
             "root = \"/srv\"; cache_control = \"max-age=3600, public\"; path = \"/a/\"; cache_control = \"max-age=7200, public\"; \
-             path = \"/b/\"; headers = { Cache-Control = \"public\" }; \
+             path = \"/b/\"; cache_control = \"public\"; \
              path = \"/c/\"; headers = { X-A = \"b\" }; cache_control = \"max-age=3600\"",
         ),
         (
@@ -632,7 +681,7 @@ fn expires_and_a_field_of_its_own_make_one_cache_control() {
         ),
         (
             "root /srv; location / { add_header Cache-Control public; } location ~ \\.a$ { expires 2h; }",
-            "root = \"/srv\"; path = \"/\"; headers = { Cache-Control = \"public\" }; \
+            "root = \"/srv\"; path = \"/\"; cache_control = \"public\"; \
              path = \"*.a\"; cache_control = \"max-age=7200\"",
         ),
         (

@@ -9,6 +9,7 @@ use crate::tree::{Directive, Place, unconverted};
 use crate::words;
 
 use super::Context;
+use crate::apache::cache_control;
 
 /// Fields of a response that say what its content is.
 const OF_CONTENT: [&str; 3] = ["content-encoding", "content-type", "location"];
@@ -79,7 +80,9 @@ impl Context {
             {
                 let sign = if act.starts_with("set") { "" } else { "+" };
                 self.keys.pair(place, "headers", &format!("{sign}{name}"), *value);
-                if !is_always {
+                if name.eq_ignore_ascii_case("cache-control") {
+                    self.keys.set(place, cache_control::ALWAYS, is_always);
+                } else if !is_always {
                     draft.note(place, format!("{name} is added to error responses, too"), "nothing to do");
                 }
             }

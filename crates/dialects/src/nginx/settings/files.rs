@@ -148,10 +148,14 @@ fn add_header(directive: &Directive, scope: &mut Scope, context: &Context, draft
         Some(instead) => return draft.error(&directive.place, unconverted(directive), instead),
         None => {}
     }
+    let is_always = directive.argument(2) == "always";
+    if cache_control::is_cache_control(directive) {
+        return cache_control::add(directive, value, is_always, scope);
+    }
     let is_second = scope.pairs("headers").iter().any(|(old, _)| old.eq_ignore_ascii_case(name));
     let name = if is_second { format!("+{name}") } else { name.to_owned() };
     scope.pair(&directive.place, "headers", &name, value);
-    if directive.argument(2) != "always" {
+    if !is_always {
         draft.note(&directive.place, format!("{name} is added to error responses, too"), "nothing to do");
     }
 }
