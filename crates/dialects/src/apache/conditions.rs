@@ -78,10 +78,11 @@ fn added(condition: &Directive, rule: &Scope, finding: Finding) -> Option<Vec<Sc
         values(test).map(|all| all.into_iter().map(counted).collect::<Vec<_>>())
     };
     let (key, found) = match subject {
-        "HTTPS" => {
-            let is_on = match test.trim_start_matches('=').trim_matches(['^', '$']) {
-                text if text.eq_ignore_ascii_case("on") => !is_not,
-                text if text.eq_ignore_ascii_case("off") => is_not,
+        "HTTPS" | "SERVER_PORT" | "REQUEST_SCHEME" => {
+            let word = test.trim_start_matches('=').trim_matches(['^', '$']).to_ascii_lowercase();
+            let is_on = match (subject, word.as_str()) {
+                ("HTTPS", "on") | ("SERVER_PORT", "443") | ("REQUEST_SCHEME", "https") => !is_not,
+                ("HTTPS", "off") | ("SERVER_PORT", "80") | ("REQUEST_SCHEME", "http") => is_not,
                 _ => return None,
             };
             let mut rule = rule.clone();

@@ -9,7 +9,7 @@ use site::address::without_brackets;
 use crate::Conversion;
 use crate::disk::Disk;
 use crate::document::Value;
-use crate::draft::{Draft, Listen};
+use crate::draft::{Draft, Host, Listen, Scope};
 use crate::tree::{Directive, Place, unconverted};
 
 use super::cache_control;
@@ -32,10 +32,14 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
             let tree = reader.read(&bytes, &Place::at, 0, &mut draft);
             let tree = choices::resolved(tree, &mut draft);
             let mut tree = KNOWN.kept(tree, &[], &mut draft);
-            if file.file_name().is_some_and(|name| name == ".htaccess") {
+            let is_of_folder = file.file_name().is_some_and(|name| name == ".htaccess");
+            if is_of_folder {
                 tree = around(tree, &folder);
             }
             server(&tree, reader, disk, &mut draft);
+            if is_of_folder {
+                draft.hosts.iter_mut().for_each(to_https);
+            }
         }
         Err(error) => draft.findings.unreadable(&error),
     }
@@ -50,6 +54,20 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     draft.allow_scripts_as_before("Apache takes nothing from its scripts.");
     draft.log_in_local_time("Apache has the time of the machine.");
     draft.written(file.to_owned(), "Apache")
+}
+
+/// The way to HTTPS of a folder, whose server may have TLS as well.
+fn to_https(host: &mut Host) {
+    if !std::mem::take(&mut host.is_to_https) {
+        return;
+    }
+    let place = host.scope.place();
+    let mut rule = Scope::new(place.line);
+    rule.set(&place, "tls", false);
+    rule.set(&place, "then", "redirect");
+    rule.set(&place, "to", "https://$host$path$query");
+    rule.set(&place, "status", host.https_status.take().unwrap_or(301));
+    host.scope.rules.insert(0, rule);
 }
 
 /// The file of a folder as a server that has nothing else.

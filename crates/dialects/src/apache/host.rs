@@ -373,6 +373,9 @@ impl<'s> Site<'s> {
         self.redirects.push(folder.clone());
         if path == "/" && self.is_to_itself(to) {
             self.host.is_to_https = true;
+            let name = to["https://".len()..].trim_end_matches('/').to_lowercase();
+            self.host.https_name = (self.host.names.len() > 1).then_some(name);
+            self.host.https_status = (status != 301).then_some(status);
             return;
         }
         self.leading.push((folder.clone(), place.clone()));

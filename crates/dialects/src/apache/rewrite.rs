@@ -259,7 +259,10 @@ impl Rewrites {
                     "before you remove this, write a route with rewrite or return for these paths";
                 draft.error(&rule.place, what, what_to_do);
             } else if is_done.is_none() {
-                let what_to_do = "see rewrites, redirects, fallback and [[rule]]";
+                let what_to_do = match meaning(conditions) {
+                    Conditions::Www(_) => "give the host its names, with www. and without, and see canonical",
+                    _ => "see rewrites, redirects, fallback and [[rule]]",
+                };
                 draft.error(&rule.place, own.unconverted(), what_to_do);
             }
         }
@@ -314,7 +317,7 @@ fn apply(
         return Some(());
     }
     if leads_to_https(rule, conditions, host) {
-        return to_https(conditions, place, host);
+        return to_https(rule, conditions, host);
     }
     let (is_everything, redirects) = (is_everything(expression), flags.has("R", "redirect"));
     match conditions {
@@ -339,15 +342,15 @@ fn apply(
             draft.note(place, "rules behind this one are for other paths", "nothing to do");
             regex::exact(&unslashed(expression)).map(|_| ())
         }
+        Conditions::None | Conditions::Missing(..) if redirects && is_unslashed(expression, target) => {
+            without_slash(place, draft)
+        }
         Conditions::None => plain(rule, base, host, draft),
         Conditions::Www(_) | Conditions::Names(_) if is_everything && redirects => {
             canonical(rule, conditions, host)
         }
         Conditions::Upgrade if is_everything && flags.has("P", "proxy") => upgraded(rule, host, draft),
-        Conditions::Slash if redirects && is_unslashed(expression, target) => {
-            draft.warn(place, "a path with a slash at its end is not redirected", "the fallback responds");
-            Some(())
-        }
+        Conditions::Slash if redirects && is_unslashed(expression, target) => without_slash(place, draft),
         Conditions::Asked if redirects && expression.starts_with("^index\\.php") => {
             draft.warn(place, "a path that names the script of all paths is not redirected", "see redirects");
             Some(())
@@ -359,6 +362,11 @@ fn apply(
         }
         _ => None,
     }
+}
+
+fn without_slash(place: &Place, draft: &mut Draft) -> Option<()> {
+    draft.warn(place, "a path with a slash at its end is not redirected", "the fallback responds");
+    Some(())
 }
 
 /// Whether a rule leads to the same path without the slash at its end.

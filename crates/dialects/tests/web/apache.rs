@@ -1131,7 +1131,6 @@ fn sections_of_apache_that_rules_cannot_say_are_refused() {
         ("-R '10.0.0.0/8'", "Require all denied\nHeader set X-A b"),
         ("-R '10.0.0.0/8'", "Require valid-user"),
         ("-R '10.0.0.0/8'", "SetHandler none"),
-        ("%{HTTPS} != 'on'", "Redirect permanent / https://other.example/"),
         ("%{HTTPS} != 'on'", "Redirect / https://a.example/"),
         ("%{HTTPS} == 'on'", "Redirect permanent / https://a.example/"),
     ] {
@@ -1773,4 +1772,111 @@ fn a_rule_of_apache_for_any_case_finds_paths_in_any_case() {
     }
     // What is said about it has the rule as it is written.
     refuse(Web::Apache, &[(&site("(?i)^/old/(\\d+)$ /new/$1 [L]"), 3, "(?i)^/old/(\\d+)$ /new/$1 [L]")]);
+}
+
+/// A host of this name and with `www.`, which listens without TLS.
+fn plain_host(directives: &str) -> String {
+    format!(
+        "<VirtualHost *:80>\nServerName a.org\nServerAlias www.a.org\nDocumentRoot /srv\n{directives}\n</VirtualHost>\n"
+    )
+}
+
+#[test]
+fn the_ways_to_https_of_apache_are_converted() {
+    let secure = "<VirtualHost *:443>\nServerName www.a.org\nServerAlias a.org\nDocumentRoot /srv\nSSLEngine on\n\
+                  SSLCertificateFile /c\nSSLCertificateKeyFile /k\n</VirtualHost>\n";
+    let everything =
+        "RewriteEngine On\nRewriteCond %{HTTPS} off\nRewriteRule ^(.*)$ https://www.a.org/$1 [R=301,L]";
+    for directives in ["Redirect permanent / https://www.a.org/", everything] {
+        let text = plain_host(directives);
+        check(
+            Web::Apache,
+            &[(&text, &["path = \"/\"", "redirect = \"https://www.a.org$path$query\"", "status = 301"])],
+        );
+        let both = format!("{text}{secure}");
+        check(Web::Apache, &[(&both, &["https_redirect = true"])]);
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &both)]);
+        let warned = |finding: &dialects::Finding| {
+            finding.what.contains("a.org without TLS is redirected to https://a.org")
+        };
+        assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
+    }
+    check(
+        Web::Apache,
+        &[
+            (
+                &plain_host("Redirect / https://www.a.org/"),
+                &["redirect = \"https://www.a.org$path$query\"", "status = 302"],
+            ),
+            // What a proxy in front says, and another name.
+            (
+                &plain_host(
+                    "RewriteEngine On\nRewriteCond %{HTTPS} off\nRewriteCond %{HTTP:X-Forwarded-Proto} !https\n\
+                     RewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]",
+                ),
+                &[
+                    "tls = false",
+                    "field = { X-Forwarded-Proto = \"!(?-i)*https*\" }",
+                    "then = \"redirect\"",
+                    "to = \"https://$hostport$path$query\"",
+                    "status = 301",
+                ],
+            ),
+            (
+                &plain_host(
+                    "RewriteEngine On\nRewriteCond %{SERVER_PORT} 80\nRewriteRule ^(.*)$ https://b.org/$1 [R,L]",
+                ),
+                &["tls = false", "then = \"redirect\"", "to = \"https://b.org$path$query\"", "status = 302"],
+            ),
+            (
+                &plain_host("<If \"%{HTTPS} != 'on'\">\nRedirect permanent / https://b.org/\n</If>"),
+                &["tls = false", "then = \"redirect\"", "to = \"https://b.org$path$query\"", "status = 301"],
+            ),
+            // As CodeIgniter writes it.
+            (
+                &plain_host(
+                    "RewriteEngine On\nRewriteCond %{HTTPS} !=on\nRewriteCond %{HTTP_HOST} ^www\\.(.+)$ [NC]\n\
+                     RewriteRule ^ http://%1%{REQUEST_URI} [R=301,L]",
+                ),
+                &["canonical = \"bare\""],
+            ),
+        ],
+    );
+    // The server of a folder may have TLS as well.
+    let file = "/srv/.htaccess";
+    let text = "RewriteEngine On\nRewriteCond %{HTTPS} off\nRewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]\n";
+    let conversion = converted(Web::Apache, file, &[(file, text)]);
+    let rule =
+        "[[host.rule]]\ntls = false\nthen = \"redirect\"\nto = \"https://$host$path$query\"\nstatus = 301\n";
+    assert!(conversion.text.contains(rule), "{}", conversion.text);
+    let www = "RewriteEngine On\nRewriteCond %{HTTP_HOST} ^www\\.(.+)$ [NC]\nRewriteRule ^ https://%1%{REQUEST_URI} [R=301,L]\n";
+    let conversion = converted(Web::Apache, file, &[(file, www)]);
+    assert!(conversion.findings.iter().any(|finding| finding.what_to_do.contains("see canonical")));
+}
+
+#[test]
+fn what_frameworks_of_apache_say_about_slashes_and_filters_is_no_error() {
+    for rules in [
+        "RewriteRule ^(.*)/$ /$1 [L,R=301]",
+        "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^(.+)/$ $1 [L,R=301]",
+    ] {
+        let text = format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRewriteEngine On\nRewriteBase /\n{rules}\n</Directory>"
+        );
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{:#?}", conversion.findings);
+        assert!(
+            conversion
+                .findings
+                .iter()
+                .any(|finding| finding.what.contains("a slash at its end is not redirected"))
+        );
+    }
+    for filter in
+        ["SetOutputFilter BROTLI_COMPRESS;DEFLATE", "AddOutputFilterByType BROTLI_COMPRESS text/html"]
+    {
+        check(Web::Apache, &[(&format!("DocumentRoot /srv\n{filter}"), &["compress = true"])]);
+    }
+    let closed = "DocumentRoot /srv\n<FilesMatch \"(?<!a)\\.txt\">\nRequire all denied\n</FilesMatch>";
+    refuse(Web::Apache, &[(closed, 2, "so that everything around it is denied")]);
 }

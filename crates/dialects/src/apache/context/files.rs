@@ -58,7 +58,7 @@ impl Context {
                 Ok(bytes) => self.keys.set(place, "max_body", bytes.clamp(1, 1 << 40)),
                 Err(_) => draft.error(place, unconverted(directive), "write a number"),
             },
-            "setoutputfilter" | "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
+            "setoutputfilter" | "addoutputfilterbytype" if is_coding(first) => {
                 self.compress(directive);
             }
             _ => return false,
@@ -112,9 +112,14 @@ impl Context {
         match patterns {
             Some(patterns) => self.files.push((patterns, inner, directive.place.clone())),
             None => {
-                draft.error(&directive.place, unconverted(directive), "write names with * and ?");
                 // What cannot be told apart is denied altogether.
-                self.is_closed |= inner.denies();
+                let (more, closes) = match inner.denies() {
+                    true => (", so that everything around it is denied", true),
+                    false => ("", false),
+                };
+                let what = format!("{}{more}", unconverted(directive));
+                draft.error(&directive.place, what, "write names with * and ?");
+                self.is_closed |= closes;
             }
         }
     }
@@ -128,4 +133,10 @@ impl Context {
             _ => draft.warn(&directive.place, unconverted(directive), "put a page there"),
         }
     }
+}
+
+/// Whether filters do nothing but compress.
+fn is_coding(filters: &str) -> bool {
+    const CODINGS: [&str; 2] = ["deflate", "brotli_compress"];
+    filters.split(';').all(|filter| CODINGS.iter().any(|coding| filter.eq_ignore_ascii_case(coding)))
 }

@@ -46,6 +46,13 @@ pub fn meaning(conditions: &[Directive]) -> Conditions {
         all if all.iter().all(is_plain) => Conditions::Plain,
         [one] if one.argument(0) == "%{HTTP_HOST}" && one.argument(1) == "!^www\\." => Conditions::Www(false),
         [one] if one.argument(0) == "%{HTTP_HOST}" && WWW.contains(&one.argument(1)) => Conditions::Www(true),
+        // Of a host without TLS, the other one says nothing.
+        [plain, one] if is_plain(plain) && !Flags::of(plain).has("OR", "ornext") => {
+            match meaning(std::slice::from_ref(one)) {
+                www @ Conditions::Www(_) => www,
+                _ => Conditions::Unknown,
+            }
+        }
         all if all.iter().all(asks_for_websocket) => Conditions::Upgrade,
         all if all.iter().all(|one| is_missing(one) || is_slash(one)) => Conditions::Slash,
         all if all.iter().all(|one| one.argument(0) == "%{ENV:REDIRECT_STATUS}") => Conditions::Asked,

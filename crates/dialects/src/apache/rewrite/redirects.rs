@@ -6,7 +6,7 @@ use crate::apache::conditions::Finding;
 use crate::apache::flags::Flags;
 use crate::apache::rejections::{conditional, is_everything};
 use crate::draft::{Host, Scope};
-use crate::tree::{Directive, Place};
+use crate::tree::Directive;
 
 /// The flags of a redirect.
 const OF_REDIRECTS: [&str; 14] = [
@@ -28,14 +28,10 @@ const OF_REDIRECTS: [&str; 14] = [
 
 /// Whether a rule redirects all requests without TLS to the same path with it.
 pub(super) fn leads_to_https(rule: &Directive, conditions: &Conditions, host: &Host) -> bool {
-    let only_name = match host.names.as_slice() {
-        [name] => Some(format!("https://{name}")),
-        _ => None,
-    };
-    let path = ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"]
-        .into_iter()
-        .chain(only_name.as_deref())
-        .find_map(|host| rule.argument(1).strip_prefix(host));
+    let target = rule.argument(1);
+    let own = host.names.iter().map(|name| format!("https://{name}"));
+    let same = ["https://%{HTTP_HOST}", "https://%{SERVER_NAME}"].map(str::to_owned);
+    let path = same.into_iter().chain(own).find_map(|host| target.strip_prefix(&host));
     let is_for_all = match conditions {
         Conditions::None | Conditions::Plain => true,
         Conditions::Names(names) => {
@@ -43,16 +39,36 @@ pub(super) fn leads_to_https(rule: &Directive, conditions: &Conditions, host: &H
         }
         _ => false,
     };
-    matches!(path, Some("%{REQUEST_URI}" | "/$1" | "$1")) && is_everything(rule.argument(0)) && is_for_all
+    // With TLS as well, one of several names would be another host.
+    let is_same = !host.is_secure() || one_of_several(rule, host).is_none();
+    matches!(path, Some("%{REQUEST_URI}" | "/$1" | "$1"))
+        && is_everything(rule.argument(0))
+        && is_for_all
+        && is_same
+}
+
+/// The name that a rule leads to, if the host has others.
+fn one_of_several(rule: &Directive, host: &Host) -> Option<String> {
+    let to = rule.argument(1).strip_prefix("https://")?;
+    let name = host.names.iter().find(|name| {
+        to.strip_prefix(name.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '%', '$']))
+    });
+    name.filter(|_| host.names.len() > 1).cloned()
 }
 
 /// A rule that `leads_to_https`. `None`: a host with TLS has it for some requests alone.
-pub(super) fn to_https(conditions: &Conditions, place: &Place, host: &mut Host) -> Option<()> {
-    let is_secure = host.listens.iter().any(|listen| listen.tls);
-    match (conditions, is_secure) {
+pub(super) fn to_https(rule: &Directive, conditions: &Conditions, host: &mut Host) -> Option<()> {
+    match (conditions, host.is_secure()) {
         (Conditions::None | Conditions::Names(_), true) => return None,
-        (_, true) => host.scope.set(place, "https_redirect", true),
-        (_, false) => host.is_to_https = true,
+        (_, true) => host.scope.set(&rule.place, "https_redirect", true),
+        (_, false) => {
+            let flags = Flags::of(rule);
+            host.is_to_https = true;
+            host.https_name = one_of_several(rule, host);
+            let status = redirect_status(flags.value("R", "redirect").unwrap_or_default());
+            host.https_status = status.filter(|status| *status != 301);
+        }
     }
     Some(())
 }
@@ -93,6 +109,14 @@ pub(super) fn canonical(rule: &Directive, conditions: &Conditions, host: &mut Ho
     Some(())
 }
 
+/// Whether a condition is on a field in which a proxy in front says that a request has no TLS.
+fn is_of_proxy(one: &Directive) -> bool {
+    let subject = one.argument(0).to_ascii_lowercase();
+    ["%{http:x-forwarded-", "%{http:x-scheme", "%{http:cf-visitor"]
+        .iter()
+        .any(|begin| subject.starts_with(begin))
+}
+
 /// Redirects by conditions on what is in the request, as rules of access. `None`: it is something else, or rules cannot
 /// say it.
 pub(super) fn redirections(
@@ -107,12 +131,14 @@ pub(super) fn redirections(
         all @ (Conditions::Www(_) | Conditions::Names(_)) => {
             canonical(rule, &all, &mut host.clone()).is_none()
         }
+        all @ Conditions::Plain => !leads_to_https(rule, &all, host),
         _ => false,
     };
-    // To the same name it is the way to HTTPS.
+    // To the same name it is the way to HTTPS, unless a proxy in front says which requests have it.
     let is_own = |name: &String| rule.argument(1).starts_with(&format!("https://{name}"));
     let is_to_https = ["%{HTTP_HOST}", "%{SERVER_NAME}"].map(str::to_owned).iter().any(is_own);
-    if is_to_https || host.names.iter().any(is_own) && !host.is_secure() {
+    let is_said_in_front = conditions.iter().any(is_of_proxy);
+    if !is_said_in_front && (is_to_https || host.names.iter().any(is_own) && !host.is_secure()) {
         return None;
     }
     // A rule knows nothing of files, and would redirect more.
