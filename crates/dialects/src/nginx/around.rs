@@ -6,7 +6,7 @@ use super::cache;
 
 const PROTOCOLS: [&str; 4] = ["proxy", "fastcgi", "scgi", "grpc"];
 /// A location has those around it, name by name, unless it has its own of this name.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     "set_header",
     "param",
     "redirect",
@@ -21,6 +21,9 @@ const NAMES: [&str; 14] = [
     "connect_timeout",
     "read_timeout",
     "send_timeout",
+    "ssl_verify",
+    "ssl_trusted_certificate",
+    "ssl_name",
 ];
 
 /// A field of the answer of an authorizer, for those that have the answer.

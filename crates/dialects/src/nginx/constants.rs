@@ -17,6 +17,39 @@ const EFFECTIVE: [&str; 2] = ["$limit_rate", "$args"];
 
 type Values = BTreeMap<String, String>;
 
+/// The name of a script, and what is left of the path behind it.
+const SCRIPT: [&str; 2] = ["$fastcgi_script_name", "$fastcgi_path_info"];
+
+/// Leaves out what splits the path of a script in a block, which is done here in any case: a variable that has the name
+/// of the script, and an `if` that cuts it.
+fn without_splitting(block: Vec<Directive>) -> Vec<Directive> {
+    let is_split = |child: &Directive| {
+        let condition = child.arguments.join(" ");
+        child.name == "if"
+            && condition.trim_start_matches(['(', ' ']).starts_with("$fastcgi_script_name ~ ")
+            && condition.contains("\\.php)")
+            && child.children().iter().all(|inner| inner.name == "set")
+    };
+    if !block.iter().any(is_split) {
+        return block;
+    }
+    let names: Values = block
+        .iter()
+        .filter(|child| child.name == "set" && SCRIPT.contains(&child.argument(1)))
+        .map(|child| (child.argument(0).to_owned(), child.argument(1).to_owned()))
+        .collect();
+    let is_set = |child: &Directive| child.name == "set" && names.contains_key(child.argument(0));
+    let kept = block.into_iter().filter(|child| !is_split(child) && !is_set(child));
+    let filled = kept.map(|child| match child.name.as_str() {
+        "fastcgi_param" => {
+            let arguments = child.arguments.iter().map(|text| value(text, &names)).collect();
+            Directive { arguments, ..child }
+        }
+        _ => child,
+    });
+    filled.collect()
+}
+
 /// The directives with the values of each server's constants.
 pub fn filled(block: Vec<Directive>) -> Vec<Directive> {
     let servers = block.into_iter().map(|directive| match directive.name.as_str() {
@@ -56,6 +89,7 @@ fn within(directive: Directive, around: &Values, counts: &BTreeMap<String, usize
             && !EFFECTIVE.contains(&inner.argument(0))
             && !has_others(inner.argument(1))
     };
+    let directive = Directive { block: directive.block.map(without_splitting), ..directive };
     let own = directive.children().iter().filter(|inner| is_constant(inner));
     let own = own.map(|inner| (inner.argument(0).to_owned(), inner.argument(1).to_owned()));
     let known: Values = around.clone().into_iter().chain(own).collect();

@@ -4,6 +4,7 @@
 use site::route::is_glob;
 
 use crate::draft::{Draft, Host, Scope};
+use crate::pattern;
 use crate::regex;
 use crate::tree::{Directive, Place, unconverted};
 
@@ -146,6 +147,20 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
             let value = plain_query(unquoted(value)).filter(|value| !value.is_empty())?;
             rule.set(place, "query", with_sign(operator, parameter(name, &value)?));
         }
+        ("$uri" | "$document_uri", "~" | "~*") if matches!(then, Then::Deny(_)) => {
+            let expression = unquoted(value);
+            let all = regex::patterns(expression)
+                .or_else(|| regex::wider_patterns(expression).map(|wider| wider.patterns))?;
+            let in_case = |path: &String| match operator {
+                "~*" => pattern::ignoring_case(path),
+                _ => Some(path.clone()),
+            };
+            rule.set(place, "path", all.iter().map(in_case).collect::<Option<Vec<_>>>()?);
+        }
+        // A proxy in front says which requests have TLS.
+        ("$http_x_forwarded_proto", "=" | "!=") => {
+            selected::add(variable, operator, unquoted(value), context.maps, &mut rule)?;
+        }
         // A target of a redirect may have what such a condition found.
         _ if matches!(then, Then::Deny(_)) => {
             selected::add(variable, operator, unquoted(value), context.maps, &mut rule)?;
@@ -153,6 +168,46 @@ pub fn rule(child: &Directive, context: &Context, draft: &mut Draft) -> Option<S
         _ => return None,
     }
     then.set(&mut rule, place, draft);
+    Some(rule)
+}
+
+fn is_of_referer(child: &Directive) -> bool {
+    child.name == "if" && child.arguments.join(" ").trim_matches(['(', ')', ' ']) == "$invalid_referer"
+}
+
+/// Whether each `if` of a block with `valid_referers` becomes a rule.
+pub fn are_of_rules(block: &[&Directive], context: &Context) -> bool {
+    let mut all = block.iter().filter(|child| is_of_referer(child)).peekable();
+    all.peek().is_some()
+        && all.all(|child| of_referer(child, block, context, &mut Draft::default()).is_some())
+}
+
+/// The rule that `if ($invalid_referer)` becomes, by the `valid_referers` of its block. `None`: it is something else.
+pub fn of_referer(
+    child: &Directive,
+    block: &[&Directive],
+    context: &Context,
+    draft: &mut Draft,
+) -> Option<Scope> {
+    let valid = block.iter().find(|other| other.name == "valid_referers").filter(|_| is_of_referer(child))?;
+    let then = Then::of(child, context)?;
+    let mut excepted = Vec::new();
+    for value in &valid.arguments {
+        match value.as_str() {
+            "none" => excepted.push("!".to_owned()),
+            "blocked" => draft.note(&valid.place, "a Referer that is no URL is not valid", "nothing to do"),
+            "server_names" => excepted.push("!self".to_owned()),
+            expression if expression.starts_with('~') => {
+                let all = regex::values(&expression[1..])?;
+                excepted.extend(all.into_iter().map(|text| format!("!*://{text}")));
+            }
+            name if name.contains('/') => excepted.push(format!("!*://{name}*")),
+            name => excepted.push(format!("!{name}")),
+        }
+    }
+    let mut rule = Scope::new(child.place.line);
+    rule.set(&child.place, "referer", excepted);
+    then.set(&mut rule, &child.place, draft);
     Some(rule)
 }
 

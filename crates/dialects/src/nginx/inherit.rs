@@ -337,7 +337,8 @@ fn no_denial(route: &mut Scope, outers: &[Scope], server: &[Scope; 2], draft: &m
 
 /// It denies all clients.
 pub fn is_closed(route: &Scope) -> bool {
-    const CONDITIONS: [&str; 6] = ["address", "method", "host", "path", "query", "user_agent"];
+    const CONDITIONS: [&str; 8] =
+        ["address", "method", "host", "path", "query", "user_agent", "referer", "field"];
     route.rules.first().is_some_and(|rule| {
         rule.text("then") == Some("deny") && CONDITIONS.iter().all(|name| rule.get(name).is_none())
     })

@@ -20,6 +20,7 @@ use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upstream_timeout, variable};
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, limit_except, setting};
+use super::upstreams::{OF_TLS, Tls};
 use paths::{allowed_scripts, longer_names, of_any_case, patterns};
 use routes::{begun, files_before_upstream, finish, with_first};
 use site::route::is_glob;
@@ -257,6 +258,7 @@ fn apply<'d>(
 ) -> Apart<'d> {
     let mut apart = Apart::default();
     let answers = Answers::of(directives, context.server);
+    let tls = Tls::of(directives);
     for inner in directives {
         let place = &inner.place;
         let first = inner.argument(0);
@@ -270,12 +272,12 @@ fn apply<'d>(
             "if" if is_condition(inner) || is_missing_script(inner) => {}
             "return" => respond(inner, scope, context, draft),
             "rewrite" => apart.rewrites.push(inner),
-            "proxy_pass" => proxy_pass(inner, scope, context, draft),
+            "proxy_pass" => proxy_pass(inner, &tls, scope, context, draft),
             "grpc_pass" => upstream(inner, "http", scope, context, draft),
             "fastcgi_pass" => upstream(inner, "fastcgi", scope, context, draft),
             "scgi_pass" => upstream(inner, "scgi", scope, context, draft),
             "uwsgi_pass" | "memcached_pass" => unknown_protocol(inner, scope, draft),
-            "proxy_set_header" => proxy_header(inner, &answers, scope, draft),
+            "proxy_set_header" => proxy_header(inner, &answers, context.server, scope, draft),
             "proxy_pass_request_body" => bodies_are_passed(inner, draft),
             "fastcgi_param" if first == "SCRIPT_FILENAME" => script_file(inner, scope, context),
             "fastcgi_param" | "scgi_param" => variable(inner, &answers, scope, draft),
@@ -291,7 +293,10 @@ fn apply<'d>(
             }
             "break" if is_last_of_rewrites(inner, child) => {}
             "stub_status" => scope.set(place, "monitor", "metrics"),
-            "if" => match early::rule(inner, context, draft) {
+            "valid_referers" if early::are_of_rules(directives, context) => {}
+            "if" => match early::of_referer(inner, directives, context, draft)
+                .or_else(|| early::rule(inner, context, draft))
+            {
                 Some(rule) => apart.rules.push((rule, *inner)),
                 None => draft.error(place, early::unsaid(inner), condition_advice(inner)),
             },
@@ -304,6 +309,7 @@ fn apply<'d>(
             name if WITHOUT_EFFECT.contains(&name) => {
                 draft.warn(place, format!("\"{}\" has no effect", inner.text()), "see the manual on proxies");
             }
+            name if OF_TLS.contains(&name) => {}
             name if UPSTREAM_TIMEOUTS.contains(&name) => upstream_timeout(inner, scope, draft),
             "access_log" | "error_log" => {
                 let what = unconverted(inner);

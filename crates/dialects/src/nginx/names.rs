@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &WITHOUT_EFFECT, &UPSTREAM_TIMEOUTS, &OF_TOP, &NEEDLESS]);
 
 /// Those with an effect, or with a message of their own about what differs.
-const DIRECTIVES: [&str; 115] = [
+const DIRECTIVES: [&str; 119] = [
     "user",
     "pid",
     "worker_processes",
@@ -121,6 +121,10 @@ const DIRECTIVES: [&str; 115] = [
     "fastcgi_cache_bypass",
     "fastcgi_no_cache",
     "set",
+    "proxy_ssl_verify",
+    "proxy_ssl_trusted_certificate",
+    "proxy_ssl_name",
+    "underscores_in_headers",
 ];
 
 /// What is said about upstreams and has no effect, with a warning.
@@ -164,7 +168,7 @@ pub const OF_TOP: [&str; 12] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 113] = [
+pub const NEEDLESS: [&str; 147] = [
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
@@ -278,4 +282,38 @@ pub const NEEDLESS: [&str; 113] = [
     "uwsgi_connect_timeout",
     "uwsgi_buffers",
     "uwsgi_buffer_size",
+    "proxy_ssl_session_reuse",
+    "proxy_ssl_protocols",
+    "proxy_ssl_ciphers",
+    "recursive_error_pages",
+    "send_lowat",
+    "subrequest_output_buffer_size",
+    "request_pool_size",
+    "connection_pool_size",
+    "limit_req_log_level",
+    "limit_conn_log_level",
+    "http3",
+    "http3_hq",
+    "quic_retry",
+    "quic_gso",
+    "ssl_early_data",
+    "ssl_conf_command",
+    "ssl_session_ticket_key",
+    "sendfile_max_chunk",
+    "aio_write",
+    "client_body_in_file_only",
+    "client_body_in_single_buffer",
+    "keepalive_disable",
+    "keepalive_min_timeout",
+    "http2_chunk_size",
+    "http2_body_preread_size",
+    "http2_max_requests",
+    "http2_push",
+    "gzip_window",
+    "gzip_hash",
+    "open_log_file_cache",
+    "rewrite_log",
+    "uninitialized_variable_warn",
+    "proxy_cache_convert_head",
+    "proxy_force_ranges",
 ];

@@ -8,7 +8,7 @@ use site::route::is_glob;
 use super::answers::Answers;
 use super::inherit::{has_field, without_fields};
 use super::settings::Context;
-use super::upstreams::{application, duration};
+use super::upstreams::{Tls, application, duration};
 
 /// What proxies are told in any case.
 const OWN_FIELDS: [&str; 7] = [
@@ -158,7 +158,8 @@ pub fn fields(scope: &mut Scope, host: &Host, draft: &mut Draft) {
     }
 }
 
-pub fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) {
+/// `proxy_pass`. `tls` is what stands beside it.
+pub fn proxy_pass(child: &Directive, tls: &Tls, scope: &mut Scope, context: &Context, draft: &mut Draft) {
     let place = &child.place;
     let url = child.argument(0);
     let found =
@@ -177,7 +178,7 @@ pub fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft
             (rest[..end].to_owned(), &rest[end..])
         }
     };
-    let Some(name) = application(&authority, scheme, context.upstreams, place, draft) else {
+    let Some(name) = application(&authority, scheme, tls, context, place, draft) else {
         return draft.error(place, unconverted(child), "write an address and a port");
     };
     scope.set(place, "proxy", format!("{scheme}://{name}{path}"));
@@ -195,7 +196,7 @@ pub fn proxy_pass(child: &Directive, scope: &mut Scope, context: &Context, draft
 pub fn upstream(child: &Directive, protocol: &str, scope: &mut Scope, context: &Context, draft: &mut Draft) {
     let place = &child.place;
     let target = child.argument(0).trim_start_matches("grpc://");
-    match application(target, protocol, context.upstreams, place, draft) {
+    match application(target, protocol, &Tls::default(), context, place, draft) {
         Some(name) if protocol == "http" => {
             for keys in draft.applications.iter_mut().filter(|keys| keys.text("name") == Some(&name)) {
                 keys.set(place, "http2", true);
@@ -207,7 +208,37 @@ pub fn upstream(child: &Directive, protocol: &str, scope: &mut Scope, context: &
     }
 }
 
-pub fn proxy_header(child: &Directive, answers: &Answers, scope: &mut Scope, draft: &mut Draft) {
+/// What a variable is for all requests of a server, if everything that it listens on agrees.
+fn constant(variable: &str, server: &[Directive]) -> Option<String> {
+    let listens = || server.iter().filter(|child| child.name == "listen");
+    let has_tls = |listen: &Directive| listen.arguments.iter().any(|word| word == "ssl");
+    let port = |listen: &Directive| {
+        let address = listen.argument(0);
+        let port = address.rsplit_once(':').map_or(address, |(_, port)| port);
+        port.parse::<u16>().is_ok().then(|| port.to_owned())
+    };
+    let all: Option<Vec<String>> = match variable {
+        "$server_port" => listens().map(port).collect(),
+        "$scheme" => {
+            let is_old = server.iter().any(|child| child.name == "ssl");
+            let scheme = |listen| Some(if has_tls(listen) { "https" } else { "http" }.to_owned());
+            listens().map(scheme).collect::<Option<_>>().filter(|_| !is_old)
+        }
+        _ => None,
+    };
+    let all = all?;
+    let first = all.first()?;
+    all.iter().all(|one| one == first).then(|| first.clone())
+}
+
+/// `server` has the directives around.
+pub fn proxy_header(
+    child: &Directive,
+    answers: &Answers,
+    server: &[Directive],
+    scope: &mut Scope,
+    draft: &mut Draft,
+) {
     let place = &child.place;
     if answers.proxy_header(child, scope, draft) {
         return;
@@ -228,6 +259,9 @@ pub fn proxy_header(child: &Directive, answers: &Answers, scope: &mut Scope, dra
         "" => scope.pair(place, "proxy_headers", name, false),
         value if !value.contains('$') => scope.pair(place, "proxy_headers", name, value),
         value if value.strip_prefix("$http_") == Some(lower.replace('-', "_").as_str()) => {}
+        variable if let Some(value) = constant(variable, server) => {
+            scope.pair(place, "proxy_headers", name, value);
+        }
         _ => {
             // The client could otherwise say what nginx said.
             scope.pair(place, "proxy_headers", name, false);

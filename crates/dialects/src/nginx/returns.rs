@@ -154,6 +154,9 @@ pub fn rewrite(
     let is_of_server = location.is_none() && redirects;
     let all = targets(child, context).or_else(|| at_any_depth(child, context).filter(|_| is_of_server));
     let Some(all) = all else {
+        if redirects && is_unslashed(child) {
+            return draft.warn(place, "a path with a slash at its end is not redirected", "nothing to do");
+        }
         let what_to_do = "see redirects and rewrites; patterns have wildcards, and no ranges of characters";
         return draft.error(place, unconverted(child), what_to_do);
     };
@@ -203,6 +206,15 @@ pub fn rewrite(
             false => route.set(place, "rewrite", rewritten(&to)),
         }
     }
+}
+
+/// Whether it leads to the same path without the slash at its end.
+fn is_unslashed(rewrite: &Directive) -> bool {
+    matches!(
+        (rewrite.argument(0), rewrite.argument(1)),
+        ("^/(.*)/$" | "^/(.+)/$" | "^/(.*)/+$" | "^/(.+)/+$", "/$1")
+            | ("^(.*)/$" | "^(.+)/$" | "^(.+)/+$", "$1")
+    )
 }
 
 /// Those of the paths that a location is for. `None`: they cannot be told from the others.
@@ -308,6 +320,19 @@ pub fn rewritten(to: &str) -> &str {
 /// `rewrite ^/a/(.*)$ /b/$1 break` in front of `proxy_pass`, which replaces the location by the path of a URL.
 pub fn rewritten_url(child: &Directive, patterns: &[String], scope: &mut Scope, draft: &mut Draft) {
     let place = &child.place;
+    if is_unslashed(child) && child.argument(2) == "permanent" {
+        return draft.warn(place, "a path with a slash at its end is not redirected", "nothing to do");
+    }
+    // `^/a(/.*)$` to `$1` is `^/a/(.*)$` to `/$1`.
+    let whole = child.argument(0).strip_suffix("(/.*)$").or_else(|| child.argument(0).strip_suffix("(/.*)"));
+    if let Some(begin) =
+        whole.filter(|_| child.argument(1).ends_with("$1") && !child.argument(1).ends_with("/$1"))
+    {
+        let mut same = child.clone();
+        same.arguments[0] = format!("{begin}/(.*)$");
+        same.arguments[1] = child.argument(1).replace("$1", "/$1");
+        return rewritten_url(&same, patterns, scope, draft);
+    }
     let path =
         child.argument(1).strip_suffix("$1").filter(|path| path.starts_with('/') && path.ends_with('/'));
     // The rewritten prefix may be one around the location.
@@ -337,9 +362,15 @@ pub fn is_condition_of_https(child: &Directive, server: &Directive, host: &mut H
     let text = text.trim_start_matches('(').trim_end_matches(')').trim().to_owned();
     let returns = child.children().iter().find(|inner| inner.name == "return");
     let target = returns.and_then(|inner| inner.arguments.last()).map_or("", String::as_str);
-    if matches!(text.as_str(), "$scheme = http" | "$scheme != https" | "$scheme = \"http\"")
-        && is_https_of_itself(target)
-    {
+    let is_plain = matches!(
+        text.replace(['"', '\'', '^', '$'], "").as_str(),
+        "scheme = http"
+            | "scheme != https"
+            | "server_port = 80"
+            | "server_port != 443"
+            | "server_port !~ 443"
+    );
+    if is_plain && (is_https_of_itself(target) || child.children().iter().any(is_rewrite_to_https)) {
         host.scope.set(&child.place, "https_redirect", true);
     } else if let Some(name) = text.strip_prefix("$host = ")
         && is_https_of_itself(target)
@@ -351,6 +382,17 @@ pub fn is_condition_of_https(child: &Directive, server: &Directive, host: &mut H
         return false;
     }
     true
+}
+
+/// `rewrite ^ https://$host$request_uri? permanent`, or with the path as a group.
+fn is_rewrite_to_https(rewrite: &Directive) -> bool {
+    let target = match (rewrite.argument(0), rewrite.argument(1)) {
+        ("^" | "^/" | "^(.*)$" | "^(.*)" | "(.*)" | "^(/.*)$" | "^/(.*)$" | "^/(.*)", target) => {
+            target.trim_end_matches('?').replace("/$1", "$1").replace("$1", "$request_uri")
+        }
+        _ => return false,
+    };
+    rewrite.name == "rewrite" && rewrite.argument(2) == "permanent" && is_https_of_itself(&target)
 }
 
 /// Whether conditions of a server name all its names, or it returns for the others.

@@ -60,6 +60,11 @@ fn addresses(directive: &Directive, draft: &mut Draft) -> Host {
             _ => {}
         }
     }
+    // As before nginx 1.25: all that the server listens on has TLS.
+    let is_on = |child: &Directive| child.name == "ssl" && child.argument(0) == "on";
+    if directive.children().iter().any(is_on) {
+        host.listens.iter_mut().for_each(|listen| listen.tls = true);
+    }
     if host.listens.is_empty() {
         host.listens.push(Listen { address: "0.0.0.0:80".into(), tls: false, proxy: false });
     }
@@ -102,7 +107,10 @@ fn parts<'d>(directive: &'d Directive, host: &mut Host, context: &Context, draft
             "rewrite" => rewrite(child, None, host, context, draft),
             "if" if is_condition(child) => {}
             "if" if is_condition_of_https(child, directive, host) => {}
-            "if" => match early::rule(child, context, draft) {
+            "valid_referers" if early::are_of_rules(&children, context) => {}
+            "if" => match early::of_referer(child, &children, context, draft)
+                .or_else(|| early::rule(child, context, draft))
+            {
                 Some(rule) => {
                     parts.rules.push(rule);
                     parts.conditions.push(child);
@@ -117,7 +125,9 @@ fn parts<'d>(directive: &'d Directive, host: &mut Host, context: &Context, draft
                 answers::login(child, &mut host.scope, context, draft);
             }
             "access_log" => host_log(child, host, context, draft),
-            "http2" | "error_log" | "ssl" | "ssl_reject_handshake" => {
+            // `listen` says it.
+            "ssl" => {}
+            "http2" | "error_log" | "ssl_reject_handshake" => {
                 draft.note(
                     &child.place,
                     format!("{}: it is set for all hosts", child.text()),
@@ -269,7 +279,11 @@ fn listen(child: &Directive, host: &mut Host, draft: &mut Draft) {
         return draft.warn(&child.place, "there is no HTTP/3", "clients use HTTP/2");
     }
     host.is_default |= has("default_server") || has("default");
-    host.listens.push(Listen { address, tls: has("ssl"), proxy: has("proxy_protocol") });
+    let of = |address| Listen { address, tls: has("ssl"), proxy: has("proxy_protocol") };
+    if let Some(port) = address.strip_prefix("[::]:").filter(|_| has("ipv6only=off")) {
+        host.listens.push(of(format!("0.0.0.0:{port}")));
+    }
+    host.listens.push(of(address));
 }
 
 fn names(child: &Directive, host: &mut Host, draft: &mut Draft) {

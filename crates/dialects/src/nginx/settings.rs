@@ -71,6 +71,15 @@ fn variable(directive: &Directive, _: &mut Scope, _: &Context, draft: &mut Draft
     let place = &directive.place;
     match (directive.name.as_str(), directive.argument(1)) {
         ("set", "$fastcgi_path_info") => draft.note(place, "PATH_INFO is set in any case", "nothing to do"),
+        ("underscores_in_headers", _) => {
+            if directive.argument(0) == "on" {
+                let what = format!(
+                    "{}: fields whose names have an underscore are not passed",
+                    unconverted(directive)
+                );
+                draft.error(place, what, "let clients send a hyphen, if an application needs them");
+            }
+        }
         ("set", _) => {
             draft.error(place, unconverted(directive), "write the value where the variable is used")
         }

@@ -5,6 +5,8 @@ use crate::draft::{Draft, Scope};
 use crate::endpoints::Endpoints;
 use crate::tree::{Directive, Place, unconverted};
 
+use super::settings::Context;
+
 /// An `upstream` block.
 pub struct Upstream {
     pub name: String,
@@ -126,14 +128,58 @@ pub fn address(text: &str, port: u16) -> Option<String> {
     Some(if has_port { text.to_owned() } else { format!("{text}:{port}") })
 }
 
+/// Directives about the certificate of an upstream.
+pub const OF_TLS: [&str; 3] = ["proxy_ssl_verify", "proxy_ssl_trusted_certificate", "proxy_ssl_name"];
+
+/// What they say.
+#[derive(Default)]
+pub struct Tls<'d> {
+    verifies: bool,
+    authorities: Option<&'d str>,
+    name: Option<&'d str>,
+}
+
+impl<'d> Tls<'d> {
+    pub fn of(directives: &[&'d Directive]) -> Tls<'d> {
+        let last = |name: &str| {
+            let found = directives.iter().find(|directive| directive.name == name);
+            found.map(|directive| directive.argument(0)).filter(|value| !value.contains('$'))
+        };
+        Tls {
+            verifies: last("proxy_ssl_verify") == Some("on"),
+            authorities: last("proxy_ssl_trusted_certificate"),
+            name: last("proxy_ssl_name"),
+        }
+    }
+
+    fn write(&self, keys: &mut Scope, path: &dyn Fn(&str) -> String, place: &Place, draft: &mut Draft) {
+        if let Some(name) = self.name {
+            keys.set(place, "tls_name", name);
+        }
+        if let Some(file) = self.authorities.filter(|_| self.verifies) {
+            keys.set(place, "tls_ca", path(file));
+        }
+        if !self.verifies {
+            keys.set(place, "tls_verify", false);
+            draft.warn(
+                place,
+                "nginx verifies no certificate of an upstream",
+                "remove tls_verify = false if it has a valid one",
+            );
+        }
+    }
+}
+
 /// The name of the upstream at `target`, by this protocol.
 pub fn application(
     target: &str,
     protocol: &str,
-    all: &[Upstream],
+    tls: &Tls,
+    context: &Context,
     place: &Place,
     draft: &mut Draft,
 ) -> Option<String> {
+    let all = context.upstreams;
     let (name, mut keys) = match all.iter().find(|upstream| upstream.name == target) {
         Some(upstream) => (upstream.name.clone(), upstream.keys.clone()),
         None => {
@@ -145,12 +191,7 @@ pub fn application(
     };
     keys.set(place, "protocol", protocol);
     if protocol == "https" {
-        keys.set(place, "tls_verify", false);
-        draft.warn(
-            place,
-            "nginx verifies no certificate of an upstream",
-            "remove tls_verify = false if it has a valid one",
-        );
+        tls.write(&mut keys, context.path, place, draft);
     }
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();

@@ -85,15 +85,32 @@ pub fn with_any_character_or_slash(expression: &str) -> String {
     with_dots(expression, "([^/]|/)")
 }
 
-/// Whether dots that are operators stand behind a slash alone, so that they find no other one.
+/// Whether dots that are operators stand behind a slash alone, so that they find no other one: `/.a`, or `/(a|.b)`.
 pub fn begins_names_with_dots(expression: &str) -> bool {
     let (mut before, mut rest) = (' ', expression.chars().peekable());
+    // What stands in front of each group that is open.
+    let mut groups: Vec<char> = Vec::new();
     while let Some(c) = rest.next() {
         let is_any = c == '.' && !matches!(rest.peek(), Some('*' | '+' | '?' | '{'));
         if is_any && before != '/' {
             return false;
         }
-        before = if c == '\\' { rest.next().filter(|c| *c == '/').unwrap_or(' ') } else { c };
+        before = match c {
+            '\\' => rest.next().filter(|c| *c == '/').unwrap_or(' '),
+            '(' => {
+                groups.push(before);
+                if rest.next_if_eq(&'?').is_some() {
+                    rest.next_if_eq(&':');
+                }
+                before
+            }
+            '|' => groups.last().copied().unwrap_or(' '),
+            ')' => {
+                groups.pop();
+                ' '
+            }
+            c => c,
+        };
     }
     true
 }
@@ -157,6 +174,21 @@ mod tests {
             ("(a", vec!["(a"]),
         ] {
             assert_eq!(distributed(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn finds_dots_behind_slashes() {
+        for (expression, expected) in [
+            ("^/.well-known/", true),
+            ("^/(api|.well-known)/", true),
+            ("^/(?:.a|b\\.c)$", true),
+            ("^/((a|.b)|.c)", true),
+            ("^/(a|b.c)", false),
+            ("^(/a|.b)", false),
+            ("^/(a|b).c", false),
+        ] {
+            assert_eq!(begins_names_with_dots(expression), expected, "{expression}");
         }
     }
 

@@ -1363,7 +1363,7 @@ fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
     for (expression, expected) in [
         ("~ ^/(README.md|INSTALL)$", &["/README?md", "/README/md", "/INSTALL"][..]),
         ("~ .(?:sql)$", &["*?sql", "/**/sql"]),
-        ("~ /(.ht|conf)", &[]),
+        ("~ /(.ht|conf)", &["/**/?ht**", "/**/conf**"]),
     ] {
         let text = format!("server {{ root /srv; location {expression} {{ deny all; }} }}");
         let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
@@ -2326,4 +2326,119 @@ fn named_locations_of_nginx_that_deny_are_no_fallbacks() {
 fn check_index(text: &str) {
     let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
     assert!(conversion.text.lines().any(|line| line == "index = []"), "{}", conversion.text);
+}
+
+#[test]
+fn the_ways_to_https_of_nginx_behind_a_proxy_and_as_panels_write_them_are_converted() {
+    let rule = ["then = \"redirect\"", "to = \"https://$host$path$query\"", "status = 301"];
+    for (condition, field) in [
+        ("$http_x_forwarded_proto = \"http\"", "field = { x-forwarded-proto = \"http\" }"),
+        ("$http_x_forwarded_proto != https", "field = { x-forwarded-proto = \"!(?-i)https\" }"),
+    ] {
+        let text =
+            format!("server {{ root /srv; if ({condition}) {{ return 301 https://$host$request_uri; }} }}");
+        check(Web::Nginx, &[(&text, &[&[field][..], &rule].concat())]);
+    }
+    let tls = "ssl_certificate /c; ssl_certificate_key /k; root /srv;";
+    for way in [
+        "if ($scheme != \"https\") { rewrite ^ https://$host$request_uri? permanent; }",
+        "if ($server_port !~ 443){ rewrite ^(/.*)$ https://$host$1 permanent; } error_page 497 https://$host$request_uri;",
+    ] {
+        let text = format!("server {{ listen 80; listen 443 ssl; {tls} {way} }}");
+        check(Web::Nginx, &[(&text, &["https_redirect = true"])]);
+    }
+    check(
+        Web::Nginx,
+        &[
+            (&format!("server {{ listen 443; ssl on; {tls} }}"), &["listen = [\"0.0.0.0:443 tls\"]"]),
+            (
+                "server { listen [::]:80 ipv6only=off; root /srv; }",
+                &["listen = [\"0.0.0.0:80\", \"[::]:80\"]"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn an_if_of_nginx_denies_by_the_path_and_by_the_referer() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; if ( $uri ~ \"^/\\.well-known/.*\\.(php|js)$\" ) { return 403; } }",
+                &["path = [\"/.well-known/**.php\", \"/.well-known/**.js\"]", "then = \"deny\""],
+            ),
+            (
+                "server { root /srv; if ($uri ~* ^/a) { return 404; } }",
+                &["path = [\"(?i)/a**\"]", "then = \"deny\"", "status = 404"],
+            ),
+            (
+                "server { root /srv; location ~ \\.png$ { valid_referers none blocked server_names *.a.org b.org/c ~\\.d\\.; \
+                 if ($invalid_referer) { return 403; } } }",
+                &[
+                    "path = \"*.png\"",
+                    "referer = [\"!\", \"!self\", \"!*.a.org\", \"!*://b.org/c*\", \"!*://*.d.*\"]",
+                    "then = \"deny\"",
+                ],
+            ),
+        ],
+    );
+    // What it does not deny is no error page of another location.
+    check_routes(&[(
+        "root /srv; location / { try_files $uri /a; } location ~ \\.png$ { valid_referers b.org; if ($invalid_referer) { return 403; } }",
+        "root = \"/srv\"; path = \"/\"; fallback = \"/a\"; fallback_for = \"all\"; index = []; listing = false; \
+         path = \"*.png\"; fallback = false; [[rule]]; referer = [\"!b.org\"]; then = \"deny\"",
+    )]);
+}
+
+#[test]
+fn upstreams_of_nginx_have_their_certificates_and_the_port_of_the_server() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { listen 443 ssl; listen [::]:443 ssl; ssl_certificate /c; ssl_certificate_key /k; proxy_ssl_verify on; \
+                 proxy_ssl_trusted_certificate /ca.pem; \
+                 location / { proxy_pass https://b.org; proxy_set_header X-Forwarded-Port $server_port; proxy_set_header X-Scheme $scheme; } }",
+                &[
+                    "tls_ca = \"/ca.pem\"",
+                    "proxy_headers = { X-Forwarded-Port = \"443\", X-Scheme = \"https\" }",
+                ],
+            ),
+            (
+                "server { listen 80; listen 81; location / { proxy_pass https://b.org; proxy_ssl_verify off; \
+                 proxy_set_header X-Forwarded-Port $server_port; proxy_set_header X-Scheme $scheme; } }",
+                &["tls_verify = false", "proxy_headers = { X-Forwarded-Port = false, X-Scheme = \"http\" }"],
+            ),
+            (
+                "server { location /api/ { rewrite ^/api(/.*)$ $1 break; proxy_pass http://127.0.0.1:1; } }",
+                &["path = \"/api/\"", "proxy = \"http://http/\""],
+            ),
+            (
+                "server { root /srv; location ~ ^/(api|.well-known)/ { proxy_pass http://127.0.0.1:1; } }",
+                &["path = \"/api/\"", "path = \"/?well-known/**\""],
+            ),
+            // As panels split the path of a script.
+            (
+                "server { root /srv; location ~ [^/]\\.php(/|$) { fastcgi_pass unix:/p; set $name $fastcgi_script_name; \
+                 if ($fastcgi_script_name ~ \"^(.+?\\.php)(/.+)$\") { set $name $1; set $path_info $2; } \
+                 fastcgi_param SCRIPT_FILENAME $document_root$name; fastcgi_param SCRIPT_NAME $name; fastcgi_param PATH_INFO $path_info; } }",
+                &["path = \"*?.php\"", "interpreter = \"fastcgi\""],
+            ),
+        ],
+    );
+    lacks(
+        Web::Nginx,
+        &[(
+            "server { root /srv; add_header Alt-Svc 'h3=\":443\"; ma=86400'; }",
+            &["headers = { Alt-Svc = \"h3=\\\":443\\\"; ma=86400\" }"],
+        )],
+    );
+    let slashes = "server { root /srv; rewrite ^/(.*)/$ /$1 permanent;\nlocation /a/ { rewrite ^(.+)/+$ $1 permanent; proxy_pass http://127.0.0.1:1; } }";
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", slashes)]);
+    assert!(!conversion.is_refused(), "{:#?}", conversion.findings);
+    assert_eq!(
+        conversion.findings.iter().filter(|finding| finding.what.contains("slash at its end")).count(),
+        2
+    );
 }

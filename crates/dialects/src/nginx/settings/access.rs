@@ -11,6 +11,7 @@ use crate::nginx::answers::Answers;
 use crate::nginx::names::NEEDLESS;
 use crate::nginx::order::prefix_of;
 use crate::nginx::passing::proxy_pass;
+use crate::nginx::upstreams::{OF_TLS, Tls};
 
 /// The directive, if it is about access.
 pub fn setting(directive: &Directive, scope: &mut Scope, context: &Context, draft: &mut Draft) -> bool {
@@ -76,7 +77,7 @@ fn authorizer(directive: &Directive, scope: &mut Scope, context: &Context, draft
             "proxy_pass_request_body" if inner.arguments == ["off"] => {}
             "proxy_set_header" if is_told(inner) => {}
             "add_header" if answers.of_variable(inner.argument(1)).is_some() => {}
-            name if OF_UPSTREAM.contains(&name) || NEEDLESS.contains(&name) => {}
+            name if [&OF_UPSTREAM[..], &OF_TLS, &NEEDLESS].iter().any(|all| all.contains(&name)) => {}
             _ => return None,
         }
     }
@@ -88,7 +89,8 @@ fn authorizer(directive: &Directive, scope: &mut Scope, context: &Context, draft
     }
     let pass = pass.filter(|pass| pass.argument(0).starts_with("http") && !pass.argument(0).contains('$'))?;
     let mut own = Scope::new(place.line);
-    proxy_pass(pass, &mut own, context, draft);
+    let beside: Vec<&Directive> = location.children().iter().collect();
+    proxy_pass(pass, &Tls::of(&beside), &mut own, context, draft);
     let (_, url) = own.text("proxy")?.split_once("://")?;
     let end = url.find('/').unwrap_or(url.len());
     let (name, of_url) = url.split_at(end);

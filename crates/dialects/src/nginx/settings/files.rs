@@ -141,6 +141,9 @@ fn add_header(directive: &Directive, scope: &mut Scope, context: &Context, draft
     if value.is_empty() {
         return;
     }
+    if name.eq_ignore_ascii_case("alt-svc") && value.starts_with("h3") {
+        return draft.warn(&directive.place, "there is no HTTP/3", "clients use HTTP/2");
+    }
     match own_field(name) {
         Some(instead) if ["server", "date"].iter().any(|own| name.eq_ignore_ascii_case(own)) => {
             return draft.warn(&directive.place, format!("the field {name} is not added"), instead);
@@ -163,6 +166,12 @@ fn add_header(directive: &Directive, scope: &mut Scope, context: &Context, draft
 fn error_page(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
     let place = &directive.place;
     let Some((target, statuses)) = directive.arguments.split_last() else { return };
+    // What a request without TLS at a port with it gets.
+    if !statuses.is_empty() && statuses.iter().all(|status| matches!(status.as_str(), "495" | "496" | "497"))
+    {
+        let what = format!("there is no error page for {}", statuses.join(" and "));
+        return draft.warn(place, what, "it has no effect");
+    }
     if !target.starts_with('/') || target.contains('$') {
         return draft.error(place, unconverted(directive), "name a file of the host by its path");
     }
