@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::draft::Draft;
 use crate::tree::unconverted;
 
+use super::by_host::apart;
 use super::names;
 use super::options::global;
 use super::read::Reader;
@@ -22,7 +23,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let tree = Reader::new(disk, &folder).read(&bytes, &mut draft);
-            let tree = names::kept(tree, &mut draft);
+            let tree = apart(names::kept(tree, &mut draft));
             for directive in &tree {
                 match (directive.name.as_str(), &directive.block) {
                     ("", Some(_)) => {}

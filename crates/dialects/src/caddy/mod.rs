@@ -1,6 +1,7 @@
 //! Caddyfile. `read` makes blocks of the file, its snippets and imports, and `convert` carries out each block. `site`
 //! finds the paths and conditions that a directive is for, and `finish` makes the routes of all of them.
 
+mod by_host;
 mod names;
 mod read;
 

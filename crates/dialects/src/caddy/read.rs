@@ -153,6 +153,7 @@ fn filled(directive: &Directive, arguments: &[String]) -> Directive {
 
 fn parsed(bytes: &[u8], place: &dyn Fn(u32) -> Place, draft: &mut Draft) -> Vec<Directive> {
     let text = draft.text(bytes, place);
+    let text = with_defaults(&text, place, draft);
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut here: Vec<Directive> = Vec::new();
     let mut last = 1;
@@ -189,6 +190,42 @@ fn parsed(bytes: &[u8], place: &dyn Fn(u32) -> Place, draft: &mut Draft) -> Vec<
         here.push(directive);
     }
     here
+}
+
+/// With `default` in place of `{$NAME:default}`: the environment of Caddy is not known.
+fn with_defaults(text: &str, place: &dyn Fn(u32) -> Place, draft: &mut Draft) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut number = 1_u32;
+    for line in text.split_inclusive('\n') {
+        let mut rest = line;
+        while let Some((before, behind)) = rest.split_once("{$") {
+            out.push_str(before);
+            let found = behind.split_once('}').filter(|(inner, _)| !inner.contains(char::is_whitespace));
+            let Some((variable, after)) = found else {
+                out.push_str("{$");
+                rest = behind;
+                continue;
+            };
+            let (name, default) = match variable.split_once(':') {
+                Some((name, default)) => (name, Some(default)),
+                None => (variable, None),
+            };
+            out.push_str(default.unwrap_or(&rest[before.len()..rest.len() - after.len()]));
+            let what = format!("${name} of the environment is not read");
+            match default {
+                _ if line.trim_start().starts_with('#') => {}
+                Some(default) => {
+                    let what = format!("{what}: it is \"{default}\"");
+                    draft.warn(&place(number), what, "write another value, if Caddy has one");
+                }
+                None => draft.error(&place(number), what, "write its value"),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        number = number.saturating_add(1);
+    }
+    out
 }
 
 fn lines(text: &str) -> Vec<Line> {

@@ -653,3 +653,71 @@ fn a_denial_of_caddy_with_a_text_has_a_warning() {
     assert!(said.iter().any(|line| line.contains("the response has no text of its own")), "{said:?}");
     check(Web::Caddy, &[(text, &["path = \"/a\"", "return = 410"])]);
 }
+
+/// As with one certificate for all names of a domain.
+#[test]
+fn a_block_of_caddy_for_a_name_is_a_site() {
+    let text = "http://*.a.org, http://a.org {\nencode gzip\n@one host one.a.org\nhandle @one {\nreverse_proxy one:80\n}\n\
+                @two {\nhost two.a.org three.a.org\n}\nhandle @two {\nroot * /srv/two\nfile_server\n}\nhandle {\nabort\n}\n}\n";
+    check(
+        Web::Caddy,
+        &[
+            (
+                text,
+                &[
+                    "names = [\"*.a.org\", \"a.org\"]",
+                    "return = 403",
+                    "compress = [\"gzip\"]",
+                    "names = [\"one.a.org\"]",
+                    "proxy = \"http://proxy\"",
+                    "root = \"/srv/two\"",
+                    "names = [\"two.a.org\", \"three.a.org\"]",
+                ],
+            ),
+            (
+                "http://*.a.org:8443 {\n@one host one.a.org\nreverse_proxy @one one:80\nreverse_proxy others:80\n}\n",
+                &[
+                    "address = [\"others:80\"]",
+                    "address = [\"one:80\"]",
+                    "names = [\"*.a.org\"]",
+                    "names = [\"one.a.org\"]",
+                ],
+            ),
+            // What no other block responds for is not there.
+            (
+                "http://*.a.org {\n@one host one.a.org\nhandle @one {\nrespond hi\n}\n}\n",
+                &["names = [\"*.a.org\"]", "return = 404"],
+            ),
+        ],
+    );
+    // A name that the site has not.
+    let other = "*.a.org {\n@one host one.b.org\nhandle @one {\nabort\n}\nreverse_proxy x:80\n}\n";
+    refuse(Web::Caddy, &[(other, 3, "handle @one")]);
+}
+
+#[test]
+fn variables_of_the_environment_of_caddy_have_their_defaults() {
+    let text = "{$SITE:http://a.org}:{$PORT:8080} {\n# {$A:b}\nreverse_proxy {$UP:app:8000}\n}\n";
+    check(
+        Web::Caddy,
+        &[(
+            text,
+            &[
+                "listen = [\"0.0.0.0:8080\", \"[::]:8080\"]",
+                "address = [\"app:8000\"]",
+                "names = [\"a.org\"]",
+            ],
+        )],
+    );
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let said = |name: &str| conversion.findings.iter().any(|finding| finding.what.contains(name));
+    assert!(
+        said("$UP of the environment is not read: it is \"app:8000\"") && !said("$A "),
+        "{:#?}",
+        conversion.findings
+    );
+    refuse(
+        Web::Caddy,
+        &[("http://a.org {\nrespond {$TEXT}\n}\n", 2, "$TEXT of the environment is not read")],
+    );
+}
