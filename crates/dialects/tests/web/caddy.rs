@@ -691,8 +691,8 @@ fn a_block_of_caddy_for_a_name_is_a_site() {
         ],
     );
     // A name that the site has not.
-    let other = "*.a.org {\n@one host one.b.org\nhandle @one {\nabort\n}\nreverse_proxy x:80\n}\n";
-    refuse(Web::Caddy, &[(other, 3, "handle @one")]);
+    let other = "http://*.a.org {\n@one host one.b.org\nhandle @one {\nreverse_proxy x:80\n}\nreverse_proxy y:80\n}\n";
+    refuse(Web::Caddy, &[(other, 4, "handle @one")]);
 }
 
 #[test]
