@@ -243,15 +243,22 @@ fn escapes_or_omits_hostile_names() {
 fn lists_dotfiles_only_when_they_are_served() {
     let server = Site::new()
         .every_protocol()
-        .config("listing = true\n[[route]]\npath = \"/open/\"\ndotfiles = \"allow\"")
+        .config(
+            "listing = true\n[[route]]\npath = \"/open/\"\ndotfiles = \"allow\"\n\
+             [[route]]\npath = \"/unlisted/\"\ndotfiles = \"unlisted\"",
+        )
+        .file("unlisted/.env", "x")
+        .file("unlisted/seen", "x")
         .file(".env", "x")
         .file(".git/config", "x")
         .file("seen", "x")
         .file("open/.env", "x")
         .file("open/seen", "x")
         .start();
-    assert_eq!(listed(&server, "/"), ["open", "seen"]);
+    assert_eq!(listed(&server, "/"), ["open", "seen", "unlisted"]);
     assert_eq!(listed(&server, "/open/"), [".env", "seen"]);
+    assert_eq!(listed(&server, "/unlisted/"), ["seen"]);
+    assert_eq!(server.get("/unlisted/.env").status, 200);
     assert!(!server.get("/").text().contains(".env"));
 }
 

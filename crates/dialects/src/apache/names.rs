@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &OF_TOP, &OF_TLS, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 120] = [
+const DIRECTIVES: [&str; 121] = [
     "listen",
     "virtualhost",
     "if",
@@ -116,6 +116,7 @@ const DIRECTIVES: [&str; 120] = [
     "removehandler",
     "setoutputfilter",
     "addoutputfilterbytype",
+    "indexignore",
     "rewriteengine",
     "rewritecond",
     "rewriterule",
@@ -193,7 +194,7 @@ pub const OF_TLS: [&str; 25] = [
 ];
 
 /// What has no effect elsewhere, and needs none.
-pub const NEEDLESS: [&str; 52] = [
+pub const NEEDLESS: [&str; 51] = [
     "serversignature",
     "servertokens",
     "usecanonicalname",
@@ -205,7 +206,6 @@ pub const NEEDLESS: [&str; 52] = [
     "contentdigest",
     "fileetag",
     "indexoptions",
-    "indexignore",
     "indexorderdefault",
     "indexstylesheet",
     "addicon",

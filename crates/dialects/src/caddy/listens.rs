@@ -31,7 +31,7 @@ pub(super) fn address_of(text: &str, place: &Place, host: &mut Host, draft: &mut
     }
     let tls = match (scheme, port) {
         (Some("http"), _) | (None, Some(80)) => false,
-        (Some("https"), _) => true,
+        (Some("https"), _) | (None, Some(443)) => true,
         _ => !name.is_empty(),
     };
     if tls && is_local {
@@ -56,6 +56,13 @@ pub(super) fn address_of(text: &str, place: &Place, host: &mut Host, draft: &mut
     }
 }
 
+/// All that is not the usual port without TLS has it.
+fn secure(host: &mut Host) {
+    for listen in host.listens.iter_mut().filter(|listen| !listen.address.ends_with(":80")) {
+        listen.tls = true;
+    }
+}
+
 impl Site<'_> {
     pub(super) fn tls(&mut self, child: &Directive, host: &mut Host) {
         let place = &child.place;
@@ -66,6 +73,7 @@ impl Site<'_> {
                     "there is no local authority",
                     "the server makes a certificate that clients do not trust",
                 );
+                secure(host);
             }
             [email] if email.contains('@') => self.draft.certificates.set(place, "email", email.as_str()),
             [certificate, key] => {
@@ -73,9 +81,7 @@ impl Site<'_> {
                 for (name, file) in [("certificate", certificate), ("certificate_key", key)] {
                     host.scope.set(place, name, self.folder.join(file).to_string_lossy().into_owned());
                 }
-                for listen in host.listens.iter_mut().filter(|listen| !listen.address.ends_with(":80")) {
-                    listen.tls = true;
-                }
+                secure(host);
             }
             [] => {}
             _ => self.draft.error(place, unconverted(child), "see certificate"),

@@ -80,9 +80,15 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
         address_of(address, place, &mut host, draft);
     }
     let is_secure = host.listens.iter().any(|listen| listen.tls);
-    if is_secure {
+    // No authority certifies a site without names.
+    if is_secure && !host.names.is_empty() {
         host.scope.set(place, "acme", true);
         host.scope.set(place, "https_redirect", true);
+    }
+    if let Some(status) = leads_to_https(directive, &host) {
+        host.is_to_https = true;
+        host.https_status = Some(status).filter(|status| *status != 301);
+        return draft.hosts.push(host);
     }
     let mut site = Site {
         matchers: Vec::new(),
@@ -107,7 +113,26 @@ pub(super) fn site(directive: &Directive, file: &Path, folder: &Path, disk: &dyn
     if host.routes.is_empty() && host.scope.get("root").is_none() {
         site.draft.error(place, format!("{} has nothing to serve", directive.text()), "give it a root");
     }
+    let has_certificate = ["acme", "certificate"].iter().any(|name| host.scope.get(name).is_some());
+    if host.is_secure() && !has_certificate {
+        let what = format!("{} has TLS and no certificate", directive.name);
+        draft.error(place, what, "make one, and write it in certificate and certificate_key");
+    }
     draft.hosts.push(host);
+}
+
+/// The status of a site without TLS that does nothing but redirect to the same URL with it.
+fn leads_to_https(site: &Directive, host: &Host) -> Option<i64> {
+    let mut rest = site.children().iter().filter(|child| child.name != "log");
+    let (only, None) = (rest.next()?, rest.next()) else { return None };
+    let arguments = match only.arguments.as_slice() {
+        [all, rest @ ..] if all == "*" => rest,
+        rest => rest,
+    };
+    let (to, status) = redirected(arguments, &Seen::default())?;
+    let name = to.strip_prefix("https://")?.strip_suffix("$path$query")?;
+    let is_same = name == "$host" || host.names.len() == 1 && host.names[0] == name;
+    (only.name == "redir" && !host.is_secure() && is_same).then_some(status)
 }
 
 impl Site<'_> {
@@ -141,6 +166,9 @@ impl Site<'_> {
         if host.routes.len().max(self.blocks.len()).max(self.given.len()) > TOO_MANY_ROUTES {
             let what = format!("there are more than {TOO_MANY_ROUTES} paths of a site");
             return self.draft.findings.error(None, what, "make several sites of it");
+        }
+        if let Some(same) = self.of_segments(child) {
+            return self.directive(&same, way, host, depth);
         }
         match child.name.as_str() {
             "tls" => return self.tls(child, host),
@@ -199,6 +227,24 @@ impl Site<'_> {
                 self.draft.error(&child.place, unconverted(child), what_to_do);
             }
         }
+    }
+
+    /// `handle_path /a*` as that of `/a/*`, and that of all paths as `handle`. `None`: it is something else.
+    fn of_segments(&mut self, child: &Directive) -> Option<Directive> {
+        let [path] = child.arguments.as_slice() else { return None };
+        if child.name != "handle_path" {
+            return None;
+        }
+        if path == "/*" {
+            return Some(Directive { name: "handle".to_owned(), arguments: Vec::new(), ..child.clone() });
+        }
+        let begin = path.strip_suffix('*').filter(|begin| begin.starts_with('/') && !begin.ends_with('/'))?;
+        if begin.contains(['*', '{']) {
+            return None;
+        }
+        let what = format!("handle_path {path} matches whole segments, and not {begin}x");
+        self.draft.warn(&child.place, what, "nothing to do, unless such paths are needed");
+        Some(Directive { arguments: vec![format!("{begin}/*")], ..child.clone() })
     }
 
     /// Keeps what precedes blocks for those with other paths.

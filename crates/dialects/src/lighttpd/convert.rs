@@ -30,7 +30,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     draft.top.preset("symlinks", "follow", "lighttpd follows every link. \"beneath\" is safer.");
     draft.top.preset(
         "dotfiles",
-        "allow",
+        "unlisted",
         "lighttpd sends files whose name begins with a dot. \"deny\" is safer.",
     );
     draft.allow_scripts_as_before("lighttpd takes nothing from its scripts.");

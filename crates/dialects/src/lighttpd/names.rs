@@ -5,7 +5,7 @@ use crate::known::Known;
 pub const KNOWN: Known = Known(&[&DIRECTIVES, &NEEDLESS]);
 
 /// Those with an effect, or with a message about what differs.
-const DIRECTIVES: [&str; 81] = [
+const DIRECTIVES: [&str; 85] = [
     "server.port",
     "server.bind",
     "ssl.engine",
@@ -54,6 +54,10 @@ const DIRECTIVES: [&str; 81] = [
     "setenv.add-environment",
     "setenv.set-environment",
     "expire.url",
+    "static-file.etags",
+    "dir-listing.hide-dotfiles",
+    "dir-listing.exclude",
+    "expire.mimetypes",
     "userdir.path",
     "auth.backend.htpasswd.userfile",
     "auth.backend.htdigest.userfile",
@@ -90,7 +94,7 @@ const DIRECTIVES: [&str; 81] = [
 ];
 
 /// What has no effect, and needs none.
-pub const NEEDLESS: [&str; 35] = [
+pub const NEEDLESS: [&str; 61] = [
     "server.modules",
     "server.compat-module-load",
     "server.feature-flags",
@@ -126,4 +130,30 @@ pub const NEEDLESS: [&str; 35] = [
     "ssl.use-sslv2",
     "ssl.use-sslv3",
     "ssl.disable-client-renegotiation",
+    "debug.log-request-header",
+    "debug.log-request-header-on-error",
+    "debug.log-request-handling",
+    "debug.log-response-header",
+    "debug.log-file-not-found",
+    "debug.log-condition-handling",
+    "debug.log-condition-cache-handling",
+    "debug.log-ssl-noise",
+    "debug.log-state-handling",
+    "debug.log-timeouts",
+    "auth.debug",
+    "auth.cache",
+    "mimetype.use-xattr",
+    "mimetype.xattr-name",
+    "static-file.disable-pathinfo",
+    "ssl.h2",
+    "ssl.read-ahead",
+    "ssl.stapling-file",
+    "dir-listing.hide-header-file",
+    "dir-listing.hide-readme-file",
+    "dir-listing.encode-header",
+    "dir-listing.encode-readme",
+    "dir-listing.auto-layout",
+    "dir-listing.external-js",
+    "dir-listing.cache",
+    "server.systemd-socket-activation",
 ];

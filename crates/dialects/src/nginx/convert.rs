@@ -45,7 +45,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     draft.top.preset("symlinks", "follow", "nginx follows every link. \"beneath\" is safer.");
     draft.top.preset(
         "dotfiles",
-        "allow",
+        "unlisted",
         "nginx sends files whose name begins with a dot. \"deny\" is safer.",
     );
     let mut hosts = std::mem::take(&mut draft.hosts);

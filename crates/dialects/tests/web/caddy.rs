@@ -721,3 +721,55 @@ fn variables_of_the_environment_of_caddy_have_their_defaults() {
         &[("http://a.org {\nrespond {$TEXT}\n}\n", 2, "$TEXT of the environment is not read")],
     );
 }
+
+#[test]
+fn a_site_of_caddy_for_a_port_has_the_tls_of_the_port() {
+    check(
+        Web::Caddy,
+        &[
+            // As on a local network, with the way from HTTP.
+            (
+                ":443 {\ntls /c /k\nreverse_proxy app:80\n}\n:80 {\nredir https://{host}{uri} permanent\n}\n",
+                &[
+                    "listen = [\"0.0.0.0:443 tls\", \"[::]:443 tls\", \"0.0.0.0:80\", \"[::]:80\"]",
+                    "https_redirect = true",
+                ],
+            ),
+            (
+                ":8443 {\ntls /c /k\nreverse_proxy app:80\n}\n",
+                &["listen = [\"0.0.0.0:8443 tls\", \"[::]:8443 tls\"]"],
+            ),
+            (
+                "http://a.org {\nredir https://a.org{uri}\n}\n",
+                &["path = \"/\"", "redirect = \"https://$host$path$query\"", "status = 302"],
+            ),
+        ],
+    );
+    // No authority certifies a site without a name.
+    for address in [":443", ":8443"] {
+        let text = format!("{address} {{\ntls internal\nreverse_proxy app:80\n}}\n");
+        refuse(Web::Caddy, &[(&text, 1, "has TLS and no certificate")]);
+    }
+}
+
+#[test]
+fn handle_path_of_caddy_may_end_within_a_name() {
+    let text = "http://a.org {\nhandle_path /api* {\nreverse_proxy app:80\n}\nhandle_path /* {\nroot * /srv\n\
+                try_files {path} /index.html\nfile_server\n}\n}\n";
+    check(
+        Web::Caddy,
+        &[(
+            text,
+            &[
+                "root = \"/srv\"",
+                "fallback = \"/index.html\"",
+                "path = \"/api/\"",
+                "proxy = \"http://proxy/\"",
+            ],
+        )],
+    );
+    let conversion = converted(Web::Caddy, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let warned =
+        |finding: &dialects::Finding| finding.what.contains("handle_path /api* matches whole segments");
+    assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
+}

@@ -593,3 +593,46 @@ fn blocks_of_lighttpd_that_are_left_out_say_what_would_be_open() {
     let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", text)]);
     assert!(conversion.is_refused() && !conversion.text.contains(open), "{}", conversion.text);
 }
+
+/// As the files of its own packages have it.
+#[test]
+fn listings_of_lighttpd_have_no_hidden_files() {
+    check(
+        Web::Lighttpd,
+        &[
+            (
+                "server.document-root = \"/srv\"\ndir-listing.activate = \"enable\"\n",
+                &["dotfiles = \"unlisted\"", "listing = true"],
+            ),
+            (
+                "server.document-root = \"/srv\"\ndir-listing.hide-dotfiles = \"disable\"\ndir-listing.exclude = ( \"~$\" )\n\
+                 mimetype.use-xattr = \"disable\"\ndebug.log-request-header = \"disable\"\nstatic-file.etags = \"enable\"\n",
+                &["dotfiles = \"allow\""],
+            ),
+            (
+                "server.document-root = \"/srv\"\nexpire.mimetypes = ( \"text/css\" => \"access plus 1 hours\", \"image/\" => \"access 1 days\", \
+                 \"\" => \"access 1 minutes\" )\ndeflate.allowed-encodings = ( \"brotli\", \"gzip\" )\n",
+                &[
+                    "cache_control = { \"text/css\" = \"max-age=3600\", \"image/*\" = \"max-age=86400\", \"/\" = \"max-age=60\" }",
+                    "compress = [\"br\", \"gzip\"]",
+                ],
+            ),
+        ],
+    );
+    check(
+        Web::Nginx,
+        &[("server { root /srv; autoindex on; }", &["dotfiles = \"unlisted\"", "listing = true"])],
+    );
+    let apache = |ignored: &str| {
+        format!(
+            "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nOptions Indexes\nIndexIgnore {ignored}\nRequire all granted\n</Directory>\n"
+        )
+    };
+    check(
+        Web::Apache,
+        &[
+            (&apache(".??* *~"), &["dotfiles = \"allow\"", "dotfiles = \"unlisted\""]),
+            (&apache("*"), &["listing = false"]),
+        ],
+    );
+}

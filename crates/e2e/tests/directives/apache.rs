@@ -33,7 +33,7 @@ const APACHE: Table = Table {
                    LimitRequestFields 50\nLimitRequestLine 4000\nLimitRequestFieldSize 4000\nRemoteIPTrustedProxy 192.0.2.7\n\
                    <Proxy \"balancer://back\">\nBalancerMember http://UPSTREAM\nProxySet lbmethod=bybusyness\n</Proxy>\n\
                    DocumentRoot HOME/www\nServerAdmin root@b.example\n<Directory />\nRequire all granted\n</Directory>\n\
-                   <Directory HOME/www>\nOptions +Indexes\nAllowOverride All\n</Directory>\n\
+                   <Directory HOME/www>\nOptions +Indexes\nIndexIgnore .??* *~\nAllowOverride All\n</Directory>\n\
                    <Directory HOME/docs>\nOptions None\n</Directory>\n\
                    DirectoryIndex other.html\nAlias /docs HOME/docs\nScriptAlias /scripts/ HOME/scripts/\n\
                    AliasMatch ^/(icons|pictures)/(.*)$ HOME/icons/$2\nScriptAliasMatch ^/more/(.*)$ HOME/scripts/$1\n\
@@ -73,6 +73,7 @@ const APACHE: Table = Table {
                 ("options", Part("/sub/"), "page.html"),
                 ("allowoverride", Field("/open/x", "x-access"), "file"),
                 ("directoryindex", Get("/"), "200 other"),
+                ("indexignore", Line, "dotfiles = \"unlisted\""),
                 ("alias", Get("/docs/one.html"), "200 one"),
                 ("scriptalias", Told("/scripts/env.sh"), "SCRIPT_NAME=/scripts/env.sh"),
                 ("aliasmatch", Get("/icons/i.png"), "200 icon"),
@@ -281,7 +282,6 @@ const APACHE: Table = Table {
                 "contentdigest",
                 "fileetag",
                 "indexoptions",
-                "indexignore",
                 "indexorderdefault",
                 "indexstylesheet",
                 "addicon",

@@ -33,7 +33,9 @@ const LIGHTTPD: Table = Table {
                    url.access-deny = ( \".two\" )\nstatic-file.exclude-extensions = ( \".png\" )\ndeflate.mimetypes = ( \"text/plain\" )\n\
                    deflate.allowed-encodings = ( \"gzip\" )\nalias.url = ( \"/docs/\" => \"HOME/docs/\" )\n\
                    setenv.add-response-header = ( \"X-Own\" => \"yes\" )\nsetenv.add-environment = ( \"COLOR\" => \"blue\" )\n\
-                   expire.url = ( \"/near/\" => \"access plus 2 hours\" )\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"HOME/users\"\n\
+                   expire.url = ( \"/near/\" => \"access plus 2 hours\" )\n\
+                   expire.mimetypes = ( \"image/\" => \"access plus 1 hours\" )\nstatic-file.etags = \"disable\"\n\
+                   dir-listing.hide-dotfiles = \"disable\"\ndir-listing.exclude = ( \"~$\" )\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"HOME/users\"\n\
                    auth.require = ( \"/private\" => ( \"method\" => \"basic\", \"realm\" => \"Own\", \"require\" => \"valid-user\" ) )\n\
                    url.redirect = ( \"^/old/(.*)$\" => \"/new/$1\" )\nurl.redirect-code = 307\nurl.rewrite-once = ( \"^/rewritten$\" => \"/plain\", \"^/queried/([^/]+)$\" => \"/scgi/x?id=$1\" )\n\
                    $HTTP[\"url\"] =^ \"/cgi-bin/\" { cgi.assign = ( \"\" => \"\" ) }\ncgi.local-redir = \"enable\"\n\
@@ -62,6 +64,10 @@ const LIGHTTPD: Table = Table {
                 ("setenv.add-response-header", Field("/plain", "x-own"), "yes"),
                 ("setenv.add-environment", Told("/cgi-bin/env"), "COLOR=blue"),
                 ("expire.url", Field("/near/x", "cache-control"), "max-age=7200"),
+                ("expire.mimetypes", Field("/a.own", "cache-control"), "max-age=3600"),
+                ("static-file.etags", Line, "etag = \"off\""),
+                ("dir-listing.hide-dotfiles", Line, "dotfiles = \"allow\""),
+                ("dir-listing.exclude", Says, "dir-listing.exclude: listings have these names, too"),
                 ("auth.backend", Get("/private/x"), "401"),
                 ("auth.backend.htpasswd.userfile", Get("/private/x"), "401"),
                 (
@@ -201,6 +207,32 @@ const LIGHTTPD: Table = Table {
             "ssl.use-sslv2",
             "ssl.use-sslv3",
             "ssl.disable-client-renegotiation",
+            "debug.log-request-header",
+            "debug.log-request-header-on-error",
+            "debug.log-request-handling",
+            "debug.log-response-header",
+            "debug.log-file-not-found",
+            "debug.log-condition-handling",
+            "debug.log-condition-cache-handling",
+            "debug.log-ssl-noise",
+            "debug.log-state-handling",
+            "debug.log-timeouts",
+            "auth.debug",
+            "auth.cache",
+            "mimetype.use-xattr",
+            "mimetype.xattr-name",
+            "static-file.disable-pathinfo",
+            "ssl.h2",
+            "ssl.read-ahead",
+            "ssl.stapling-file",
+            "dir-listing.hide-header-file",
+            "dir-listing.hide-readme-file",
+            "dir-listing.encode-header",
+            "dir-listing.encode-readme",
+            "dir-listing.auto-layout",
+            "dir-listing.external-js",
+            "dir-listing.cache",
+            "server.systemd-socket-activation",
         ],
         argument: " = \"1\"",
         behind: "",

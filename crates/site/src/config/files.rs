@@ -70,6 +70,7 @@ fn files(section: &Section, inherited: &FileRules, fallback: Option<&Fallback>) 
     let listing = section.flag("listing").map(|flag| if flag { Listing::On } else { Listing::Off });
     let dotfiles = section.choice("dotfiles").map(|word| match word {
         "allow" => Dotfiles::Allow,
+        "unlisted" => Dotfiles::Unlisted,
         _ => Dotfiles::Deny,
     });
     let symlinks = section.choice("symlinks").map(|word| match word {

@@ -20,7 +20,7 @@ use super::section::Section;
 use super::toml::Entry;
 use crate::authentication::{Authentication, FolderPasswords};
 use crate::model::{
-    Dotfiles, Enclosing, Executables, Fallback, FallbackFor, FileRules, LanguageFallback, Route, Symlinks,
+    Enclosing, Executables, Fallback, FallbackFor, FileRules, LanguageFallback, Route, Symlinks,
 };
 use crate::route::Pattern;
 use crate::template::Template;
@@ -103,8 +103,9 @@ pub fn restrict(route: &mut Route, glob: &Section, prefix: &Section, outer: &Rou
             (outer, _) => outer,
         };
     }
-    if both_have("dotfiles") && outer.files.dotfiles == Dotfiles::Deny {
-        Arc::make_mut(&mut route.files).dotfiles = Dotfiles::Deny;
+    if both_have("dotfiles") {
+        let files = Arc::make_mut(&mut route.files);
+        files.dotfiles = files.dotfiles.min(outer.files.dotfiles);
     }
     if both_have("executables") && outer.files.executables == Executables::Deny {
         Arc::make_mut(&mut route.files).executables = Executables::Deny;

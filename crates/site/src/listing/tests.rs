@@ -214,6 +214,7 @@ fn omits_hidden_and_impossible_names() {
         ("a\u{9b}", false, false),
     ] {
         assert_eq!(is_listed(name, Dotfiles::Deny), denied, "{name:?}");
+        assert_eq!(is_listed(name, Dotfiles::Unlisted), denied, "{name:?}");
         assert_eq!(is_listed(name, Dotfiles::Allow), allowed, "{name:?}");
         let root = SafePath::parse("/").unwrap();
         assert_eq!(root.join(name).is_some(), allowed, "{name:?}");

@@ -321,11 +321,13 @@ pub enum Listing {
     Off,
 }
 
-/// Whether files and folders are served whose names begin with a dot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether files and folders are served whose names begin with a dot. The strictest is the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dotfiles {
     /// 404, except below `/.well-known/`.
     Deny,
+    /// Listings leave them out.
+    Unlisted,
     Allow,
 }
 

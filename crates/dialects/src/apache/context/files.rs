@@ -58,6 +58,14 @@ impl Context {
                 Ok(bytes) => self.keys.set(place, "max_body", bytes.clamp(1, 1 << 40)),
                 Err(_) => draft.error(place, unconverted(directive), "write a number"),
             },
+            // `.??*`, as Debian has it; `*` leaves nothing to list.
+            "indexignore" if directive.arguments.iter().any(|name| name == "*") => {
+                _ = self.options.add(&["-Indexes".to_owned()]);
+            }
+            "indexignore" if directive.arguments.iter().any(|name| name.starts_with('.')) => {
+                self.keys.set(place, "dotfiles", "unlisted");
+            }
+            "indexignore" => {}
             "setoutputfilter" | "addoutputfilterbytype" if is_coding(first) => {
                 self.compress(directive);
             }

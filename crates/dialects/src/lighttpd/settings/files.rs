@@ -5,6 +5,7 @@ use site::config::own_field;
 use crate::draft::{Draft, Host};
 use crate::lighttpd::convert::unconverted;
 use crate::lighttpd::paths::{begun, narrowed};
+use crate::media;
 use crate::within::covers;
 use crate::words;
 
@@ -18,6 +19,14 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
         "server.document-root" => setting.set(host, "root", text.trim_end_matches('/')),
         "index-file.names" | "server.indexfiles" => setting.set(host, "index", value.texts()),
         "dir-listing.activate" | "server.dir-listing" => setting.set(host, "listing", value.is_on()),
+        "dir-listing.hide-dotfiles" => {
+            setting.set(host, "dotfiles", if value.is_on() { "unlisted" } else { "allow" });
+        }
+        "dir-listing.exclude" => {
+            draft.warn(place, format!("{name}: listings have these names, too"), "see listing and dotfiles");
+        }
+        "static-file.etags" if !value.is_on() => setting.set(host, "etag", "off"),
+        "static-file.etags" => {}
         "server.follow-symlink" if !value.is_on() => setting.set(host, "symlinks", "never"),
         "server.follow-symlink" => {}
         "server.error-handler-404" | "server.error-handler" => {
@@ -29,6 +38,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
         "deflate.mimetypes" | "compress.filetype" => compression(setting, host, draft),
         "deflate.allowed-encodings" => {
             let mut codings = value.texts();
+            codings.iter_mut().filter(|name| *name == "brotli").for_each(|name| *name = "br".to_owned());
             codings.retain(|name| matches!(name.as_str(), "gzip" | "br" | "zstd"));
             setting.set(host, "compress", codings);
         }
@@ -36,6 +46,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
         "setenv.add-response-header" | "setenv.set-response-header" => response_fields(setting, host, draft),
         "setenv.add-environment" | "setenv.set-environment" => setting.set_pairs(host, "env"),
         "expire.url" => expiry(setting, host, draft),
+        "expire.mimetypes" => expiry_of_types(setting, host, draft),
         "userdir.path" => host.scope.set(place, "user_folders", text),
         "simple-vhost.server-root" => {
             host.scope.set(place, "root", format!("{}/$host", text.trim_end_matches('/')))
@@ -141,6 +152,27 @@ fn expiry(setting: &Setting, host: &mut Host, draft: &mut Draft) {
                 };
                 scope.pair(place, "cache_control", &pattern, format!("max-age={seconds}"));
             }
+        }
+    }
+}
+
+fn expiry_of_types(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, value, place, .. } = *setting;
+    for (kind, time) in value.pairs() {
+        // `text/` is for all types that begin with it, and an empty one for all files.
+        let selectors = match kind {
+            "" => Some(vec!["/".to_owned()]),
+            kind if kind.ends_with('/') => media::selectors(&format!("{kind}*")),
+            kind => media::selectors(kind),
+        };
+        match selectors.zip(seconds(time.text())) {
+            Some((selectors, seconds)) => {
+                for selector in selectors {
+                    let value = format!("max-age={seconds}");
+                    setting.each(host, |scope| scope.pair(place, "cache_control", &selector, value.as_str()));
+                }
+            }
+            None => draft.error(place, unconverted(name), "see cache_control"),
         }
     }
 }

@@ -178,10 +178,11 @@ pub const CHAPTER: Chapter = Chapter {
         },
         Key {
             name: "dotfiles",
-            kind: Kind::Choice(&["deny", "allow"]),
+            kind: Kind::Choice(&["deny", "unlisted", "allow"]),
             default: Value("\"deny\""),
             example: "\"allow\"",
-            text: "Whether a path with a segment that begins with a dot gets 404. `/.well-known/` is always allowed.",
+            text: "Whether a path with a segment that begins with a dot gets 404. `unlisted`: it is served, and listings \
+                   leave it out. `/.well-known/` is always allowed.",
         },
         Key {
             name: "symlinks",
