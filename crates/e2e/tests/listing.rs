@@ -255,7 +255,7 @@ fn lists_dotfiles_only_when_they_are_served() {
         .file("open/.env", "x")
         .file("open/seen", "x")
         .start();
-    assert_eq!(listed(&server, "/"), ["open", "seen", "unlisted"]);
+    assert_eq!(listed(&server, "/"), ["open", "unlisted", "seen"]);
     assert_eq!(listed(&server, "/open/"), [".env", "seen"]);
     assert_eq!(listed(&server, "/unlisted/"), ["seen"]);
     assert_eq!(server.get("/unlisted/.env").status, 200);

@@ -3,8 +3,8 @@
 
 use crate::tree::Directive;
 
-/// What may be for one name alone.
-const WITH_NAMES: [&str; 5] = ["handle", "reverse_proxy", "redir", "respond", "route"];
+/// What makes a site of a name. A rejection or a redirect of one is a rule of access.
+const WITH_NAMES: [&str; 3] = ["handle", "reverse_proxy", "route"];
 
 /// What has no effect beside a block of the same name that is for the host.
 const REPLACED: [&str; 2] = ["handle", "reverse_proxy"];
@@ -22,23 +22,23 @@ pub fn apart(sites: Vec<Directive>) -> Vec<Directive> {
 }
 
 fn split(site: Directive) -> Vec<Directive> {
-    let named: Vec<Named> = site.children().iter().filter_map(Named::of).collect();
+    let is_used = |one: &Named| {
+        let is_site = |child: &Directive| WITH_NAMES.contains(&child.name.as_str());
+        site.children().iter().any(|child| is_site(child) && child.argument(0) == one.matcher)
+    };
+    let named: Vec<Named> = site.children().iter().filter_map(Named::of).filter(is_used).collect();
     let addresses: Option<Vec<Vec<String>>> =
         named.iter().map(|one| one.names.iter().map(|name| address(&site, name)).collect()).collect();
     let is_known = |child: &Directive| !is_by(child, &named) || WITH_NAMES.contains(&child.name.as_str());
     let (Some(addresses), true) = (addresses, site.children().iter().all(is_known)) else {
         return vec![site];
     };
-    if !site.children().iter().any(|child| is_by(child, &named)) {
+    if named.is_empty() {
         return vec![site];
     }
-    let mut all = vec![rest(&site, &named)];
-    for (own, addresses) in named.iter().zip(addresses) {
-        if site.children().iter().any(|child| child.argument(0) == own.matcher) {
-            all.push(of_names(&site, own, addresses, &named));
-        }
-    }
-    all
+    let of_names =
+        named.iter().zip(addresses).map(|(own, addresses)| of_names(&site, own, addresses, &named));
+    std::iter::once(rest(&site, &named)).chain(of_names).collect()
 }
 
 impl<'d> Named<'d> {
@@ -89,7 +89,8 @@ fn rest(site: &Directive, named: &[Named]) -> Directive {
         site.children().iter().filter(|child| !is_by(child, named) && !is_matcher(child)).cloned().collect();
     let responds = |child: &Directive| {
         WITH_NAMES.contains(&child.name.as_str())
-            || matches!(child.name.as_str(), "file_server" | "php_fastcgi" | "abort" | "error")
+            || ["file_server", "php_fastcgi", "abort", "error", "respond", "redir"]
+                .contains(&child.name.as_str())
     };
     if !block.iter().any(responds) {
         block.push(Directive {

@@ -1880,3 +1880,11 @@ fn what_frameworks_of_apache_say_about_slashes_and_filters_is_no_error() {
     let closed = "DocumentRoot /srv\n<FilesMatch \"(?<!a)\\.txt\">\nRequire all denied\n</FilesMatch>";
     refuse(Web::Apache, &[(closed, 2, "so that everything around it is denied")]);
 }
+
+#[test]
+fn files_of_apache_that_only_have_a_field_open_nothing() {
+    let text = "Listen 80\nDocumentRoot /srv\n<Directory /srv>\nRequire all granted\n</Directory>\n\
+                <FilesMatch \"\\.js$\">\nHeader always set X-A b\n</FilesMatch>\n<Directory /srv/a>\nRequire ip 192.0.2.1\n</Directory>\n";
+    let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    assert_eq!(conversion.findings.len(), 0, "{:#?}", conversion.findings);
+}

@@ -86,7 +86,7 @@ impl Site<'_> {
                 }
                 _ => {}
             }
-            if context.is_granted() {
+            if context.has_access() && context.is_granted() {
                 self.report_closed_folders(&pattern, &place, draft);
             }
             if context.has_access() {
