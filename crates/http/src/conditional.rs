@@ -66,6 +66,21 @@ pub fn range_applies(head: &Head, current: &Validators, now: i64) -> bool {
     }
 }
 
+/// Whether a 304 has this field of the 200 response (RFC 9110 §15.4.5). `Age` and `Date` are its own.
+pub fn is_of_not_modified(name: &str) -> bool {
+    let other = [
+        "content-length",
+        "content-encoding",
+        "content-type",
+        "content-range",
+        "content-md5",
+        "age",
+        "date",
+        "trailer",
+    ];
+    !other.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// Steps 1 and 2: whether the representation is still the one that the client knows. False for a malformed list.
 fn guards_hold(head: &Head, current: Option<&Validators>, now: i64) -> bool {
     if head.names.contains(Names::IF_MATCH) {

@@ -41,7 +41,6 @@ pub use self::partial::PartialResponse;
 use self::pending::PendingRequests;
 pub use self::pending::{Leader, PendingKey, Role};
 pub use self::recording::{Recording, Reserved};
-pub use self::serve::is_of_not_modified;
 
 /// The stored responses of one worker, in memory.
 pub struct Cache {

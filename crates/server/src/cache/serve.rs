@@ -73,7 +73,7 @@ impl<'a> Reuse<'a> {
 
     /// 304, with the fields that the 200 response has (RFC 9110 §15.4.5).
     pub fn not_modified(self) -> Response {
-        let head = self.head(Status::NOT_MODIFIED, is_of_not_modified);
+        let head = self.head(Status::NOT_MODIFIED, conditional::is_of_not_modified);
         self.with_status(Response::from_head(head.finish()))
     }
 
@@ -137,19 +137,4 @@ impl CachedResponse {
         self.stored.status == Status::OK
             && conditional::evaluate(head, Some(&current), now) == Verdict::NotModified
     }
-}
-
-/// Whether a 304 has this field of the 200 response.
-pub fn is_of_not_modified(name: &str) -> bool {
-    let other = [
-        "content-length",
-        "content-encoding",
-        "content-type",
-        "content-range",
-        "content-md5",
-        "age",
-        "date",
-        "trailer",
-    ];
-    !other.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

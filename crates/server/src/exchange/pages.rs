@@ -25,7 +25,6 @@ pub(super) use self::assembly::{Inclusion, Place};
 use self::file_stream::FileStream;
 use self::stream::{FirstContent, PageStream, Source};
 use super::Exchange;
-use crate::cache::is_of_not_modified;
 use crate::content::compress;
 use crate::files::Entry;
 use crate::files::page::PageContent;
@@ -182,7 +181,8 @@ impl Exchange<'_> {
             return response;
         }
         let mut head = Builder::new(Status::NOT_MODIFIED, &response.head.date());
-        for (name, value) in response.head.fields().filter(|(name, _)| is_of_not_modified(name)) {
+        for (name, value) in response.head.fields().filter(|(name, _)| conditional::is_of_not_modified(name))
+        {
             head = head.field(name, value);
         }
         let head = head.finish();

@@ -17,7 +17,6 @@ use taipan_http::target::SafePath;
 
 use super::Exchange;
 use super::pages::is_page;
-use crate::cache::is_of_not_modified;
 use crate::content::fixed;
 use crate::disk::Work;
 use crate::files::beneath::{OpenError, Root, Wait};
@@ -140,7 +139,12 @@ impl Exchange<'_> {
         match conditional::evaluate(self.head, Some(&validators), self.now) {
             Verdict::Proceed => {}
             Verdict::NotModified => {
-                let head = self.sendfile_head(route, sendfile, Status::NOT_MODIFIED, is_of_not_modified);
+                let head = self.sendfile_head(
+                    route,
+                    sendfile,
+                    Status::NOT_MODIFIED,
+                    conditional::is_of_not_modified,
+                );
                 let head = head.optional("ETag", added_tag).optional("Last-Modified", added_time);
                 return Ok(Response::from_head(head.finish()));
             }

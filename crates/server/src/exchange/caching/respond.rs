@@ -241,7 +241,7 @@ impl Exchange<'_> {
         let is_page = resource.route.is_some_and(|route| is_page(route, status, of_fields));
         let (status, content) = match !is_page && self.is_unmodified(status, &fields) {
             true => {
-                fields.retain(|field| cache::is_of_not_modified(&field.name));
+                fields.retain(|field| conditional::is_of_not_modified(&field.name));
                 self.discard(resource, content);
                 (Status::NOT_MODIFIED, Content::None(None))
             }
