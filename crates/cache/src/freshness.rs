@@ -128,7 +128,7 @@ impl Freshness {
         }
     }
 
-    /// Seconds. When the clock was set back, none knows how old a response of before is: it counts as very old, because
+    /// Seconds. When the clock was set back, the age of an earlier response is unknown: it counts as very old, because
     /// it would be fresh until the clock is where it was.
     #[inline]
     pub fn age(&self, now: i64) -> i64 {

@@ -103,11 +103,16 @@ impl<T> Index<T> {
         self.slot(name).map(|slot| &slot.file)
     }
 
+    /// As `get`.
+    pub fn get_mut(&mut self, name: Name) -> Option<&mut T> {
+        self.slot_mut(name).map(|slot| &mut slot.file)
+    }
+
     /// What is known of a file that is used now.
-    pub fn used(&mut self, name: Name, now: u64) -> Option<&mut T> {
+    pub fn used(&mut self, name: Name, now: u64) -> Option<&T> {
         let slot = self.slot_mut(name)?;
         slot.used = slot.used.max(now);
-        Some(&mut slot.file)
+        Some(&slot.file)
     }
 
     /// Takes `bytes` for a file that is being written. `false`: there is not so much; evict something.

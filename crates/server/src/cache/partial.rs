@@ -86,7 +86,7 @@ impl PartialResponse {
         status: CacheStatus,
     ) -> Option<Response> {
         let wanted = head.only("range").filter(|_| head.method == Method::Get)?;
-        let whole = self.response(Vec::new());
+        let whole = self.without_body();
         if head.names.intersects(OTHER_CONDITIONS)
             || !conditional::range_applies(head, &whole.validators(), services.clock.now())
         {
@@ -103,9 +103,10 @@ impl PartialResponse {
         Some(self.parts.whole()?.to_vec())
     }
 
-    fn response(&self, bytes: Vec<u8>) -> CachedResponse {
+    /// The head of the whole response.
+    fn without_body(&self) -> CachedResponse {
         let (stored, policy) = (self.stored.clone(), self.policy.clone());
-        let body = StoredBody::Bytes(Rc::from(bytes));
+        let body = StoredBody::Bytes(Rc::default());
         CachedResponse::new(stored, policy, self.settings.clone(), body, Placement::NOWHERE)
     }
 }

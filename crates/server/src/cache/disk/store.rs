@@ -213,7 +213,7 @@ impl Store {
         }
         if known.verified != Some(stamp) {
             verify_body(&fd, &bytes, at, seal)?;
-            if let Some(known) = self.index().used(name, 0) {
+            if let Some(known) = self.index().get_mut(name) {
                 known.verified = Some(stamp);
             }
         }
