@@ -28,16 +28,17 @@ fn of_host(host: &mut Host) -> Vec<u32> {
     let has_times =
         host.routes.iter().any(|route| route.get("cache_control").is_some() && field(route).is_none());
     let has_programs = host.routes.iter().any(is_of_program);
-    let of_all = [&host.scope].into_iter().chain(host.routes.iter().filter(|route| route.path() == "/"));
-    let everywhere =
-        of_all.filter(|scope| is_on_success(scope) && !has_times).last().and_then(field).cloned();
+    let root = host.routes.iter().find(|route| route.path() == "/");
+    let of_all = root.into_iter().chain([&host.scope]).filter(|_| !has_times);
+    let everywhere = of_all.filter(|scope| is_on_success(scope)).find_map(field).cloned();
     let mut kept = Vec::new();
     for scope in std::iter::once(&mut host.scope).chain(&mut host.routes) {
         let is_on_success = is_on_success(scope);
         scope.remove(ALWAYS);
         if is_of_program(scope) {
             // What a program or an upstream says about an error has the field in Apache, too.
-            if let (Some(value), None) = (&everywhere, field(scope)) {
+            let is_added = scope.get("return").is_none() && field(scope).is_none();
+            if let Some(value) = everywhere.as_ref().filter(|_| is_added) {
                 scope.pair(&scope.place(), "headers", "Cache-Control", value.clone());
             }
         } else if is_on_success {

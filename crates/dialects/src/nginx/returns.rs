@@ -36,6 +36,18 @@ fn is_to_https(child: &Directive, host: &mut Host, context: &Context) -> bool {
     host.is_to_https
 }
 
+/// Whether a server without TLS redirects all of its paths to the first page of one of its names with TLS.
+fn is_to_its_page(child: &Directive, host: &mut Host, draft: &mut Draft) -> bool {
+    let target = child.arguments.last().and_then(|target| target.strip_prefix("https://"));
+    let name = target.map(|rest| rest.strip_suffix('/').unwrap_or(rest).to_lowercase());
+    let Some(name) = name.filter(|name| !host.is_secure() && host.names.contains(name)) else { return false };
+    draft.warn(&child.place, "the redirect to https keeps the path and the query", "nothing to do");
+    host.is_to_https = true;
+    host.https_status = status(child).filter(|status| *status != 301);
+    host.https_name = (host.names.len() > 1).then_some(name);
+    true
+}
+
 pub fn server_return(
     child: &Directive,
     server: &Directive,
@@ -44,7 +56,7 @@ pub fn server_return(
     draft: &mut Draft,
 ) {
     // The other names of a server whose `if` knows those with HTTPS.
-    if host.is_to_https || is_to_https(child, host, context) {
+    if host.is_to_https || is_to_https(child, host, context) || is_to_its_page(child, host, draft) {
         return;
     }
     let mut response = Scope::new(child.place.line);
@@ -62,8 +74,9 @@ pub fn to_https<'d>(
     context: &Context,
 ) -> Option<&'d Directive> {
     let is_root = |child: &&&Directive| child.arguments == ["/"];
+    const CHALLENGES: [&str; 2] = ["well-known/acme-challenge", "well-known/pki-validation"];
     let is_challenge = |child: &&Directive| {
-        child.arguments.last().is_some_and(|text| text.contains("well-known/acme-challenge"))
+        child.arguments.last().is_some_and(|text| CHALLENGES.iter().any(|path| text.contains(path)))
     };
     let root = *locations.iter().find(is_root)?;
     let [only] = root.children() else { return None };

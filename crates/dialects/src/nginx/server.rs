@@ -181,6 +181,12 @@ fn locations(
         && let Some(root) = to_https(&parts.locations, host, context)
     {
         parts.locations.retain(|child| !std::ptr::eq(*child, root));
+        let is_validation =
+            |text: &&String| text.contains("pki-validation") && !text.contains("acme-challenge");
+        for path in parts.locations.iter().filter_map(|child| child.arguments.last()).filter(is_validation) {
+            let what = format!("{path} is redirected to https, too, where there is a host with TLS");
+            draft.warn(&root.place, what, "put its files beneath the root of that host");
+        }
     }
     let is_of_all = |child: &&Directive| {
         child.arguments.last().is_some_and(|path| path == "/") && child.argument(0) != "="

@@ -2442,3 +2442,20 @@ fn upstreams_of_nginx_have_their_certificates_and_the_port_of_the_server() {
         2
     );
 }
+
+#[test]
+fn a_server_of_nginx_that_leads_to_https_may_have_files_for_authorities() {
+    let secure = "server { listen 443 ssl; server_name a.org; root /srv; access_log /b; ssl_certificate c; ssl_certificate_key k; }";
+    for way in [
+        "root /www; location /.well-known/acme-challenge/ { allow all; } location /.well-known/pki-validation/ { allow all; } \
+         location / { return 301 https://$host$request_uri; }",
+        "access_log /a; return 301 https://a.org/;",
+    ] {
+        let text = format!("server {{ listen 80; server_name a.org; {way} }}\n{secure}");
+        check(Web::Nginx, &[(&text, &["https_redirect = true", "names = [\"a.org\"]"])]);
+    }
+    let text = format!("server {{ listen 80; server_name a.org; return 301 https://a.org/; }}\n{secure}");
+    let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+    let warned = |finding: &dialects::Finding| finding.what.contains("keeps the path and the query");
+    assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
+}
