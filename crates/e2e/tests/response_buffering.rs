@@ -157,6 +157,16 @@ fn a_client_of_http2_whose_window_is_full_does_not_occupy_an_upstream() {
 }
 
 #[test]
+fn a_client_of_http2_that_keeps_up_has_nothing_read_ahead() {
+    let server = site("", "").every_protocol().start();
+    let mut client = Http2::over(Client::tcp(server.tcp(2))).expect("it accepts");
+    for _ in 0..10 {
+        assert_eq!(client.get("/short-chunked").body, CONTENT[..5]);
+    }
+    assert_eq!(server.count("responses_buffered"), 0);
+}
+
+#[test]
 fn a_client_whose_speed_is_limited_does_not_occupy_an_upstream() {
     let server = site("", "[[limit]]\npaths = [\"/large\"]\ndownload = \"1MiB/s\"\n").start();
     let mut slow = server.connect();

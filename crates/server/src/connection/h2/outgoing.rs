@@ -23,6 +23,8 @@ pub struct Outgoing {
     /// Bytes of the chunk that are sent.
     at: usize,
     stream: Stream,
+    /// The client cannot take what is left of the chunk: all that it can take has been sent.
+    is_behind: bool,
     cached: Cached,
     /// What its limits grant now. `None`: as much as is asked for.
     granted: Option<u64>,
@@ -79,6 +81,7 @@ impl Outgoing {
             chunk: Vec::new(),
             at: 0,
             stream: Stream::Ended,
+            is_behind: false,
             cached: Cached::Perhaps,
             granted,
             records,
@@ -116,7 +119,19 @@ impl Outgoing {
 
     /// Adds the next chunk of the stream's task, when the one before is sent.
     pub fn put(&mut self, chunk: Vec<u8>) {
-        (self.chunk, self.at) = (chunk, 0);
+        (self.chunk, self.at, self.is_behind) = (chunk, 0, false);
+    }
+
+    /// All that the client can take has been sent. `true`: its stream's task can read ahead from now on.
+    pub fn fall_behind(&mut self) -> bool {
+        let falls_behind = !self.is_behind && self.stream == Stream::Open && self.left() > 0;
+        self.is_behind |= falls_behind;
+        falls_behind
+    }
+
+    /// Whether the client cannot take what has been made for it.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// The stream's task has made all.

@@ -265,12 +265,11 @@ impl StreamTask {
     ) -> Poll<Result<Next, EndReason>> {
         self.read_request_body(cx, body.as_deref_mut());
         let mut http2 = self.shared.http2.borrow_mut();
-        let next = match http2.streams.get_mut(&self.stream) {
-            None => return Poll::Ready(Ok(Next::End)),
-            Some(stream) => {
-                stream.waker = Some(cx.waker().clone());
-                stream.outgoing.as_mut().map_or(Next::End, |outgoing| outgoing.next())
-            }
+        let Some(stream) = http2.streams.get_mut(&self.stream) else { return Poll::Ready(Ok(Next::End)) };
+        stream.waker = Some(cx.waker().clone());
+        let (next, is_behind) = match &mut stream.outgoing {
+            Some(outgoing) => (outgoing.next(), outgoing.is_behind()),
+            None => (Next::End, false),
         };
         // Its limits may have granted more since the connection's task asked them.
         if next == Next::Content && http2.resume_throttled(self.stream) {
@@ -279,7 +278,10 @@ impl StreamTask {
         drop(http2);
         match next {
             Next::Chunk | Next::Disk | Next::Later(_) => return Poll::Ready(Ok(next)),
-            Next::Content | Next::End => body.into_iter().for_each(|body| body.poll_read_ahead(cx)),
+            Next::Content | Next::End => {}
+        }
+        if is_behind {
+            body.into_iter().for_each(|body| body.poll_read_ahead(cx));
         }
         if self.entry.state.phase() != Phase::Write {
             self.enter(Phase::Write);

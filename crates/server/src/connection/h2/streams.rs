@@ -55,6 +55,17 @@ impl Http2 {
         self.streams.iter().any(|(id, stream)| has_content(stream) && self.frames.sendable(*id) > 0)
     }
 
+    /// All that the client can take has been sent: the tasks of streams with more read ahead.
+    pub fn on_client_behind(&mut self) {
+        for stream in self.streams.values_mut() {
+            if stream.outgoing.as_mut().is_some_and(Outgoing::fall_behind)
+                && let Some(waker) = stream.waker.take()
+            {
+                waker.wake();
+            }
+        }
+    }
+
     /// Whether a stream waits for more of the body of its request.
     pub fn waits_for_body(&self) -> bool {
         self.streams.values().any(|stream| stream.incoming.reader == Reader::Waiting)

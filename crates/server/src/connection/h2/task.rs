@@ -278,6 +278,7 @@ impl Http2Task {
             let Some(output) = self.outputs.front_mut() else {
                 self.shared.http2.borrow_mut().on_sent(None);
                 if !self.gather() {
+                    self.shared.http2.borrow_mut().on_client_behind();
                     return Poll::Ready(Ok(()));
                 }
                 continue;
@@ -303,7 +304,10 @@ impl Http2Task {
                 Err(SendError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.waited = Waited::Yes;
                     match self.stream.poll_write_ready(cx) {
-                        Poll::Pending => return Poll::Pending,
+                        Poll::Pending => {
+                            self.shared.http2.borrow_mut().on_client_behind();
+                            return Poll::Pending;
+                        }
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Closed)),
                     }
