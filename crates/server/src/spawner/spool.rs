@@ -1,5 +1,4 @@
-//! Files without a name, for request bodies that are read to their end before a script starts. Knows nothing of
-//! requests and scripts.
+//! Files without a name, for what waits in them. Knows nothing of requests and scripts.
 
 use std::ffi::OsString;
 use std::io;

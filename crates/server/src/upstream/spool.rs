@@ -79,12 +79,19 @@ impl SpoolFile {
         written.map_err(SpoolError::Busy)?.map_err(SpoolError::NotWritten)
     }
 
-    /// Reads on a helper thread. `None`: they cannot be read.
+    /// Reads at most so many bytes: at once those that the kernel has in memory, as it most likely does, or else on a
+    /// helper thread. `None`: they cannot be read.
     pub fn read(&self, at: u64, length: usize) -> impl Future<Output = Option<Vec<u8>>> + use<> {
         let (fd, disk) = (self.fd.clone(), self.disk.clone());
         async move {
+            let mut bytes = vec![0; length];
+            let cached = open::read_cached(&fd, at, &mut bytes);
+            if let Some(cached) = cached.filter(|cached| *cached > 0) {
+                bytes.truncate(cached);
+                return Some(bytes);
+            }
             let read = move || open::read(&fd, at, length, Wait::Allowed);
-            // The page cache most likely has them: this process has written them.
+            // Not of the device, whose threads may all be writing: some file systems do not say what is in memory.
             disk.run((0, 0), Work::File, read).await.ok()?.ok()?
         }
     }
@@ -167,7 +174,33 @@ pub fn report_unreadable(services: &Services, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::time::Duration;
+
+    use site::model::Limits;
+
     use super::*;
+
+    #[test]
+    fn what_the_kernel_has_in_memory_is_read_although_too_much_waits_for_the_disk() {
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().build_local(Default::default());
+        runtime.unwrap().block_on(async {
+            let path = std::env::temp_dir().join(format!("taipan-spool-{}", std::process::id()));
+            let mut written = File::create_new(&path).unwrap();
+            written.write_all(b"0123456789").unwrap();
+            let fd = Arc::new(File::open(&path).unwrap().into());
+            std::fs::remove_file(&path).unwrap();
+            let limits = Limits { disk_queue: 0, ..Limits::default() };
+            let (disk, _closing) = Disk::new(&limits, Duration::from_secs(1));
+            let space = SpoolSpace { bytes: Cell::new(10), taken: &OWN };
+            OWN.store(10, Ordering::Relaxed);
+            let file = SpoolFile { fd, device: (8, 0), space, disk: Rc::new(disk) };
+            assert_eq!(file.read(0, 10).await, Some(b"0123456789".to_vec()));
+            assert_eq!(file.read(4, 3).await, Some(b"456".to_vec()));
+        });
+    }
 
     #[test]
     fn bounds_the_bytes_of_all_files_together() {
