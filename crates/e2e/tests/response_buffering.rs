@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use e2e::http2::{Http2, Http2Request, flag, frame};
 use e2e::upstream::{read_head, read_request, upstream};
-use e2e::{Client, Response, Rows, Server, Site, SmallDisk, TIMEOUT, wait_until};
+use e2e::{Client, Response, Rows, Server, Signal, Site, SmallDisk, TIMEOUT, signal_process, wait_until};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// More than the kernel buffers between an upstream and a client that takes nothing (tcp(7), `tcp_wmem` and
 /// `tcp_rmem`).
@@ -59,6 +60,10 @@ fn serve(mut stream: TcpStream, mut head: String) -> io::Result<()> {
         if sent.len() < body.len() {
             return Ok(());
         }
+        if head.contains("endless") {
+            // Until the server closes.
+            return stream.read(&mut [0]).map(drop);
+        }
         if chunks {
             stream.write_all(b"0\r\nX-Sum: 7\r\n\r\n")?;
         }
@@ -68,6 +73,16 @@ fn serve(mut stream: TcpStream, mut head: String) -> io::Result<()> {
 
 /// A site of one worker. Its upstream has one connection, for which requests wait three seconds.
 fn site(route: &str, more: &str) -> Site {
+    site_of(1, route, more)
+}
+
+/// As `site`, of which the upstream has so many connections.
+fn site_of(connections: usize, route: &str, more: &str) -> Site {
+    site_with("10m", connections, route, more)
+}
+
+/// As `site_of`. A client that takes nothing for so long is disconnected.
+fn site_with(write: &str, connections: usize, route: &str, more: &str) -> Site {
     let address = upstream(serve);
     let site = Site::new()
         .file_beside_root("spool/none", "")
@@ -78,8 +93,8 @@ fn site(route: &str, more: &str) -> Site {
     site.config(&format!(
         "workers = 1\n[[route]]\npath = \"/\"\napplication = \"app\"\n{route}\n\
          [[route]]\npath = \"*.cgi\"\ncgi = true\nroot = \"www\"\nscript_processes = 1\n\
-         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{}\"\nconnections = 1\nwait = \"3s\"\n\
-         [timeouts]\nwrite = \"10m\"\n[scripts]\nspool = \"spool\"\nqueue = 0\n{more}",
+         [[application]]\nname = \"app\"\nprotocol = \"http\"\naddress = \"{}\"\nconnections = {connections}\nwait = \"3s\"\n\
+         [timeouts]\nwrite = \"{write}\"\n[scripts]\nspool = \"spool\"\nqueue = 0\n{more}",
         address.trim_start_matches("http://")
     ))
 }
@@ -102,10 +117,26 @@ fn is_whole(response: &Response) -> bool {
     response.body == *CONTENT
 }
 
+/// The length of the head, and what was read with it.
+fn read_past_head(client: &mut Client) -> (usize, Vec<u8>) {
+    let mut taken = Vec::new();
+    loop {
+        taken.extend(client.read_some().expect("more comes"));
+        if let Some(end) = taken.windows(4).position(|end| end == b"\r\n\r\n") {
+            return (end + 4, taken);
+        }
+    }
+}
+
 /// The files of responses that the server has open.
 fn open_files(server: &Server) -> usize {
+    files_of(server, server.serving_pid())
+}
+
+/// The same, of a process that may have ended.
+fn files_of(server: &Server, process: u32) -> usize {
     let spool = server.home().join("spool");
-    let open = fs::read_dir(format!("/proc/{}/fd", server.serving_pid())).expect("it runs");
+    let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return 0 };
     let targets = open.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
     targets.filter(|target| target.starts_with(&spool)).count()
 }
@@ -157,16 +188,6 @@ fn a_client_of_http2_whose_window_is_full_does_not_occupy_an_upstream() {
 }
 
 #[test]
-fn a_client_of_http2_that_keeps_up_has_nothing_read_ahead() {
-    let server = site("", "").every_protocol().start();
-    let mut client = Http2::over(Client::tcp(server.tcp(2))).expect("it accepts");
-    for _ in 0..10 {
-        assert_eq!(client.get("/short-chunked").body, CONTENT[..5]);
-    }
-    assert_eq!(server.count("responses_buffered"), 0);
-}
-
-#[test]
 fn a_client_whose_speed_is_limited_does_not_occupy_an_upstream() {
     let server = site("", "[[limit]]\npaths = [\"/large\"]\ndownload = \"1MiB/s\"\n").start();
     let mut slow = server.connect();
@@ -196,7 +217,7 @@ fn a_response_is_read_as_the_client_takes_it_where_the_configuration_or_the_upst
 fn a_client_that_stops_and_goes_on_gets_each_byte_in_its_place() {
     let server = site("", "").start();
     let mut slow = server.begin_download("/large");
-    let mut taken = Vec::new();
+    let (head, mut taken) = read_past_head(&mut slow);
     while taken.len() < LARGE {
         // Behind the first second the rest waits in a file, which the client reaches several times.
         if taken.len() % (2 << 20) < PART {
@@ -204,7 +225,6 @@ fn a_client_that_stops_and_goes_on_gets_each_byte_in_its_place() {
         }
         taken.extend(slow.read_some().expect("more comes"));
     }
-    let head = taken.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
     taken.extend(slow.read_exactly(LARGE + head - taken.len()).expect("the rest"));
     assert!(taken[head..] == *CONTENT);
 }
@@ -213,10 +233,74 @@ fn a_client_that_stops_and_goes_on_gets_each_byte_in_its_place() {
 fn a_response_that_does_not_fit_into_the_files_waits_for_its_client() {
     // Responses may have half of it.
     let server = site("", "spool_bytes = \"4MiB\"\n").start();
+    let mut rows = Rows::new();
+    // A part of a response whose length is known would not free the upstream.
+    for (path, files) in [("/large", 0), ("/large-chunked", 1)] {
+        let mut slow = server.begin_download(path);
+        rows.check(path, is_free(&server, "/short"), false);
+        rows.check(path, open_files(&server), files);
+        rows.check(path, is_whole(&slow.read_response()), true);
+        rows.check(path, becomes_free(&server, "/short"), true);
+    }
+}
+
+#[test]
+fn a_client_that_catches_up_with_an_endless_response_leaves_its_place_to_others() {
+    let server = site_of(2, "", "[limits]\nbuffered_responses = 1\n").start();
+    let mut endless = server.connect();
+    endless.set_receive_buffer(16 * 1024);
+    // Which gets the content as it is.
+    endless.send("GET /large-chunked-endless HTTP/1.0\r\nHost: a\r\n\r\n");
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 1), "{}", server.stderr());
+    let (head, taken) = read_past_head(&mut endless);
+    let rest = endless.read_exactly(LARGE - (taken.len() - head)).expect("the rest");
+    assert!([&taken[head..], &rest].concat() == *CONTENT);
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 0), "its file is closed");
     let mut slow = server.begin_download("/large");
-    assert!(!is_free(&server, "/short"));
+    assert!(becomes_free(&server, "/short"), "{}", server.stderr());
     assert!(is_whole(&slow.read_response()));
-    assert!(becomes_free(&server, "/short"));
+}
+
+#[test]
+fn a_client_of_http2_that_keeps_up_has_nothing_read_ahead() {
+    let server = site("", "").every_protocol().start();
+    let mut client = Http2::over(Client::tcp(server.tcp(2))).expect("it accepts");
+    for _ in 0..10 {
+        assert_eq!(client.get("/short-chunked").body, CONTENT[..5]);
+    }
+    assert_eq!(server.count("responses_buffered"), 0);
+}
+
+#[test]
+fn streams_of_one_connection_go_on_while_others_wait_for_their_windows() {
+    let server = site_of(8, "", "").every_protocol().start();
+    let mut client = Http2::with(Client::tcp(server.tcp(2)), &[], &[]).expect("it accepts");
+    let stalled: Vec<u32> = (0..4).map(|_| client.open(&Http2Request::get("/large")).unwrap()).collect();
+    let mut bodies: Vec<Vec<u8>> = vec![Vec::new(); 4];
+    let mut read = |client: &mut Http2, grants: &dyn Fn(u32) -> bool, until: &dyn Fn(&[Vec<u8>]) -> bool| {
+        while !until(&bodies) {
+            let next = client.read_frame().expect("another frame");
+            if next.kind != frame::DATA || next.payload.is_empty() {
+                continue;
+            }
+            let at = stalled.iter().position(|stream| *stream == next.stream).expect("it is open");
+            let taken = (next.payload.len() as u32).to_be_bytes();
+            bodies[at].extend(next.payload);
+            client.send_frame(frame::WINDOW_UPDATE, 0, 0, &taken).expect("it is open");
+            if grants(next.stream) {
+                client.send_frame(frame::WINDOW_UPDATE, 0, next.stream, &taken).expect("it is open");
+            }
+        }
+    };
+    let last = stalled[3];
+    read(&mut client, &|stream| stream == last, &|bodies| bodies[3].len() == LARGE);
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 3), "the others wait in files");
+    for stream in &stalled[..3] {
+        client.send_frame(frame::WINDOW_UPDATE, 0, *stream, &(LARGE as u32).to_be_bytes()).unwrap();
+    }
+    read(&mut client, &|_| false, &|bodies| bodies.iter().all(|body| body.len() == LARGE));
+    assert!(bodies.iter().all(|body| *body == *CONTENT));
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 0), "the files are closed");
 }
 
 #[test]
@@ -271,6 +355,62 @@ fn a_response_that_breaks_off_behind_its_client_is_incomplete_for_it() {
     server.wait_for_line("is incomplete: it wrote less than its Content-Length", TIMEOUT);
     let error = slow.try_read_response().expect_err("a byte is missing").to_string();
     assert!(error.starts_with("closed after") || error == "reset", "{error}");
+}
+
+#[test]
+fn a_file_that_finds_no_descriptor_is_reported_at_once() {
+    let server = site_of(2, "", "").start();
+    let mut slow = server.connect();
+    slow.set_receive_buffer(16 * 1024);
+    // From now on, the request needs no other descriptor.
+    assert_eq!(slow.get("/short").status, 200);
+    let process = Pid::from_raw(server.serving_pid() as i32);
+    let before = getrlimit(Resource::Nofile);
+    let limit = |current| Rlimit { current: Some(current), maximum: before.maximum };
+    prlimit(process, Resource::Nofile, limit(3)).expect("it is ours");
+    slow.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for_line("for a response, which waits for its client: Too many open files", TIMEOUT);
+    prlimit(process, Resource::Nofile, limit(1024)).expect("it is ours");
+    assert!(is_whole(&slow.read_response()));
+    let mut slow = server.begin_download("/large");
+    assert!(becomes_free(&server, "/short"), "files are opened again");
+    assert!(is_whole(&slow.read_response()));
+}
+
+#[test]
+fn responses_in_files_are_sent_to_their_end_whatever_becomes_of_the_server() {
+    type Change = fn(&Server);
+    let changes: [(&str, Change); 4] = [
+        ("it is left alone", |_| {}),
+        ("reload", Server::reload),
+        ("the spawner ends", |server| signal_process(server.processes("spawner")[0], Signal::KILL)),
+        ("SIGTERM", |server| server.signal(Signal::TERM)),
+    ];
+    let mut rows = Rows::new();
+    for (what, change) in changes {
+        let server = site_of(3, "", "").start();
+        let mut in_file = server.begin_download("/large");
+        let mut limited = server.begin_download("/large-chunked");
+        rows.check(what, wait_until(TIMEOUT, || open_files(&server) == 2), true);
+        let mut late = server.begin_download("/large");
+        let process = server.serving_pid();
+        change(&server);
+        for client in [&mut in_file, &mut limited, &mut late] {
+            rows.check(what, client.try_read_response().is_ok_and(|response| is_whole(&response)), true);
+        }
+        drop((in_file, limited, late));
+        rows.check(what, wait_until(TIMEOUT, || files_of(&server, process) == 0), true);
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_too_long_is_disconnected_although_its_response_waits_in_a_file() {
+    let server = site_with("3s", 1, "", "").start();
+    let mut slow = server.begin_download("/large");
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 1), "{}", server.stderr());
+    assert!(wait_until(TIMEOUT, || server.count("timeout_write") == 1));
+    assert_eq!(open_files(&server), 0);
+    assert!(slow.try_read_response().is_err());
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Requests for the hung disk wait, and all other requests are served as usual.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use e2e::upstream::upstream;
 use e2e::{Client, TIMEOUT, raise_descriptor_limit, wait_until};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -229,6 +231,26 @@ fn scripts_go_on_while_the_disk_of_spooled_bodies_hangs() {
     assert_eq!(fixture.server.get("/hello.cgi").text(), "hello");
     fixture.server.wait_for_line("slow/folder-1: the disk did not respond in time", TIMEOUT);
     assert_eq!(fixture.server.count("timeout_disk"), CLIENTS as u64);
+}
+
+/// What a client leaves for later would wait there.
+#[test]
+fn a_client_that_goes_on_gets_its_response_while_the_disk_of_spooled_responses_hangs() {
+    const LONG: usize = 32 << 20;
+    let address = upstream(|mut stream, _| {
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n")?;
+        stream.write_all(&vec![b'x'; LONG])
+    });
+    let config = format!(
+        "[timeouts]\ndisk = \"10m\"\ndelay = 0\n[scripts]\nspool = \"slow/folder-1\"\n\
+         [[route]]\npath = \"/proxied\"\nproxy = \"{address}\"\n"
+    );
+    let fixture = Fixture::new(Place::BesideRoot, Names::Forgotten, Pages::Direct, &config);
+    fixture.disk.slow_down(Lookup, Hanging);
+    let mut slow = fixture.server.begin_download("/proxied");
+    assert!(fixture.disk.a_call_waits());
+    assert_eq!(slow.read_response().body.len(), LONG);
+    fixture.disk.release();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use taipan_http::framing::Framing;
 use taipan_http::head::Persistence;
 use taipan_http::trailers::{self, Trailers};
 
-use super::exchange::{Kind, UpstreamExchange};
+use super::exchange::UpstreamExchange;
 use super::head::UpstreamHead;
 use super::request::{RequestInfo, RouteOfHost};
 use super::transport::ReadError;
@@ -64,11 +64,7 @@ impl BodyStream for UpstreamBody {
     }
 
     fn abort_reason(&self) -> EndReason {
-        match self.exchange.kind {
-            _ if self.exchange.lacks_body() => EndReason::ClientClosed,
-            Kind::Application(_) => EndReason::ApplicationEnded,
-            Kind::Script(_) => EndReason::ScriptEnded,
-        }
+        self.exchange.abort_reason()
     }
 
     /// Bytes of the framing are none: the content behind them may be long in coming.
@@ -130,6 +126,14 @@ impl UpstreamBody {
     /// With the end, if it has been read. A socket has an error only once: a later read finds its end.
     pub fn ending(self, end: Option<Result<(), ReadError>>) -> UpstreamBody {
         UpstreamBody { end, ..self }
+    }
+
+    /// Bytes of content that have not been read. `None`: their number is not known.
+    pub fn left(&self) -> Option<u64> {
+        match self.framed.rest {
+            Rest::Sized(left) => Some(left),
+            Rest::Open | Rest::Chunked(_) | Rest::Done | Rest::Broken(_) => None,
+        }
     }
 
     /// Errors: the body cannot be completed. The error log has the reason.

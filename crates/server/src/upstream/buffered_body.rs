@@ -1,7 +1,8 @@
 //! The body of an upstream's response, read ahead while the client takes nothing, so that the upstream is soon free for
-//! other requests: a part into memory, and the rest, if the client stays behind, into a file.
+//! other requests: a part into memory, and the rest, if the client stays behind and there is space for it, into a file.
 //!
-//! Nothing is delayed: what the client can take, it gets at once.
+//! Nothing is delayed: what the client can take, it gets at once. When it has taken all that was read, the body passes as
+//! it comes again.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -9,7 +10,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use taipan_http::trailers::Trailers;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::body::UpstreamBody;
 use super::exchange::UpstreamExchange;
 use super::spool::{self, SpoolError, SpoolFile};
+use crate::buffer::append;
 use crate::log::EndReason;
 use crate::response::{BodyStream, NextChunk};
 use crate::semaphore::Permit;
@@ -31,15 +33,19 @@ const MEMORY: usize = site::memory::READ_AHEAD as usize;
 const READ_SIZE: u64 = site::memory::RESPONSE;
 /// How long a client may be behind before the rest waits in a file: what is sent so soon costs no writing.
 const FILE_AFTER: Duration = Duration::from_secs(1);
+/// Bytes in a second of a client that needs no file: writing and reading them would cost more than the upstream gains.
+const FAST: u64 = 8 * 1024 * 1024;
 
 /// What waits in a file, for the error log.
 const A_RESPONSE: &str = "a response, which waits for its client";
 
 pub struct BufferedBody {
     source: Source,
-    /// What has been read ahead. `None`: nothing has been.
+    /// What has been read ahead. `None`: the client keeps up.
     buffer: Option<Rc<Buffer>>,
     spawner: Rc<Spawner>,
+    /// Whether the statistics have it: a client may fall behind again.
+    is_counted: bool,
 }
 
 /// What comes behind the buffer.
@@ -53,7 +59,8 @@ enum Source {
 /// A body that is read ahead.
 struct Reading {
     exchange: Rc<UpstreamExchange>,
-    end: Pin<Box<dyn Future<Output = End>>>,
+    /// Ready: the body has ended, or the client has caught up.
+    source: Pin<Box<dyn Future<Output = Source>>>,
 }
 
 /// The fields behind a whole body. Errors: why it is incomplete.
@@ -63,6 +70,7 @@ type End = Result<Trailers, EndReason>;
 struct Buffer {
     services: Rc<Services>,
     spawner: Rc<Spawner>,
+    client: Cell<Client>,
     /// Those in front of the others.
     memory: RefCell<Vec<u8>>,
     file: RefCell<Option<Rc<SpoolFile>>>,
@@ -71,9 +79,23 @@ struct Buffer {
     stored: Cell<u64>,
     /// `false`: the disk or its bound has failed them, and the client has not taken all that is before.
     may_store: Cell<bool>,
-    /// The time from which on they may wait in a file.
-    file_from: Instant,
+    speed: Cell<Speed>,
     _permit: Permit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Client {
+    /// It takes nothing.
+    IsBehind,
+    /// It waits for the next bytes.
+    Waits,
+}
+
+/// What the client has taken since a time.
+#[derive(Clone, Copy)]
+struct Speed {
+    since: Instant,
+    bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,29 +107,44 @@ enum Place {
 impl BufferedBody {
     /// `spawner`: it makes the files.
     pub fn new(body: UpstreamBody, spawner: Rc<Spawner>) -> BufferedBody {
-        BufferedBody { source: Source::Direct(body), buffer: None, spawner }
+        BufferedBody { source: Source::Direct(body), buffer: None, spawner, is_counted: false }
     }
 
     /// Begins to read ahead, if as many responses may be.
     fn begin(&mut self) {
         let Source::Direct(body) = &self.source else { return };
-        let Some(permit) = body.exchange.services.buffered_responses.take() else { return };
-        let Source::Direct(body) = std::mem::replace(&mut self.source, Source::Ended(Ok(Trailers::new())))
-        else {
-            return;
-        };
         let exchange = body.exchange.clone();
-        exchange.services.counts.add(Count::ResponsesBuffered, 1);
+        let Some(permit) = exchange.services.buffered_responses.take() else { return };
+        let is_first = !std::mem::replace(&mut self.is_counted, true);
+        exchange.services.counts.add(Count::ResponsesBuffered, u64::from(is_first));
         let buffer = Rc::new(Buffer::new(exchange.services.clone(), self.spawner.clone(), permit));
         self.buffer = Some(buffer.clone());
-        self.source = Source::Ahead(Reading { exchange, end: Box::pin(read_into(buffer, body)) });
+        self.source = match std::mem::replace(&mut self.source, Source::Ended(Ok(Trailers::new()))) {
+            Source::Direct(body) => {
+                Source::Ahead(Reading { exchange, source: Box::pin(read_into(buffer, body)) })
+            }
+            other => other,
+        };
     }
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) {
-        if let Source::Ahead(reading) = &mut self.source
-            && let Poll::Ready(end) = reading.end.as_mut().poll(cx)
-        {
-            self.source = Source::Ended(end);
+    fn poll_source(&mut self, cx: &mut Context<'_>, client: Client) {
+        let (Source::Ahead(reading), Some(buffer)) = (&mut self.source, &self.buffer) else { return };
+        buffer.client.set(client);
+        let Poll::Ready(source) = reading.source.as_mut().poll(cx) else { return };
+        if let Source::Direct(_) = source {
+            self.buffer = None;
+        }
+        self.source = source;
+    }
+
+    /// As `poll_source`, if the client has taken all that was read. Ready: there is something for it.
+    fn poll_filled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.filled().is_none() {
+            self.poll_source(cx, Client::Waits);
+        }
+        match self.filled().is_some() || !matches!(self.source, Source::Ahead(_)) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
     }
 
@@ -117,28 +154,17 @@ impl BufferedBody {
     }
 
     async fn next_bytes(&mut self) -> io::Result<Option<Vec<u8>>> {
-        if let Source::Direct(body) = &mut self.source {
-            return body.next_bytes().await;
-        }
-        poll_fn(|cx| {
-            if self.filled().is_none() {
-                self.poll_source(cx);
-            }
-            match self.filled().is_some() || matches!(self.source, Source::Ended(_)) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
+        poll_fn(|cx| self.poll_filled(cx)).await;
         if let Some(buffer) = self.filled().cloned() {
             match buffer.take().await {
                 Some(bytes) => return Ok(Some(bytes)),
                 None => self.source = Source::Ended(Err(EndReason::Unreadable)),
             }
         }
-        match &self.source {
+        match &mut self.source {
+            Source::Direct(body) => body.next_bytes().await,
             Source::Ended(Err(why)) => Err(io::Error::other(why.text())),
-            _ => Ok(None),
+            Source::Ahead(_) | Source::Ended(Ok(_)) => Ok(None),
         }
     }
 }
@@ -151,16 +177,17 @@ impl BodyStream for BufferedBody {
     fn abort_reason(&self) -> EndReason {
         match &self.source {
             Source::Direct(body) => body.abort_reason(),
+            Source::Ahead(reading) => reading.exchange.abort_reason(),
             Source::Ended(Err(why)) => *why,
-            Source::Ahead(_) | Source::Ended(Ok(_)) => EndReason::NotMade,
+            Source::Ended(Ok(_)) => EndReason::NotMade,
         }
     }
 
     fn has_more(&mut self) -> bool {
+        let is_filled = self.poll_filled(&mut Context::from_waker(Waker::noop())).is_ready();
         match &mut self.source {
             Source::Direct(body) => body.has_more(),
-            Source::Ahead(_) => self.filled().is_some(),
-            Source::Ended(_) => true,
+            Source::Ahead(_) | Source::Ended(_) => is_filled,
         }
     }
 
@@ -189,17 +216,18 @@ impl BodyStream for BufferedBody {
 
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
         self.begin();
-        self.poll_source(cx);
+        self.poll_source(cx, Client::IsBehind);
     }
 }
 
-/// Reads the body as fast as it comes, while there is room for it.
-async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> End {
+/// Reads the body as fast as it comes, while there is room for it, until the client waits for more.
+async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> Source {
     loop {
-        match body.next_bytes().await {
-            Ok(Some(bytes)) => buffer.put(bytes).await,
-            Ok(None) => return Ok(body.take_trailers()),
-            Err(_) => return Err(body.abort_reason()),
+        match buffer.unless_awaited(body.next_bytes()).await {
+            Some(Ok(Some(bytes))) => buffer.put(bytes, body.left()).await,
+            Some(Ok(None)) => return Source::Ended(Ok(body.take_trailers())),
+            Some(Err(_)) => return Source::Ended(Err(body.abort_reason())),
+            None => return Source::Direct(body),
         }
     }
 }
@@ -209,12 +237,13 @@ impl Buffer {
         Buffer {
             services,
             spawner,
+            client: Cell::new(Client::IsBehind),
             memory: RefCell::default(),
             file: RefCell::default(),
             taken: Cell::default(),
             stored: Cell::default(),
             may_store: Cell::new(true),
-            file_from: Instant::now() + FILE_AFTER,
+            speed: Cell::new(Speed::begin()),
             _permit: permit,
         }
     }
@@ -227,9 +256,22 @@ impl Buffer {
         self.taken.get() < self.stored.get()
     }
 
-    /// Adds bytes behind the others, as soon as they have a place.
-    async fn put(&self, mut bytes: Vec<u8>) {
-        while self.place(bytes.len()).await == Place::File {
+    /// Awaits `made`. `None`: the client has taken all, and would wait for it, too.
+    async fn unless_awaited<T>(&self, made: impl Future<Output = T>) -> Option<T> {
+        let mut made = pin!(made);
+        poll_fn(|cx| match made.as_mut().poll(cx) {
+            Poll::Ready(made) => Poll::Ready(Some(made)),
+            Poll::Pending if self.is_empty() && self.client.get() == Client::Waits => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Adds bytes behind the others, as soon as they have a place. `left`: so many follow, if that is known.
+    async fn put(&self, mut bytes: Vec<u8>, left: Option<u64>) {
+        // A part in a file would not free the upstream, and leave no space to others.
+        let may_fit = left.is_none_or(|left| left.saturating_add(bytes.len() as u64) <= self.most());
+        while self.place(bytes.len(), may_fit).await == Place::File {
             match self.store(bytes).await {
                 Ok(()) => return,
                 Err(unstored) => bytes = unstored,
@@ -238,25 +280,35 @@ impl Buffer {
         let mut memory = self.memory.borrow_mut();
         match memory.is_empty() {
             true => *memory = bytes,
-            false => memory.extend_from_slice(&bytes),
+            false => append(&mut memory, &bytes),
         }
     }
 
-    /// Waits for a place for so many bytes.
-    async fn place(&self, bytes: usize) -> Place {
-        let mut timer = pin!(sleep_until(self.file_from));
+    /// Waits for a place for so many bytes. `may_fit`: a file may have them, and what follows.
+    async fn place(&self, bytes: usize, may_fit: bool) -> Place {
+        let mut timer = pin!(sleep_until(self.speed.get().since + FILE_AFTER));
         poll_fn(|cx| {
-            let in_memory = self.memory.borrow().len();
-            if in_memory == 0 && !self.is_in_file() && !self.may_store.replace(true) {
+            if self.is_empty() && !self.may_store.replace(true) {
                 // Its disk may still be writing.
                 self.file.take();
             }
-            let fits = in_memory == 0 || in_memory + bytes <= MEMORY;
-            if fits && !self.is_in_file() {
+            if self.is_in_file() {
+                return match self.may_store.get() {
+                    true => Poll::Ready(Place::File),
+                    false => Poll::Pending,
+                };
+            }
+            let in_memory = self.memory.borrow().len();
+            if in_memory == 0 || in_memory + bytes <= MEMORY {
                 return Poll::Ready(Place::Memory);
             }
-            if self.may_store.get() && timer.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Place::File);
+            // Twice at most: then the time is measured anew.
+            while self.may_store.get() && may_fit && timer.as_mut().poll(cx).is_ready() {
+                if !self.speed.get().is_fast(Instant::now()) {
+                    return Poll::Ready(Place::File);
+                }
+                self.speed.set(Speed::begin());
+                timer.as_mut().reset(self.speed.get().since + FILE_AFTER);
             }
             Poll::Pending
         })
@@ -266,11 +318,15 @@ impl Buffer {
     /// Writes bytes to the file, or returns them.
     async fn store(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         let bytes = Arc::new(bytes);
-        self.try_store(bytes.clone()).await.map_err(|error| {
-            spool::report(&self.services, A_RESPONSE, &error);
-            self.may_store.set(false);
-            Arc::unwrap_or_clone(bytes)
-        })
+        match self.unless_awaited(self.try_store(bytes.clone())).await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => spool::report(&self.services, A_RESPONSE, &error),
+            // The client gets them at once, however long the disk takes.
+            None => {}
+        }
+        self.may_store.set(false);
+        self.speed.set(Speed::begin());
+        Err(Arc::unwrap_or_clone(bytes))
     }
 
     async fn try_store(&self, bytes: Arc<Vec<u8>>) -> Result<(), SpoolError> {
@@ -288,17 +344,27 @@ impl Buffer {
             self.stored.set(0);
         }
         let (at, length) = (self.stored.get(), bytes.len() as u64);
-        // The other half is for the bodies of requests.
-        file.write(bytes, at, self.services.site.scripts.spool_bytes / 2).await?;
+        file.write(bytes, at, self.most()).await?;
         self.stored.set(at + length);
         Ok(())
+    }
+
+    /// Bytes of all files of responses. The other half is for the bodies of requests.
+    fn most(&self) -> u64 {
+        self.services.site.scripts.spool_bytes / 2
     }
 
     /// Takes the bytes in front of the others. `None`: they cannot be read, and the error log says so.
     async fn take(&self) -> Option<Vec<u8>> {
         let in_memory = self.memory.take();
-        let file = self.file.borrow().clone();
-        let Some(file) = file.filter(|_| in_memory.is_empty()) else { return Some(in_memory) };
+        let bytes = if in_memory.is_empty() { self.take_from_file().await? } else { in_memory };
+        let Speed { since, bytes: before } = self.speed.get();
+        self.speed.set(Speed { since, bytes: before + bytes.len() as u64 });
+        Some(bytes)
+    }
+
+    async fn take_from_file(&self) -> Option<Vec<u8>> {
+        let file = self.file.borrow().clone()?;
         let (at, left) = (self.taken.get(), self.stored.get() - self.taken.get());
         let read = file.read(at, left.min(READ_SIZE) as usize).await;
         match &read {
@@ -306,5 +372,37 @@ impl Buffer {
             None => spool::report_unreadable(&self.services, A_RESPONSE),
         }
         read
+    }
+}
+
+impl Speed {
+    fn begin() -> Speed {
+        Speed { since: Instant::now(), bytes: 0 }
+    }
+
+    fn is_fast(self, now: Instant) -> bool {
+        let seconds = now.saturating_duration_since(self.since).as_secs().max(1);
+        self.bytes >= FAST.saturating_mul(seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_fast_by_what_it_has_taken_in_each_second() {
+        let begun = Speed::begin();
+        for (seconds, bytes, is_fast) in [
+            (1, 0, false),
+            (1, FAST - 1, false),
+            (1, FAST, true),
+            (2, FAST, false),
+            (2, 2 * FAST, true),
+            (u64::from(u32::MAX), 2 * FAST, false),
+        ] {
+            let now = begun.since + Duration::from_secs(seconds);
+            assert_eq!(Speed { bytes, ..begun }.is_fast(now), is_fast, "{bytes} in {seconds} s");
+        }
     }
 }

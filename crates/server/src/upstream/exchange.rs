@@ -23,8 +23,8 @@ use super::head::{HeadParser, Step, UpstreamHead};
 use super::interim::Interims;
 use super::request::RequestInfo;
 use super::transport::{Limit, ReadError, Retry, Transport};
-use crate::log;
 use crate::log::upstream::{AttemptLog, StepLog};
+use crate::log::{self, EndReason};
 use crate::pool::message::Fault;
 use crate::pool::{PooledConnection, Reuse};
 use crate::request::body::{BodyError, Rejection, RequestBody};
@@ -354,6 +354,15 @@ impl UpstreamExchange {
     /// Whether the body of the request has broken off.
     pub fn lacks_body(&self) -> bool {
         matches!(*self.sending.borrow(), Sending::Broken(_))
+    }
+
+    /// Why a body is incomplete, for the log.
+    pub fn abort_reason(&self) -> EndReason {
+        match self.kind {
+            _ if self.lacks_body() => EndReason::ClientClosed,
+            Kind::Application(_) => EndReason::ApplicationEnded,
+            Kind::Script(_) => EndReason::ScriptEnded,
+        }
     }
 
     /// `None`: it is a script, or what the application has switched to writes the log.
