@@ -19,6 +19,9 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 /// `tcp_rmem`).
 const LARGE: usize = 16 << 20;
 const PART: usize = 64 * 1024;
+/// The longest time until more comes. A client whose receive buffer became small when it was connected has dropped
+/// packets, and the kernel sends them again ever later (tcp(7), `tcp_retries2`).
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Content in which no two parts are alike.
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -324,6 +327,18 @@ fn files_of_other_responses_leave_no_space_until_their_clients_have_taken_them()
 }
 
 #[test]
+fn the_first_of_many_responses_that_begin_together_has_space_for_all_of_it() {
+    // For one.
+    let server = site_of(3, "", "spool_bytes = \"36MiB\"\n").start();
+    let slow: Vec<_> = (0..3).map(|_| server.begin_download("/large")).collect();
+    assert!(becomes_free(&server, "/short"), "none of the upstream's connections is free");
+    for mut client in slow {
+        client.set_timeout(LONGEST);
+        assert!(is_whole(&client.read_response()));
+    }
+}
+
+#[test]
 fn a_response_waits_for_its_client_while_a_mounted_disk_is_full() {
     let site = site("", "");
     let spool = site.home().join("spool");
@@ -443,6 +458,7 @@ fn the_body_of_a_request_passes_while_its_response_is_read_ahead() {
         .start();
     let mut client = server.connect();
     client.set_receive_buffer(16 * 1024);
+    client.set_timeout(LONGEST);
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"));
     client.send(&*CONTENT);
     received.recv_timeout(TIMEOUT).expect("the upstream has all of the body");

@@ -271,8 +271,9 @@ impl Buffer {
     async fn put(&self, mut bytes: Vec<u8>, left: Option<u64>) {
         // A part in a file would not free the upstream, and leave no space to others.
         let may_fit = left.is_none_or(|left| left.saturating_add(bytes.len() as u64) <= self.most());
+        let reserved = left.unwrap_or(0);
         while self.place(bytes.len(), may_fit).await == Place::File {
-            match self.store(bytes).await {
+            match self.store(bytes, reserved).await {
                 Ok(()) => return,
                 Err(unstored) => bytes = unstored,
             }
@@ -315,10 +316,10 @@ impl Buffer {
         .await
     }
 
-    /// Writes bytes to the file, or returns them.
-    async fn store(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+    /// Writes bytes to the file, or returns them. `left`: so many follow at least, for which there has to be space.
+    async fn store(&self, bytes: Vec<u8>, left: u64) -> Result<(), Vec<u8>> {
         let bytes = Arc::new(bytes);
-        match self.unless_awaited(self.try_store(bytes.clone())).await {
+        match self.unless_awaited(self.try_store(bytes.clone(), left)).await {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) => spool::report(&self.services, A_RESPONSE, &error),
             // The client gets them at once, however long the disk takes.
@@ -329,7 +330,7 @@ impl Buffer {
         Err(Arc::unwrap_or_clone(bytes))
     }
 
-    async fn try_store(&self, bytes: Arc<Vec<u8>>) -> Result<(), SpoolError> {
+    async fn try_store(&self, bytes: Arc<Vec<u8>>, left: u64) -> Result<(), SpoolError> {
         let open = self.file.borrow().clone();
         let file = match open {
             Some(file) => file,
@@ -344,6 +345,7 @@ impl Buffer {
             self.stored.set(0);
         }
         let (at, length) = (self.stored.get(), bytes.len() as u64);
+        file.reserve(at.saturating_add(length).saturating_add(left), self.most())?;
         file.write(bytes, at, self.most()).await?;
         self.stored.set(at + length);
         Ok(())

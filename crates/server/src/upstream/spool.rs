@@ -65,15 +65,20 @@ impl SpoolFile {
         Ok(SpoolFile { fd: Arc::new(fd), device, space, disk: services.disk.clone() })
     }
 
-    /// Its bytes.
+    /// Its bytes, with those that are reserved for it.
     pub fn length(&self) -> u64 {
         self.space.bytes.get()
+    }
+
+    /// Reserves space for a file of so many bytes, within `most` of all files together.
+    pub fn reserve(&self, bytes: u64, most: u64) -> Result<(), SpoolError> {
+        self.space.grow_to(bytes, most)
     }
 
     /// Writes on a helper thread, within `most` bytes of all files together. After an error of the disk, the thread may
     /// still be writing.
     pub async fn write(&self, bytes: Arc<Vec<u8>>, at: u64, most: u64) -> Result<(), SpoolError> {
-        self.space.grow_to(at + bytes.len() as u64, most)?;
+        self.reserve(at + bytes.len() as u64, most)?;
         let fd = self.fd.clone();
         let written = self.disk.run(self.device, Work::File, move || write_all(&fd, &bytes, at)).await;
         written.map_err(SpoolError::Busy)?.map_err(SpoolError::NotWritten)
