@@ -224,7 +224,7 @@ impl BodyStream for BufferedBody {
 async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> Source {
     loop {
         match buffer.unless_awaited(body.next_bytes()).await {
-            Some(Ok(Some(bytes))) => buffer.put(bytes, body.left()).await,
+            Some(Ok(Some(bytes))) => buffer.put(bytes, body.left().unwrap_or(0)).await,
             Some(Ok(None)) => return Source::Ended(Ok(body.take_trailers())),
             Some(Err(_)) => return Source::Ended(Err(body.abort_reason())),
             None => return Source::Direct(body),
@@ -267,13 +267,12 @@ impl Buffer {
         .await
     }
 
-    /// Adds bytes behind the others, as soon as they have a place. `left`: so many follow, if that is known.
-    async fn put(&self, mut bytes: Vec<u8>, left: Option<u64>) {
+    /// Adds bytes behind the others, as soon as they have a place. `left`: so many follow at least.
+    async fn put(&self, mut bytes: Vec<u8>, left: u64) {
         // A part in a file would not free the upstream, and leave no space to others.
-        let may_fit = left.is_none_or(|left| left.saturating_add(bytes.len() as u64) <= self.most());
-        let reserved = left.unwrap_or(0);
+        let may_fit = left.saturating_add(bytes.len() as u64) <= self.most();
         while self.place(bytes.len(), may_fit).await == Place::File {
-            match self.store(bytes, reserved).await {
+            match self.store(bytes, left).await {
                 Ok(()) => return,
                 Err(unstored) => bytes = unstored,
             }
@@ -316,7 +315,7 @@ impl Buffer {
         .await
     }
 
-    /// Writes bytes to the file, or returns them. `left`: so many follow at least, for which there has to be space.
+    /// Writes bytes to the file, or returns them. `left`: as in `put`; there has to be space for them.
     async fn store(&self, bytes: Vec<u8>, left: u64) -> Result<(), Vec<u8>> {
         let bytes = Arc::new(bytes);
         match self.unless_awaited(self.try_store(bytes.clone(), left)).await {
