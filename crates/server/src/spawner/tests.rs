@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -438,6 +439,19 @@ fn control_groups(name: &str, wanted: &ControlGroups, count: usize) -> (PathBuf,
     }
 }
 
+/// Nothing is left in the folder but processes that are ending.
+fn remove_groups(path: &Path) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        cgroup::sweep(path);
+        match fs::remove_dir(path) {
+            Ok(()) => return,
+            Err(error) => assert!(Instant::now() < deadline, "something is left in it: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn ends_all_processes_of_its_own_control_group_even_in_another_session() {
     let (path, groups) = control_groups("kill", &NO_LIMITS, 2);
@@ -469,8 +483,7 @@ fn ends_all_processes_of_its_own_control_group_even_in_another_session() {
         worker.script("setsid sleep 60 & echo; sleep 60").await.line().await;
         worker.end().await;
     });
-    cgroup::sweep(&path);
-    fs::remove_dir(&path).expect("nothing is left in it");
+    remove_groups(&path);
 }
 
 #[test]
@@ -497,8 +510,7 @@ fn a_limited_control_group_counts_all_its_processes_together() {
         bomb.text().await;
         worker.end().await;
     });
-    cgroup::sweep(&path);
-    fs::remove_dir(&path).expect("nothing is left in it");
+    remove_groups(&path);
 }
 
 /// A temporary folder of one test.
