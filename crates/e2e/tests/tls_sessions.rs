@@ -284,7 +284,9 @@ fn a_key_that_does_not_fit_does_not_stop_the_hosts_that_have_others() {
         signal_process(killed, Signal::KILL);
         assert!(wait_until(TIMEOUT, has_others), "{}", server.stderr());
         assert!(wait_until(TIMEOUT, || get("localhost") == Ok(200)), "{}", server.stderr());
-        assert!(get("other").is_err_and(|error| error.contains("not valid for name")));
+        // The process without a signer may still accept a connection or two.
+        let is_without = || get("other").is_err_and(|error| error.contains("not valid for name"));
+        assert!(wait_until(TIMEOUT, is_without), "{:?}", get("other"));
         server.wait_for_line("other goes on without it until a reload", TIMEOUT);
         // It can end again.
         let last = *server.processes(if signer { "signer" } else { "worker" }).last().expect("it runs");
