@@ -504,8 +504,8 @@ fn requests_for_an_application_wait_while_its_pool_has_no_descriptor() {
     assert_eq!(client.read_response().status, 200, "{}", server.stderr());
 }
 
-#[test]
-fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
+/// Also the pool of its upstream, and a download that keeps the first process, and so the pool, running.
+fn with_a_pool_that_has_no_descriptor() -> (Server, u32, Client) {
     let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
     let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
     let site = Site::new().config(&format!("workers = 2\n[[route]]\npath = \"/app\"\nproxy = \"{url}\"\n"));
@@ -515,9 +515,14 @@ fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
     assert_eq!(server.get("/app").status, 200);
     let workers = server.processes("worker");
     let pool = server.children().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
-    // The pool ends with the last process that uses it.
-    let _download = server.begin_download("/long");
+    let download = server.begin_download("/long");
     limit(pool, "3:4096");
+    (server, pool, download)
+}
+
+#[test]
+fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
+    let (server, pool, _download) = with_a_pool_that_has_no_descriptor();
     // Whether it fails depends on when the pool receives the first worker.
     _ = server.run_command(&["reload"]);
     limit(pool, "4096:4096");
@@ -530,18 +535,7 @@ fn a_reload_replaces_a_pool_that_had_no_descriptor_for_a_worker() {
 
 #[test]
 fn a_serving_process_whose_pool_has_no_descriptor_for_it_is_replaced() {
-    let content = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na";
-    let url = upstream(|mut stream, _| stream.write_all(content.as_bytes()));
-    let site = Site::new().config(&format!("workers = 2\n[[route]]\npath = \"/app\"\nproxy = \"{url}\"\n"));
-    let long = fs::File::create(site.root().join("long")).expect("it is our folder");
-    long.set_len(64 << 20).expect("it is ours");
-    let server = site.start();
-    assert_eq!(server.get("/app").status, 200);
-    let workers = server.processes("worker");
-    let pool = server.children().into_iter().find(|pid| !workers.contains(pid)).expect("it is a child");
-    // The pool ends with the last process that uses it.
-    let _download = server.begin_download("/long");
-    limit(pool, "3:4096");
+    let (server, pool, _download) = with_a_pool_that_has_no_descriptor();
     // It receives the workers when the new process serves.
     stop_process(pool);
     server.reload();
