@@ -14,6 +14,7 @@ mod socket;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::AsFd;
 
 use rustix::fs::FileType;
 use rustix::io::{Errno, retry_on_intr};
@@ -60,6 +61,17 @@ impl FileStatus {
 /// Whether a write has failed because the disk is full, or the quota of the user is.
 pub fn is_disk_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT)
+}
+
+/// Writes all of `bytes` at `at`. Errors: a part may have been written.
+pub fn write_all_at(file: impl AsFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match retry_on_intr(|| calls::pwrite(&file, bytes, at))? {
+            0 => return Err(Errno::NOSPC),
+            n => (bytes, at) = (&bytes[n..], at + n as u64),
+        }
+    }
+    Ok(())
 }
 
 /// Fills `bytes` with random ones, and does not wait: shortly after the start of a machine that has few sources of

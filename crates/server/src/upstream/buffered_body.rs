@@ -345,7 +345,7 @@ impl Buffer {
         }
         let (at, length) = (self.stored.get(), bytes.len() as u64);
         file.reserve(at.saturating_add(length).saturating_add(left), self.most())?;
-        file.write(bytes, at, self.most()).await?;
+        file.write(bytes, at).await?;
         self.stored.set(at + length);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::fstat;
-use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::io::Errno;
 use tokio::time::timeout;
 
 use crate::disk::{Busy, Device, Disk, Work, device_of};
@@ -19,7 +19,7 @@ use crate::log;
 use crate::process::privilege;
 use crate::services::Services;
 use crate::spawner::Spawner;
-use crate::sys::is_disk_full;
+use crate::sys::{is_disk_full, write_all_at};
 
 pub struct SpoolFile {
     fd: Arc<OwnedFd>,
@@ -75,12 +75,10 @@ impl SpoolFile {
         self.space.grow_to(bytes, most)
     }
 
-    /// Writes on a helper thread, within `most` bytes of all files together. After an error of the disk, the thread may
-    /// still be writing.
-    pub async fn write(&self, bytes: Arc<Vec<u8>>, at: u64, most: u64) -> Result<(), SpoolError> {
-        self.reserve(at + bytes.len() as u64, most)?;
+    /// Writes into space that is reserved, on a helper thread. After an error of the disk, the thread may still be writing.
+    pub async fn write(&self, bytes: Arc<Vec<u8>>, at: u64) -> Result<(), SpoolError> {
         let fd = self.fd.clone();
-        let written = self.disk.run(self.device, Work::File, move || write_all(&fd, &bytes, at)).await;
+        let written = self.disk.run(self.device, Work::File, move || write_all_at(&fd, &bytes, at)).await;
         written.map_err(SpoolError::Busy)?.map_err(SpoolError::NotWritten)
     }
 
@@ -114,14 +112,6 @@ impl Drop for SpoolFile {
             self.disk.close(self.device, self.fd.clone());
         }
     }
-}
-
-fn write_all(fd: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let n = retry_on_intr(|| pwrite(fd, bytes, at))?;
-        (bytes, at) = (&bytes[n..], at + n as u64);
-    }
-    Ok(())
 }
 
 impl SpoolSpace {

@@ -46,7 +46,8 @@ pub async fn receive(
             }
         }
         let (at, most) = (file.length(), services.site.scripts.spool_bytes);
-        file.write(Arc::new(bytes), at, most).await.map_err(failed)?;
+        file.reserve(at.saturating_add(bytes.len() as u64), most).map_err(failed)?;
+        file.write(Arc::new(bytes), at).await.map_err(failed)?;
     }
     Ok(file)
 }

@@ -163,7 +163,7 @@ impl Folder {
             Err(Errno::EXIST) => retry_on_intr(|| calls::openat(&self.fd, MARK, FILE | OFlags::WRONLY)),
             made => made,
         };
-        write_all(&mark?, VERSION.as_bytes(), 0)
+        sys::write_all_at(&mark?, VERSION.as_bytes(), 0)
     }
 
     fn shard(&self, shard: u8) -> Result<OwnedFd, Errno> {
@@ -276,17 +276,6 @@ impl NewFile {
         // What cannot be removed now, a later walk removes.
         _ = calls::unlink(&self.shard, self.name.as_str());
     }
-}
-
-/// Writes all of `bytes` at `at`. Errors: a part may have been written.
-pub fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match retry_on_intr(|| calls::pwrite(file, bytes, at))? {
-            0 => return Err(Errno::NOSPC),
-            n => (bytes, at) = (&bytes[n..], at + n as u64),
-        }
-    }
-    Ok(())
 }
 
 fn problem(path: &Path, what: &str) -> String {

@@ -12,9 +12,9 @@ use cache::store::purge::Epoch;
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{CHUNK, Known, NotStored, Store, add};
-use crate::cache::disk::folder::{NewFile, write_all};
+use crate::cache::disk::folder::NewFile;
 use crate::clock;
-use crate::sys::calls;
+use crate::sys::{calls, write_all_at};
 
 /// A response that is to be written, without its body.
 pub struct NewEntry {
@@ -65,7 +65,7 @@ impl Store {
         };
         writing.reserve(length.unwrap_or(0))?;
         let file = self.folder.create(name).map_err(|errno| writing.failed(errno))?;
-        let written = write_all(&file.fd, &head, 0);
+        let written = write_all_at(&file.fd, &head, 0);
         writing.file = Some(file);
         written.map_err(|errno| writing.failed(errno))?;
         Ok(writing)
@@ -81,7 +81,7 @@ impl Writing {
         }
         let at = self.head + self.hasher.length();
         let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, part, at).map_err(|errno| self.failed(errno))?;
+        write_all_at(&file.fd, part, at).map_err(|errno| self.failed(errno))?;
         self.hasher.write(part);
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Writing {
         let (seal, length) = (self.hasher.seal(), self.head + self.hasher.length());
         let head = self.entry.head(seal)?;
         let file = self.file.as_ref().ok_or(NotStored::Failed)?;
-        write_all(&file.fd, &head, 0).map_err(|errno| self.failed(errno))?;
+        write_all_at(&file.fd, &head, 0).map_err(|errno| self.failed(errno))?;
         if store.retired.load(Ordering::Relaxed) {
             return Err(NotStored::Retired);
         }
