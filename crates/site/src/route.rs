@@ -9,6 +9,7 @@
 //!
 //! Knows nothing of what a route does.
 
+mod class;
 mod glob;
 mod pattern;
 
@@ -19,7 +20,7 @@ use taipan_http::target::SafePath;
 
 pub use self::glob::{ANY_CASE, Glob, MAX_GLOB, is_glob};
 use self::pattern::path_below;
-pub use self::pattern::{MAX_PATTERN, Pattern, PatternError, is_folder};
+pub use self::pattern::{MAX_PATTERN, Pattern, PatternError, is_folder, with_brackets};
 use crate::authentication::Authentication;
 use crate::jwt::Jwt;
 use crate::model::{Action, Interpreter, Route};

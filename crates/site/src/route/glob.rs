@@ -1,30 +1,33 @@
-//! Patterns with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too.
+//! Patterns with wildcards. `*`, `?` and classes such as `[0-9]` match within a segment, and `**` matches slashes, too.
 
 use taipan_http::target::SafePath;
 
+use super::class::Class;
 use super::pattern::{PatternError, check_segments};
 
 /// What begins a glob for which `a` and `A` are the same letter.
 pub const ANY_CASE: &str = "(?i)";
-/// Characters of a glob: one less than a [`States`] has bits.
+/// Characters of a glob, where a class is one: one less than a [`States`] has bits.
 pub const MAX_GLOB: usize = 127;
 
-/// Whether a text has wildcards.
+/// Whether a text has wildcards or classes.
 pub fn is_glob(text: &str) -> bool {
-    text.contains(['*', '?'])
+    text.contains(['*', '?', '['])
 }
 
 /// A pattern with wildcards. `*` and `?` match within a segment, and `**` matches slashes, too. `**/` matches any
-/// number of whole segments, even none. `/**` at the end matches the folder and everything below it.
+/// number of whole segments, even none. `/**` at the end matches the folder and everything below it. `[0-9]` matches
+/// one of these characters, and `[0-9]+` one or more of them. `[[]` is a bracket.
 ///
 /// All ways to match are followed at once: the cost is at most the length of the path times that of the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
-    text: String,
+    text: Box<str>,
     subject: Subject,
-    tokens: Vec<Token>,
+    tokens: Box<[Token]>,
+    classes: Box<[Class]>,
     /// What follows the last wildcard. A path with another end is excluded first, since that is quick.
-    tail: String,
+    tail: Box<str>,
 }
 
 /// The part of a path that a glob is compared with.
@@ -52,6 +55,10 @@ enum Token {
     Within,
     /// `/**` at the end, before its slash. `Any` always follows it.
     Below,
+    /// A character of the class with this number.
+    OneOf(u8),
+    /// One or more of them.
+    ManyOf(u8),
 }
 
 impl Token {
@@ -69,12 +76,16 @@ impl Token {
             Token::Many | Token::Any => Some(1),
             Token::Between | Token::Below => Some(2),
             Token::Char(_) | Token::Letter(_) | Token::One | Token::Within => None,
+            Token::OneOf(_) | Token::ManyOf(_) => None,
         }
     }
 
     /// Whether it is, or begins, a part of a path that has a number.
     fn is_wildcard(self) -> bool {
-        matches!(self, Token::One | Token::Many | Token::Any | Token::Between)
+        matches!(
+            self,
+            Token::One | Token::Many | Token::Any | Token::Between | Token::OneOf(_) | Token::ManyOf(_)
+        )
     }
 
     fn literal(&self) -> Option<char> {
@@ -90,12 +101,6 @@ type States = u128;
 
 impl Glob {
     pub(super) fn parse(text: &str) -> Result<Glob, PatternError> {
-        if text.chars().count() > MAX_GLOB {
-            return Err(PatternError::GlobTooLong);
-        }
-        if text.contains(['[', ']', '{', '}']) {
-            return Err(PatternError::Alternatives);
-        }
         let any_case = text.strip_prefix(ANY_CASE);
         let pattern = any_case.unwrap_or(text);
         let (subject, body) = match pattern.strip_prefix('/') {
@@ -106,14 +111,21 @@ impl Glob {
         if body.ends_with('/') {
             return Err(PatternError::GlobFolder);
         }
+        let (mut tokens, classes) = tokens(body, any_case.is_some())?;
+        // No class has a slash, so that each one is a separator.
         check_segments(body)?;
-        let mut tokens = tokens(body);
         if any_case.is_some() {
             tokens.iter_mut().for_each(Token::ignore_case);
         }
         let wildcards = tokens.iter().rposition(|token| token.literal().is_none()).map_or(0, |at| at + 1);
-        let tail = tokens[wildcards..].iter().filter_map(Token::literal).collect();
-        Ok(Glob { text: text.to_owned(), subject, tokens, tail })
+        let tail: String = tokens[wildcards..].iter().filter_map(Token::literal).collect();
+        Ok(Glob {
+            text: text.into(),
+            subject,
+            tokens: tokens.into(),
+            classes: classes.into(),
+            tail: tail.into(),
+        })
     }
 
     /// As a configuration writes it.
@@ -125,6 +137,20 @@ impl Glob {
     pub(super) fn reaches(&self, prefix: &str) -> bool {
         let literal: String = self.tokens.iter().map_while(Token::literal).collect();
         self.subject == Subject::Name || literal.starts_with(prefix) || prefix.starts_with(&literal)
+    }
+
+    /// A text that matches, if each wildcard matches `x`.
+    pub(super) fn example(&self) -> String {
+        let part = |token: &Token| match *token {
+            Token::Char(own) | Token::Letter(own) => Some(own),
+            Token::One | Token::Many | Token::Any => Some('x'),
+            Token::Below => Some('/'),
+            Token::OneOf(class) | Token::ManyOf(class) => {
+                self.classes.get(usize::from(class)).and_then(Class::example)
+            }
+            Token::Between | Token::Within => None,
+        };
+        self.tokens.iter().filter_map(part).collect()
     }
 
     pub fn matches(&self, path: &SafePath) -> bool {
@@ -160,7 +186,13 @@ impl Glob {
             let begin = at;
             let next = |at: usize| characters.get(at).map(|(_, character)| *character);
             match kind {
-                Token::Char(_) | Token::Letter(_) | Token::One => at += 1,
+                Token::Char(_) | Token::Letter(_) | Token::One | Token::OneOf(_) => at += 1,
+                Token::ManyOf(_) => {
+                    at += 1;
+                    while fits(token, at) {
+                        at += 1;
+                    }
+                }
                 Token::Many => {
                     while next(at).is_some_and(|character| character != '/') && fits(token, at + 1) {
                         at += 1;
@@ -218,7 +250,7 @@ impl Glob {
     }
 
     fn matches_text(&self, text: &str) -> bool {
-        if !text.ends_with(&self.tail) {
+        if !text.ends_with(&*self.tail) {
             return false;
         }
         let mut states = self.with_skipped(1);
@@ -243,10 +275,16 @@ impl Glob {
                 Some(Token::Any) => at,
                 Some(Token::Within) => at - 1,
                 Some(Token::Below) if slash => at + 1,
+                Some(Token::OneOf(class)) if self.has(*class, character) => at + 1,
+                Some(Token::ManyOf(class)) if self.has(*class, character) => return after | 0b11 << at,
                 _ => return after,
             };
             after | 1 << next
         })
+    }
+
+    fn has(&self, class: u8, character: char) -> bool {
+        self.classes.get(usize::from(class)).is_some_and(|class| class.has(character))
     }
 
     /// `states`, and those that tokens without a character lead to. Each leads forward, so one pass finds all.
@@ -271,24 +309,44 @@ fn each(mut states: States) -> impl Iterator<Item = usize> {
     })
 }
 
-/// At most one token for each character: `**/` and `/**` have three characters and make two tokens.
-fn tokens(mut text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
+/// The tokens of a text, and its classes. `**/` and `/**` have three characters and make two tokens.
+fn tokens(mut text: &str, any_case: bool) -> Result<(Vec<Token>, Vec<Class>), PatternError> {
+    let (mut tokens, mut classes) = (Vec::new(), Vec::new());
     let mut previous = '/';
     while let Some(first) = text.chars().next() {
+        // There are no more classes than tokens.
+        let number = u8::try_from(classes.len()).map_err(|_| PatternError::GlobTooLong)?;
+        let mut class = Token::OneOf(number);
         let (taken, found): (&str, &[Token]) = match first {
             '/' if text == "/**" => (text, &[Token::Below, Token::Any]),
             '*' if previous == '/' && text.starts_with("**/") => ("**/", &[Token::Between, Token::Within]),
             '*' if text.starts_with("**") => ("**", &[Token::Any]),
             '*' => ("*", &[Token::Many]),
             '?' => ("?", &[Token::One]),
+            '{' | '}' => return Err(PatternError::Alternatives),
+            '[' => {
+                let (found, behind) = Class::parse(&text[1..], any_case)?;
+                let rest = behind.strip_prefix('+');
+                match (rest, found.only()) {
+                    (None, Some(only)) => class = Token::Char(only),
+                    (None, None) => classes.push(found),
+                    (Some(_), _) => {
+                        class = Token::ManyOf(number);
+                        classes.push(found);
+                    }
+                }
+                (&text[..text.len() - rest.unwrap_or(behind).len()], std::slice::from_ref(&class))
+            }
             other => (&text[..other.len_utf8()], &[Token::Char(other)]),
         };
         tokens.extend_from_slice(found);
+        if tokens.len() > MAX_GLOB {
+            return Err(PatternError::GlobTooLong);
+        }
         previous = taken.chars().next_back().unwrap_or(first);
         text = &text[taken.len()..];
     }
-    tokens
+    Ok((tokens, classes))
 }
 
 #[cfg(test)]
@@ -307,10 +365,18 @@ mod tests {
     #[test]
     fn matches_globs_without_backtracking() {
         let began = Instant::now();
-        for pattern in ["/a*a*a*a*a*a*a*a*a*a*b", "/**a**a**a**a**a**c**b", "/**/a/**/a/**/a/**/c/**/b"] {
+        let with_classes = "[a-z]+".repeat(60);
+        for pattern in [
+            "/a*a*a*a*a*a*a*a*a*a*b",
+            "/**a**a**a**a**a**c**b",
+            "/**/a/**/a/**/a/**/c/**/b",
+            &format!("/{with_classes}[0-9]"),
+            &format!("/{with_classes}"),
+        ] {
             for unit in ["a", "a/"] {
                 let long = path(&format!("/{}b", unit.repeat(8192 / unit.len())));
-                let expected = pattern == "/a*a*a*a*a*a*a*a*a*a*b" && unit == "a";
+                let is_found = pattern == "/a*a*a*a*a*a*a*a*a*a*b" || pattern.ends_with('+');
+                let expected = is_found && unit == "a";
                 assert_eq!(Pattern::parse(pattern).unwrap().matches(&long), expected, "{pattern} {unit}");
             }
         }
@@ -332,18 +398,44 @@ mod tests {
             }
             ['*', '*', tail @ ..] => after_star(tail, |_| true),
             ['*', tail @ ..] => after_star(tail, |c| c != '/'),
+            ['[', begin @ ..] => {
+                let end = begin.iter().position(|c| *c == ']').unwrap();
+                let (class, tail) = (&begin[..end], &begin[end + 1..]);
+                let excepted = class.strip_prefix(&['^']);
+                let has = |c: &char| match (excepted, class) {
+                    (Some(class), _) => !class.contains(c) && *c != '/',
+                    (None, [first, '-', last]) => (first..=last).contains(&c),
+                    (None, class) => class.contains(c),
+                };
+                let tail_behind_plus = tail.strip_prefix(&['+']);
+                let stop = text.iter().position(|c| !has(c)).unwrap_or(text.len());
+                let most = if tail_behind_plus.is_some() { stop } else { stop.min(1) };
+                (1..=most).any(|at| naive(tail_behind_plus.unwrap_or(tail), &text[at..], ']'))
+            }
             ['?', tail @ ..] => text.first().is_some_and(|c| *c != '/') && naive(tail, &text[1..], '?'),
             [own, tail @ ..] => text.first() == Some(own) && naive(tail, &text[1..], *own),
         }
     }
+
+    /// Parts of a pattern, and the expressions for them.
+    const PARTS: &[(&str, &str)] = &[
+        ("[0-9]+", "([0-9]+)"),
+        ("[ab]", "([ab])"),
+        ("[a-z0-9]+", "([a-z0-9]+)"),
+        ("[^a]+", "([^a/]+)"),
+        ("*", "([^/]*)"),
+        ("?", "([^/])"),
+        ("a", "a"),
+        ("/b", "/b"),
+    ];
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
         fn matches_globs_as_the_naive_rules_do(
-            pattern in "/(\\*\\*/|\\*\\*|\\*|\\?|a|b|b/|/){0,5}[ab*?]{0,2}",
-            text in "([ab]{1,2}/){0,3}[ab]{0,2}",
+            pattern in "/(\\*\\*/|\\*\\*|\\*|\\?|a|b|b/|/|(\\[ab\\]|\\[b-c\\]|\\[\\^a\\])\\+?){0,5}[ab*?]{0,2}",
+            text in "([abc]{1,2}/){0,3}[abc]{0,3}",
         ) {
             let Ok(Pattern::Glob(glob)) = Pattern::parse(&pattern) else { return Ok(()) };
             let subject = text.strip_suffix('/').unwrap_or(&text);
@@ -355,7 +447,26 @@ mod tests {
         }
 
         #[test]
-        fn never_panics_on_a_pattern(text in "[/*?a.é\\[]{0,140}", subject in "[/a.é]{0,40}") {
+        fn finds_parts_that_expressions_find(
+            parts in prop::collection::vec(prop::sample::select(PARTS), 1..6),
+            text in "([ab0]{1,2}/){0,2}[ab0]{1,4}",
+        ) {
+            let pattern: String = parts.iter().map(|(pattern, _)| *pattern).collect();
+            let expression: String = parts.iter().map(|(_, expression)| *expression).collect();
+            prop_assume!(!pattern.contains("**"));
+            let Ok(pattern) = Pattern::parse(&format!("/{pattern}")) else { return Ok(()) };
+            prop_assume!(matches!(pattern, Pattern::Glob(_)));
+            let expression = regex_lite::Regex::new(&format!("^(?:{expression})$")).unwrap();
+            let expected = expression.captures(&text).map(|found| {
+                (1..found.len()).map(|at| found.get(at).unwrap().as_str()).collect::<Vec<_>>()
+            });
+            let expected = expected.unwrap_or_default();
+            prop_assert_eq!(pattern.matches(&path(&format!("/{text}"))), expression.is_match(&text));
+            prop_assert_eq!(pattern.captures(&text), expected);
+        }
+
+        #[test]
+        fn never_panics_on_a_pattern(text in "[/*?a.é\\[\\]+^-]{0,140}", subject in "[/a.é]{0,40}") {
             if let (Ok(pattern), Ok(path)) = (Pattern::parse(&text), SafePath::parse(&subject)) {
                 pattern.matches(&path);
             }

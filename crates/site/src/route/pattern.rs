@@ -1,5 +1,6 @@
 //! Patterns: the paths that a route, or a rule by path, is for. A pattern is written as the path is after decoding.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use taipan_http::path_text;
@@ -31,8 +32,12 @@ pub enum PatternError {
     Control,
     /// An empty segment, `.` or `..`: a resolved path has none.
     Segment,
-    /// `[` or `{` in a glob.
+    /// `{` in a glob.
     Alternatives,
+    /// A class that nothing ends, without characters, with a reversed range, or with a hyphen that is no range.
+    Class,
+    ClassSlash,
+    ClassTooLong,
     GlobFolder,
 }
 
@@ -45,12 +50,22 @@ impl fmt::Display for PatternError {
                  last segment alone, such as \"*.css\", has no slash"
             }
             PatternError::TooLong => "a pattern has at most 1024 bytes",
-            PatternError::GlobTooLong => "a pattern with wildcards has at most 127 characters",
+            PatternError::GlobTooLong => {
+                "a pattern with wildcards has at most 127 characters; each class such as [0-9] counts as one"
+            }
             PatternError::Control => "leave out the control character",
             PatternError::Segment => "leave out empty segments, \".\" and \"..\"; no path keeps them",
             PatternError::Alternatives => {
-                "only *, ** and ? are wildcards; write one pattern for each alternative of [...] or {...}"
+                "{...} is no wildcard; write one pattern for each alternative, or [{] for the character"
             }
+            PatternError::Class => {
+                "write a class as [0-9], [abc] or [^abc], with \"-\" first or last if it is a character, and a \
+                 bracket alone as [[]"
+            }
+            PatternError::ClassSlash => {
+                "leave the slash out of [...], also as a part of a range; a class matches no slash"
+            }
+            PatternError::ClassTooLong => "a class has at most 32 characters and ranges; write ranges such as [a-z]",
             PatternError::GlobFolder => "end it with \"/**\" to match everything below",
         })
     }
@@ -63,7 +78,7 @@ impl Pattern {
     pub const EVERYTHING: Pattern = Pattern::Prefix(String::new());
 
     /// `/a/b` and `/a/.` are exact, the latter for the folder without what is below it. `/a/` is a prefix. A text with
-    /// `*`, `**` or `?` is a glob, and so is one that begins with [`ANY_CASE`].
+    /// `*`, `**`, `?` or a class of several characters is a glob, and so is one that begins with [`ANY_CASE`].
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
         // Bytes that are UTF-8 together are written as such in a path.
         let text = path_text::bytes(text);
@@ -74,9 +89,10 @@ impl Pattern {
         if text.chars().any(char::is_control) {
             return Err(PatternError::Control);
         }
-        if text.starts_with(ANY_CASE) || is_glob(text) {
+        let literal = if is_glob(text) { without_brackets(text) } else { Some(text.to_owned()) };
+        let Some(text) = literal.as_deref().filter(|_| !text.starts_with(ANY_CASE)) else {
             return Glob::parse(text).map(Pattern::Glob);
-        }
+        };
         let path = text.strip_prefix('/').ok_or(PatternError::Relative)?;
         let folder = path.strip_suffix('.').filter(|folder| is_folder(folder));
         check_segments(folder.unwrap_or(path))?;
@@ -111,10 +127,7 @@ impl Pattern {
         let text = match self {
             Pattern::Exact(path) => path.clone(),
             Pattern::Prefix(prefix) => format!("{prefix}x"),
-            Pattern::Glob(glob) => {
-                let text = glob.text().strip_prefix(ANY_CASE).unwrap_or(glob.text()).trim_start_matches('/');
-                text.replace("**/", "").replace("**", "x").replace(['*', '?'], "x")
-            }
+            Pattern::Glob(glob) => glob.example(),
         };
         SafePath::from_decoded(&["/", &text].concat()).ok().filter(|path| self.matches(path))
     }
@@ -149,11 +162,38 @@ impl Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pattern::Exact(folder) if is_folder(folder) => write!(f, "/{folder}."),
-            Pattern::Exact(path) | Pattern::Prefix(path) => write!(f, "/{path}"),
+            Pattern::Exact(folder) if is_folder(folder) => write!(f, "/{}.", with_brackets(folder)),
+            Pattern::Exact(path) | Pattern::Prefix(path) => write!(f, "/{}", with_brackets(path)),
             Pattern::Glob(glob) => f.write_str(glob.text()),
         }
     }
+}
+
+/// A text with each wildcard, and each bracket that would begin a class, as a character: `[*]`.
+pub fn with_brackets(path: &str) -> Cow<'_, str> {
+    if !is_glob(path) {
+        return Cow::Borrowed(path);
+    }
+    let one = |c: char| if is_glob(c.encode_utf8(&mut [0; 4])) { format!("[{c}]") } else { c.to_string() };
+    Cow::Owned(path.chars().map(one).collect())
+}
+
+/// The text that a pattern without wildcards stands for: `a[b` for `a[[]b`.
+fn without_brackets(pattern: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' | '?' => return None,
+            '[' => {
+                text.push(rest.next().filter(|c| !matches!(c, '^' | '!' | '/' | ']'))?);
+                let is_one = rest.next() == Some(']') && !rest.as_str().starts_with('+');
+                is_one.then_some(())?;
+            }
+            c => text.push(c),
+        }
+    }
+    Some(text)
 }
 
 /// `path` has no leading slash.
@@ -206,6 +246,8 @@ mod tests {
             ("/a/*.css", "a/", true),
             ("/a/*.css", "b/", false),
             ("(?i)/A/*.css", "a/", true),
+            ("/[ab]/c", "b/", true),
+            ("/a/[0-9]", "b/", false),
         ] {
             let found = Pattern::parse(pattern).unwrap().may_match_in(folder);
             assert_eq!(found, expected, "{pattern} in {folder:?}");
@@ -231,6 +273,13 @@ mod tests {
             ("*.php", "ä/ö.php/", "ö"),
             ("(?i)/A/*.x", "a/B.X", "B"),
             ("/a/*", "b", "none"),
+            ("/[0-9][0-9]-[0-9]+/*", "12-345/x", "1 2 345 x"),
+            ("/[0-9]+[0-9]*", "123", "12 3 "),
+            ("/[a-z]+[a-z0-9]+.html", "ab12.html", "ab 12"),
+            ("/a[[]*]", "a[b]", "b"),
+            ("/[a]+*", "aab", "aa b"),
+            ("(?i)*.[a-c]+", "x.aBC", "x aBC"),
+            ("/*[0-9]+", "a123", "a12 3"),
             ("/a/", "a/b", "none"),
             ("/a", "a", "none"),
         ] {
@@ -272,6 +321,18 @@ mod tests {
         check("(?i)*.Sql", &["/x.sql", "/x.SQL", "/a/x.sQl"], &["/x.sq", "/x.sql2", "/xxsql"]);
         check("(?i)/Ab/**", &["/ab", "/AB/", "/aB/c"], &["/abc", "/x/ab", "/"]);
         check("(?i)/a-\u{e4}", &["/A-%C3%A4"], &["/a-%C3%84", "/a-%C3%A4/x"]);
+        check("/post/[0-9]+", &["/post/1", "/post/123/"], &["/post/", "/post/1a", "/post/1/2", "/a/post/1"]);
+        check("[0-9].[ch]", &["/1.c", "/a/2.h"], &["/12.c", "/a.c", "/1.x"]);
+        check("/[^a.]*", &["/b", "/%C3%A4x", "/%FF"], &["/ab", "/.b", "/", "/b/c"]);
+        check("/[ä-ü]+", &["/%C3%A4%C3%B6"], &["/a", "/%E4"]);
+        check("/a[[]b][?][*]c", &["/a[b]%3F*c"], &["/ab", "/a[b]xyc", "/a[b]%3F*c/"]);
+        check("/a[[]b]/", &["/a[b]/", "/a[b]/c"], &["/ab/", "/ab"]);
+        check("/a[[]b]/.", &["/a[b]/"], &["/a[b]/c"]);
+        check("/a[[]b]/*", &["/a[b]/c"], &["/ab/c"]);
+        check("/[0-9][+][{]c", &["/1+%7Bc"], &["/11{c"]);
+        check("/[0-9]/**", &["/1", "/1/a/b"], &["/a", "/12"]);
+        check("/[a-z]+/**/[0-9]+.php", &["/ab/1.php", "/ab/x/y/12.php"], &["/1/1.php", "/ab/x.php"]);
+        check("(?i)/[a-f]+x", &["/aFX"], &["/g"]);
         check("/B?cher/**", &["/B%FCcher/%E4", "/B%C3%BCcher"], &["/B%FC%FCcher/"]);
         check("/B\u{10FEFC}cher/", &["/B%FCcher/%E4"], &["/B%C3%BCcher", "/B%F4%8F%BB%BCcher"]);
         check("/u?/**/*.js", &["/u1/x.js", "/u1/a/b/x.js"], &["/u/x.js", "/u1/x.jsx"]);
@@ -303,10 +364,15 @@ mod tests {
         check("/./.", PatternError::Segment);
         check("/./b*", PatternError::Segment);
         check("*.{css,js}", PatternError::Alternatives);
-        check("/[ab]*", PatternError::Alternatives);
+        check("/[ab]{2}", PatternError::Alternatives);
+        check("/a[b", PatternError::Class);
+        check("/[a/b]c", PatternError::ClassSlash);
+        check("/a//[b]", PatternError::Segment);
         check("/a*/", PatternError::GlobFolder);
         check(&"/".repeat(1025), PatternError::TooLong);
-        check(&"*".repeat(128), PatternError::GlobTooLong);
+        check(&"*-".repeat(64), PatternError::GlobTooLong);
+        check(&"[0-9]".repeat(128), PatternError::GlobTooLong);
+        assert!(Pattern::parse(&"[0-9]".repeat(127)).is_ok());
     }
 
     #[test]
