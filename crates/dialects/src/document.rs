@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use crate::Conversion;
+use crate::brackets;
 use crate::finding::{Finding, Findings, Severity};
 
 /// A value of a key.
@@ -100,6 +101,23 @@ impl Keys {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Writes the patterns of a section as a configuration has them.
+    fn write_patterns(&mut self, header: &str) {
+        let has_path = ["route]]", "rule]]", "limit]]"].iter().any(|end| header.ends_with(end));
+        for entry in &mut self.0 {
+            match &mut entry.value {
+                Value::Text(text) if has_path && entry.key == "path" => *text = brackets::written(text),
+                Value::Texts(all) if has_path && entry.key == "path" => {
+                    all.iter_mut().for_each(|text| *text = brackets::written(text));
+                }
+                Value::Table(pairs) if entry.key == "cache_control" => {
+                    pairs.iter_mut().for_each(|(pattern, _)| *pattern = brackets::written(pattern));
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -118,7 +136,8 @@ pub struct Document {
 
 impl Document {
     /// Adds a section behind the others. One without keys is left out, unless it is one of a list.
-    pub fn section(&mut self, line: Option<u32>, header: &str, keys: Keys) {
+    pub fn section(&mut self, line: Option<u32>, header: &str, mut keys: Keys) {
+        keys.write_patterns(header);
         if !keys.is_empty() || header.starts_with("[[") {
             self.sections.push(Section { header: header.to_owned(), line, keys });
         }
@@ -142,7 +161,9 @@ impl Document {
         }
         out.line(None, "");
         out.unconverted(findings);
-        let (long, short) = self.top.0.iter().partition::<Vec<&Entry>, _>(|entry| entry.is_long());
+        let mut top = self.top.clone();
+        top.write_patterns("");
+        let (long, short) = top.0.iter().partition::<Vec<&Entry>, _>(|entry| entry.is_long());
         out.keys(short);
         for section in &self.sections {
             out.line(None, "");

@@ -43,6 +43,7 @@ mod regex;
 #[cfg(feature = "web")]
 mod tree;
 
+mod brackets;
 mod document;
 
 mod getopt;

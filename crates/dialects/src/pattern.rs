@@ -1,6 +1,8 @@
 //! Patterns of routes: those of what is below others, within a prefix, or written in any case.
 
-use site::route::{ANY_CASE, Pattern, is_glob};
+use site::route::ANY_CASE;
+
+use crate::brackets::{self, is_glob};
 
 /// Patterns that one becomes in all ways to write its letters.
 const MAX_CASES: usize = 64;
@@ -43,7 +45,7 @@ pub fn ignoring_case(pattern: &str) -> Option<String> {
         return Some(pattern.to_owned());
     }
     let end = if pattern.ends_with('/') { "**" } else { "" };
-    Some(format!("{ANY_CASE}{pattern}{end}")).filter(|pattern| Pattern::parse(pattern).is_ok())
+    Some(format!("{ANY_CASE}{pattern}{end}")).filter(|pattern| brackets::parse(pattern).is_ok())
 }
 
 /// The paths of a pattern that are below a prefix. `None`: no pattern can say it.
@@ -118,7 +120,7 @@ pub fn longer_names(text: &str) -> Option<String> {
 
 /// Whether it is a pattern, and not the one of every file.
 pub fn is_usable(pattern: &str) -> bool {
-    pattern != "*" && Pattern::parse(pattern).is_ok()
+    pattern != "*" && brackets::parse(pattern).is_ok()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod syntax;
 
 use std::collections::BTreeSet;
 
-use site::route::is_glob;
+use crate::brackets::is_glob;
 use site::wildcard::COUNTS_CASE;
 
 pub use captured::{Captured, captured};
@@ -251,7 +251,7 @@ mod tests {
             ("^/(a/|b)?$", Some(vec!["/.", "/a/.", "/b"])),
             ("^/a/(/|$)", Some(vec!["/a/.", "/a/"])),
             ("^/", Some(vec!["/"])),
-            ("^/a\\[b\\].*$", None),
+            ("^/a\\[b\\].*$", Some(vec!["/a[b]**"])),
             ("x/$", None),
             ("^/\\d+$", None),
             ("^/[0-9]{3}/", None),

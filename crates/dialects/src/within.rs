@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::{Pattern, is_glob};
+use site::route::Pattern;
 
+use crate::brackets::{self, is_glob};
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
@@ -289,9 +290,9 @@ pub fn covers(pattern: &str, path: &str) -> bool {
     if pattern.ends_with('/') {
         return pattern == "/" || path.starts_with(pattern) || format!("{path}/") == pattern;
     }
-    let path = Pattern::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
+    let path = brackets::parse(path).ok().filter(|path| matches!(path, Pattern::Exact(_)));
     let path = path.and_then(|path| path.example());
-    path.zip(Pattern::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
+    path.zip(brackets::parse(pattern).ok()).is_some_and(|(path, pattern)| pattern.matches(&path))
 }
 
 /// The paths of a pattern that another one runs, such as `*.php` or `/a/**/*.php`.

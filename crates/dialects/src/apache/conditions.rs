@@ -1,7 +1,6 @@
 //! `RewriteCond`, as far as rules of access can say the same about a request.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::Scope;
 use crate::pattern;

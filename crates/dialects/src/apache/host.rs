@@ -16,8 +16,7 @@ mod still_closed;
 
 use std::cell::RefCell;
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope};
 use crate::pattern;
@@ -325,7 +324,7 @@ impl<'s> Site<'s> {
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
                 let Some(all) = redirect_matches(path, to) else {
-                    let what_to_do = "see redirects; patterns have wildcards, and no ranges of characters";
+                    let what_to_do = "see redirects; write a route whose pattern has a class, such as [0-9]+";
                     return draft.error(place, unconverted(directive), what_to_do);
                 };
                 for (pattern, to) in all {

@@ -1,7 +1,6 @@
 //! Paths of folders and of URLs, and the patterns of sections.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::{Draft, denied_more};
 use crate::pattern;
 use crate::regex;

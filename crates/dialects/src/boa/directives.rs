@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use site::route::{Pattern, is_glob};
-
+use crate::brackets::{self, is_glob};
 use crate::finding::Findings;
 use crate::words;
 
@@ -201,7 +200,7 @@ impl<'t> Directives<'t> {
     /// The lines and patterns of what asks for a password.
     pub fn protected(&self) -> impl Iterator<Item = (u32, String)> + '_ {
         self.passwords.iter().map(|(line, path)| {
-            let is_plain = path.starts_with('/') && Pattern::parse(&format!("{path}**")).is_ok();
+            let is_plain = path.starts_with('/') && brackets::parse(&format!("{path}**")).is_ok();
             let is_plain = is_plain && !is_glob(path);
             (*line, if *path == "/" || !is_plain { "/".to_owned() } else { format!("{path}**") })
         })

@@ -1,6 +1,6 @@
 //! The patterns of `Allow` and `Deny`, as fnmatch(3) has them, made into patterns of paths beneath a folder.
 
-use site::route::is_glob;
+use crate::brackets::is_glob;
 
 /// Patterns that one may become.
 const MAX_PATTERNS: usize = 64;

@@ -1,7 +1,7 @@
 //! Fields of responses, how responses are compressed, and how large requests may be.
 
+use crate::brackets::is_glob;
 use site::config::own_field;
-use site::route::is_glob;
 
 use crate::document::Value;
 use crate::draft::Host;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::disk::Disk;
 use crate::draft::{Host, Scope};
 use crate::tree::MAX_DEPTH;

@@ -1,7 +1,5 @@
 //! Matchers: the paths that a directive is for, and other conditions, which become those of a rule.
 
-use site::route::Pattern;
-
 use crate::draft::Scope;
 use crate::pattern;
 use crate::regex::{self, Captured};
@@ -354,7 +352,7 @@ pub(super) fn pattern(text: &str) -> Option<String> {
             let glob = text.strip_prefix('*').filter(|rest| rest.starts_with('/')).unwrap_or(text);
             let is_usable = glob.starts_with('/') && !glob.contains("**") && !glob.ends_with('/');
             let is_usable = is_usable && !glob.contains(['[', '\\']);
-            (is_usable && Pattern::parse(glob).is_ok()).then(|| glob.to_owned())
+            (is_usable && crate::brackets::parse(glob).is_ok()).then(|| glob.to_owned())
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What runs the files of a pattern, where another pattern says it. The first one that matches a path counts here, and
 //! other servers add up what all of them say.
 
-use site::route::{ANY_CASE, is_glob};
+use site::route::ANY_CASE;
 
+use crate::brackets::is_glob;
 use crate::pattern;
 
 use super::{Host, Scope, TOO_MANY_ROUTES};

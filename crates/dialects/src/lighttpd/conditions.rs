@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope, denied_more};
 use crate::regex;
 use crate::tree::Place;

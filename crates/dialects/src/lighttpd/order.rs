@@ -1,8 +1,7 @@
 //! The order of a host's routes. lighttpd adds up everything that it is told about a path, and here the first pattern
 //! counts.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
 use crate::pattern;

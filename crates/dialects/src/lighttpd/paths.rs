@@ -1,7 +1,6 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::with_ends;
 use crate::pattern;
 use crate::regex;

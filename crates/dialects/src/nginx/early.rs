@@ -1,8 +1,7 @@
 //! What a server or a location denies or redirects by conditions, before anything else: `if` with a `return` or a
 //! `rewrite`, and hidden files beside upstreams.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope};
 use crate::pattern;
 use crate::regex;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, Scope};
 use crate::media;

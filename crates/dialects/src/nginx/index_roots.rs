@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use site::route::{Pattern, is_glob};
+use site::route::Pattern;
 
+use crate::brackets::{self, is_glob};
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Place;
@@ -70,7 +71,7 @@ impl<'h> Routes<'h> {
             match route.path() {
                 path if path.ends_with('/') => _ = routes.prefixes.insert(path, route),
                 path if is_glob(path) => {
-                    routes.globs.extend(Pattern::parse(path).ok().map(|pattern| (pattern, route)));
+                    routes.globs.extend(brackets::parse(path).ok().map(|pattern| (pattern, route)));
                 }
                 path => _ = routes.exact.entry(path).or_insert(route),
             }
@@ -86,7 +87,7 @@ impl<'h> Routes<'h> {
     /// The route of a path, or the host.
     fn find(&self, wanted: &str) -> &'h Scope {
         let glob = || {
-            let wanted = Pattern::parse(wanted).ok()?;
+            let wanted = brackets::parse(wanted).ok()?;
             let path = matches!(wanted, Pattern::Exact(_)).then(|| wanted.example())??;
             self.globs.iter().find(|(pattern, _)| pattern.matches(&path)).map(|(_, route)| *route)
         };

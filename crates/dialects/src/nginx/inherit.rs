@@ -3,8 +3,7 @@
 //! A location has what its server has, and nothing of another location. Here a pattern for one path, or one with
 //! wildcards, has what the route of its folder has, too.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope, WAYS};
 

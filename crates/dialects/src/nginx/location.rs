@@ -21,9 +21,9 @@ use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upst
 use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, limit_except, setting};
 use super::upstreams::{OF_TLS, Tls};
+use crate::brackets::is_glob;
 use paths::{allowed_scripts, longer_names, of_any_case, patterns};
 use routes::{begun, files_before_upstream, finish, with_first};
-use site::route::is_glob;
 
 pub use paths::{denies_only, with_slash};
 pub use routes::rest_of_rules;

@@ -1,7 +1,6 @@
 //! The order of expressions: those of a server, and those within a prefix.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::pattern;

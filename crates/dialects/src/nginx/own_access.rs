@@ -1,8 +1,7 @@
 //! Who may have what one path or a pattern is for. A location has the access of its server, and nothing of another
 //! location. Here it has that of the prefix around it, too.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, Host, PROTECTION, Scope};
 use crate::tree::Place;

@@ -1,9 +1,9 @@
 //! Upstreams of a location: where they are, and what they are told.
 
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::{Directive, Place, unconverted};
 use site::config::own_field;
-use site::route::is_glob;
 
 use super::answers::Answers;
 use super::inherit::{has_field, without_fields};

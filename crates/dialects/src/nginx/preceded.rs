@@ -1,8 +1,7 @@
 //! Locations that expressions take all paths from. nginx tries the expressions of a server before the prefixes, and the
 //! first one that matches counts. An expression such as `^/a/` becomes a prefix, to which longer ones would be added.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::Draft;
 use crate::regex;
 use crate::tree::Directive;

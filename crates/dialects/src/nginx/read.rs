@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::disk::Disk;
 use crate::draft::Draft;
 use crate::tree::{Directive, MAX_BYTES, MAX_DEPTH, MAX_DIRECTIVES, MAX_FILES, Place};

@@ -1,7 +1,6 @@
 //! `return`, `rewrite` and `if`: responses without files, and the way to HTTPS.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex::{self, Captured};
 use crate::tree::{Directive, unconverted};
@@ -170,7 +169,8 @@ pub fn rewrite(
         if redirects && is_unslashed(child) {
             return draft.warn(place, "a path with a slash at its end is not redirected", "nothing to do");
         }
-        let what_to_do = "see redirects and rewrites; patterns have wildcards, and no ranges of characters";
+        let what_to_do =
+            "see redirects and rewrites; write a route whose pattern has a class, such as [0-9]+";
         return draft.error(place, unconverted(child), what_to_do);
     };
     let all = match location {

@@ -1,9 +1,8 @@
 //! Turns an expression without anchors into patterns.
 
-use site::route::is_glob;
-
 use super::syntax::group;
 use super::{MAX_ALTERNATIVES, Reading};
+use crate::brackets::is_glob;
 
 /// Characters of a class, such as `[op]`.
 const MAX_CLASS: usize = 8;

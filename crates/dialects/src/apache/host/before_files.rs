@@ -1,8 +1,9 @@
 //! What comes before the files of patterns and the programs that run them: rules that lead to other paths.
 
-use site::route::{ANY_CASE, is_glob};
+use site::route::ANY_CASE;
 
 use super::overlaps;
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::pattern;
 

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::{ANY_CASE, is_glob};
+use site::route::ANY_CASE;
 
 use super::{Site, Tree, overlaps};
 use crate::apache::context::{Context, Reading};
 use crate::apache::paths;
+use crate::brackets::is_glob;
 use crate::draft::Draft;
 use crate::tree::Directive;
 

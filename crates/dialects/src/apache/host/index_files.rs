@@ -1,7 +1,6 @@
 //! Folders whose index file is denied: Apache denies them without another index file, even if it lists others.
 
-use site::route::is_glob;
-
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::within::covers;

@@ -1,11 +1,10 @@
 //! What is passed on: `ProxyPass` and `ProxyPassMatch`, and the prefixes and patterns that have their upstreams.
 
-use site::route::is_glob;
-
 use super::Site;
 use crate::apache::context::{Context, Handler};
 use crate::apache::rewrite::Rewrites;
 use crate::apache::{paths, proxy};
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::tree::{Directive, Place, unconverted};
 use crate::within::{pass_on, passes_on, server_and_path};

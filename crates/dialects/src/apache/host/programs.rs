@@ -1,9 +1,8 @@
 //! `ScriptAlias` of one program, such as cgit, that responds for its path and for all paths below.
 
-use site::route::is_glob;
-
 use super::{Paths, Single, Site};
 use crate::apache::paths;
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Scope};
 use crate::within::covers;
 

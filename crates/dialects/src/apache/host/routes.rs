@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use site::route::is_glob;
-
 use super::before_files::{pass_on_before_files, rewrite_before_files};
 use super::index_files::list_no_denied;
 use super::named_files::handled;
@@ -15,6 +13,7 @@ use super::{AliasFolder, Paths, Single, Site, Tree};
 use crate::apache::context::{Context, Handler};
 use crate::apache::paths;
 use crate::apache::rewrite::Rewrites;
+use crate::brackets::is_glob;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::tree::Place;

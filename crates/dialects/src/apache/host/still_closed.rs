@@ -1,9 +1,8 @@
 //! What stays denied here, and not in Apache: redirects of a server, which it looks for before it asks who may have a
 //! path, and files that a section opens in a folder that is closed.
 
-use site::route::is_glob;
-
 use super::Site;
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Scope};
 use crate::pattern;
 use crate::tree::Place;

@@ -1,9 +1,8 @@
 //! What the conditions in front of a rule say together.
 
-use site::route::is_glob;
-
 use crate::apache::flags::Flags;
 use crate::apache::paths;
+use crate::brackets::is_glob;
 use crate::regex;
 use crate::tree::Directive;
 

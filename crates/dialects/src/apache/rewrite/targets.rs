@@ -1,6 +1,6 @@
 //! What a rule leads to: the patterns of paths, each with its target, and what becomes of the query.
 
-use site::route::is_glob;
+use crate::brackets::is_glob;
 use site::template::Template;
 
 use crate::apache::flags::Flags;
