@@ -1351,6 +1351,17 @@ fn a_folder_of_nginx_has_the_fields_of_its_index_file() {
 }
 
 #[test]
+fn brackets_of_paths_are_characters() {
+    check(
+        Web::Nginx,
+        &[(
+            "server { root /srv; location = /a[b] { return 410; } location ~ ^/x\\[0-9\\]$ { return 410; } }",
+            &["path = \"/a[[]b]\"", "path = \"/x[[]0-9]\""],
+        )],
+    );
+}
+
+#[test]
 fn a_dot_of_nginx_stands_for_any_character_only_where_nothing_is_denied() {
     check(
         Web::Nginx,
