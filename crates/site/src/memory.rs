@@ -43,8 +43,9 @@ pub const RESPONSE: u64 = 64 * 1024;
 const HEAD: u64 = 1024;
 /// A connection's task with its request.
 pub const TASK: u64 = 8 * 1024;
-/// Frames that an HTTP/2 connection gathers for one write; one more write may wait.
-pub const FRAMES: u64 = 64 * 1024;
+/// Frames that an HTTP/2 connection gathers for one write: as much of a response as is read at once, with HEADERS before
+/// it and the headers of its frames. One more write may wait.
+pub const FRAMES: u64 = RESPONSE + 2 * HEAD;
 /// The dynamic table of HPACK (RFC 7541 §4.1), and the states of streams.
 const HTTP2_STATE: u64 = 32 * 1024;
 /// The fields of a request, which a stream that waits stores beside their bytes.
