@@ -526,6 +526,37 @@ fn a_client_that_does_not_read_delays_others_only_beyond_a_limit() {
 }
 
 #[test]
+fn a_request_is_not_sent_on_a_connection_that_waits_for_a_client() {
+    const MUCH: usize = 48 * 1024 * 1024;
+    let (address, seen) = peer(Support::Multiplex, |connection, input| {
+        let Input::Request(id) = input else { return };
+        if connection.path(id) != "/large" {
+            return connection.respond(id, "short");
+        }
+        connection.send(id, format!("X-Accel-Buffering: no\nContent-Length: {MUCH}\n{HEAD}"));
+        connection.send(id, vec![b'l'; MUCH]);
+        connection.finish(id);
+    });
+    let server = server(address, "connections = 2\n");
+    assert_eq!(server.get("/app/warm").text(), "short");
+    let mut slow = server.connect();
+    slow.set_receive_buffer(256 * 1024);
+    get(&mut slow, "/large");
+    // Fewer than one connection takes. The first ones may come before it waits for the client.
+    let mut earlier = Vec::new();
+    let is_answered = (0..5).any(|_| {
+        let mut client = send_request(&server, "/short");
+        client.set_timeout(Duration::from_secs(2));
+        let is_answered = client.try_read_response().is_ok_and(|response| response.text() == "short");
+        earlier.push(client);
+        is_answered
+    });
+    assert!(is_answered, "all wait for the client");
+    assert_eq!(seen.connections.load(Ordering::SeqCst), 2);
+    assert_eq!(slow.read_response().body.len(), MUCH);
+}
+
+#[test]
 fn keeps_and_recalls_a_multiplexed_connection_like_any_other() {
     let response = |connection: &mut Connection, input| {
         if let Input::Request(id) = input {

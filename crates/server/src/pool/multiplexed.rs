@@ -147,6 +147,12 @@ impl SharedConnection {
             && !connection.is_recalled()
             && !self.pool.acquisitions.borrow().is_avoided(self.endpoint)
             && self.unsent.borrow().has_space()
+            && !self.is_held_up()
+    }
+
+    /// Nothing is read, for the client of one stream is behind: a new request would wait for it.
+    fn is_held_up(&self) -> bool {
+        self.inboxes.borrow().iter().any(|inbox| inbox.received.borrow().is_full())
     }
 
     /// A stream for one request. Only where there is capacity.
@@ -188,7 +194,7 @@ impl SharedConnection {
     /// Errors: the end of the connection, with the rule that the application broke.
     fn poll_read(&self, cx: &mut Context<'_>, services: &Services) -> Result<(), Option<ClientError>> {
         for _ in 0..READS_PER_TURN {
-            if self.inboxes.borrow().iter().any(|inbox| inbox.received.borrow().is_full()) {
+            if self.is_held_up() {
                 return Ok(());
             }
             let mut connection = self.connection.borrow_mut();
