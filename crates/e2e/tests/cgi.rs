@@ -852,6 +852,9 @@ fn check_reports_the_interpreter_that_the_first_line_of_a_program_names() {
     let site = Site::new()
         .script("a.cgi", "#!/usr/bin/env python3.99\n")
         .script("good.cgi", "#!/usr/bin/env sh\n")
+        .script("text.cgi", "echo hi\n")
+        .file("closed.cgi", "#!/bin/sh\n")
+        .file("good.cgi.txt", "notes\n")
         .script_beside_root("app", "#!/no/such -x\n");
     let program = site.home().join("app");
     let site = site.config(&format!(
@@ -866,6 +869,8 @@ fn check_reports_the_interpreter_that_the_first_line_of_a_program_names() {
         "app:1: the interpreter /no/such cannot be executed",
         "warning: ",
         "a.cgi:1: env finds no python3.99 in PATH",
+        "text.cgi:1: the line does not say which program runs the file",
+        "closed.cgi is not executable, so that requests for it get 403; run `chmod +x ",
         "; it is the command of \"app\"",
     ] {
         assert!(printed.contains(expected), "{expected}: {printed}");

@@ -149,7 +149,7 @@ fn lacks(site: &Site) -> Vec<Finding> {
     jail::lacks(site).into_iter().map(finding).collect()
 }
 
-/// The commands and scripts whose first line names a program that cannot be executed. Only a warning for a script,
+/// The commands and scripts that cannot be executed, mostly for their first line. Only a warning for a script,
 /// which may be one that is never requested. With a chroot, `lacks` names what is missing in there.
 fn first_lines(site: &Site) -> Vec<Finding> {
     if site.chroot.is_some() {
@@ -163,7 +163,7 @@ fn first_lines(site: &Site) -> Vec<Finding> {
         Some(Finding::error(&["command"], program, text))
     };
     let of_script = |(path, script): (PathBuf, &Script)| {
-        let why = first_line::problem(&path, &script.environment)?;
+        let why = first_line::problem_of_script(&path, &script.environment)?;
         Some(Finding::warning(&["cgi"], path, why))
     };
     let scripts = jail::scripts(site).into_iter().filter_map(of_script);

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -15,8 +16,37 @@ const LONGEST: usize = 256;
 pub fn problem(script: &Path, environment: &Additions) -> Option<String> {
     let mut start = Vec::new();
     File::open(script).ok()?.take(LONGEST as u64).read_to_end(&mut start).ok()?;
-    let why = explain(start.strip_prefix(b"#!")?, &search_path(environment))?;
+    let why = match start.strip_prefix(b"#!") {
+        Some(line) => explain(line, &search_path(environment))?,
+        None => without_a_program(&start)?.to_owned(),
+    };
     Some(format!("{}:1: {why}", script.display()))
+}
+
+/// As [`problem`], for a file of a route with scripts. One that is not executable is a script if it begins as one.
+pub fn problem_of_script(file: &Path, environment: &Additions) -> Option<String> {
+    if file.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0) {
+        return problem(file, environment);
+    }
+    let mut start = [0; 2];
+    File::open(file).ok()?.read_exact(&mut start).ok()?;
+    let shown = file.display();
+    (start == *b"#!").then(|| {
+        format!("{shown} is not executable, so that requests for it get 403; run `chmod +x {shown}`")
+    })
+}
+
+/// Why the kernel does not execute a file that does not begin with `#!`. `None`: it may, as a file that is no text.
+fn without_a_program(start: &[u8]) -> Option<&'static str> {
+    if start.starts_with(b"\xef\xbb\xbf#!") {
+        return Some(
+            "the file begins with a byte order mark, behind which the kernel does not look for #!; store it without one",
+        );
+    }
+    // The end may be in the middle of a character.
+    let is_text = !start.contains(&0)
+        && std::str::from_utf8(start).map_or_else(|error| error.error_len().is_none(), |_| true);
+    is_text.then_some("the line does not say which program runs the file; write one there, such as #!/bin/sh")
 }
 
 /// The program that a line names. `line`: what is behind `#!`. `None`: it names none.
@@ -76,6 +106,24 @@ mod tests {
             assert_eq!(interpreter(line.as_bytes()), expected.map(PathBuf::from), "{line:?}");
         }
         assert_eq!(interpreter(&[b'x'; 5000]).unwrap().as_os_str().len(), LONGEST);
+    }
+
+    #[test]
+    fn says_why_a_file_without_a_program_in_its_first_line_cannot_be_executed() {
+        for (start, expected) in [
+            (&b"\xef\xbb\xbf#!/bin/sh\n"[..], Some("the file begins with a byte order mark")),
+            (b"echo hi\n", Some("the line does not say which program")),
+            (b"caf\xc3\xa9 caf\xc3", Some("the line does not say which program")),
+            (b"", Some("the line does not say which program")),
+            (b"\x7fELF\x02\x01\x01\0\0", None),
+            (b"\xff\xd8\xff\xe0", None),
+        ] {
+            let why = without_a_program(start);
+            match expected {
+                None => assert_eq!(why, None, "{start:?}"),
+                Some(begin) => assert!(why.is_some_and(|why| why.starts_with(begin)), "{start:?}: {why:?}"),
+            }
+        }
     }
 
     #[test]

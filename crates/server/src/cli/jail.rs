@@ -110,11 +110,17 @@ impl Jail {
         match route.script.as_ref().map(|script| &script.interpreter) {
             None | Some(Some(Interpreter::Upstream(_))) => {}
             Some(Some(Interpreter::Program(path))) => self.require_program(path, &scripts_of(route)),
-            Some(None) => self.scripts(host, route).into_iter().for_each(|file| self.add_program(file)),
+            Some(None) => {
+                for file in self.scripts(host, route) {
+                    if self.is_executable(&file) {
+                        self.add_program(file);
+                    }
+                }
+            }
         }
     }
 
-    /// The files that a route executes as they are.
+    /// The files that a route executes as they are, if they are executable.
     fn scripts(&self, host: &Host, route: &Route) -> Vec<PathBuf> {
         let runs = route.script.as_ref().is_some_and(|script| script.interpreter.is_none());
         let Some((root, strip, of_host)) = files_of(host, route).filter(|_| runs) else { return Vec::new() };
@@ -131,7 +137,7 @@ impl Jail {
                     || SafePath::from_path(below)
                         .is_ok_and(|path| std::ptr::eq(host.routes.get(host.routes.find(&path)), route))
             };
-            below.is_some_and(is_script) && self.is_executable(file)
+            below.is_some_and(is_script)
         });
         files
     }
