@@ -873,6 +873,22 @@ fn reports_invalid_toml_with_its_line() {
     ] {
         check(&format!("a = {value}\n"), &[&format!("site.toml:1: not valid TOML: {expected}")]);
     }
+    for (text, expected) in [
+        (
+            "a\u{a0}= 1\n",
+            "column 2 has a character that only looks like a space (U+00A0); write a space there, or nothing",
+        ),
+        (
+            "a = \"\u{a0}\"\u{200b}\n",
+            "column 8 has a character that only looks like a space (U+200B); write a space there, or nothing",
+        ),
+        (
+            "a = 1\rb = 2\r",
+            "column 6 has a carriage return without a line feed; store the file with line feeds",
+        ),
+    ] {
+        check(text, &[&format!("site.toml:1: not valid TOML: {expected}")]);
+    }
     for text in [r#"a = "*\.php""#, r#"a = "C:\Users\me""#] {
         let errors = load_files(&[("site.toml", text)]).map(|_| ()).unwrap_err();
         let to_do = r"write \\ for a backslash, or put the text between single quotation marks";

@@ -135,6 +135,10 @@ pub fn parse(text: &str, file: &Arc<Path>, errors: &Errors) -> Table {
                     }
                 }
             }
+            if let Some((what, to_do)) = odd_space(lines.line(text, &place)) {
+                errors.add(&place, format!("not valid TOML: {what}"), to_do);
+                continue;
+            }
             match (error.message(), text.get(span)) {
                 ("duplicate key", Some(key)) if !key.is_empty() => {
                     let what = format!("not valid TOML: \"{}\" is given twice", shown_key(key));
@@ -240,6 +244,34 @@ fn explained(message: &str, word: &str) -> (String, String) {
         false => "see https://toml.io",
     };
     (message.to_owned(), to_do.to_owned())
+}
+
+/// A character that looks like a space, but is none in TOML: texts that are copied from pages and documents have them.
+/// What is wrong with it, and what to do.
+fn odd_space(line: &str) -> Option<(String, &'static str)> {
+    let mut quote = None;
+    for (before, char) in line.chars().enumerate() {
+        match quote {
+            Some(open) if char == open => quote = None,
+            Some(_) => {}
+            None if char == '#' => return None,
+            None if "\"'".contains(char) => quote = Some(char),
+            None if char == '\r' => {
+                let what = format!("column {} has a carriage return without a line feed", before + 1);
+                return Some((what, "store the file with line feeds"));
+            }
+            None if !" \t".contains(char) && (char.is_whitespace() || "\u{200b}\u{feff}".contains(char)) => {
+                let what = format!(
+                    "column {} has a character that only looks like a space (U+{:04X})",
+                    before + 1,
+                    char as u32
+                );
+                return Some((what, "write a space there, or nothing"));
+            }
+            None => {}
+        }
+    }
+    None
 }
 
 /// The word around an offset: what stands between spaces and the signs of TOML.
