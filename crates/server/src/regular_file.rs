@@ -12,8 +12,10 @@ use rustix::fs::OFlags;
 pub fn open(path: &Path) -> io::Result<File> {
     // For regular files, the flag has no effect.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    match file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
         true => Ok(file),
+        false if metadata.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
         false => Err(io::Error::other("it is not a regular file")),
     }
 }
@@ -36,9 +38,12 @@ mod tests {
         let mut text = String::new();
         open(&file).and_then(|mut file| file.read_to_string(&mut text)).expect("it can be read");
         assert_eq!(text, "text");
-        for other in [&fifo, &folder, Path::new("/dev/null")] {
-            let error = open(other).expect_err("it is none").to_string();
-            assert!(error.contains("not a regular file"), "{error}");
+        for (other, expected) in [
+            (fifo.as_path(), "it is not a regular file"),
+            (folder.as_path(), "it is a folder"),
+            (Path::new("/dev/null"), "it is not a regular file"),
+        ] {
+            assert_eq!(open(other).expect_err("it is none").to_string(), expected);
         }
         assert_eq!(
             open(&folder.join("none")).map(drop).map_err(|error| error.kind()),

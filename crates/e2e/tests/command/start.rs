@@ -265,3 +265,12 @@ fn a_port_in_place_of_a_folder_is_one_for_listen() {
         assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(2), &*expected));
     }
 }
+
+#[test]
+fn a_folder_in_place_of_a_configuration_is_one_to_serve() {
+    let home = Folder::new();
+    std::fs::create_dir(home.path().join("photos")).unwrap();
+    let output = output_of(command().args(["-c", "photos"]).current_dir(home.path()));
+    let expected = "taipan: photos: it cannot be read: it is a folder; to serve it, run `taipan photos`\n";
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(2), expected));
+}

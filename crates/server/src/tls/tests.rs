@@ -871,7 +871,7 @@ fn names_what_is_wrong_with_a_file() {
             "certificate = \"good.pem\"\ncertificate_key = \"live\"",
             error,
             "certificate_key",
-            "cannot read live: it is not a regular file",
+            "cannot read live: it is a folder",
         ),
         (
             "names = \"b.example\"\ncertificate = \"good.pem\"",

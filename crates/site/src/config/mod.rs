@@ -280,7 +280,10 @@ fn read_file(file: &Path, place: &Place, source: &dyn Source, errors: &Errors) -
         }
         Err(error) => {
             let what = format!("{} cannot be read: {error}", subject());
-            errors.add(place, what, "check its path and its permissions");
+            match error.kind() == io::ErrorKind::IsADirectory && *place.file == *file {
+                true => errors.add(place, what, format!("to serve it, run `taipan {}`", shown(file))),
+                false => errors.add(place, what, "check its path and its permissions"),
+            }
             None
         }
     }
