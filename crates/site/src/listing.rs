@@ -16,7 +16,7 @@ use crate::model::Dotfiles;
 
 /// The `Content-Security-Policy` of the page. It allows only the style and the script of the page.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; img-src 'self'; \
-    style-src 'sha256-PZ7E2ye44vMFYR9a7cV6uiYTsgbL8W9yy5cLUZlDxew='; \
+    style-src 'sha256-k5l9d5kR31ZOvFhh1IfWBcBdUmBGVesjiEQAvuLcjoE='; \
     script-src 'sha256-GG1n0yHf4iCHv6IYPfbiWhRnMjt811XRMCPX0RN4mVY='; \
     base-uri 'none'; form-action 'self'";
 
