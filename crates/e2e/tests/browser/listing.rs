@@ -64,6 +64,14 @@ fn a_browser_shows_hostile_names_as_text() {
 }
 
 #[test]
+fn shows_every_space_of_a_name() {
+    let server = Site::new().file("a  b", "").config("listing = true\n").start();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/"));
+    assert_eq!(browser.value("document.querySelector('#entries a').innerText"), "a  b");
+}
+
+#[test]
 fn a_click_sorts_without_a_request() {
     let server = server();
     let mut browser = Browser::start();
