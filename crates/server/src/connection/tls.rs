@@ -20,6 +20,7 @@ use rustls::unbuffered::{
     AppDataRecord, ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 use rustls::{Error, HandshakeKind, InvalidMessage, PeerIncompatible};
+use site::memory;
 use site::tls::PrivateKeys;
 
 use crate::background::Background;
@@ -40,8 +41,8 @@ const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
 const READ: usize = 2 * MAX_RECORD;
 /// Reads in one call that bring no plaintext. Records may have no content.
 const READS: usize = 4;
-/// Plaintext that is encrypted at once.
-const MAX_PLAINTEXT: usize = 64 * 1024;
+/// Plaintext that is encrypted at once: the frames of one write.
+const MAX_PLAINTEXT: usize = memory::FRAMES as usize;
 /// The first byte of a handshake record (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 /// The first byte of an alert, and of a record that is encrypted in TLS 1.3.

@@ -14,6 +14,8 @@ use crate::connection::stream::More;
 
 /// Records up to this size wait for what is known to follow them, and are sent with it.
 const HELD: usize = 4 * 1024;
+/// What is read of a file at once: whole records.
+const FILE: usize = 64 * 1024;
 
 impl Session {
     /// Encrypts and sends from the beginning of `bytes`, and returns how many bytes it has taken. What the socket does
@@ -61,8 +63,8 @@ impl Session {
         }
         let shared = self.shared.clone();
         let file = &mut *shared.file.borrow_mut();
-        file.resize(MAX_PLAINTEXT, 0);
-        match read(&mut file[..count.min(MAX_PLAINTEXT)]) {
+        file.resize(FILE, 0);
+        match read(&mut file[..count.min(FILE)]) {
             Ok(0) => Some(Ok(0)),
             Ok(length) => Some(self.send(&file[..length], More::Nothing, send)),
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => None,

@@ -15,17 +15,16 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"/downloads/\"",
             text: "The pattern of the paths that the route matches. `/a/b` is that path alone. `/a/` is a prefix: the \
                    folder and everything below it. `/a/.` is the folder without what is below it, and `/.` the root \
-                   of the host alone. With wildcards it is a glob: `*` and `?` match within a segment, \
-                   `**` matches across slashes, and `/**/` matches any number of segments, also none. `[0-9]`, `[abc]` and \
+                   of the host alone. With wildcards it is a glob: `*` and `?` match within a segment, `**` matches \
+                   across slashes, and `/**/` matches any number of segments, also none. `[0-9]`, `[abc]` and \
                    `[a-z0-9_-]` match one of these characters, `[^abc]` matches another one that is no slash, and \
-                   `[0-9]+` matches one or more. A class of one character is that character: `[[]`, `[*]`, `[?]`, and `[+]` behind a class. A glob without a \
-                   slash, such as `*.css`, matches the last segment at any depth. An exact path precedes a glob, the \
-                   first matching glob precedes a prefix, and the longest prefix precedes shorter ones. A glob takes \
-                   settings that it does not have from the longest prefix around it: see \
-                   [Scripts](scripts.md#patterns-below-a-prefix). Patterns are written decoded: `/a b`, not `/a%20b`. \
-                   With `(?i)` in front, a pattern is a glob for which `a` and `A` are the same: `(?i)*.jpg`, \
-                   `(?i)/admin/**`. \
-                   The path `/` replaces the root of the host.",
+                   `[0-9]+` matches one or more. A class of one character is that character: `[[]`, `[*]`, `[?]`, and \
+                   `[+]` behind a class. A glob without a slash, such as `*.css`, matches the last segment at any \
+                   depth. An exact path precedes a glob, the first matching glob precedes a prefix, and the longest \
+                   prefix precedes shorter ones. A glob takes settings that it does not have from the longest prefix \
+                   around it: see [Scripts](scripts.md#patterns-below-a-prefix). Patterns are written decoded: \
+                   `/a b`, not `/a%20b`. With `(?i)` in front, a pattern is a glob for which `a` and `A` are the \
+                   same: `(?i)*.jpg`, `(?i)/admin/**`. The path `/` replaces the root of the host.",
         },
         Key {
             name: "root",
@@ -51,12 +50,12 @@ pub const CHAPTER: Chapter = Chapter {
             example: "\"https://example.org$path$query\"",
             text: "The URL or path to which the client is redirected. `$path` is the whole path with its slash. \
                    `$rest` is the path behind the pattern's prefix, without a slash in front. `$1` to `$9` are what \
-                   the wildcards, and classes of several characters, of the pattern match, in their order: each as much as it can, and `**/` without its \
-                   last slash. `$query` is the query with the `?` or `&` that joins it to what is before it, or empty; in \
-                   `?to=$path$query` both are one value, the URL of the request. `$host` is the requested host without \
-                   port, `$hostport` with it. `$scheme` is `http` or `https`. `$$` is a dollar sign, and `${rest}x` \
-                   separates a name from the letters behind it. Values are percent-encoded; behind a question mark so \
-                   that none of them ends a parameter.",
+                   the wildcards and classes of the pattern match, in their order: each as much as it can, and `**/` \
+                   without its last slash. `$query` is the query with the `?` or `&` that joins it to what is before \
+                   it, or empty; in `?to=$path$query` both are one value, the URL of the request. `$host` is the \
+                   requested host without port, `$hostport` with it. `$scheme` is `http` or `https`. `$$` is a dollar \
+                   sign, and `${rest}x` separates a name from the letters behind it. Values are percent-encoded; \
+                   behind a question mark so that none of them ends a parameter.",
         },
         Key {
             name: "status",
