@@ -189,6 +189,7 @@ const DIALECTS: &[&str] = &[
     "everywhere",
     "disk",
     "finding",
+    "brackets",
 ];
 
 const REPORT: &[&str] = &["html text", "tables", "summary", "agent", "top", "entry"];

@@ -29,7 +29,7 @@ const INPUT: u64 = 32 * 1024;
 /// Short responses that are gathered for one write.
 pub const BATCH: u64 = 32 * 1024;
 /// The most memory that a worker keeps of one response for the next.
-pub const KEPT_RESPONSE: u64 = 2 * BATCH;
+pub const KEPT_RESPONSE: u64 = FRAMES;
 /// The same, of the head of a request to an application.
 pub const KEPT_REQUEST: u64 = 16 * 1024;
 /// The same, of the fields of its response.
