@@ -5,6 +5,8 @@ use std::io;
 
 use site::utf8::{self, NotUtf8};
 
+use crate::brackets::shown;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The first is 1. `None`: the flags, or the whole file.
@@ -104,6 +106,7 @@ impl Findings {
 
 /// A file could otherwise write to the terminal of its reader, or fill it.
 fn on_one_line(text: &str) -> String {
+    let text = &shown(text);
     let end = text.floor_char_boundary(MAX_TEXT);
     let (text, rest) = text.split_at(end);
     let escaped = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };

@@ -44,6 +44,9 @@ mod regex;
 mod tree;
 
 mod brackets;
+// Only the expressions of web servers have classes.
+#[cfg_attr(not(feature = "web"), expect(dead_code))]
+mod class;
 mod document;
 
 mod getopt;

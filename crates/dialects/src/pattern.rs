@@ -2,7 +2,8 @@
 
 use site::route::ANY_CASE;
 
-use crate::brackets::{self, is_glob};
+use crate::brackets::{self, has_class, is_glob, lowered};
+use crate::class::Class;
 
 /// Patterns that one becomes in all ways to write its letters.
 const MAX_CASES: usize = 64;
@@ -27,6 +28,9 @@ pub fn below_of(pattern: &str) -> String {
 
 /// A pattern in all ways to write its letters. `None`: there are too many.
 pub fn any_case(pattern: &str) -> Option<Vec<String>> {
+    if has_class(pattern) {
+        return None;
+    }
     let mut all = vec![String::new()];
     for c in pattern.chars() {
         let mut cases = vec![c.to_ascii_lowercase(), c.to_ascii_uppercase()];
@@ -41,7 +45,8 @@ pub fn any_case(pattern: &str) -> Option<Vec<String>> {
 
 /// A pattern for which case does not count. `None`: there is none for a folder alone.
 pub fn ignoring_case(pattern: &str) -> Option<String> {
-    if !pattern.contains(|c: char| c.is_ascii_alphabetic()) || pattern.starts_with(ANY_CASE) {
+    let has_case = |c: char| c.is_ascii_alphabetic() || Class::of(c).is_some_and(Class::has_case);
+    if !pattern.contains(has_case) || pattern.starts_with(ANY_CASE) {
         return Some(pattern.to_owned());
     }
     let end = if pattern.ends_with('/') { "**" } else { "" };
@@ -93,7 +98,7 @@ pub fn beginning(text: &str, pattern: &str) -> Option<String> {
 /// `/**/b/**.php`. Nothing: no pattern can say it.
 pub fn all_beginning(text: &str, pattern: &str) -> Vec<String> {
     if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
-        let all = all_beginning(&text.to_ascii_lowercase(), &pattern.to_ascii_lowercase());
+        let all = all_beginning(&text.to_ascii_lowercase(), &lowered(pattern));
         return all.iter().filter_map(|pattern| ignoring_case(pattern)).collect();
     }
     let mut all: Vec<String> = beginning(text, pattern).into_iter().collect();

@@ -6,7 +6,7 @@ mod syntax;
 
 use std::collections::BTreeSet;
 
-use crate::brackets::is_glob;
+use crate::brackets::{has_class, is_glob};
 use site::wildcard::COUNTS_CASE;
 
 pub use captured::{Captured, captured};
@@ -162,7 +162,9 @@ fn value(expression: &str) -> Option<Vec<String>> {
     if body.contains("[^/") || body.contains(".+") {
         return None;
     }
-    let all = Parser::parse(body, Reading::Exact)?.into_iter();
+    // A field has wildcards without classes.
+    let all =
+        Parser::parse(body, Reading::Exact).filter(|all| !all.iter().any(|one| has_class(one)))?.into_iter();
     let all = all.map(|middle| format!("{begin}{}{end}", middle.replace("**", "*")).replace("**", "*"));
     Some(all.collect())
 }
@@ -231,7 +233,78 @@ pub fn goes_on(expression: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use site::route::Pattern;
+
     use super::*;
+    use crate::brackets::{parse, shown};
+
+    /// Parts of expressions.
+    const PARTS: &[&str] = &[
+        "a",
+        "-",
+        "/",
+        "/",
+        "([0-9]+)",
+        "(\\d)",
+        "([a-z]*)",
+        "([a-z-]{1,2})",
+        "(\\w{2,})",
+        "([0-9])?",
+        "(?:a|([0-9]+))",
+        "([^/]+)",
+        "-(.*)",
+    ];
+
+    fn matches(pattern: &Pattern, path: &str) -> bool {
+        pattern.matches(&Pattern::parse(path).unwrap().example().unwrap())
+    }
+
+    /// The route that responds for a path: that of an exact path, then the first glob, then a prefix.
+    fn first_of(all: &[Captured], path: &str) -> Option<(Pattern, Captured)> {
+        let mut found: Vec<(Pattern, Captured)> = all
+            .iter()
+            .filter_map(|one| Some((parse(&one.pattern).ok()?, one.clone())))
+            .filter(|(pattern, _)| matches(pattern, path))
+            .collect();
+        found.sort_by_key(|(pattern, _)| match pattern {
+            Pattern::Exact(_) => 0,
+            Pattern::Glob(_) => 1,
+            Pattern::Prefix(_) => 2,
+        });
+        (!found.is_empty()).then(|| found.swap_remove(0))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn patterns_find_what_expressions_with_classes_find(
+            parts in prop::collection::vec(prop::sample::select(PARTS), 1..6),
+            path in "/([ab0-]{1,2}/){0,2}[ab0-]{1,4}",
+        ) {
+            // Patterns with wildcards are for a path with and without its last slash.
+            let expression = format!("^/{}$", parts.concat().trim_end_matches('/'));
+            let wanted = regex_lite::Regex::new(&expression).unwrap().captures(&path);
+            if let Some(all) = patterns(&expression) {
+                let found = all.iter().any(|one| matches(&parse(one).unwrap(), &path));
+                prop_assert_eq!(found, wanted.is_some(), "{} {:?}", expression, all);
+            }
+            let Some(all) = captured(&expression) else { return Ok(()) };
+            let found = first_of(&all, &path);
+            prop_assert_eq!(found.is_some(), wanted.is_some(), "{} {:?}", expression, all);
+            let Some((wanted, (pattern, one))) = wanted.zip(found) else { return Ok(()) };
+            for at in 1..wanted.len() {
+                let mut group = one.target(&format!("${at}")).unwrap();
+                for (number, text) in pattern.captures(&path[1..]).iter().enumerate() {
+                    group = group.replace(&format!("${}", number + 1), text);
+                }
+                let group = group.replace("${rest}", pattern.rest(&path[1..]));
+                let wanted = wanted.get(at).map_or("", |found| found.as_str());
+                prop_assert_eq!(group, wanted, "{} {} {:?}", expression, at, one);
+            }
+        }
+    }
 
     #[test]
     fn says_with_patterns_what_expressions_find() {
@@ -253,12 +326,17 @@ mod tests {
             ("^/", Some(vec!["/"])),
             ("^/a\\[b\\].*$", Some(vec!["/a[b]**"])),
             ("x/$", None),
-            ("^/\\d+$", None),
-            ("^/[0-9]{3}/", None),
+            ("^/\\d+$", Some(vec!["/[0-9]+"])),
+            ("^/[0-9]{3}/", Some(vec!["/[0-9][0-9][0-9]/**"])),
+            ("^/post-[a-z0-9-]*\\.html$", Some(vec!["/post-[0-9a-z-]+.html", "/post-.html"])),
+            ("/v[0-9]+(/|$)", Some(vec!["/**/v[0-9]+", "/**/v[0-9]+/**"])),
+            ("\\.[0-9]?x$", Some(vec!["*.[0-9]x", "*.x"])),
+            ("^/\\d+?$", None),
+            ("^/[0-9]{9}$", None),
             ("\\.sw[op]$", Some(vec!["*.swo", "*.swp"])),
             ("\\.php[57]?$", Some(vec!["*.php", "*.php5", "*.php7"])),
             ("\\.[^a]$", None),
-            ("\\.[a-z]$", None),
+            ("\\.[a-z]$", Some(vec!["*.[a-z]"])),
             ("\\.[a", None),
             ("\\.[]$", None),
             ("(a", None),
@@ -282,7 +360,8 @@ mod tests {
             ("^/a[b", None),
         ] {
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
-            assert_eq!(patterns(expression), expected, "{expression}");
+            let found = patterns(expression).map(|all| all.iter().map(|one| shown(one)).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{expression}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use site::route::Pattern;
 
-use crate::brackets::{self, is_glob};
+use crate::brackets::{self, is_glob, is_wildcard};
 use crate::disk::Disk;
 use crate::document::Value;
 use crate::draft::{Draft, HANDLERS, Host, Scope, TOO_MANY_ROUTES, WAYS, with_ends};
@@ -300,8 +300,8 @@ pub fn common(pattern: &str, runs: &str) -> Vec<String> {
     if runs.starts_with(pattern) {
         return vec![runs.to_owned()];
     }
-    let begin = runs.split(['*', '?']).next().unwrap_or_default();
-    let end = runs.rsplit(['*', '?']).next().unwrap_or_default();
+    let begin = runs.split(is_wildcard).next().unwrap_or_default();
+    let end = runs.rsplit(is_wildcard).next().unwrap_or_default();
     let folder = begin.rfind('/').map_or("/", |at| &begin[..=at]);
     match pattern.ends_with('/') {
         _ if end.contains('/') => Vec::new(),

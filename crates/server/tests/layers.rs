@@ -190,6 +190,7 @@ const DIALECTS: &[&str] = &[
     "disk",
     "finding",
     "brackets",
+    "class",
 ];
 
 const REPORT: &[&str] = &["html text", "tables", "summary", "agent", "top", "entry"];

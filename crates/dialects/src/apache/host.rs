@@ -324,7 +324,7 @@ impl<'s> Site<'s> {
             }
             (Some(path), Some(to), 301 | 302 | 303 | 307 | 308) if is_match => {
                 let Some(all) = redirect_matches(path, to) else {
-                    let what_to_do = "see redirects; write a route whose pattern has a class, such as [0-9]+";
+                    let what_to_do = "see redirects; patterns have wildcards, and classes such as [0-9]+";
                     return draft.error(place, unconverted(directive), what_to_do);
                 };
                 for (pattern, to) in all {

@@ -120,6 +120,7 @@ pub fn exact(expression: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brackets::shown;
 
     #[test]
     fn knows_what_is_below_a_folder() {
@@ -152,13 +153,17 @@ mod tests {
             (vec!["\\.(?i:php|phar)$"], true, Some(vec!["(?i)*.php", "(?i)*.phar"])),
             (vec!["(?i)\\.bak$"], true, Some(vec!["(?i)*.bak"])),
             (vec!["\\.(js|css)(\\?v=.*)?$"], true, Some(vec!["*.js", "*.css"])),
-            (vec!["[0-9]"], true, None),
+            (vec!["[0-9]"], true, Some(vec!["*[0-9]*"])),
+            (vec!["^\\d+\\.txt$"], true, Some(vec!["[0-9]+.txt"])),
+            (vec!["[^0-9]"], true, None),
             (vec!["^$"], true, None),
             (vec!["a/b"], false, None),
         ] {
             let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
             let expected = expected.map(|all| all.into_iter().map(str::to_owned).collect());
-            assert_eq!(files(&arguments, is_expression), expected, "{arguments:?}");
+            let found = files(&arguments, is_expression);
+            let found = found.map(|all| all.iter().map(|one| shown(one)).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{arguments:?}");
         }
         let folders = ["/**/.git", "/**/.git/**"].map(str::to_owned).to_vec();
         assert_eq!(expression("(^|/)\\.git(/|$)"), Some(folders));

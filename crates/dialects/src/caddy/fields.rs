@@ -1,6 +1,6 @@
 //! Fields of responses, how responses are compressed, and how large requests may be.
 
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard};
 use site::config::own_field;
 
 use crate::document::Value;
@@ -42,7 +42,8 @@ impl Site<'_> {
             None => (name.trim_start_matches(['?', '>']).to_owned(), Value::from(value)),
         };
         let has_no_extension = |path: &String| {
-            !path.ends_with('/') && !path.rsplit('/').next().unwrap_or_default().contains(['.', '*', '?'])
+            !path.ends_with('/')
+                && !path.rsplit('/').next().unwrap_or_default().contains(|c| c == '.' || is_wildcard(c))
         };
         let is_folder = |path: &String| path.ends_with('/') && !is_glob(path);
         if name.eq_ignore_ascii_case("content-type")

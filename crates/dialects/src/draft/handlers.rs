@@ -3,7 +3,8 @@
 
 use site::route::ANY_CASE;
 
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard};
+use crate::class::Class;
 use crate::pattern;
 
 use super::{Host, Scope, TOO_MANY_ROUTES};
@@ -99,7 +100,7 @@ pub fn with_ends(pattern: &str, end: &str) -> Vec<String> {
 /// A name without wildcards is one in every folder, as one with them.
 fn anywhere(pattern: String) -> String {
     let (case, name) = pattern.strip_prefix(ANY_CASE).map_or(("", pattern.as_str()), |name| (ANY_CASE, name));
-    if name.contains(['*', '?', '/']) { pattern } else { format!("{case}/**/{name}") }
+    if name.contains(|c| c == '/' || is_wildcard(c)) { pattern } else { format!("{case}/**/{name}") }
 }
 
 /// Adds the paths of `pattern` that have the end `end`, with `rest` behind it.
@@ -126,16 +127,25 @@ fn add_ended(pattern: &str, end: &str, rest: &str, steps: &mut usize, all: &mut 
         }
         return;
     }
-    let any_case = pattern.starts_with(ANY_CASE) && own.eq_ignore_ascii_case(&last);
-    if own == last || own == '?' || any_case {
+    let ignores_case = pattern.starts_with(ANY_CASE);
+    let class = Class::of(own).map(|class| if ignores_case { class.in_any_case() } else { class });
+    let finds = match class {
+        Some(class) => class.has(last),
+        None => own == last || own == '?' || ignores_case && own.eq_ignore_ascii_case(&last),
+    };
+    if finds {
         let (before, end) = (&pattern[..pattern.len() - own.len_utf8()], &end[..end.len() - last.len_utf8()]);
-        add_ended(before, end, &format!("{last}{rest}"), steps, all);
+        let rest = format!("{last}{rest}");
+        add_ended(before, end, &rest, steps, all);
+        if class.is_some_and(Class::is_many) {
+            add_ended(pattern, end, &rest, steps, all);
+        }
     }
 }
 
 /// The paths of a pattern that are those of another one, which is `*.php` or `/a/**/*.php`.
 fn ends_of(pattern: &str, other: &str) -> Vec<String> {
-    let is_end = |end: &str| !end.contains(['*', '?', '/']);
+    let is_end = |end: &str| !end.contains(|c| c == '/' || is_wildcard(c));
     if let Some(end) = other.strip_prefix('*').filter(|end| is_end(end)) {
         return with_ends(pattern, end);
     }
@@ -171,6 +181,8 @@ mod tests {
             (".*", ".sh", &[".*.sh", "/**/.sh"]),
             ("(?i)a*", "a", &["(?i)a*a", "(?i)/**/a"]),
             ("/x**p**", ".php", &["/x**p**.php", "/x**.php"]),
+            ("/\u{F0401}", ".php", &[]),
+            ("/\u{F0404}", "ab", &["/ab", "/\u{F0404}ab"]),
         ] {
             assert_eq!(with_ends(pattern, end), expected, "{pattern} {end}");
         }

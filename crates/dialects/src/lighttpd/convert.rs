@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::Conversion;
+use crate::brackets::is_wildcard;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
@@ -187,7 +188,8 @@ fn names(operator: &str, operand: &str) -> Option<Vec<String>> {
                 let name = regex::literal(rest)?;
                 return Some(vec![name.clone(), format!("*.{name}")]);
             }
-            let is_name = |name: &String| !name.trim_start_matches("*.").contains(['*', '?', '/']);
+            let is_name =
+                |name: &String| !name.trim_start_matches("*.").contains(|c| c == '/' || is_wildcard(c));
             let names = |all: Option<Vec<String>>| all.filter(|all| all.iter().all(is_name));
             names(regex::values(operand)).or_else(|| names(regex::patterns(operand)))
         }

@@ -1,7 +1,7 @@
 //! The order of a host's routes. lighttpd adds up everything that it is told about a path, and here the first pattern
 //! counts.
 
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard};
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, with_ends};
 use crate::pattern;
@@ -81,7 +81,7 @@ fn run_nothing(host: &mut Host, draft: &mut Draft) {
 
 /// Denies the files of a pattern that other globs would send, because these come before.
 fn deny_within(host: &mut Host, pattern: &str, place: &Place) {
-    let Some(end) = pattern.rsplit('*').next() else { return };
+    let Some(end) = pattern.rsplit(is_wildcard).next() else { return };
     let mut at = 0;
     while let Some(route) = host.routes.get(at).filter(|_| host.routes.len() <= TOO_MANY_ROUTES) {
         let glob = route.text("path").filter(|path| is_glob(path));
@@ -201,7 +201,7 @@ pub fn rewritten_twice(host: &Host, draft: &mut Draft) {
         let again = |other: &&Scope| {
             let path = other.path();
             let is_other = other.get("rewrite").is_some() && other.text("path") != route.text("path");
-            is_other && covers(path, to) && !(is_glob(path) && path.ends_with(['*', '?']))
+            is_other && covers(path, to) && !(is_glob(path) && path.ends_with(is_wildcard))
         };
         if let Some(other) = host.routes.iter().find(again) {
             let what = format!("{to} would be rewritten once more, by {}", other.path());

@@ -1,6 +1,6 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
-use crate::brackets::is_glob;
+use crate::brackets::{has_class, is_glob, is_wildcard};
 use crate::draft::with_ends;
 use crate::pattern;
 use crate::regex;
@@ -32,7 +32,7 @@ pub(super) fn meet(one: &str, other: &str) -> Option<Vec<String>> {
     let covers = |outer: &str, inner: &str| match longer(outer) {
         Some(text) => inner
             .strip_prefix(&text)
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', '*'])),
+            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(|c| c == '/' || is_wildcard(c))),
         None => outer.ends_with('/') && inner.starts_with(outer),
     };
     if one == other || one == "/" || covers(one, other) {
@@ -83,7 +83,7 @@ pub(super) fn within(paths: &[String], ending: &str) -> Option<Vec<String>> {
     for path in paths {
         match path.ends_with('/') {
             true => all.push(pattern::within(path, &pattern)?),
-            false if path.trim_end_matches("?*/**").contains('?') => return None,
+            false if path.trim_end_matches("?*/**").contains('?') || has_class(path) => return None,
             false => all.extend(with_ends(path, ending)),
         }
     }

@@ -169,8 +169,7 @@ pub fn rewrite(
         if redirects && is_unslashed(child) {
             return draft.warn(place, "a path with a slash at its end is not redirected", "nothing to do");
         }
-        let what_to_do =
-            "see redirects and rewrites; write a route whose pattern has a class, such as [0-9]+";
+        let what_to_do = "see redirects and rewrites; patterns have wildcards, and classes such as [0-9]+";
         return draft.error(place, unconverted(child), what_to_do);
     };
     let all = match location {

@@ -1,7 +1,8 @@
 //! Expressions with groups, whose parts a target names: `$1`.
 
-use super::parser::{MAX_DEPTH, listed};
+use super::parser::{MAX_DEPTH, classes, listed};
 use super::syntax::unnamed;
+use crate::class::Class;
 use crate::pattern::{alone, ignoring_case, is_usable};
 
 /// Patterns that one expression becomes.
@@ -53,6 +54,9 @@ impl Captured {
 enum Unit {
     Char(char),
     Wildcard(&'static str),
+    Class(Class),
+    /// The next part may be missing, or have another length.
+    Choice,
     Begin(usize),
     End(usize),
 }
@@ -87,9 +91,12 @@ pub fn captured(expression: &str) -> Option<Vec<Captured>> {
 }
 
 fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
-    let plain: Vec<Unit> =
-        units.iter().copied().filter(|unit| matches!(unit, Unit::Char(_) | Unit::Wildcard(_))).collect();
-    let wildcards = plain.iter().filter(|unit| matches!(unit, Unit::Wildcard(_))).count();
+    if !chooses_alike(units) {
+        return None;
+    }
+    let is_plain = |unit: &Unit| matches!(unit, Unit::Char(_) | Unit::Wildcard(_) | Unit::Class(_));
+    let plain: Vec<Unit> = units.iter().copied().filter(is_plain).collect();
+    let wildcards = plain.iter().filter(|unit| !matches!(unit, Unit::Char(_))).count();
     let is_prefix = wildcards == 1 && matches!(plain[..], [.., Unit::Char('/'), Unit::Wildcard("**")]);
     let (mut pattern, mut number) = (String::new(), 0);
     let mut groups = vec![String::new(); count];
@@ -104,8 +111,13 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
                 open.retain(|other| other != group);
                 continue;
             }
+            Unit::Choice => continue,
             Unit::Char('$') => ("$".to_owned(), "$$".to_owned()),
             Unit::Char(c) => (c.to_string(), c.to_string()),
+            Unit::Class(class) => {
+                number += 1;
+                (class.character().to_string(), format!("${number}"))
+            }
             Unit::Wildcard(text) => {
                 number += 1;
                 ((*text).to_owned(), if is_prefix { "${rest}".to_owned() } else { format!("${number}") })
@@ -118,12 +130,34 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
     if number > 9 || pattern.contains("***") || pattern.contains("/**/") {
         return None;
     }
+    // A part that is missing leaves the folder of another path, and these patterns are for the path without slash, too.
+    if wildcards > 0 && pattern.ends_with('/') && units.contains(&Unit::Choice) {
+        return None;
+    }
     let pattern = match wildcards {
         0 => alone(&pattern),
         _ if is_prefix => pattern.trim_end_matches("**").to_owned(),
         _ => pattern.trim_end_matches('/').to_owned(),
     };
     is_usable(&pattern).then_some(Captured { pattern, groups })
+}
+
+/// Whether each part that may be missing, or have several lengths, has the same text in the first pattern that finds a path
+/// as in the expression: no part in front of it takes more or less instead.
+fn chooses_alike(units: &[Unit]) -> bool {
+    units.iter().enumerate().filter(|(_, unit)| **unit == Unit::Choice).all(|(at, _)| {
+        let before = &units[..at];
+        let varies = |unit: &Unit| matches!(unit, Unit::Wildcard("*" | "**") | Unit::Choice);
+        let is_many = |unit: &Unit| matches!(unit, Unit::Class(class) if class.is_many());
+        let last = before.iter().rfind(|unit| !matches!(unit, Unit::Begin(_) | Unit::End(_)));
+        // Only `**` has slashes.
+        let begins = last == Some(&Unit::Char('/')) && !before.contains(&Unit::Wildcard("**"));
+        begins || !before.iter().any(|unit| varies(unit) || is_many(unit))
+    })
+}
+
+fn begins_with_class(units: &[Unit]) -> bool {
+    matches!(units.iter().find(|unit| !matches!(unit, Unit::Begin(_))), Some(Unit::Class(_)))
 }
 
 /// Reads an expression with its groups.
@@ -157,6 +191,9 @@ impl Groups {
             let mut one = self.atom(depth)?;
             if self.takes("?") {
                 one.push(Vec::new());
+                if one.iter().any(|units| begins_with_class(units)) {
+                    one.iter_mut().for_each(|units| units.insert(0, Unit::Choice));
+                }
             }
             all = all
                 .iter()
@@ -193,6 +230,13 @@ impl Groups {
         if begins && (self.takes(".+") || self.takes("[^?]+")) {
             let is_lazy = self.text.get(self.at) == Some(&'?');
             return (!is_lazy).then(|| vec![vec![Unit::Wildcard("?"), Unit::Wildcard("**")]]);
+        }
+        if let Some((all, length)) = classes(&self.text[self.at..]) {
+            self.at += length;
+            let choice = (all.len() > 1).then_some(Unit::Choice);
+            let units =
+                |one: Vec<Class>| choice.into_iter().chain(one.into_iter().map(Unit::Class)).collect();
+            return Some(all.into_iter().map(units).collect());
         }
         let c = *self.text.get(self.at)?;
         self.at += 1;
@@ -264,10 +308,16 @@ mod tests {
             ("^/a/(?<name>.*)$", "/a/ [${rest}]"),
             ("^/a/(?P<name>[^/]+)$", "/a/?* [$1$2]"),
             ("^/a\\$b/(.*)\\.php$", "/a$b/**.php [$1]"),
+            ("^/a/([0-9]+)$", "/a/[0-9]+ [$1]"),
+            ("^/(\\d{4})/(\\d+)/?$", "/[0-9][0-9][0-9][0-9]/[0-9]+ [$1$2$3$4, $5]"),
+            ("^/([a-z_-]+)-([0-9]+)\\.html$", "/[a-z_-]+-[0-9]+.html [$1, $2]"),
+            ("^/a/([a-z]*)$", "/a/[a-z]+ [$1] /a/. []"),
+            ("^/x(\\w)?\\.css$", "/x[0-9A-Za-z_].css [$1] /x.css []"),
         ] {
             let found = captured(expression).map(|all| {
                 let one = |one: &Captured| {
-                    format!("{} [{}]", one.pattern, one.groups.join(", ")).replace("[, ", "[")
+                    let pattern = crate::brackets::shown(&one.pattern);
+                    format!("{pattern} [{}]", one.groups.join(", ")).replace("[, ", "[")
                 };
                 all.iter().map(one).collect::<Vec<_>>().join(" ")
             });
@@ -275,8 +325,6 @@ mod tests {
         }
         for expression in [
             "/a/(.*)",
-            "^/a/([0-9]+)$",
-            "^/a/(\\d+)$",
             "^/a/(.*?)/b$",
             "^/(.*)/b$",
             "^/a/(?<=/)(.*)$",
@@ -287,6 +335,12 @@ mod tests {
             "^/a/.*)",
             "^/a\\?b",
             "^(.+)$",
+            "^/a/([0-9]+?)$",
+            "^/(.*)([0-9]*)$",
+            "^/([a-z-]+)([a-z]{0,2})$",
+            "^/([0-9]{10})$",
+            "^/([^/]+)/([0-9]*)$",
+            "^/([a-z0-9]+)([0-9])?$",
             "^/[a-c]/(.*)$",
             "^/[ab]+/(.*)$",
             "^/[^a]/(.*)$",

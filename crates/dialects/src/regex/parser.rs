@@ -2,7 +2,7 @@
 
 use super::syntax::group;
 use super::{MAX_ALTERNATIVES, Reading};
-use crate::brackets::is_glob;
+use crate::class::Class;
 
 /// Characters of a class, such as `[op]`.
 const MAX_CLASS: usize = 8;
@@ -37,6 +37,19 @@ pub fn listed(text: &[char], at: &mut usize) -> Option<Vec<char>> {
         }
         all.push(c);
     }
+}
+
+/// The classes of patterns that an expression begins with: a class and its quantifier, and how many characters they have.
+/// `None`: it lists its characters, or patterns have no such class.
+pub fn classes(text: &[char]) -> Option<(Vec<Vec<Class>>, usize)> {
+    let mut at = 1;
+    let lists = text.first() == Some(&'[') && listed(text, &mut at).is_some();
+    if lists && !matches!(text.get(at), Some('*' | '+' | '{')) {
+        return None;
+    }
+    let (class, length) = Class::read(text)?;
+    let (all, quantifier) = class.repeated(&text[length..])?;
+    Some((all, length + quantifier))
 }
 
 impl Parser {
@@ -126,6 +139,11 @@ impl Parser {
         }
         let c = self.peek()?;
         self.at += 1;
+        if self.reading == Reading::Exact
+            && let Some(all) = self.classes()
+        {
+            return Some(all);
+        }
         let one = match c {
             '[' => self.class()?,
             '(' if self.reading == Reading::Wider && self.takes_assertion() => {
@@ -163,9 +181,23 @@ impl Parser {
                 }
                 Some(std::iter::once(String::new()).chain(one).collect())
             }
-            _ if one.iter().any(|part| is_glob(part) && c == '\\') && self.reading == Reading::Exact => None,
+            _ if one.iter().any(|part| part.contains(['*', '?']) && c == '\\')
+                && self.reading == Reading::Exact =>
+            {
+                None
+            }
             _ => Some(one),
         }
+    }
+
+    /// A class that patterns have, with its quantifier, whose first character has been read.
+    fn classes(&mut self) -> Option<Vec<String>> {
+        let (all, length) = classes(&self.text[self.at - 1..])?;
+        self.at += length - 1;
+        let mut all: Vec<String> =
+            all.iter().map(|one| one.iter().map(|class| class.character()).collect()).collect();
+        all.extend(self.takes("?").then(String::new));
+        Some(all)
     }
 
     /// What stands in front of or behind a place, and is no part of what is found.

@@ -648,7 +648,7 @@ fn apache_knows_the_front_controllers_of_applications() {
         &[
             (&site("RewriteRule ^.*$ index.php [NC,L]"), 3, "cannot be converted"),
             // What does not match.
-            (&site("RewriteRule !\\d - [F]"), 3, "cannot be converted"),
+            (&site("RewriteRule ![\\d,] - [F]"), 3, "cannot be converted"),
             (&site("RewriteRule !a /b [L]"), 3, "cannot be converted"),
             (
                 &site("THERE\nRewriteRule ^a - [L]\nRewriteRule ^.*$ index.php [NC,L]"),
@@ -910,7 +910,7 @@ fn rewrites_of_apache_set_a_query() {
     }
     for rule in [
         "RewriteRule ^/(.*)$ /index.php?q=$1 [QSA,L]",
-        "RewriteRule ^/a/([0-9]+)$ /b.php?c=$1 [L]",
+        "RewriteRule ^/a/([0-9,]+)$ /b.php?c=$1 [L]",
         "RewriteRule ^/a/(.*)$ /b.php?c=$2 [L]",
         "RewriteRule ^/a/(.*)$ /b.php?c=%1 [L]",
         "RewriteCond %{QUERY_STRING} ^c=(.*)$\nRewriteRule ^/a$ /b? [L]",
@@ -1122,7 +1122,7 @@ fn sections_of_apache_deny_by_conditions() {
 #[test]
 fn sections_of_apache_that_rules_cannot_say_are_refused() {
     for (expression, inner) in [
-        ("%{REQUEST_URI} =~ m#[0-9]#", "Require all denied"),
+        ("%{REQUEST_URI} =~ m#[0-9,]#", "Require all denied"),
         ("-f %{REQUEST_FILENAME}", "Require all denied"),
         ("-R '10.0.0.0/8' && %{HTTPS} == 'on' || -R '192.0.2.0/24'", "Require all denied"),
         ("-R 'example.org'", "Require all denied"),
@@ -1164,9 +1164,9 @@ fn a_section_of_apache_may_lead_to_https() {
 fn what_apache_rejects_stays_closed_where_patterns_find_more() {
     let site = |line: &str| format!("Listen 80\nDocumentRoot /srv\nRewriteEngine on\n{line}\n");
     for (line, path, status) in [
-        ("RedirectMatch 404 ^/secret[0-9]+", "/secret?**", 404),
-        ("RewriteRule ^/secret[0-9]+ - [F]", "/secret?**", 403),
-        ("RewriteRule \\.backup\\d*$ - [F,NC]", "(?i)*.backup*", 403),
+        ("RedirectMatch 404 ^/secret[0-9,]+", "/secret?**", 404),
+        ("RewriteRule ^/secret[0-9,]+ - [F]", "/secret?**", 403),
+        ("RewriteRule \\.backup[\\d,]*$ - [F,NC]", "(?i)*.backup*", 403),
         // In more ways to write them than there are patterns.
         ("RewriteRule \\.configuration$ - [F,NC]", "(?i)*.configuration", 403),
     ] {
@@ -1177,9 +1177,9 @@ fn what_apache_rejects_stays_closed_where_patterns_find_more() {
     refuse(
         Web::Apache,
         &[
-            (&site("RedirectMatch 404 ^/[a-z]$"), 4, open),
-            (&site("RewriteRule ^/[a-z]$ - [F]"), 4, open),
-            (&site("RewriteRule ^/secret(?!/x)[0-9] - [F]"), 4, open),
+            (&site("RedirectMatch 404 ^/[a-z,]$"), 4, open),
+            (&site("RewriteRule ^/[a-z,]$ - [F]"), 4, open),
+            (&site("RewriteRule ^/secret(?!/x)[0-9,] - [F]"), 4, open),
         ],
     );
 }
@@ -1753,7 +1753,7 @@ fn redirects_of_apache_name_what_their_expression_finds() {
     }
     let of_host = "^/([^/]+)/(.*)$ https://$1.example/$2";
     for directive in
-        ["^/old/(\\d+)$ /new/$1", of_host, "^/old/(.*)$ /new/$2", "^/old/(.*)$ /new/%{HTTP_HOST}"]
+        ["^/old/([\\d,]+)$ /new/$1", of_host, "^/old/(.*)$ /new/$2", "^/old/(.*)$ /new/%{HTTP_HOST}"]
     {
         let text = format!("RedirectMatch {directive}");
         refuse(Web::Apache, &[(&site(&text), 2, "cannot be converted")]);
@@ -1771,7 +1771,10 @@ fn a_rule_of_apache_for_any_case_finds_paths_in_any_case() {
         check(Web::Apache, &[(&site(rule), &["path = \"(?i)/old/**\"", "rewrite = \"/new/$1\""])]);
     }
     // What is said about it has the rule as it is written.
-    refuse(Web::Apache, &[(&site("(?i)^/old/(\\d+)$ /new/$1 [L]"), 3, "(?i)^/old/(\\d+)$ /new/$1 [L]")]);
+    refuse(
+        Web::Apache,
+        &[(&site("(?i)^/old/([\\d,]+)$ /new/$1 [L]"), 3, "(?i)^/old/([\\d,]+)$ /new/$1 [L]")],
+    );
 }
 
 /// A host of this name and with `www.`, which listens without TLS.

@@ -409,7 +409,7 @@ fn rewrites_of_lighttpd_set_a_query() {
     }
     for (name, expression, to) in [
         ("url.rewrite-once", "^/(.*)$", "/index.php?page=$1"),
-        ("url.rewrite-once", "^/a/([0-9]+)$", "/b.php?c=$1"),
+        ("url.rewrite-once", "^/a/([0-9,]+)$", "/b.php?c=$1"),
         ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=$2"),
         ("url.rewrite-once", "^/a/(.*)$", "/b.php?c=%1"),
         ("url.rewrite-if-not-file", "^/(.*)$", "/$1.php?x"),
@@ -523,17 +523,17 @@ fn what_lighttpd_denies_stays_denied_where_patterns_find_more() {
         format!("server.document-root = \"/srv\"\n$HTTP[\"url\"] =~ \"{expression}\" {{\n{inner}\n}}\n")
     };
     let deny = "url.access-deny = ( \"\" )";
-    for (expression, path) in [("\\.(bak|conf)[0-9]*$", "*.bak*"), ("^/secret[0-9]+/", "/secret?*/**")] {
+    for (expression, path) in [("\\.(bak|conf)[0-9,]*$", "*.bak*"), ("^/secret[0-9,]+/", "/secret?*/**")] {
         let path = format!("path = \"{path}\"");
         check(Web::Lighttpd, &[(&site(expression, deny), &[&path, "return = 403"])]);
     }
     let auth = "auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"x\", \"require\" => \"valid-user\" ) )";
-    for (expression, inner) in [("^/[a-z]$", deny), ("^/secret[0-9]+/", auth)] {
+    for (expression, inner) in [("^/[a-z,]$", deny), ("^/secret[0-9,]+/", auth)] {
         refuse(Web::Lighttpd, &[(&site(expression, inner), 2, "would be open")]);
     }
     refuse(
         Web::Lighttpd,
-        &[(&site("^/a[0-9]", "dir-listing.activate = \"enable\""), 2, "cannot be converted")],
+        &[(&site("^/a[0-9,]", "dir-listing.activate = \"enable\""), 2, "cannot be converted")],
     );
 }
 

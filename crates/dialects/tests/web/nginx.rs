@@ -127,7 +127,7 @@ fn converts_nginx() {
         &[
             ("server { root /srv;\nlocation / {\nauth_request /a; } }", 3, "auth_request /a"),
             ("server { root /srv;\nif ($x) { return 403; } }", 2, "if ($x)"),
-            ("server { root /srv;\nlocation ~ ^/[0-9]+$ { deny all; } }", 2, "cannot be converted"),
+            ("server { root /srv;\nlocation ~ ^/[0-9,]+$ { deny all; } }", 2, "cannot be converted"),
             ("server {\nroot /srv;\n", 2, "ends within"),
             ("server { root /srv; }\n}", 2, "closes nothing"),
             ("{ } ;", 1, "has no name"),
@@ -1401,9 +1401,9 @@ fn what_nginx_denies_stays_denied_where_patterns_find_more() {
         converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)])
     };
     for (location, path) in [
-        ("location ~ ^/secret[0-9]+/ { deny all; }", "/secret?*/**"),
-        ("location ~* \"^/dump-\\d{4}\" { return 404; }", "(?i)/dump-**"),
-        ("location ~ ^/secret[0-9]+/ { deny all; internal; }", "/secret?*/**"),
+        ("location ~ ^/secret[0-9,]+/ { deny all; }", "/secret?*/**"),
+        ("location ~* \"^/dump-[\\d,]{4}\" { return 404; }", "(?i)/dump-**"),
+        ("location ~ ^/secret[0-9,]+/ { deny all; internal; }", "/secret?*/**"),
     ] {
         let found = conversion(location);
         assert!(!found.is_refused(), "{location} {:?}", found.findings);
@@ -1418,14 +1418,14 @@ fn what_nginx_denies_stays_denied_where_patterns_find_more() {
     assert!(found.text.contains(rule), "{}", found.text);
     for location in [
         "location ~ \"^/x{3}$\" { deny all; }",
-        "location ~ ^/app[0-9]/ { auth_basic x; auth_basic_user_file /p; }",
-        "location ~ ^/app[0-9]/ { allow 10.0.0.0/8; deny all; }",
+        "location ~ ^/app[0-9,]/ { auth_basic x; auth_basic_user_file /p; }",
+        "location ~ ^/app[0-9,]/ { allow 10.0.0.0/8; deny all; }",
     ] {
         let found = conversion(location);
         let entry = "cannot be converted, and what it protects would be open\",\n";
         assert!(found.text.contains(entry), "{}", found.text);
     }
-    let found = conversion("location ~ ^/app[0-9]/ { expires 1d; }");
+    let found = conversion("location ~ ^/app[0-9,]/ { expires 1d; }");
     assert!(found.is_refused() && !found.text.contains("would be open"), "{}", found.text);
     check(
         Web::Nginx,
@@ -1823,12 +1823,12 @@ fn rewrites_of_nginx_set_a_query() {
     }
     for (rewrite, part) in [
         ("rewrite ^/(.*)$ /index.php?q=$1 last;", "rewrite ^/(.*)$"),
-        ("rewrite ^/a/([0-9]+)$ /b.php?id=$1 last;", "rewrite ^/a/([0-9]+)$"),
+        ("rewrite ^/a/([0-9,]+)$ /b.php?id=$1 last;", "rewrite ^/a/([0-9,]+)$"),
         ("rewrite ^/a/(.*)$ /b.php?id=$2 last;", "rewrite ^/a/(.*)$"),
         ("rewrite ^/a/(.*)$ /b.php?id=$arg_x last;", "rewrite ^/a/(.*)$"),
         ("rewrite ^/a/(.*)$ /b/$args last;", "rewrite ^/a/(.*)$"),
         ("if (!-e $request_filename) { return 404; }", "if (!-e $request_filename)"),
-        ("if (!-e $request_filename) {\nrewrite ^/([0-9]+)$ /i.php?q=$1 last; }", "rewrite ^/([0-9]+)$"),
+        ("if (!-e $request_filename) {\nrewrite ^/([0-9,]+)$ /i.php?q=$1 last; }", "rewrite ^/([0-9,]+)$"),
         (
             "location /b/ { if (!-e $request_filename) {\nrewrite ^/a/(.*)$ /i.php?q=$1 last; } }",
             "rewrite ^/a/(.*)$",
@@ -1966,7 +1966,7 @@ fn a_server_of_nginx_redirects_what_an_expression_finds_at_any_depth() {
         Web::Nginx,
         &[
             ("server { root /srv;\nrewrite /wp-admin$ /index.php last; }", 2, "rewrite /wp-admin$"),
-            ("server { root /srv;\nrewrite /[0-9]+$ $uri/ permanent; }", 2, "rewrite /[0-9]+$"),
+            ("server { root /srv;\nrewrite /[0-9,]+$ $uri/ permanent; }", 2, "rewrite /[0-9,]+$"),
             ("server { root /srv; location /a/ {\nrewrite /b$ $uri/ permanent; } }", 2, "rewrite /b$"),
         ],
     );

@@ -3,6 +3,7 @@
 //! beside.
 
 mod authorizers;
+mod classes;
 mod debian;
 mod explained;
 mod paths;

@@ -3,7 +3,7 @@
 use site::route::ANY_CASE;
 
 use super::overlaps;
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard};
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::pattern;
 
@@ -189,21 +189,21 @@ fn numbered(prefix: &str, pattern: &str) -> Option<Vec<(String, String)>> {
 }
 
 fn with_numbers(prefix: &str, rest: &str) -> Option<(String, String)> {
-    let (mut to, mut count, mut is_wildcard) = (String::new(), 0, false);
+    let (mut to, mut count, mut follows_star) = (String::new(), 0, false);
     for c in rest.chars() {
         match c {
-            '*' if is_wildcard => {
-                is_wildcard = false;
+            '*' if follows_star => {
+                follows_star = false;
                 continue;
             }
-            '*' | '?' => {
+            c if is_wildcard(c) => {
                 count += 1;
                 to.push_str(&format!("${{{count}}}"));
             }
             '$' => to.push_str("$$"),
             c => to.push(c),
         }
-        is_wildcard = c == '*';
+        follows_star = c == '*';
     }
     (count <= MAX_WILDCARDS).then(|| (format!("{prefix}{rest}"), to))
 }

@@ -9,7 +9,8 @@ use site::route::ANY_CASE;
 use super::{Site, Tree, overlaps};
 use crate::apache::context::{Context, Reading};
 use crate::apache::paths;
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard, lowered};
+use crate::class::Class;
 use crate::draft::Draft;
 use crate::tree::Directive;
 
@@ -123,7 +124,7 @@ impl Site<'_> {
 /// What remains of a pattern behind a text that names begin with. Nothing: none of its names begin with it.
 fn behind(text: &str, pattern: &str) -> BTreeSet<String> {
     if let Some(pattern) = pattern.strip_prefix(ANY_CASE) {
-        let rest = behind(&text.to_ascii_lowercase(), &pattern.to_ascii_lowercase());
+        let rest = behind(&text.to_ascii_lowercase(), &lowered(pattern));
         return rest.into_iter().map(|rest| format!("{ANY_CASE}{rest}")).collect();
     }
     // A pattern with a slash at its end is for what is below.
@@ -134,6 +135,13 @@ fn behind(text: &str, pattern: &str) -> BTreeSet<String> {
         let mut next = BTreeSet::new();
         for rest in open {
             let one = rest.chars().next();
+            if let Some((class, own)) = one.and_then(|own| Some((Class::of(own)?, own))) {
+                if class.has(c) {
+                    add(&mut next, &rest[own.len_utf8()..]);
+                    next.extend(class.is_many().then_some(rest));
+                }
+                continue;
+            }
             match one {
                 Some('*') if rest.starts_with("**") || c != '/' => add(&mut next, rest),
                 Some('?') if c != '/' => add(&mut next, &rest[1..]),
@@ -163,7 +171,7 @@ fn add<'p>(open: &mut BTreeSet<&'p str>, rest: &'p str) {
 /// The folder that the rest of a pattern is for, with all that is below it.
 fn folder_of(rest: &str) -> Option<&str> {
     let folder = rest.strip_suffix("/**").unwrap_or(rest);
-    (folder != rest && !folder.contains(['*', '?', '('])).then_some(folder)
+    (folder != rest && !folder.contains(|c| c == '(' || is_wildcard(c))).then_some(folder)
 }
 
 /// The pattern of requests for what remains behind the folder of an alias.

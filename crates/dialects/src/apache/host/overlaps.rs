@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use site::route::ANY_CASE;
 
 use crate::apache::context::Context;
+use crate::brackets::{has_class, is_wildcard};
 use crate::draft::{Draft, TOO_MANY_ROUTES};
 use crate::tree::Place;
 
@@ -104,6 +105,9 @@ fn whole(pattern: &str) -> String {
 /// The patterns of the paths that two patterns have in common. `None`: no few patterns can say it.
 pub(super) fn common(one: &str, other: &str) -> Option<Vec<String>> {
     let (one, other) = (whole(one), whole(other));
+    if one != other && (has_class(&one) || has_class(&other)) {
+        return are_apart(&one, &other).then(Vec::new);
+    }
     let (small, large) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     match (one.strip_prefix(ANY_CASE), other.strip_prefix(ANY_CASE)) {
         (None, None) => common_of_whole(&one, &other),
@@ -121,6 +125,22 @@ pub(super) fn common(one: &str, other: &str) -> Option<Vec<String>> {
             }
         }
     }
+}
+
+/// Whether texts at the beginnings or the ends of two patterns say that no path is one of both.
+fn are_apart(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|pattern| {
+        let pattern = pattern.to_ascii_lowercase();
+        pattern.strip_prefix(ANY_CASE).map(str::to_owned).unwrap_or(pattern)
+    });
+    let begin = |pattern: &str| pattern.split(is_wildcard).next().unwrap_or_default().to_owned();
+    let end = |pattern: &str| pattern.rsplit(is_wildcard).next().unwrap_or_default().to_owned();
+    let (begins, ends) = ([begin(&one), begin(&other)], [end(&one), end(&other)]);
+    // That of a folder says nothing about what is below it.
+    let is_folder = |end: &String| end.ends_with('/') || end.ends_with("/.");
+    let differ_first = !begins[0].starts_with(&begins[1]) && !begins[1].starts_with(&begins[0]);
+    let differ_last = !ends[0].ends_with(&ends[1]) && !ends[1].ends_with(&ends[0]);
+    differ_first || differ_last && !ends.iter().any(is_folder)
 }
 
 fn common_of_whole(one: &str, other: &str) -> Option<Vec<String>> {

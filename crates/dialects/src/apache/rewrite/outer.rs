@@ -3,6 +3,7 @@
 use super::{Rewrites, Rule};
 use crate::apache::paths;
 use crate::apache::rejections::{is_everything, rejection};
+use crate::brackets::is_wildcard;
 use crate::draft::Draft;
 use crate::regex;
 use crate::tree::Directive;
@@ -101,7 +102,7 @@ fn is_class(text: &str) -> bool {
 fn unanchored(expression: &str, rest: &str) -> Found {
     let patterns = regex::patterns(expression).unwrap_or_default();
     let begins = |pattern: &String| {
-        let first = pattern.trim_start_matches("/**").split(['*', '?']).find(|part| !part.is_empty());
+        let first = pattern.trim_start_matches("/**").split(is_wildcard).find(|part| !part.is_empty());
         first.is_some_and(|first| {
             let first = first.trim_matches('/');
             !first.is_empty() && !format!("/{rest}").contains(first)

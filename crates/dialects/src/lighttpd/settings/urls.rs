@@ -118,7 +118,7 @@ fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
                 Some(all) if all.all.iter().any(|(path, _)| path == "/") => {
                     "write url.rewrite-if-not-file, or a prefix: scripts that are named themselves would still run"
                 }
-                _ => "see rewrites and fallback; write a route whose pattern has a class, such as [0-9]+",
+                _ => "see rewrites and fallback; patterns have wildcards, and classes such as [0-9]+",
             };
             let what = format!("url.rewrite \"{}\" cannot be converted", expression.escape_debug());
             draft.error(place, what, what_to_do);
@@ -255,7 +255,7 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         if name == "url.rewrite-repeat-if-not-file" && !is_file(to.text()) {
             draft.error(place, what, "write the file that it leads to in the end");
         } else if set_fallbacks(setting, expression, to.text(), host, draft).is_none() {
-            let what_to_do = "see fallback; write a route whose pattern has a class, such as [0-9]+";
+            let what_to_do = "see fallback; patterns have wildcards, and classes such as [0-9]+";
             draft.error(place, what, what_to_do);
         } else {
             let what =
