@@ -10,6 +10,12 @@ pub fn is_wildcard(c: char) -> bool {
     matches!(c, '*' | '?') || Class::of(c).is_some()
 }
 
+/// Whether it does, or ends a segment.
+#[cfg(feature = "web")]
+pub fn is_wildcard_or_slash(c: char) -> bool {
+    c == '/' || is_wildcard(c)
+}
+
 /// Whether a pattern has wildcards.
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(is_wildcard)

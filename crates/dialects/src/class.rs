@@ -52,9 +52,13 @@ impl Class {
 
     /// As a configuration has it.
     pub fn written(self) -> String {
-        let parts = PARTS.iter().enumerate().filter(|(at, _)| self.0 >> at & 1 == 1);
-        let all: String = parts.map(|(_, part)| written(*part)).collect();
+        let all: String = self.parts().map(written).collect();
         format!("[{all}]{}", if self.is_many() { "+" } else { "" })
+    }
+
+    fn parts(self) -> impl Iterator<Item = (char, char)> {
+        let all = PARTS.into_iter().enumerate();
+        all.filter(move |(at, _)| self.0 >> at & 1 == 1).map(|(_, part)| part)
     }
 
     pub fn is_many(self) -> bool {
@@ -62,10 +66,7 @@ impl Class {
     }
 
     pub fn has(self, c: char) -> bool {
-        PARTS
-            .iter()
-            .enumerate()
-            .any(|(at, (first, last))| self.0 >> at & 1 == 1 && (*first..=*last).contains(&c))
+        self.parts().any(|(first, last)| (first..=last).contains(&c))
     }
 
     /// Whether it has letters.

@@ -3,7 +3,7 @@
 
 use site::route::ANY_CASE;
 
-use crate::brackets::{is_glob, is_wildcard};
+use crate::brackets::{is_glob, is_wildcard_or_slash};
 use crate::class::Class;
 use crate::pattern;
 
@@ -100,7 +100,7 @@ pub fn with_ends(pattern: &str, end: &str) -> Vec<String> {
 /// A name without wildcards is one in every folder, as one with them.
 fn anywhere(pattern: String) -> String {
     let (case, name) = pattern.strip_prefix(ANY_CASE).map_or(("", pattern.as_str()), |name| (ANY_CASE, name));
-    if name.contains(|c| c == '/' || is_wildcard(c)) { pattern } else { format!("{case}/**/{name}") }
+    if name.contains(is_wildcard_or_slash) { pattern } else { format!("{case}/**/{name}") }
 }
 
 /// Adds the paths of `pattern` that have the end `end`, with `rest` behind it.
@@ -145,7 +145,7 @@ fn add_ended(pattern: &str, end: &str, rest: &str, steps: &mut usize, all: &mut 
 
 /// The paths of a pattern that are those of another one, which is `*.php` or `/a/**/*.php`.
 fn ends_of(pattern: &str, other: &str) -> Vec<String> {
-    let is_end = |end: &str| !end.contains(|c| c == '/' || is_wildcard(c));
+    let is_end = |end: &str| !end.contains(is_wildcard_or_slash);
     if let Some(end) = other.strip_prefix('*').filter(|end| is_end(end)) {
         return with_ends(pattern, end);
     }

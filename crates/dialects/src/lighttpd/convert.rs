@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Conversion;
-use crate::brackets::is_wildcard;
+use crate::brackets::is_wildcard_or_slash;
 use crate::disk::Disk;
 use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
@@ -188,8 +188,7 @@ fn names(operator: &str, operand: &str) -> Option<Vec<String>> {
                 let name = regex::literal(rest)?;
                 return Some(vec![name.clone(), format!("*.{name}")]);
             }
-            let is_name =
-                |name: &String| !name.trim_start_matches("*.").contains(|c| c == '/' || is_wildcard(c));
+            let is_name = |name: &String| !name.trim_start_matches("*.").contains(is_wildcard_or_slash);
             let names = |all: Option<Vec<String>>| all.filter(|all| all.iter().all(is_name));
             names(regex::values(operand)).or_else(|| names(regex::patterns(operand)))
         }

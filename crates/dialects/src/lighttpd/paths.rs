@@ -1,6 +1,6 @@
 //! The paths that conditions on `url` and the keys of settings speak of, as patterns.
 
-use crate::brackets::{has_class, is_glob, is_wildcard};
+use crate::brackets::{has_class, is_glob, is_wildcard_or_slash};
 use crate::draft::with_ends;
 use crate::pattern;
 use crate::regex;
@@ -32,7 +32,7 @@ pub(super) fn meet(one: &str, other: &str) -> Option<Vec<String>> {
     let covers = |outer: &str, inner: &str| match longer(outer) {
         Some(text) => inner
             .strip_prefix(&text)
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(|c| c == '/' || is_wildcard(c))),
+            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(is_wildcard_or_slash)),
         None => outer.ends_with('/') && inner.starts_with(outer),
     };
     if one == other || one == "/" || covers(one, other) {
