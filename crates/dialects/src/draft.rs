@@ -308,6 +308,8 @@ pub struct Host {
     pub https_name: Option<String>,
     /// The status of that, if it is not 301.
     pub https_status: Option<i64>,
+    /// The status of redirects that name none, if it is not 301.
+    pub redirect_status: Option<i64>,
 }
 
 impl Host {

@@ -31,8 +31,8 @@ impl Chain {
         match statement {
             Statement::Set { name, value, place } => {
                 self.end();
-                let name = name.trim_end_matches('+');
-                apply_setting(&Setting { name, value, place, paths }, host, draft);
+                let (name, adds) = name.strip_suffix('+').map_or((name.as_str(), false), |name| (name, true));
+                apply_setting(&Setting { name, adds, value, place, paths }, host, draft);
             }
             Statement::When { is_else: true, block, place, .. } => {
                 if self.otherwise(statement, paths, host, draft).is_none() {
@@ -85,7 +85,20 @@ impl Chain {
 /// All statements of a block.
 pub(super) fn apply_all(block: &[Statement], paths: &[String], host: &mut Host, draft: &mut Draft) {
     let mut chain = Chain::default();
-    block.iter().for_each(|inner| chain.apply(inner, paths, host, draft));
+    let around = host.redirect_status;
+    ordered(block).for_each(|inner| chain.apply(inner, paths, host, draft));
+    host.redirect_status = around;
+}
+
+/// The statements of a block. What is set counts before the conditions within, and the status of redirects before them,
+/// wherever it stands.
+pub(super) fn ordered(block: &[Statement]) -> impl Iterator<Item = &Statement> {
+    let rank = |inner: &Statement| match inner {
+        Statement::Set { name, .. } if name == "url.redirect-code" => 0,
+        Statement::Set { .. } => 1,
+        Statement::When { .. } => 2,
+    };
+    (0..=2).flat_map(move |wanted| block.iter().filter(move |inner| rank(inner) == wanted))
 }
 
 fn is_of_url(field: &str) -> bool {
@@ -211,7 +224,7 @@ fn redirect(
 ) -> Option<()> {
     // The expression finds the query, too.
     const ALL: [&str; 6] = ["", ".*", "^", "^/", "^/(.*)", "^(.*)"];
-    let (mut to, mut status) = (None, 301);
+    let (mut to, mut status) = (None, host.redirect_status.unwrap_or(301));
     for statement in block {
         let Statement::Set { name, value, .. } = statement else { return None };
         match (name.as_str(), value.pairs().as_slice()) {

@@ -9,9 +9,9 @@ use crate::draft::{Draft, Host, Listen, Scope};
 use crate::regex;
 use crate::tree::Place;
 
-use super::conditions::{Chain, apply_all};
+use super::conditions::{Chain, apply_all, ordered};
 use super::order::{exclude, rewritten_twice};
-use super::read::{Reader, Statement};
+use super::read::{Datum, Reader, Statement};
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -55,25 +55,28 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
     let port = find("server.port").unwrap_or("80");
     let is_secure = find("ssl.engine") == Some("enable");
     listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut host, draft);
+    let bare = host.clone();
     // What is for all hosts comes first, because each of them has it, too.
-    let (mut chain, mut follows_host) = (Chain::default(), false);
-    for statement in statements {
-        let is_rest = follows_host && is_rest(statement);
-        follows_host = is_host(statement);
-        match follows_host || is_rest {
-            true => chain.end(),
-            false => chain.apply(statement, &[], &mut host, draft),
-        }
-    }
+    for_all_hosts(statements, &mut host, draft);
     let mut hosts: Vec<Host> = Vec::new();
     let common = host.clone();
+    let common_beside = |block: &[Statement], at: usize, draft: &mut Draft| {
+        let Some(kept) = without_replaced(statements, block, at) else { return common.clone() };
+        let mut host = bare.clone();
+        // All of it has been applied before, and its findings are known.
+        let findings = std::mem::take(&mut draft.findings);
+        for_all_hosts(&kept, &mut host, draft);
+        draft.findings = findings;
+        host
+    };
     // The names of the conditions that an `else` is for the rest of.
     let mut before: Vec<String> = Vec::new();
     let mut has_rest = false;
-    for statement in statements {
+    for (at, statement) in statements.iter().enumerate() {
         let Statement::When { field, operator, operand, is_else, block, place } = statement else { continue };
         if !is_host(statement) {
             if *is_else && field.is_empty() && !before.is_empty() {
+                host = common_beside(block, at, draft);
                 others(block, place, &hosts, &before, &mut host, draft);
                 has_rest = true;
             }
@@ -95,7 +98,7 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
             continue;
         };
         before.extend(own_names.iter().cloned());
-        let mut own = Host { names: own_names, is_default: false, ..common.clone() };
+        let mut own = Host { names: own_names, is_default: false, ..common_beside(block, at, draft) };
         own.scope.line = Some(place.line);
         apply_all(block, &[], &mut own, draft);
         hosts.push(own);
@@ -108,6 +111,52 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
         hosts.iter().for_each(|host| rewritten_twice(host, draft));
     }
     draft.hosts = hosts;
+}
+
+/// Applies what no condition on the host is around.
+fn for_all_hosts(statements: &[Statement], host: &mut Host, draft: &mut Draft) {
+    let (mut chain, mut follows_host) = (Chain::default(), false);
+    for statement in ordered(statements) {
+        let is_rest = follows_host && is_rest(statement);
+        follows_host = is_host(statement);
+        match follows_host || is_rest {
+            true => chain.end(),
+            false => chain.apply(statement, &[], host, draft),
+        }
+    }
+}
+
+/// The statements without the lists that the block of the condition at `at` replaces: lighttpd has the list of the last
+/// condition that holds, and `+=` adds to that of no condition. `None`: the block replaces none.
+fn without_replaced(statements: &[Statement], block: &[Statement], at: usize) -> Option<Vec<Statement>> {
+    let sets = |wanted: &str, sign: &str| {
+        let is_list = |inner: &Statement| match inner {
+            Statement::Set { name, value: Datum::List(_), .. } => name.strip_prefix(wanted) == Some(sign),
+            _ => false,
+        };
+        block.iter().any(is_list)
+    };
+    let is_replaced = |name: &str| sets(name, "");
+    let is_replaced_within = |name: &str| sets(name, "") || sets(name, "+");
+    let kept = |(index, one): (usize, &Statement)| match one {
+        Statement::Set { name, .. } if is_replaced(name.trim_end_matches('+')) => None,
+        Statement::When { .. } if index < at => Some(without(one, &is_replaced_within)),
+        _ => Some(one.clone()),
+    };
+    let kept: Vec<_> = statements.iter().enumerate().filter_map(kept).collect();
+    (kept != statements).then_some(kept)
+}
+
+/// The condition without what its block, and those within, say about some names.
+fn without(condition: &Statement, is_meant: &impl Fn(&str) -> bool) -> Statement {
+    let mut condition = condition.clone();
+    if let Statement::When { block, .. } = &mut condition {
+        block.retain(
+            |one| !matches!(one, Statement::Set { name, .. } if is_meant(name.trim_end_matches('+'))),
+        );
+        block.iter_mut().for_each(|inner| *inner = without(inner, is_meant));
+    }
+    condition
 }
 
 const ONE_CHAIN: &str = "write one chain of conditions on the host";

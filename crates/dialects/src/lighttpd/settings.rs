@@ -9,6 +9,7 @@ mod urls;
 use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::tree::Place;
+use crate::within::covers;
 
 use super::convert::unconverted;
 use super::names::{KNOWN, NEEDLESS};
@@ -17,6 +18,8 @@ use super::read::Datum;
 /// `NAME = VALUE`, for the host, or for some paths of it.
 pub(super) struct Setting<'s> {
     pub(super) name: &'s str,
+    /// `NAME += VALUE`: to what is outside of the block.
+    pub(super) adds: bool,
     pub(super) value: &'s Datum,
     pub(super) place: &'s Place,
     pub(super) paths: &'s [String],
@@ -35,6 +38,21 @@ pub(super) fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draf
 }
 
 impl Setting<'_> {
+    /// Whether a pattern has no path that this is not for.
+    fn is_for(&self, pattern: &str) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|path| covers(path, pattern))
+    }
+
+    /// The list of a block takes the place of what is outside of it.
+    fn take_place(&self, keys: &[&str], host: &mut Host) {
+        if self.paths.is_empty() || self.adds {
+            return;
+        }
+        for route in host.routes.iter_mut().filter(|route| self.is_for(route.path())) {
+            keys.iter().for_each(|key| route.remove(key));
+        }
+    }
+
     /// For the host, or for the routes of the paths.
     fn each(&self, host: &mut Host, act: impl Fn(&mut Scope)) {
         if self.paths.is_empty() {

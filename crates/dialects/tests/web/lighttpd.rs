@@ -636,3 +636,78 @@ fn listings_of_lighttpd_have_no_hidden_files() {
         ],
     );
 }
+
+/// What lighttpd 1.4.69 responds to the same requests.
+#[test]
+fn the_status_of_redirects_counts_wherever_it_stands() {
+    let text = "server.document-root = \"/srv\"\n\
+                $HTTP[\"url\"] =^ \"/c/\" {\n url.redirect = ( \"\" => \"/later\" )\n url.redirect-code = 307\n}\n\
+                url.redirect-code = 302\nurl.redirect = ( \"^/a$\" => \"/new\" )\n\
+                $HTTP[\"querystring\"] == \"p=12\" { url.redirect = ( \"\" => \"/q\" ) }\n\
+                $HTTP[\"host\"] == \"b.example\" { url.redirect-code = 308 }\n\
+                $HTTP[\"host\"] == \"d.example\" { url.redirect += ( \"^/d$\" => \"/new\" ) }\n";
+    let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let hosts: Vec<&str> = conversion.text.split("[[host]]").skip(1).collect();
+    let route = |path: &str, to: &str, status: u16| {
+        format!("path = \"{path}\"\nredirect = \"{to}\"\nstatus = {status}\n")
+    };
+    let rule = "then = \"redirect\"\nto = \"/q\"\nstatus = 302\n";
+    let [default, b, d] = hosts.as_slice() else { panic!("{}", conversion.text) };
+    for (host, expected) in [
+        (default, vec![route("/a", "/new", 302), route("/c/", "/later", 307), rule.to_owned()]),
+        (b, vec![route("/a", "/new", 308)]),
+        (d, vec![route("/a", "/new", 302), route("/d", "/new", 302)]),
+    ] {
+        expected.iter().for_each(|part| assert!(host.contains(part), "{part}\nis not in\n{host}"));
+    }
+}
+
+/// lighttpd has the list of the last condition that holds, and `+=` adds to the one outside of conditions.
+#[test]
+fn lists_of_a_host_replace_those_of_all_hosts() {
+    let text = |after: &str| {
+        format!(
+            "server.document-root = \"/srv\"\nalias.url = ( \"/all/\" => \"/mnt/all/\" )\nurl.access-deny = ( \".inc\" )\n\
+             $HTTP[\"url\"] =^ \"/c/\" {{ alias.url = ( \"/c/\" => \"/mnt/c/\" ) }}\n\
+             $HTTP[\"host\"] == \"b.example\" {{\n{after}\n}}\n"
+        )
+    };
+    for (block, has, lacks) in [
+        ("alias.url = ( \"/b/\" => \"/mnt/b/\" )", &["/mnt/b", "*.inc"][..], &["/mnt/all", "/mnt/c"][..]),
+        ("alias.url += ( \"/b/\" => \"/mnt/b/\" )", &["/mnt/b", "/mnt/all", "*.inc"], &["/mnt/c"]),
+        ("url.access-deny = ( \".bak\" )", &["/mnt/all", "/mnt/c", "*.bak"], &["*.inc"]),
+        (
+            "$HTTP[\"url\"] =^ \"/d/\" { alias.url = ( \"/d/\" => \"/mnt/d/\" ) }",
+            &["/mnt/all", "/mnt/d"],
+            &[],
+        ),
+    ] {
+        let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &text(block))]);
+        let hosts: Vec<&str> = conversion.text.split("[[host]]").skip(1).collect();
+        let [default, b] = hosts.as_slice() else { panic!("{}", conversion.text) };
+        assert!(["/mnt/all", "/mnt/c", "*.inc"].iter().all(|part| default.contains(part)), "{default}");
+        has.iter().for_each(|part| assert!(b.contains(part), "{block}: {part} is not in\n{b}"));
+        lacks.iter().for_each(|part| assert!(!b.contains(part), "{block}: {part} is in\n{b}"));
+    }
+}
+
+/// As those of a host do, wherever they stand.
+#[test]
+fn lists_of_a_path_replace_those_around_it() {
+    let around = "url.redirect = ( \"^/c/y$\" => \"/all\" )\nalias.url = ( \"/c/x/\" => \"/mnt/x/\" )\n";
+    for (sign, is_there) in [("=", false), ("+=", true)] {
+        let block = format!(
+            "$HTTP[\"url\"] =^ \"/c/\" {{\n url.redirect {sign} ( \"^/c/z$\" => \"/own\" )\n\
+             alias.url {sign} ( \"/c/w/\" => \"/mnt/w/\" )\n}}\n"
+        );
+        for text in [format!("{around}{block}"), format!("{block}{around}")] {
+            let text = format!("server.document-root = \"/srv\"\n{text}");
+            let has: &[&str] = &["redirect = \"/own\"", "alias = \"/mnt/w\""];
+            check(Web::Lighttpd, &[(&text, has)]);
+            for part in ["redirect = \"/all\"", "alias = \"/mnt/x\""] {
+                let found = if is_there { check } else { lacks };
+                found(Web::Lighttpd, &[(&text, &[part])]);
+            }
+        }
+    }
+}

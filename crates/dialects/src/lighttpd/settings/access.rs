@@ -35,7 +35,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
 }
 
 fn deny_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    let Setting { name, value, place, paths } = *setting;
+    let Setting { name, value, place, paths, .. } = *setting;
     let mut deny = |path: &str| host.route(path, place).set(place, "return", 403);
     for ending in value.texts() {
         match (ending.as_str(), paths) {

@@ -6,7 +6,6 @@ use crate::draft::{Draft, Host};
 use crate::lighttpd::convert::unconverted;
 use crate::lighttpd::paths::{begun, narrowed};
 use crate::media;
-use crate::within::covers;
 use crate::words;
 
 use super::Setting;
@@ -111,17 +110,11 @@ fn response_fields(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 }
 
 fn aliases(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    let Setting { value, place, paths, .. } = *setting;
-    let is_within = |path: &str| paths.is_empty() || paths.iter().any(|outer| covers(outer, path));
-    // The aliases of a block take the place of others.
-    for route in host.routes.iter_mut().filter(|_| !paths.is_empty()) {
-        if route.text("path").is_some_and(is_within) {
-            route.remove("alias");
-        }
-    }
+    let Setting { value, place, .. } = *setting;
+    setting.take_place(&["alias"], host);
     for (from, to) in value.pairs() {
         let path = format!("{}/", from.trim_end_matches('/'));
-        if is_within(&path) {
+        if setting.is_for(&path) {
             host.route(&path, place).set(place, "alias", to.text().trim_end_matches('/'));
         } else {
             let what = unconverted(&format!("alias.url \"{from}\""));
@@ -131,7 +124,7 @@ fn aliases(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 }
 
 fn expiry(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    let Setting { name, value, place, paths } = *setting;
+    let Setting { name, value, place, paths, .. } = *setting;
     for (begin, time) in value.pairs() {
         let Some(seconds) = seconds(time.text()) else {
             draft.error(place, unconverted(name), "see cache_control");

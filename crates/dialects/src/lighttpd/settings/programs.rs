@@ -9,7 +9,7 @@ use super::Setting;
 
 /// The setting, if a program responds.
 pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
-    let Setting { name, value, place, paths } = *setting;
+    let Setting { name, value, place, paths, .. } = *setting;
     match name {
         "cgi.assign" | "fastcgi.server" | "scgi.server" | "proxy.server"
             if value.pairs().is_empty() && !paths.is_empty() =>
@@ -40,7 +40,7 @@ pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
 }
 
 fn scripts(setting: &Setting, host: &mut Host, draft: &mut Draft) {
-    let Setting { name, value, place, paths } = *setting;
+    let Setting { name, value, place, paths, .. } = *setting;
     draft.scripts.preset("local_redirects", false, "lighttpd sends the client to the path.");
     for (ending, program) in value.pairs() {
         let patterns = match ending {

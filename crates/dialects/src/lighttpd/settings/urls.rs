@@ -13,14 +13,9 @@ use super::{Setting, number};
 
 /// The setting, if it leads to another path.
 pub fn apply(setting: &Setting, host: &mut Host, draft: &mut Draft) -> bool {
-    let Setting { value, place, .. } = *setting;
     match setting.name {
         "url.redirect" => redirects(setting, host, draft),
-        "url.redirect-code" => {
-            for route in host.routes.iter_mut().filter(|route| route.get("redirect").is_some()) {
-                route.set(place, "status", number(value));
-            }
-        }
+        "url.redirect-code" => redirect_status(setting, host),
         "url.rewrite-once" | "url.rewrite" | "url.rewrite-repeat" => rewrites(setting, host, draft),
         "url.rewrite-if-not-file" | "url.rewrite-repeat-if-not-file" => fallback(setting, host, draft),
         _ => return false,
@@ -51,8 +46,21 @@ fn targeted(paths: &[String], path: Option<String>, to: &str) -> Option<Vec<Stri
     (!to.contains("${rest}") || all.iter().all(|own| *own == path)).then_some(all)
 }
 
+/// For the redirects that follow, and for those of the paths that are there already.
+fn redirect_status(setting: &Setting, host: &mut Host) {
+    let Setting { value, place, .. } = *setting;
+    let status = number(value);
+    host.redirect_status = Some(status);
+    let is_meant = |route: &Scope| route.get("redirect").is_some() && setting.is_for(route.path());
+    for route in host.routes.iter_mut().filter(|route| is_meant(route)) {
+        route.set(place, "status", status);
+    }
+}
+
 fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
+    let status = host.redirect_status.unwrap_or(301);
+    setting.take_place(&["redirect", "status"], host);
     for (expression, to) in value.pairs() {
         let all = redirected(expression, to.text(), paths);
         let all = all.or_else(|| with_groups(expression, to.text()).filter(|_| paths.is_empty()));
@@ -64,7 +72,7 @@ fn redirects(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         for (pattern, to) in all {
             let route = host.route(&pattern, place);
             route.set(place, "redirect", to);
-            route.set(place, "status", 301);
+            route.set(place, "status", status);
         }
     }
 }
