@@ -162,15 +162,38 @@ fn memory(pid: u32, what: &str) -> u64 {
     line.trim_matches(['\t', ' ', 'k', 'B']).parse::<u64>().expect("it is a number") * 1024
 }
 
+/// The C library alone is one megabyte. Of a program without optimization, a start uses six more.
+const FEW_BYTES_OF_FILES: u64 = 4 * 1024 * 1024;
+
+fn gives_back(pid: u32) -> bool {
+    wait_until(TIMEOUT, || of_files(pid) < FEW_BYTES_OF_FILES)
+}
+
 #[test]
 fn what_only_the_start_needed_is_given_back() {
-    let server = Site::new().file("a.txt", "a").config("workers = 1").start();
-    // The C library alone is one; of a program without optimization, a start uses six more.
-    let few = 4 * 1024 * 1024;
-    for pid in [server.pid(), server.serving_pid()] {
-        assert!(wait_until(TIMEOUT, || of_files(pid) < few), "{pid} has {} bytes of files", of_files(pid));
+    // With a spawner and a logger.
+    let site = Site::new()
+        .file("a.txt", "a")
+        .script("a.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\na'\n");
+    let config = "workers = 1\n[[route]]\npath = \"*.cgi\"\ncgi = true\n[log]\naccess = \"|/bin/cat\"";
+    let server = site.config(config).start();
+    for pid in [vec![server.pid()], server.children()].concat() {
+        assert!(gives_back(pid), "{pid} has {} bytes of files", of_files(pid));
     }
-    assert_eq!(server.request("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n").body, b"a");
+    for path in ["/a.txt", "/a.cgi"] {
+        assert_eq!(server.request(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")).body, b"a");
+    }
+}
+
+#[test]
+fn what_a_command_needed_is_given_back() {
+    let server = Site::new().file("a.txt", "a").config("workers = 1").start();
+    assert!(gives_back(server.pid()));
+    server.reload();
+    assert!(gives_back(server.pid()));
+    // It responds to them itself, and nothing of it changes.
+    server.stats();
+    assert!(gives_back(server.pid()), "{} bytes of files", of_files(server.pid()));
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod workers;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use site::maintenance::Maintenance;
@@ -46,9 +45,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The exit code that a shell reports for a program that SIGINT ended.
 pub const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
-
-/// Whether this process is to give back what its start needed as soon as the main thread has nothing to do.
-static MUST_RELEASE: AtomicBool = AtomicBool::new(false);
 
 /// What a serving process inherits from the master.
 pub struct GenerationSetup {
@@ -194,13 +190,8 @@ impl MainThread {
     }
 
     fn run(mut self) -> u8 {
-        let release = || {
-            if MUST_RELEASE.swap(false, Ordering::Relaxed) {
-                sys::release_start();
-            }
-        };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_io().enable_time().on_thread_park(release).build();
+        let runtime = runtime.enable_io().enable_time().on_thread_park(sys::release_if_due).build();
         let code = runtime.and_then(|runtime| runtime.block_on(self.work()));
         log::flush();
         code.unwrap_or_else(|error| {
@@ -247,8 +238,7 @@ impl MainThread {
                 () = until(self.next_sample) => self.sample(),
                 () = until(self.release) => {
                     self.release = None;
-                    // Done when this thread parks: code that ran afterwards would map the program again.
-                    MUST_RELEASE.store(true, Ordering::Relaxed);
+                    sys::release_when_parked();
                 }
                 () = until(restart) => self.restart()?,
                 () = until(forget) => forget = self.forget_tickets(),

@@ -24,7 +24,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub use direct as calls;
 #[cfg(test)]
 pub use faulty as calls;
-pub use memory::{RELEASE_AFTER, keep_heap, release_start, trim_heap};
+pub use memory::{
+    RELEASE_AFTER, keep_heap, release_if_due, release_start, release_when_parked, trim_heap, unmap_program,
+};
 pub use process::{
     Fork, Strings, adopt, clone_until_exec, end_of_child, execute, fork, is_ignored, keep_from_programs,
     load_filter, make_kill_timer, note_first_threads, reset_signal, signal_group, start_timer,

@@ -84,9 +84,7 @@ fn serve(setup: AcmeSetup, secrets: Secrets) -> Result<Infallible, String> {
     let Secrets { key, binding, roots } = secrets;
     let https = Client::new(roots, settings.timeout)?;
     let client = AcmeClient { settings, key, binding, https };
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default());
-    let runtime = runtime.map_err(|e| e.to_string())?;
+    let runtime = child::local_runtime().map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let link = Link::new(master).map_err(|e| e.to_string())?;
         let orders = Semaphore::new(ORDERS);

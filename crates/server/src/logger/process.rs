@@ -253,6 +253,7 @@ impl Logger {
     async fn next_rotation(&self) {
         let due = self.files().filter_map(|file| file.borrow().due()).min();
         let wait = due.map_or(60, |due| (due - clock::wall()).clamp(1, 60));
+        sys::release_when_parked();
         sleep(Duration::from_secs(wait as u64)).await;
     }
 

@@ -86,6 +86,8 @@ use upgrade::{Disconnected, Inherited, Predecessor, Upgrade};
 const COULD_NOT_START: u8 = 2;
 /// How long a new generation may take until it serves.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Before a wait of so long, the pages of the program that were used since the last one are given back.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 const NO_ADDRESS: &str = "there is no address to listen on, and no socket was passed to this program; \
                           add addresses to `listen`, or have systemd start it by a socket unit";
 const UPGRADING: &str = "an upgrade is in progress, or the program is ending; try again when it is over";
@@ -308,10 +310,12 @@ impl Master {
         }
         let deadline = self.timers().into_iter().map(|(at, _)| at).min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         if must_release {
             sys::release_start();
+        } else if timeout.is_none_or(|left| left >= LONG_WAIT) {
+            sys::unmap_program();
         }
+        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }

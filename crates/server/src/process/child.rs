@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, setsid};
 use rustix::thread::CapabilitySet;
 use site::model::{NewPrivileges, Site};
+use tokio::runtime::LocalRuntime;
 
 use super::privilege::{self, Identity};
 use super::sandbox;
@@ -73,10 +74,25 @@ pub fn detach(identity: Option<Identity>) -> Result<(), String> {
 
 /// Runs the work on a loop of this thread, until it ends. Errors: why it cannot begin or go on.
 pub fn run_loop(work: impl Future<Output = io::Result<()>>) -> Result<(), String> {
+    let runtime = local_runtime().map_err(|error| format!("cannot run: {error}"))?;
+    let release = async {
+        tokio::time::sleep(sys::RELEASE_AFTER).await;
+        sys::release_when_parked();
+        std::future::pending().await
+    };
+    let served = runtime.block_on(async {
+        tokio::select! {
+            served = work => served,
+            never = release => never,
+        }
+    });
+    served.map_err(|error| format!("cannot go on: {error}"))
+}
+
+/// A loop of the main thread, which gives back what [`sys::release_when_parked`] says.
+pub fn local_runtime() -> io::Result<LocalRuntime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_io().enable_time().build_local(Default::default());
-    let runtime = runtime.map_err(|error| format!("cannot run: {error}"))?;
-    runtime.block_on(work).map_err(|error| format!("cannot go on: {error}"))
+    builder.enable_io().enable_time().on_thread_park(sys::release_if_due).build_local(Default::default())
 }
 
 /// The exit code of a process. The message of a failure begins with `what`.

@@ -13,6 +13,7 @@ use crate::process::child::{self, Privileges};
 use crate::process::ipc::Channel;
 use crate::process::privilege::{Accounts, Identity};
 use crate::process::supervisor::what_to_do;
+use crate::sys;
 
 /// Bytes of the stack of a thread. The launcher has one of its own.
 const STACK: usize = 128 * 1024;
@@ -58,7 +59,11 @@ impl SpawnerSetup {
 /// Starts programs until every channel is closed, and returns the exit code. The process must have only one thread.
 pub fn run(setup: SpawnerSetup) -> u8 {
     // Each thread ends its groups. A thread that fails ends the process.
-    let ended = begin(setup).map(|threads| threads.into_iter().for_each(|thread| _ = thread.join()));
+    let ended = begin(setup).map(|threads| {
+        thread::sleep(sys::RELEASE_AFTER);
+        sys::release_start();
+        threads.into_iter().for_each(|thread| _ = thread.join());
+    });
     child::exit_code(FAILED, ended)
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Lets the allocator keep this many unused bytes (mallopt(3)), so that memory moves from one response to the next
@@ -39,6 +40,22 @@ pub fn release_start() {
     unmap_program();
 }
 
+/// Whether [`release_if_due`] is to release.
+static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+/// Calls [`release_start`] when the thread of the loop next has nothing to do: what ran afterwards would map the program
+/// again.
+pub fn release_when_parked() {
+    IS_DUE.store(true, Ordering::Relaxed);
+}
+
+/// For a loop of the main thread, whenever it parks.
+pub fn release_if_due() {
+    if IS_DUE.swap(false, Ordering::Relaxed) {
+        release_start();
+    }
+}
+
 /// Drops the content of the stack below what is in use. The kernel gives zeroed pages when it is used again.
 // A frame of its own: within that of a caller, `IN_USE` could end above what that has alive.
 #[inline(never)]
@@ -56,8 +73,9 @@ fn release_stack() {
 }
 
 /// Unmaps the pages of the program's file (madvise(2), MADV_DONTNEED), of which a start uses far more than what
-/// follows. The kernel maps again what is used, from its page cache. A breakpoint of a debugger is forgotten.
-fn unmap_program() {
+/// follows. The kernel maps again what is used, from its page cache: 64 KiB around each page. A breakpoint of a debugger is
+/// forgotten.
+pub fn unmap_program() {
     // SAFETY: the linker defines both symbols, around the segments that are only read and executed.
     unsafe extern "C" {
         safe static __executable_start: u8;

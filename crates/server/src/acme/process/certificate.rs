@@ -20,7 +20,7 @@ use crate::acme::report::Report;
 use crate::acme::schedule::{Attempt, Event, Failure, Rules, Schedule, Step, Time, Validity};
 use crate::acme::stored::Stored;
 use crate::acme::{Wanted, window};
-use crate::{clock, log};
+use crate::{clock, log, sys};
 
 /// How long a lock lasts if this process does not prolong it, and how often it does.
 const LOCK: Time = 30;
@@ -91,6 +91,8 @@ impl CertificateTask {
                 Step::WaitUntil(until) => {
                     self.publish().await;
                     let wait = Duration::from_secs(until.saturating_sub(now)).min(CHECK_EVERY);
+                    // What has come before used far more than what is left to do.
+                    sys::release_when_parked();
                     tokio::time::sleep(wait).await;
                     self.check_stored().await;
                 }
