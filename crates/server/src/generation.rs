@@ -94,7 +94,7 @@ struct MainThread {
     sampler: Sampler,
     /// When the next point of the history is made. `None`: nothing happens, or another process makes them.
     next_sample: Option<tokio::time::Instant>,
-    /// When what the start needed is given back.
+    /// When what is seldom used is given back.
     release: Option<tokio::time::Instant>,
     master: Channel,
     predecessor: Option<Channel>,

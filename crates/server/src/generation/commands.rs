@@ -57,6 +57,7 @@ impl MainThread {
                 if !follows {
                     self.roots.hidden_files().replace(std::mem::take(&mut self.named_files).into());
                     self.send_to_all(|| WorkerCommand::ExpireFiles);
+                    self.release_later();
                 }
             }
             MasterCommand::Purge { number, purge } => {

@@ -85,8 +85,13 @@ impl MainThread {
         }
         self.phase = Phase::Serving;
         self.sample();
-        self.release = Some(tokio::time::Instant::now() + sys::RELEASE_AFTER);
+        self.release_later();
         self.master.send(&GenerationEvent::Ready)
+    }
+
+    /// Gives back what is seldom used as soon as what happens now has no further effects.
+    pub(super) fn release_later(&mut self) {
+        self.release = Some(tokio::time::Instant::now() + sys::RELEASE_AFTER);
     }
 
     /// A worker has panicked outside of a connection, or cannot continue. Its connections are lost, those of other
