@@ -461,7 +461,7 @@ fn of_the_rest(site: &Site, workers: u64) -> Vec<Use> {
         Use {
             what: "requests that can be shown as the last ones",
             each: RECENT_REQUEST,
-            count: limits.recent_requests as u64,
+            count: site.recent_requests() as u64,
         },
         Use {
             what: "counts of hosts and routes",

@@ -27,6 +27,7 @@ use crate::forward_proxy::ForwardProxy;
 use crate::host::{Canonical, HostAddress, Hosts, name_of};
 use crate::limit::Limit;
 use crate::listener::Listener;
+use crate::monitor::Monitor;
 use crate::named_files::NamedFiles;
 use crate::proxies::Proxies;
 use crate::route::{Pattern, Routes};
@@ -148,6 +149,16 @@ impl Site {
         let named = self.hosts.names().find(name_of(authority));
         let has_acme = named.into_iter().chain([host]).any(|host| self.hosts.at(host).tls.acme);
         has_acme && self.certificates.challenges.contains(&Challenge::Http)
+    }
+
+    /// The last requests that are kept to be shown, over all workers: many for a page, and else those of `taipan top`.
+    pub fn recent_requests(&self) -> usize {
+        let mut routes = self.hosts.iter().flat_map(|host| host.routes.iter());
+        let default = match routes.any(|route| matches!(route.action, Action::Monitor(Monitor::Status))) {
+            true => 1000,
+            false => 256,
+        };
+        self.limits.recent_requests.unwrap_or(default)
     }
 
     /// Where the logs go, each place once, and the error log first.

@@ -118,7 +118,7 @@ impl AccessLogs {
             clients: site.log.clients,
             others: Cell::new(0),
             names,
-            recent: Rc::new(Recent::new(site.limits.recent_requests.div_ceil(workers))),
+            recent: Rc::new(Recent::new(site.recent_requests().div_ceil(workers))),
             tracer: site.tracing.as_ref().map(Tracer::new),
             spans: spans.map(|sink| RefCell::new(Buffer::of(sink))),
             watches: Watches::default(),

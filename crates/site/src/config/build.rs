@@ -182,7 +182,7 @@ fn limits(top: &Section) -> Limits {
         body: size("body", defaults.body),
         min_rate: section.byte_rate("min_rate").unwrap_or(defaults.min_rate),
         disk_threads: count("disk_threads", defaults.disk_threads),
-        recent_requests: count("recent_requests", defaults.recent_requests),
+        recent_requests: section.count("recent_requests"),
         disk_queue: count("disk_queue", defaults.disk_queue),
         upgraded: count("upgraded", defaults.upgraded),
         body_streams: count("body_streams", defaults.body_streams),

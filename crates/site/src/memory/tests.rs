@@ -36,7 +36,7 @@ fn sums_memory_and_descriptors_of_all_limits() {
         + 2 * (64 * ENCODER + COMPRESSION)
         + 4 * DISK_STACK
         + 20 * (LOOKUP + 1000)
-        + 1000 * RECENT_REQUEST
+        + 256 * RECENT_REQUEST
         + 4 * LOG_BLOCK;
     assert_eq!(total(&uses), expected);
     assert_eq!(total(&descriptors(&site(), 2)), 2 * (100 + 50 + 5 + 7 + 6 + 6) + 1 + 20);

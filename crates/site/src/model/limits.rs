@@ -27,8 +27,8 @@ pub struct Limits {
     pub disk_threads: usize,
     /// Requests per worker that may wait for a disk. Further ones get 503. See also `waiting_for_disks`.
     pub disk_queue: usize,
-    /// The last requests that are kept to be shown, over all workers.
-    pub recent_requests: usize,
+    /// The last requests that are kept to be shown, over all workers. `None`: see `Site::recent_requests`.
+    pub recent_requests: Option<usize>,
     /// Responses per worker whose body is generated while it is sent: huge listings and decompressed files.
     pub body_streams: usize,
     /// Connections per worker whose protocol was switched, as to WebSocket. Further requests for that get 503.
@@ -154,7 +154,7 @@ impl Default for Limits {
             min_rate: 500,
             disk_threads: 8,
             disk_queue: 1024,
-            recent_requests: 1000,
+            recent_requests: None,
             body_streams: 64,
             upgraded: 1024,
             buffered_responses: 1024,

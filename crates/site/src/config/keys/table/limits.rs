@@ -2,7 +2,7 @@
 
 use taipan_http::head::MAX_FIELDS;
 
-use super::{Chapter, Key, Scope, Value, byte_rate, count, size};
+use super::{Chapter, Key, Scope, Value, Words, byte_rate, count, size};
 
 pub const CHAPTER: Chapter = Chapter {
     title: "`[limits]`",
@@ -99,10 +99,10 @@ pub const CHAPTER: Chapter = Chapter {
         Key {
             name: "recent_requests",
             kind: count(0, 100_000),
-            default: Value("1000"),
+            default: Words("`1000` with a route of `monitor = \"status\"`, and else `256`"),
             example: "0",
-            text: "Requests that the page of `monitor = \"status\"` can show as the last ones, over all workers. 0: none. \
-                   Of a query, only the names are shown.",
+            text: "Requests that the page of `monitor = \"status\"` and `taipan top` can show as the last ones, over all \
+                   workers. 0: none. Of a query, only the names are shown.",
         },
         Key {
             name: "disk_queue",
