@@ -239,7 +239,8 @@ fn check_names_a_key_that_is_given_twice() {
     home.folder("www");
     home.file("twice.toml", "listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n[limits]\n\n[limits]\n");
     let output = output_of(command().args(["check", "-c", "twice.toml"]).current_dir(home.path()));
-    let expected = "twice.toml:5: not valid TOML: \"limits\" is given twice; remove one of them\n";
+    let expected =
+        "twice.toml:5: not valid TOML: \"limits\" is given twice; write the keys of both below one of them\n";
     assert_eq!(text(&output.stderr), expected);
 }
 

@@ -151,8 +151,8 @@ pub enum Kind {
     Tables(Scope),
 }
 
-const SINK: &str = "\"stdout\", \"stderr\", \"syslog\", a path with a slash in it, \"|/program arguments\" or \
-                    \"tcp://host:port\"";
+const SINK: &str = "\"stdout\", \"stderr\", \"syslog\", a path with a slash in it such as \"./access.log\", \
+                    \"|/program arguments\" or \"tcp://host:port\"";
 
 impl Kind {
     /// Whether its value may be a table.

@@ -5,6 +5,7 @@ mod authorizers;
 mod hosts;
 mod includes;
 mod limits;
+mod mistakes;
 mod publishing;
 mod responses;
 mod routes;
@@ -673,7 +674,7 @@ fn rejects_a_value_of_another_kind() {
     check_after(
         "[log]\nerror = \"stdrr\"",
         &[
-            "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\", a path with a slash in it, \"|/program arguments\" or \"tcp://host:port\"",
+            "site.toml:4: \"error\" cannot be \"stdrr\"; expected \"stdout\", \"stderr\", \"syslog\", a path with a slash in it such as \"./access.log\", \"|/program arguments\" or \"tcp://host:port\"",
         ],
     );
     check_after(
@@ -774,7 +775,7 @@ fn reports_invalid_toml_with_its_line() {
     check(
         "listen = [\"a\"\nroot = 1\n",
         &[
-            "site.toml:2: not valid TOML: missing comma between array elements, expected `,`; see https://toml.io",
+            "site.toml:1: not valid TOML: the array that begins here with [ is not closed; write ] behind its last element",
         ],
     );
     check(
@@ -798,7 +799,7 @@ fn reports_invalid_toml_with_its_line() {
     );
     check(
         "[limits]\nhead = 1\n[limits]\nbody = 1",
-        &["site.toml:3: not valid TOML: \"limits\" is given twice; remove one of them"],
+        &["site.toml:3: not valid TOML: \"limits\" is given twice; write the keys of both below one of them"],
     );
     check(
         "a = \"x\n",
@@ -855,8 +856,8 @@ fn reports_invalid_toml_with_its_line() {
     check(
         "a = 1\n= 2\nb ==\n",
         &[
-            "site.toml:2: not valid TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`; see https://toml.io",
-            "site.toml:3: not valid TOML: extra `=`, expected nothing; see https://toml.io",
+            "site.toml:2: not valid TOML: a key is missing, or a part of one at a dot; write key = \"value\"",
+            "site.toml:3: not valid TOML: there is one equals sign too many; remove it",
         ],
     );
     for (value, expected) in [
@@ -864,6 +865,8 @@ fn reports_invalid_toml_with_its_line() {
         ("127.0.0.1:8080", "127.0.0.1:8080 is neither quoted nor a number; write \"127.0.0.1:8080\""),
         ("[\"a\", 10.0.0.0/8]", "10.0.0.0/8 is neither quoted nor a number; write \"10.0.0.0/8\""),
         ("10MB # bytes", "10MB is neither quoted nor a number; write \"10MB\""),
+        ("www data", "www is neither quoted nor a number; write \"www data\""),
+        ("/srv\"", "/srv\" is neither quoted nor a number; write \"/srv\""),
         ("007", "007 is neither quoted nor a number; write \"007\""),
         ("2026-01-01x", "2026-01-01x is neither quoted nor a number; write \"2026-01-01x\""),
         ("on", "on is neither quoted nor a number; write true, or \"on\""),
