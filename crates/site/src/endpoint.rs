@@ -122,6 +122,14 @@ impl EndpointAddress {
         }
     }
 
+    /// The path of a Unix socket.
+    pub fn socket_path(&self) -> Option<&Path> {
+        match self {
+            EndpointAddress::Socket(Address::Unix(path)) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The name that the certificate of the endpoint is for. `None`: a Unix socket has none.
     pub fn certified_name(&self) -> Option<String> {
         match self {

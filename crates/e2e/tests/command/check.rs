@@ -1,8 +1,9 @@
 //! `taipan check`: mistakes, warnings and costs of a configuration.
 
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 
-use e2e::{command_without_privilege, free_port};
+use e2e::{command_without_privilege, free_port, is_root};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use super::*;
@@ -231,6 +232,66 @@ fn check_warns_of_an_upstream_that_is_this_server() {
         rows.check(name, output.status.success(), true);
         rows.holds(name, &stderr, stderr.contains("is this server itself") == is_endless);
     }
+}
+
+#[test]
+fn check_warns_of_a_socket_to_which_it_cannot_connect() {
+    let home = Folder::new();
+    home.file("www/a.txt", "a");
+    let open = home.path().join("open.sock");
+    let _open = UnixListener::bind(&open).expect("the folder is ours");
+    fs::set_permissions(&open, Permissions::from_mode(0o666)).expect("it is ours");
+    let here = home.path().display();
+    let missing = format!(
+        "there is no socket {here}/app.sock, so that requests get 502; start the application, or name the path at which \
+         it listens"
+    );
+    let no_socket =
+        format!("{here}/www/a.txt is no socket, so that requests get 502; name that of the application");
+    let application = |address: &str| {
+        format!(
+            "[[route]]\npath = \"*.php\"\ninterpreter = \"php\"\n[[application]]\nname = \"php\"\naddress = \
+             \"unix:{address}\"\n"
+        )
+    };
+    let proxy = |path: &str| format!("[[route]]\npath = \"/\"\nproxy = \"http://unix:{path}\"\n");
+    let mut rows = Rows::new();
+    for (config, line, expected) in [
+        (application("app.sock"), 8, Some(&missing)),
+        (application("www/a.txt"), 8, Some(&no_socket)),
+        (application("open.sock"), 0, None),
+        (proxy("app.sock"), 5, Some(&missing)),
+        (proxy("app.sock:/api/"), 5, Some(&missing)),
+        (proxy("open.sock"), 0, None),
+    ] {
+        home.file("site.toml", format!("listen = [\"127.0.0.1:0\"]\nroot = \"www\"\n{config}"));
+        let checked = check_without_privilege(&home);
+        let expected =
+            expected.map_or_else(String::new, |text| format!("site.toml:{line}: warning: {text}\n"));
+        rows.check(&config, text(&checked.stderr), expected);
+        rows.check(&config, checked.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn check_names_a_socket_that_the_user_may_not_open() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new()
+        .config("user = \"nobody\"\n[[route]]\npath = \"/\"\nproxy = \"http://unix:closed.sock\"\n");
+    site.write_config();
+    let path = site.home().join("closed.sock");
+    let _closed = UnixListener::bind(&path).expect("the folder is ours");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+    let checked = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+    let expected = format!(
+        "warning: user \"nobody\" may not open the socket {}, so that requests get 502; add that user to the group of the \
+         socket\n",
+        path.display()
+    );
+    assert!(text(&checked.stderr).ends_with(&expected), "{}", text(&checked.stderr));
+    assert_eq!(checked.status.code(), Some(0));
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use nix::sys::wait::waitpid;
@@ -13,6 +14,7 @@ use nix::unistd::geteuid;
 use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use site::config::{MAX_ERRORS, Places};
+use site::endpoint::EndpointAddress;
 use site::listener::Listener;
 use site::memory;
 use site::model::{Account, Interpreter, Sandbox, Sink, Site};
@@ -69,6 +71,7 @@ pub fn examine(site: &Site, address: impl Fn(&Listener, ListenError) -> Option<F
     all.extend(spool(site));
     all.extend(interpreters(site));
     all.extend(commands(site));
+    all.extend(sockets_of_applications(site, identity.as_ref()));
     all.extend(log_commands(site));
     all.extend(accounts(site));
     all.extend(cgroup::problem(&site.scripts).map(|why| {
@@ -289,6 +292,69 @@ fn published_roots(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
     report.lines().filter_map(finding).collect()
 }
 
+/// The Unix sockets to which the account that serves cannot connect. Only a warning: the application may begin later.
+/// Changes nothing.
+fn sockets_of_applications(site: &Site, identity: Option<&Identity>) -> Vec<Finding> {
+    let all = sockets_of_upstreams(site);
+    let is_certain = is_account_certain(site);
+    let examine = || {
+        let inside = become_account(site, identity);
+        let mut report = String::new();
+        for (number, path) in sockets_of_upstreams(&inside).into_iter().enumerate() {
+            let why = socket_problem(path, is_certain, all[number]);
+            _ = why.map(|why| writeln!(report, "{number} {}", why.replace('\n', " ")));
+        }
+        report
+    };
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let Ok((child, report)) = forked::answer(examine) else { return Vec::new() };
+    _ = waitpid(child, None);
+    let own = site.listeners.iter().filter_map(|listener| absolute(listener.address.unix_path()?).ok());
+    let own: Vec<PathBuf> = own.collect();
+    let finding = |line: &str| {
+        let (number, why) = line.split_once(' ')?;
+        let path = *all.get(number.parse::<usize>().ok()?)?;
+        // One that this program makes is there later.
+        let is_own = absolute(path).is_ok_and(|path| own.contains(&path));
+        (!is_own).then(|| Finding::warning(&["address", "proxy"], path, why))
+    };
+    report.lines().filter_map(finding).collect()
+}
+
+/// In the order of the site.
+fn sockets_of_upstreams(site: &Site) -> Vec<&Path> {
+    let addresses = site.upstreams.iter().flat_map(Upstream::addresses);
+    addresses.filter_map(EndpointAddress::socket_path).collect()
+}
+
+/// Why this account cannot connect to the socket at `path`, which is `shown` outside of the chroot. `is_certain`: this
+/// is the account that serves.
+fn socket_problem(path: &Path, is_certain: bool, shown: &Path) -> Option<String> {
+    let shown = shown.display();
+    let error = match fs::metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Some(format!(
+                "{shown} is no socket, so that requests get 502; name that of the application"
+            ));
+        }
+        Ok(_) => accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).err()?.into(),
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::NotFound => Some(format!(
+            "there is no socket {shown}, so that requests get 502; start the application, or name the path at which \
+             it listens"
+        )),
+        io::ErrorKind::PermissionDenied if is_certain => Some(format!(
+            "{} may not open the socket {shown}, so that requests get 502; add that user to the group of the socket",
+            privilege::user_text(geteuid().as_raw())
+        )),
+        _ => None,
+    }
+}
+
 /// In a child: has the chroot and the account that serves. The site as that account sees it.
 fn become_account(site: &Site, identity: Option<&Identity>) -> Site {
     // The child may hang on a disk and must not keep the caller's pipes open.
@@ -313,10 +379,14 @@ fn close_streams() {
     }
 }
 
+/// Whether this user can become the account that serves.
+fn is_account_certain(site: &Site) -> bool {
+    geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok()
+}
+
 /// The logs and the pid file that could not be written. Only a warning if this user cannot tell what root may write.
 fn written_files(site: &Site) -> Vec<Finding> {
-    let is_certain = geteuid().is_root() || site.user.is_none() || Identity::of(site).is_ok();
-    let severity = if is_certain { Severity::Error } else { Severity::Warning };
+    let severity = if is_account_certain(site) { Severity::Error } else { Severity::Warning };
     let logs = memory::logs(site).into_iter().filter_map(|path| {
         let (severity, why) = match privileged_file::log_problem(path)? {
             LogProblem::Refused(why) => (severity, why),

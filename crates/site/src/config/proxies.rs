@@ -273,7 +273,10 @@ pub fn action(section: &Section, upstreams: &[Upstream]) -> Option<Action> {
                 section.errors.add(url.place, format!("{address} is given twice"), "remove one of them");
                 return None;
             }
-            Ok((_, Some(address))) => addresses.push(address),
+            Ok((_, Some(address))) => {
+                section.mark_socket("proxy", &address, url.place);
+                addresses.push(address);
+            }
             Ok((ProxyUrl { authority: Authority::Name(name), scheme, .. }, None)) if urls.len() == 1 => {
                 for (key, what_to_do) in OF_APPLICATIONS {
                     section.reject_keys(&[key], "belongs to the application", what_to_do);

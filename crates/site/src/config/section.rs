@@ -10,6 +10,7 @@ use super::error::{Errors, Place};
 use super::keys::{self, Kind, Scope};
 use super::toml::{Entry, Node, Table, Value};
 use super::value;
+use crate::endpoint::EndpointAddress;
 use crate::model::Sink;
 use crate::route::{Pattern, PatternError};
 
@@ -143,6 +144,13 @@ impl<'c> Section<'c> {
                 "write the whole path, such as \"/home/ann/www\", or \"./{shown}\" for a folder of that name"
             ),
         );
+    }
+
+    /// Records the place of an address that is a Unix socket, by its path.
+    pub fn mark_socket(&self, key: &'static str, address: &EndpointAddress, place: &Place) {
+        if let Some(path) = address.socket_path() {
+            self.errors.mark(key, path, place);
+        }
     }
 
     /// Records the place of a value.

@@ -285,7 +285,10 @@ fn external(section: &Section, default_port: Option<u16>) -> Option<Endpoints> {
                 let what_to_do = "remove one of them; \"weights\" says which one gets more requests";
                 section.errors.add(given.place, format!("{address} is given twice"), what_to_do);
             }
-            Ok(address) => addresses.push(address),
+            Ok(address) => {
+                section.mark_socket("address", &address, given.place);
+                addresses.push(address);
+            }
             Err(what_to_do) => {
                 let what = format!("\"{}\" is not an address", given.value.escape_debug());
                 let is_http = given.value.starts_with("http") && !section.has("protocol");
