@@ -5,11 +5,15 @@ use std::fmt::Write;
 use super::commands::{COMMANDS, CommandKey, CommandRow};
 use super::table::{FLAGS, FlagRow};
 
+/// The width of a terminal.
+const COLUMNS: usize = 80;
+
 /// `--help` of a command.
 pub fn help(command: CommandKey) -> String {
     match COMMANDS.iter().find(|row| row.key == command) {
         Some(row) if !matches!(command, CommandKey::Serve | CommandKey::Help) => {
-            let mut out = format!("{}.\n\nUsage:\n  {}\n\nFlags:\n", row.help, usage(row));
+            let title = wrapped(&format!("{}.", row.help), COLUMNS).join("\n");
+            let mut out = format!("{title}\n\nUsage:\n  {}\n\nFlags:\n", usage(row));
             flags_of(command).for_each(|flag| describe(&mut out, flag));
             out
         }
@@ -21,7 +25,7 @@ pub fn help(command: CommandKey) -> String {
 pub fn reference() -> String {
     let mut out = overview();
     for (heading, flags) in groups().into_iter().skip(1) {
-        _ = writeln!(out, "\n{}", wrapped(&format!("Flags of {heading}:"), 80).join("\n"));
+        _ = writeln!(out, "\n{}", wrapped(&format!("Flags of {heading}:"), COLUMNS).join("\n"));
         flags.into_iter().for_each(|flag| describe(&mut out, flag));
     }
     out
@@ -33,7 +37,10 @@ fn overview() -> String {
     let lines: Vec<_> = lines.chain([("taipan -c FILE".to_owned(), "Serve what FILE configures")]).collect();
     let width = lines.iter().map(|(usage, _)| usage.len()).max().unwrap_or_default();
     for (usage, help) in lines {
-        _ = writeln!(out, "  {usage:<width$}  {help}");
+        let usages = std::iter::once(usage.as_str()).chain(std::iter::repeat(""));
+        for (usage, line) in usages.zip(wrapped(help, COLUMNS - 4 - width)) {
+            _ = writeln!(out, "  {usage:<width$}  {line}");
+        }
     }
     out.push_str("\ntaipan COMMAND --help prints the flags of a command.\n\nFlags without a command:\n");
     flags_of(CommandKey::Serve).for_each(|flag| describe(&mut out, flag));
@@ -51,7 +58,7 @@ fn usage(row: &CommandRow) -> String {
 
 fn describe(out: &mut String, flag: &FlagRow) {
     _ = writeln!(out, "  {}", spelled(flag));
-    for line in wrapped(flag.help, 80) {
+    for line in wrapped(flag.help, COLUMNS - 8) {
         _ = writeln!(out, "        {line}");
     }
 }
