@@ -125,8 +125,8 @@ impl<'c> Section<'c> {
             self.reject(name, given.place, "is not a path");
             return None;
         }
-        if is_of_home(given.value) {
-            self.reject_home(name, &given);
+        if is_for_a_shell(given.value) {
+            self.reject_shell_path(name, &given);
             return None;
         }
         let path = given.place.folder().join(given.value);
@@ -135,11 +135,11 @@ impl<'c> Section<'c> {
     }
 
     /// Only shells expand it, and a service has no home folder.
-    fn reject_home(&self, name: &str, given: &Given<&str>) {
+    fn reject_shell_path(&self, name: &str, given: &Given<&str>) {
         let shown = given.value.escape_debug();
         self.errors.add(
             given.place,
-            format!("\"{name}\" has \"{shown}\", and a ~ is not expanded"),
+            format!("\"{name}\" has \"{shown}\", and a {} is not expanded", &given.value[..1]),
             format!(
                 "write the whole path, such as \"/home/ann/www\", or \"./{shown}\" for a folder of that name"
             ),
@@ -167,8 +167,8 @@ impl<'c> Section<'c> {
             self.reject(name, bad.place, "has an entry that is not a path");
             return None;
         }
-        if let Some(bad) = texts.iter().find(|text| is_of_home(text.value)) {
-            self.reject_home(name, bad);
+        if let Some(bad) = texts.iter().find(|text| is_for_a_shell(text.value)) {
+            self.reject_shell_path(name, bad);
             return None;
         }
         let join = |text: &Given<&str>| {
@@ -276,9 +276,9 @@ impl<'c> Section<'c> {
     /// `Some(None)`: `false`, where the key takes it.
     pub fn sink(&self, name: &str) -> Option<Option<Sink>> {
         if let Some(Entry { place, node, .. }) = self.table.get(name)
-            && let Some(value) = text(node).filter(|path| is_of_home(path))
+            && let Some(value) = text(node).filter(|path| is_for_a_shell(path))
         {
-            self.reject_home(name, &Given { place, value });
+            self.reject_shell_path(name, &Given { place, value });
             return None;
         }
         let given = self.read(name, |kind, node| match node.value {
@@ -378,9 +378,9 @@ fn percent_decoded(text: &str) -> String {
     decoded
 }
 
-/// Whether a path begins as that of a home folder in a shell.
-fn is_of_home(path: &str) -> bool {
-    path == "~" || path.starts_with("~/")
+/// Whether a path begins with what a shell replaces: a home folder, or a variable of the environment.
+fn is_for_a_shell(path: &str) -> bool {
+    path == "~" || path.starts_with("~/") || path.starts_with('$')
 }
 
 /// `cannot be …`, with the value if it is short.

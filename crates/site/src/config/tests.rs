@@ -818,11 +818,12 @@ fn reports_invalid_toml_with_its_line() {
             "site.toml:1: not valid TOML: a has no equals sign behind it; write key = \"value\", [section], or # in front of a comment",
         ],
     );
-    for path in ["~", "~/www"] {
+    for path in ["~", "~/www", "$HOME/www", "${HOME}"] {
+        let sign = &path[..1];
         check(
             &format!("listen = [\"127.0.0.1:80\"]\nroot = \"{path}\"\n"),
             &[&format!(
-                "site.toml:2: \"root\" has \"{path}\", and a ~ is not expanded; write the whole path, such as \
+                "site.toml:2: \"root\" has \"{path}\", and a {sign} is not expanded; write the whole path, such as \
                  \"/home/ann/www\", or \"./{path}\" for a folder of that name"
             )],
         );
