@@ -10,6 +10,7 @@ use super::definitions::Definitions;
 use super::keys::Scope;
 use super::proxies;
 use super::section::Section;
+use crate::address::Address;
 use crate::forwarding::Forwarding;
 use crate::model::{
     Action, BackgroundJobs, ControlGroups, Interpreter, KilledOutput, LocalRedirects, NewPrivileges,
@@ -258,7 +259,10 @@ fn interpreter(section: &Section, upstreams: &[Upstream]) -> Option<Interpreter>
     }
     if !Path::new(given.value).is_absolute() {
         let what = format!("\"interpreter\" cannot be \"{}\"", given.value.escape_debug());
-        let what_to_do = "write its whole path, e.g. \"/usr/bin/php-cgi\", or the name of an [[application]]";
+        let what_to_do = match Address::parse(given.value, Path::new("")) {
+            Ok(_) => "add an [[application]] with this address and a name, and write the name here",
+            Err(_) => "write its whole path, e.g. \"/usr/bin/php-cgi\", or the name of an [[application]]",
+        };
         section.errors.add(given.place, what, what_to_do);
     }
     section.path("interpreter").map(Interpreter::Program)

@@ -122,6 +122,11 @@ fn rejects_settings_with_which_a_script_cannot_run() {
         "site.toml:5: \"interpreter\" cannot be \"php-cgi\"; write its whole path, e.g. \"/usr/bin/php-cgi\", or the name of an [[application]]",
     );
     route(
+        "interpreter = \"unix:/run/php/php8.2-fpm.sock\"",
+        "site.toml:5: \"interpreter\" cannot be \"unix:/run/php/php8.2-fpm.sock\"; add an [[application]] with this address \
+         and a name, and write the name here",
+    );
+    route(
         "cgi = false\ninterpreter = \"/bin/sh\"",
         "site.toml:5: \"interpreter\" and cgi = false exclude each other; remove one of them",
     );
