@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
-use e2e::{command_without_privilege, free_port, is_root};
+use e2e::{command_without_privilege, free_port};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
 use super::*;
@@ -274,10 +274,7 @@ fn check_warns_of_a_socket_to_which_it_cannot_connect() {
 }
 
 #[test]
-fn check_names_a_socket_that_the_user_may_not_open() {
-    if !is_root() {
-        return;
-    }
+fn check_names_a_socket_that_the_user_may_not_open_as_root() {
     let site = Site::new()
         .config("user = \"nobody\"\n[[route]]\npath = \"/\"\nproxy = \"http://unix:closed.sock\"\n");
     site.write_config();
