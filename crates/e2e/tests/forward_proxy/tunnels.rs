@@ -238,7 +238,7 @@ fn explain_says_where_a_tunnel_or_a_url_leads() {
         (
             &["GET", "http://127.0.0.1/a%2fb/../c?q"],
             "forward   to 127.0.0.1, port 80\nas        GET /a%2fb/../c?q\n          Host: 127.0.0.1\n\
-             cache     looked up, and stored, if it says so\n",
+             cache     looked up, and stored, if the response allows it\n",
         ),
         (
             &["GET", "http://other.test/"],

@@ -104,9 +104,9 @@ impl Explanation<'_> {
         }
         let ClientIdentity { credentials, cookies } = ClientIdentity::of(self.head, settings);
         let condition = match (credentials, cookies && settings.cookies == Cookies::IfPublic) {
-            (true, _) => ", if it is for all users: the request has credentials",
-            (_, true) => ", if it is for all users: the request has cookies",
-            (false, false) => ", if it says so",
+            (true, _) => ", if the response is for all users: the request has credentials",
+            (_, true) => ", if the response is for all users: the request has cookies",
+            (false, false) => ", if the response allows it",
         };
         match self.head.method {
             Method::Head => row("cache", format_args!("looked up, and not stored: only GET is")),
