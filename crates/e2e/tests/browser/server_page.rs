@@ -297,6 +297,10 @@ fn the_page_fits_a_phone_a_large_zoom_and_a_browser_without_scripts() {
         ("document.getElementById('chart-requests').checkVisibility()", json!(false)),
         ("document.querySelector('[data-count=accepted]').checkVisibility()", json!(true)),
         ("document.querySelector('#zone-rows td').textContent", json!("*")),
+        (
+            "[...document.querySelector('#zone-rows tr').cells].filter(cell => cell.checkVisibility()).length",
+            json!(5),
+        ),
         ("document.querySelectorAll('.groups caption').length", json!(13)),
         ("document.documentElement.scrollWidth <= innerWidth", json!(true)),
     ] {
