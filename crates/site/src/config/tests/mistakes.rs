@@ -92,3 +92,10 @@ fn says_which_sign_is_missing_or_too_many() {
         check(&format!("{line}\n"), &[&format!("site.toml:1: not valid TOML: {expected}")]);
     }
 }
+
+#[test]
+fn many_mistakes_are_reported_up_to_a_limit() {
+    let headings = "[a]\n".repeat(20_000);
+    let errors = load_files(&[("site.toml", &headings)]).map(|_| ()).unwrap_err();
+    assert_eq!(errors.len(), MAX_ERRORS);
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toml::de::Error;
 
-use super::super::error::Place;
+use super::super::error::{MAX_ERRORS, Place};
 use super::Lines;
 use super::unclosed::{Open, unclosed};
 
@@ -15,19 +15,22 @@ pub type Advice = (String, String);
 
 /// Reports the mistakes, at most one of each line.
 pub fn report(text: &str, lines: &Lines, found: &[Error]) {
-    let mut last = None;
-    let mut form = None;
+    if found.is_empty() {
+        return;
+    }
     let add = |place: &Place, (what, to_do): Advice| {
         lines.errors.add(place, format!("not valid TOML: {what}"), to_do);
     };
-    let unclosed = unclosed(text).filter(|_| !found.is_empty());
-    for error in found {
-        // One mistake often breaks several rules of the grammar. The first error of a line describes it.
-        let start = error.span().unwrap_or_default().start;
+    let unclosed = unclosed(text);
+    let mut last = None;
+    // One mistake often breaks several rules of the grammar. The first error of a line describes it.
+    let first_of_line = |error| {
+        let start = Error::span(error).unwrap_or_default().start;
         let place = lines.place(start);
-        if last.replace(place.line) == Some(place.line) {
-            continue;
-        }
+        (last.replace(place.line) != Some(place.line)).then_some((error, start, place))
+    };
+    let mut form = None;
+    for (error, start, place) in found.iter().filter_map(first_of_line).take(MAX_ERRORS) {
         let line = lines.line(text, &place);
         let of_line = Form::of(line);
         match of_line {
@@ -244,7 +247,7 @@ impl At<'_> {
     fn twice(&self, error: &Error) -> Advice {
         let key = self.text.get(error.span().unwrap_or_default()).unwrap_or_default();
         let key = shown(key.trim_matches(['"', '\'']));
-        let times = |heading: &str| self.text.lines().filter(|line| line.trim() == heading).count();
+        let times = |heading: &str| self.text.lines().filter(|line| line.trim() == heading).take(2).count();
         let to_do = match (times(&format!("[{key}]")), times(&format!("[[{key}]]"))) {
             (1.., 1..) => format!("write [[{key}]] each time"),
             (2.., 0) => "write the keys of both below one of them".to_owned(),
