@@ -378,9 +378,12 @@ fn percent_decoded(text: &str) -> String {
     decoded
 }
 
-/// Whether a path begins with what a shell replaces: a home folder, or a variable of the environment.
+/// Whether a path begins with what a shell replaces: a home folder, or a variable of the environment. Names such as
+/// `$host` are replaced here.
 fn is_for_a_shell(path: &str) -> bool {
-    path == "~" || path.starts_with("~/") || path.starts_with('$')
+    let is_variable =
+        |name: &str| name.trim_start_matches('{').starts_with(|char: char| char.is_ascii_uppercase());
+    path == "~" || path.starts_with("~/") || path.strip_prefix('$').is_some_and(is_variable)
 }
 
 /// `cannot be …`, with the value if it is short.

@@ -828,6 +828,7 @@ fn reports_invalid_toml_with_its_line() {
             )],
         );
     }
+    of_text("listen = [\"127.0.0.1:80\"]\nroot = \"$host/www\"\n");
     const COLON: &str = "not valid TOML: the line has the form of YAML or JSON; write key = \"value\", and [section] \
                          above the keys of a section";
     const SERVER: &str = "not valid TOML: the line has the form of another server's configuration, such as nginx's; \
