@@ -32,6 +32,9 @@ static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     content
 });
 
+/// With which a page begins.
+const PAGE: &[u8] = b"<!--#include virtual=\"/included.bin\" -->";
+
 /// Responds to the requests of a connection. `/large` is `LARGE`, and everything else is short.
 fn serve(mut stream: TcpStream, mut head: String) -> io::Result<()> {
     loop {
@@ -48,6 +51,14 @@ fn serve(mut stream: TcpStream, mut head: String) -> io::Result<()> {
         }
         if head.contains("text") {
             fields += "Content-Type: text/plain\r\n";
+        }
+        if head.contains("page") {
+            fields += "Content-Type: text/html\r\n";
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes())?;
+            stream.write_all(PAGE)?;
+            stream.write_all(&body[PAGE.len()..])?;
+            head = read_head(&mut stream)?;
+            continue;
         }
         stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes())?;
         let sent = if head.contains("incomplete") { &body[..LARGE - 1] } else { body };
@@ -436,6 +447,18 @@ fn the_file_of_a_client_that_leaves_is_closed() {
     assert_eq!(open_files(&server), 1);
     slow.reset();
     assert!(wait_until(TIMEOUT, || open_files(&server) == 0));
+}
+
+#[test]
+fn a_page_does_not_occupy_its_upstream_while_a_client_takes_what_it_includes() {
+    let route = "includes = [\"ssi\"]\n[[route]]\npath = \"/included.bin\"\nroot = \"www\"\n";
+    let site = site(route, "[limits]\ninclude_bytes = \"64MiB\"\n");
+    let server = site.file("included.bin", &*CONTENT).start();
+    let mut slow = server.begin_download("/large-page");
+    assert!(becomes_free(&server, "/short"), "{}", server.stderr());
+    let response = slow.read_response();
+    assert_eq!(response.body.len(), 2 * LARGE - PAGE.len());
+    assert!(response.body == [&CONTENT, &CONTENT[PAGE.len()..]].concat());
 }
 
 /// The client sends its body before it reads.

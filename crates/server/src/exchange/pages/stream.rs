@@ -419,11 +419,13 @@ impl BodyStream for PageStream {
         }
     }
 
+    /// Of the page, too, while a part of it is sent: otherwise its upstream would wait for what others send.
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>) {
-        match (&mut self.task, &mut self.source) {
-            (Task::Part(_, part, _), _) => part.poll_read_ahead(cx),
-            (_, Source::Scanned(Some(inner), ..)) => inner.poll_read_ahead(cx),
-            _ => {}
+        if let Task::Part(_, part, _) = &mut self.task {
+            part.poll_read_ahead(cx);
+        }
+        if let Source::Scanned(Some(inner), ..) = &mut self.source {
+            inner.poll_read_ahead(cx);
         }
     }
 }
