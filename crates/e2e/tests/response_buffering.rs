@@ -461,6 +461,45 @@ fn a_page_does_not_occupy_its_upstream_while_a_client_takes_what_it_includes() {
     assert!(response.body == [&CONTENT, &CONTENT[PAGE.len()..]].concat());
 }
 
+/// Denies all requests with so many bytes, whose number it does not announce. It has one connection.
+fn guarded(bytes: usize, more: &str) -> Site {
+    let address = upstream(move |mut stream, _| {
+        loop {
+            write!(stream, "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n")?;
+            stream.write_all(&CONTENT[..bytes])?;
+            stream.write_all(b"\r\n0\r\n\r\n")?;
+            read_head(&mut stream)?;
+        }
+    });
+    Site::new().every_protocol().config(&format!(
+        "workers = 1\nauthorizer = \"guard\"\nauthorizer_path = \"/verify\"\n[[application]]\nname = \"guard\"\n\
+         protocol = \"http\"\naddress = \"{}\"\nconnections = 1\nwait = \"3s\"\n[timeouts]\nwrite = \"10m\"\n{more}",
+        address.trim_start_matches("http://")
+    ))
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_a_denial_does_not_occupy_the_authorizer() {
+    let mut rows = Rows::new();
+    let with_scripts = "[[route]]\npath = \"*.cgi\"\ncgi = true\nauthorizer = false\n";
+    for (bytes, more) in [(5, ""), (32 * 1024, ""), (5, with_scripts), (LARGE, with_scripts)] {
+        let server = guarded(bytes, more).start();
+        // The window of each stream is 0 (RFC 9113 §6.5.2).
+        let mut slow = Http2::with(Client::tcp(server.tcp(2)), &[0, 4, 0, 0, 0, 0], &[]).expect("it accepts");
+        let stream = slow.open(&Http2Request::get("/a")).expect("it is open");
+        rows.check(more, slow.next_frame_of(stream).kind, frame::HEADERS);
+        let is_free = wait_until(TIMEOUT, || server.connect().get("/b").status == 403);
+        rows.check(format!("{bytes} {more}"), is_free, true);
+        slow.send_frame(frame::WINDOW_UPDATE, 0, stream, &(LARGE as u32).to_be_bytes()).expect("it is open");
+        slow.send_frame(frame::WINDOW_UPDATE, 0, 0, &(LARGE as u32).to_be_bytes()).expect("it is open");
+        let mut taken = Vec::new();
+        while taken.len() < bytes {
+            taken.extend(slow.next_frame_of(stream).payload);
+        }
+        rows.check(format!("{bytes} {more}"), taken == CONTENT[..bytes], true);
+    }
+}
+
 /// The client sends its body before it reads.
 #[test]
 fn the_body_of_a_request_passes_while_its_response_is_read_ahead() {

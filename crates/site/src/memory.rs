@@ -531,13 +531,21 @@ fn upgraded(site: &Site, workers: u64) -> u64 {
     if has_any { most.saturating_mul(workers) } else { 0 }
 }
 
-/// Responses of scripts and applications that are read ahead.
+/// Responses of scripts, applications and authorizers that are read ahead.
 fn buffered_responses(site: &Site, workers: u64) -> u64 {
-    let is_buffered =
-        |script: Option<&Script>| script.is_some_and(|own| own.buffering == ResponseBuffering::On);
+    let is_buffered = |script: &Script| script.buffering == ResponseBuffering::On;
+    let is_of_route = |route: &Route| match &route.script {
+        Some(script) => is_buffered(script),
+        None => !route.authorizers.is_empty(),
+    };
     let has_any =
-        any_route(site, |route| is_buffered(route.script.as_deref()) || is_buffered(route.lister.as_deref()));
+        any_route(site, |route| is_of_route(route) || route.lister.as_deref().is_some_and(is_buffered));
     if has_any { of_each(workers, site.limits.buffered_responses) } else { 0 }
+}
+
+/// Those of them that may wait in files, which the spawner makes.
+fn responses_in_files(site: &Site, workers: u64) -> u64 {
+    if site.has_scripts() { buffered_responses(site, workers) } else { 0 }
 }
 
 fn multiplexed_requests(site: &Site) -> u64 {

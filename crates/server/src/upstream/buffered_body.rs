@@ -43,7 +43,7 @@ pub struct BufferedBody {
     source: Source,
     /// What has been read ahead. `None`: the client keeps up.
     buffer: Option<Rc<Buffer>>,
-    spawner: Rc<Spawner>,
+    spawner: Option<Rc<Spawner>>,
     /// Whether the statistics have it: a client may fall behind again.
     is_counted: bool,
 }
@@ -69,7 +69,7 @@ type End = Result<Trailers, EndReason>;
 /// The bytes that have been read, and that the client has not taken.
 struct Buffer {
     services: Rc<Services>,
-    spawner: Rc<Spawner>,
+    spawner: Option<Rc<Spawner>>,
     client: Cell<Client>,
     /// Those in front of the others.
     memory: RefCell<Vec<u8>>,
@@ -105,8 +105,8 @@ enum Place {
 }
 
 impl BufferedBody {
-    /// `spawner`: it makes the files.
-    pub fn new(body: UpstreamBody, spawner: Rc<Spawner>) -> BufferedBody {
+    /// `spawner`: it makes the file. `None`: all that is read ahead waits in memory.
+    pub fn new(body: UpstreamBody, spawner: Option<Rc<Spawner>>) -> BufferedBody {
         BufferedBody { source: Source::Direct(body), buffer: None, spawner, is_counted: false }
     }
 
@@ -233,7 +233,7 @@ async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> Source {
 }
 
 impl Buffer {
-    fn new(services: Rc<Services>, spawner: Rc<Spawner>, permit: Permit) -> Buffer {
+    fn new(services: Rc<Services>, spawner: Option<Rc<Spawner>>, permit: Permit) -> Buffer {
         Buffer {
             services,
             spawner,
@@ -334,7 +334,8 @@ impl Buffer {
         let file = match open {
             Some(file) => file,
             None => {
-                let file = Rc::new(SpoolFile::open(&self.services, &self.spawner).await?);
+                let spawner = self.spawner.as_ref().ok_or(SpoolError::TooLarge)?;
+                let file = Rc::new(SpoolFile::open(&self.services, spawner).await?);
                 self.file.replace(Some(file.clone()));
                 file
             }
@@ -352,7 +353,7 @@ impl Buffer {
 
     /// Bytes of all files of responses. The other half is for the bodies of requests.
     fn most(&self) -> u64 {
-        self.services.site.scripts.spool_bytes / 2
+        self.spawner.as_ref().map_or(0, |_| self.services.site.scripts.spool_bytes / 2)
     }
 
     /// Takes the bytes in front of the others. `None`: they cannot be read, and the error log says so.

@@ -168,8 +168,29 @@ pub struct RequestInfo {
     pub trailers: RequestTrailers,
     /// The route whose client gets the fields behind the response. `None`: they are dropped.
     pub response_trailers: Option<RouteOfHost>,
-    /// Makes the file of a response that is read ahead. `None`: it is read as the client takes it.
-    pub read_ahead: Option<Rc<Spawner>>,
+    pub read_ahead: ReadAhead,
+}
+
+/// Where a response waits that is read ahead of its client.
+#[derive(Clone, Default)]
+pub enum ReadAhead {
+    /// It is read as the client takes it.
+    #[default]
+    Nowhere,
+    /// Without scripts, there is no spawner to make a file. The denials of authorizers are mostly short.
+    InMemory,
+    /// Behind what is in memory, in a file that the spawner makes.
+    InFile(Rc<Spawner>),
+}
+
+impl ReadAhead {
+    fn of(buffering: ResponseBuffering, spawner: Option<&Rc<Spawner>>) -> ReadAhead {
+        match (buffering, spawner) {
+            (ResponseBuffering::Off, _) => ReadAhead::Nowhere,
+            (ResponseBuffering::On, None) => ReadAhead::InMemory,
+            (ResponseBuffering::On, Some(spawner)) => ReadAhead::InFile(spawner.clone()),
+        }
+    }
 }
 
 /// All but the body, by protocol.
@@ -296,6 +317,8 @@ impl Handler {
         let label: Rc<str> = label(head, connection.client).into();
         let script = self.script(services);
         let forwarding = script.map_or(&UNCHANGED, |script| &script.forwarding);
+        // The route of an authorizer may have files alone.
+        let buffering = script.map_or(ResponseBuffering::On, |script| script.buffering);
         let upstream = self.upstream(services).and_then(|id| services.site.upstreams.get(id));
         let upgrade = upstream.filter(|upstream| self.may_upgrade(upstream));
         let upgrade = upgrade.and_then(|_| Upgrade::requested(head, forwarding));
@@ -336,9 +359,7 @@ impl Handler {
             upgrade,
             trailers: RequestTrailers::of(head, forwarding, asserted),
             response_trailers: passes_trailers.then_some(RouteOfHost { host: self.host, route: self.route }),
-            read_ahead: spawner
-                .clone()
-                .filter(|_| script.is_some_and(|script| script.buffering == ResponseBuffering::On)),
+            read_ahead: ReadAhead::of(buffering, spawner.as_ref()),
         };
         Ok(UpstreamRequest { message, wanted, repeats, accepts, is_open_ended, info })
     }

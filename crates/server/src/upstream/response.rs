@@ -20,7 +20,7 @@ use super::body::{TOO_LONG, UpstreamBody};
 use super::buffered_body::BufferedBody;
 use super::exchange::UpstreamExchange;
 use super::head::{Excess, UpstreamHead};
-use super::request::{Form, Handler, HandlerKind, Wanted};
+use super::request::{Form, Handler, HandlerKind, ReadAhead, Wanted};
 use super::transport::ReadError;
 use super::upgrade::{Upgrade, UpgradedConnection};
 use super::websocket_ping::PingedConnection;
@@ -253,9 +253,10 @@ pub(super) async fn content(
 fn stream(head: &UpstreamHead, body: UpstreamBody) -> Box<dyn BodyStream> {
     let is_forbidden =
         head.fields.value(X_ACCEL_BUFFERING).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
-    match body.exchange.request.read_ahead.clone().filter(|_| !is_forbidden) {
-        Some(spawner) => Box::new(BufferedBody::new(body, spawner)),
-        None => Box::new(body),
+    match body.exchange.request.read_ahead.clone() {
+        ReadAhead::InMemory if !is_forbidden => Box::new(BufferedBody::new(body, None)),
+        ReadAhead::InFile(spawner) if !is_forbidden => Box::new(BufferedBody::new(body, Some(spawner))),
+        _ => Box::new(body),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The descriptors of a site, line by line, and the limits that fit into those that the process may have.
 
 use super::{
-    CACHE_WRITES, Use, buffered_responses, logs, multiplexed_requests, scripts, total, upgraded,
+    CACHE_WRITES, Use, logs, multiplexed_requests, responses_in_files, scripts, total, upgraded,
     upstream_connections,
 };
 use crate::forward_proxy::ForwardProxy;
@@ -66,7 +66,7 @@ pub fn descriptors(site: &Site, workers: usize) -> Vec<Use> {
         Use {
             what: "responses that wait for slow clients: files",
             each: 1,
-            count: buffered_responses(site, workers),
+            count: responses_in_files(site, workers),
         },
         Use { what: "applications: upgraded connections", each: 1, count: upgraded(site, workers) },
         line(
@@ -137,7 +137,7 @@ pub fn fit(site: &mut Site, workers: usize, allowed: u64) {
     let others = site.limits.disk_threads * DISK_DESCRIPTORS as usize
         + site.limits.rejections
         + (upgraded(site, workers as u64) as usize).div_ceil(workers.max(1))
-        + (buffered_responses(site, workers as u64) as usize).div_ceil(workers.max(1))
+        + (responses_in_files(site, workers as u64) as usize).div_ceil(workers.max(1))
         + site.cache.descriptors
         + (scripts_above_minimum as usize).div_ceil(workers.max(1));
     // Two of three descriptors are connections, and one is a file: connections share open files.

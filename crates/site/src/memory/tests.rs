@@ -123,6 +123,20 @@ fn counts_scripts_of_sites_that_have_some() {
 }
 
 #[test]
+fn denials_of_authorizers_are_read_ahead_without_files_where_there_are_no_scripts() {
+    let mut site = site();
+    site.limits.buffered_responses = 7;
+    let (memory, open) = (total(&worst_case(&site, 2)), total(&descriptors(&site, 2)));
+    let fallback = site.hosts[0].routes.iter().next().unwrap().clone();
+    let mut host = site.hosts[0].clone();
+    let authorizers = vec![Arc::new(crate::authorizer::Authorizer { upstream: 0, subrequest: None })];
+    host.routes = crate::route::Routes::only(Route { authorizers, ..fallback });
+    site.hosts = crate::host::Hosts::only(host);
+    assert_eq!(total(&worst_case(&site, 2)), memory + 2 * 7 * READ_AHEAD);
+    assert_eq!(total(&descriptors(&site, 2)), open);
+}
+
+#[test]
 fn passwords_cost_what_the_costliest_hash_needs() {
     let cost = |authentication: Authentication| {
         let mut site = site();
