@@ -329,6 +329,7 @@ fn files_of_other_responses_leave_no_space_until_their_clients_have_taken_them()
         "{line}"
     );
     assert!(!is_free(&server, "/short"));
+    assert_eq!(open_files(&server), 1, "a file without bytes is closed");
     assert!(is_whole(&first.read_response()));
     assert!(is_whole(&second.read_response()));
     assert!(wait_until(TIMEOUT, || open_files(&server) == 0), "the files are closed");

@@ -325,6 +325,9 @@ impl Buffer {
             None => {}
         }
         self.may_store.set(false);
+        if !self.is_in_file() {
+            self.file.take();
+        }
         self.speed.set(Speed::begin());
         Err(Arc::unwrap_or_clone(bytes))
     }
