@@ -260,6 +260,8 @@ fn add_to_rule(rule: &mut Scope, condition: &Directive, negation: &str) -> Optio
             if value.is_empty() || name.starts_with('!') {
                 return None;
             }
+            // A field that is absent has the empty value here, and none in Caddy.
+            let value = if value == "*" { "?*" } else { value };
             rule.pair(place, key, name, signed(negation, value));
             return Some(());
         }

@@ -773,3 +773,17 @@ fn handle_path_of_caddy_may_end_within_a_name() {
         |finding: &dialects::Finding| finding.what.contains("handle_path /api* matches whole segments");
     assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
 }
+
+/// A field that is absent has the empty value in a rule, which `*` finds.
+#[test]
+fn caddy_finds_the_presence_of_a_field() {
+    let site =
+        |matcher: &str| format!("http://a {{\nroot * /srv\n@m {matcher}\nrespond @m 403\nfile_server\n}}\n");
+    for (matcher, expected) in [
+        ("header X-Bad *", "field = { X-Bad = \"?*\" }"),
+        ("not header X-Key *", "field = { X-Key = \"!?*\" }"),
+        ("header X-Bad a*", "field = { X-Bad = \"a*\" }"),
+    ] {
+        check(Web::Caddy, &[(&site(matcher), &[expected])]);
+    }
+}
