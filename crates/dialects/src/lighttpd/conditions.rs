@@ -90,15 +90,16 @@ pub(super) fn apply_all(block: &[Statement], paths: &[String], host: &mut Host, 
     host.redirect_status = around;
 }
 
-/// The statements of a block. What is set counts before the conditions within, and the status of redirects before them,
-/// wherever it stands.
+/// The statements of a block. What is set counts before the conditions within, the status of redirects before the other
+/// settings, and the paths of upstreams after them, wherever they stand.
 pub(super) fn ordered(block: &[Statement]) -> impl Iterator<Item = &Statement> {
     let rank = |inner: &Statement| match inner {
         Statement::Set { name, .. } if name == "url.redirect-code" => 0,
+        Statement::Set { name, .. } if name == "proxy.header" => 2,
         Statement::Set { .. } => 1,
-        Statement::When { .. } => 2,
+        Statement::When { .. } => 3,
     };
-    (0..=2).flat_map(move |wanted| block.iter().filter(move |inner| rank(inner) == wanted))
+    (0..=3).flat_map(move |wanted| block.iter().filter(move |inner| rank(inner) == wanted))
 }
 
 fn is_of_url(field: &str) -> bool {

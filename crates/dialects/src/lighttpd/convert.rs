@@ -10,6 +10,7 @@ use crate::regex;
 use crate::tree::Place;
 
 use super::conditions::{Chain, apply_all, ordered};
+use super::lists::completed;
 use super::order::{exclude, rewritten_twice};
 use super::read::{Datum, Reader, Statement};
 
@@ -20,6 +21,7 @@ pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
     match disk.read(file) {
         Ok(bytes) => {
             let statements = Reader::new(disk, &folder).read(&bytes, &mut draft);
+            let statements = completed(&statements, &mut draft);
             sites(&statements, disk, &mut draft);
             files(disk, &mut draft);
         }
@@ -103,9 +105,11 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
         apply_all(block, &[], &mut own, draft);
         hosts.push(own);
     }
-    draft.hosts.push(host);
-    draft.hosts.extend(hosts);
-    let mut hosts = std::mem::take(&mut draft.hosts);
+    hosts.insert(0, host);
+    for host in &mut hosts {
+        let comment = "lighttpd has no index files without index-file.names.";
+        host.scope.preset("index", Vec::<String>::new(), comment);
+    }
     hosts.iter_mut().for_each(|host| exclude(host, disk, draft));
     if !has_setting(statements, "url.rewrite-repeat") {
         hosts.iter().for_each(|host| rewritten_twice(host, draft));

@@ -6,6 +6,8 @@ mod read;
 
 mod convert;
 
+mod lists;
+
 mod conditions;
 
 mod settings;

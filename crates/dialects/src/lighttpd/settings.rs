@@ -16,6 +16,7 @@ use super::names::{KNOWN, NEEDLESS};
 use super::read::Datum;
 
 /// `NAME = VALUE`, for the host, or for some paths of it.
+#[derive(Clone, Copy)]
 pub(super) struct Setting<'s> {
     pub(super) name: &'s str,
     /// `NAME += VALUE`: to what is outside of the block.
@@ -40,7 +41,7 @@ pub(super) fn apply_setting(setting: &Setting, host: &mut Host, draft: &mut Draf
 impl Setting<'_> {
     /// Whether a pattern has no path that this is not for.
     fn is_for(&self, pattern: &str) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|path| covers(path, pattern))
+        self.paths.is_empty() || self.paths.iter().any(|path| path == pattern || covers(path, pattern))
     }
 
     /// The list of a block takes the place of what is outside of it.

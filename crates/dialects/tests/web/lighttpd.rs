@@ -482,7 +482,7 @@ fn an_else_of_lighttpd_is_for_other_paths() {
                     "redirect = \"/admin/\"",
                 ],
             ),
-            (&text(&nested), &["path = \"/admin/**/*.eot\"", "headers = { X-B = \"1\" }"]),
+            (&text(&nested), &["path = \"/admin/**/*.eot\"", "headers = { X-B = \"1\", X-A = false }"]),
             (&text(&denied), &["[[host.rule]]", "path = [\"!/admin/\"]", "then = \"deny\""]),
             (&text(network), &["address = [\"!192.168.0.0/16\"]", "path = [\"/a/\"]", "then = \"deny\""]),
         ],
@@ -710,4 +710,121 @@ fn lists_of_a_path_replace_those_around_it() {
             }
         }
     }
+}
+
+/// The list of the last condition counts alone, also where routes add up. What lighttpd 1.4.69 does with the same
+/// requests.
+#[test]
+fn lists_of_a_path_say_what_they_lack() {
+    let block = |outer: &str, inner: &str| {
+        let user = "auth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"/etc/users\"\n";
+        format!("server.document-root = \"/srv\"\n{user}{outer}\n$HTTP[\"url\"] =^ \"/s/\" {{ {inner} }}\n")
+    };
+    let fields = "setenv.add-response-header = ( \"X-A\" => \"1\", \"X-B\" => \"2\" )";
+    let types = "mimetype.assign = ( \".html\" => \"text/html\", \".txt\" => \"text/plain\" )";
+    let server =
+        |ending: &str| format!("fastcgi.server = ( \"{ending}\" => (( \"socket\" => \"/run/a\" )) )");
+    let auth = "auth.require = ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"r\", \"require\" => \"valid-user\" ) )";
+    for (outer, inner, expected) in [
+        (
+            fields,
+            "setenv.add-response-header = ( \"x-a\" => \"3\" )",
+            "headers = { x-a = \"3\", X-B = false }",
+        ),
+        (fields, "setenv.add-response-header += ( \"X-C\" => \"3\" )", "headers = { X-C = \"3\" }"),
+        // Nothing that is uploaded is shown as a page.
+        (
+            types,
+            "mimetype.assign = ( \"\" => \"application/x-own\" )",
+            "types = { html = \"application/x-own\", txt = \"application/x-own\" }",
+        ),
+        (&server(".php"), &server(".phtml"), "path = \"/s/**/*.php\"\nreturn = 403"),
+        (&server(".php"), &server(".phtml"), "path = \"/s/**/*.phtml\"\ninterpreter = \"fastcgi\""),
+        (auth, "auth.require = ()", "path = \"/s/\"\nauth = \"off\""),
+        (
+            "url.access-deny = ( \".bak\", \".inc\" )",
+            "url.access-deny = ( \".BAK\" )",
+            "warning: url.access-deny: what the list outside denies stays denied",
+        ),
+    ] {
+        let text = block(outer, inner);
+        let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{text}\n{}", conversion.text);
+        assert!(conversion.text.contains(expected), "{expected}\nis not in\n{}", conversion.text);
+    }
+    // Whether a path is one of the expression is not certain for each path of the pattern.
+    let loose = format!("{auth}\n$HTTP[\"url\"] =~ \"^/([^/]+)/x/\" {{ auth.require = () }}");
+    lacks(Web::Lighttpd, &[(&block(&loose, "server.tag = \"\""), &["auth = \"off\""])]);
+}
+
+/// A key that stands in front of another one, and is the beginning of it, counts for its paths.
+#[test]
+fn the_first_requirement_of_lighttpd_counts() {
+    let require = |keys: &[(&str, &str)]| {
+        let one = |(path, who): &(&str, &str)| {
+            format!("\"{path}\" => ( \"method\" => \"basic\", \"realm\" => \"r\", \"require\" => \"{who}\" )")
+        };
+        let all: Vec<String> = keys.iter().map(one).collect();
+        format!(
+            "server.document-root = \"/srv\"\nauth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"/etc/users\"\n\
+             auth.require = ( {} )\n",
+            all.join(", ")
+        )
+    };
+    let first = require(&[("/", "user=bob"), ("/in/", "user=ann")]);
+    check(Web::Lighttpd, &[(&first, &["require = [\"user:bob\"]"])]);
+    lacks(Web::Lighttpd, &[(&first, &["path = \"/in/\"", "require = [\"user:ann\"]"])]);
+    // Every user, and not those of the paths around.
+    let last = require(&[("/in/", "valid-user"), ("/", "user=bob")]);
+    check(
+        Web::Lighttpd,
+        &[(
+            &last,
+            &["require = [\"user:bob\"]", "path = \"/in/\"", "auth = \"basic\"", "require = [\"user\"]"],
+        )],
+    );
+}
+
+#[test]
+fn rewrites_of_lighttpd_to_the_path_itself_only_keep_others_away() {
+    for rules in [
+        "\"^/(a|b)/(.*)$\" => \"/$1/$2\"",
+        "\"^/a/(.*)$\" => \"/a/$1\", \"^/b/.*\" => \"$0\"",
+        "\"^/a/\" => \"$0\", \"^/b/(.*)$\" => \"/b/$1\"",
+    ] {
+        let text = format!("server.document-root = \"/srv\"\nurl.rewrite-once = ( {rules} )\n");
+        check(Web::Lighttpd, &[(&text, &["path = \"/a/\"", "path = \"/b/\""])]);
+        let conversion = converted(Web::Lighttpd, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.text.contains("rewrite ="), "{}", conversion.text);
+    }
+}
+
+#[test]
+fn lighttpd_maps_paths_of_upstreams() {
+    let app = "proxy.server = ( \"\" => (( \"host\" => \"10.0.0.1\", \"port\" => 81 )) )";
+    let text = |condition: &str, map: &str| {
+        format!(
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] {condition} {{\n\
+             proxy.header = ( \"map-urlpath\" => ( {map} ) )\n{app}\n}}\n"
+        )
+    };
+    for (condition, map, expected) in [
+        ("=^ \"/app/\"", "\"/app/\" => \"/\"", &["path = \"/app/\"", "proxy = \"http://http/\""][..]),
+        ("=^ \"/app/\"", "\"/app/\" => \"/v/\", \"/\" => \"/x/\"", &["proxy = \"http://http/v/\""]),
+        ("=^ \"/app/sub/\"", "\"/app\" => \"\"", &["proxy = \"http://http/sub/\""]),
+        // What is behind the text is not known.
+        ("=^ \"/app\"", "\"/app\" => \"/v\"", &["path = \"/app?*/**\"", "return = 404"]),
+    ] {
+        check(Web::Lighttpd, &[(&text(condition, map), expected)]);
+    }
+    refuse(Web::Lighttpd, &[(&text("=^ \"/app/\"", "\"/other/\" => \"/\""), 3, "map-urlpath")]);
+}
+
+#[test]
+fn lighttpd_has_no_index_files_of_its_own() {
+    check(Web::Lighttpd, &[("server.document-root = \"/srv\"", &["index = []"])]);
+    lacks(
+        Web::Lighttpd,
+        &[("server.document-root = \"/srv\"\nindex-file.names = ( \"a.html\" )", &["index = []"])],
+    );
 }

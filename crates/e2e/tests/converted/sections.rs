@@ -287,6 +287,37 @@ fn rewrites_and_locations_of_nginx_count_as_in_nginx() {
 }
 
 #[test]
+fn lists_of_lighttpd_count_as_in_lighttpd() {
+    let lighttpd = |text: &str| {
+        let begin = "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n";
+        format!("{begin}{text}\n")
+    };
+    let auth = "auth.backend = \"htpasswd\"\nauth.backend.htpasswd.userfile = \"HOME/users\"\nauth.require = \
+                ( \"\" => ( \"method\" => \"basic\", \"realm\" => \"r\", \"require\" => \"valid-user\" ) )\n";
+    check(
+        "lighttpd",
+        &[
+            (
+                lighttpd(&format!("{auth}$HTTP[\"url\"] =^ \"/near/\" {{ auth.require = () }}")),
+                &[("/near/x", 200, "near"), ("/far/x", 401, ""), ("/near/../far/x", 401, ""), ("/", 401, "")],
+            ),
+            // No file stands for a folder without index-file.names.
+            (lighttpd(""), &[("/", 403, ""), ("/index.html", 200, "page")]),
+            (
+                lighttpd("url.rewrite-once = ( \"^/(near|far)/(.*)$\" => \"/$1/$2\" )"),
+                &[("/near/x", 200, "near"), ("/far/x", 200, "far"), ("/a.bak", 200, "old")],
+            ),
+            (
+                lighttpd(
+                    "cgi.assign = ( \".bak\" => \"/bin/false\" )\n$HTTP[\"url\"] =^ \"/\" { cgi.assign = ( \".pl\" => \"/bin/false\" ) }",
+                ),
+                &[("/a.bak", 403, ""), ("/near/x", 200, "near")],
+            ),
+        ],
+    );
+}
+
+#[test]
 fn directives_of_caddy_count_as_in_caddy() {
     let caddy = |text: &str| format!("http://:0 {{\nbind 127.0.0.1\nroot * HOME/www\n{text}\n}}\n");
     check(

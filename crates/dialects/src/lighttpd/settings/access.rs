@@ -1,6 +1,7 @@
 //! Who may have what, and what is not sent.
 
-use crate::draft::{Draft, Host};
+use crate::brackets::is_glob;
+use crate::draft::{Draft, Host, Scope};
 use crate::lighttpd::convert::unconverted;
 use crate::lighttpd::paths::{begun, narrowed, within};
 
@@ -63,7 +64,17 @@ fn exclude_endings(setting: &Setting, host: &mut Host, draft: &mut Draft) {
 
 fn auth(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
-    for (path, options) in value.pairs() {
+    let all = value.pairs();
+    if all.is_empty() {
+        return open(setting, host, draft);
+    }
+    for (at, (path, options)) in all.iter().enumerate() {
+        // The first one that is the beginning of a path counts.
+        if let Some((first, _)) = all[..at].iter().find(|(first, _)| path.starts_with(first)) {
+            let what = format!("auth.require \"{path}\": \"{first}\" stands before it, and is for its paths");
+            draft.warn(place, what, "it has no effect; to let it count, write it in front");
+            continue;
+        }
         let option = |wanted: &str| {
             options
                 .pairs()
@@ -106,6 +117,29 @@ fn auth(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             if !required.is_empty() {
                 scope.set(place, "require", required.clone());
             }
+        }
+    }
+    // What is around it may require some user.
+    if host.scope.get("require").is_some() {
+        let asks = |route: &&mut Scope| route.get("auth").is_some_and(|auth| *auth != "off".into());
+        for route in host.routes.iter_mut().filter(asks).filter(|route| route.get("require").is_none()) {
+            route.set(place, "require", vec!["user".to_owned()]);
+        }
+    }
+}
+
+/// A condition without a list of its own asks for no password. Patterns may find more paths, and stay protected.
+fn open(setting: &Setting, host: &mut Host, draft: &mut Draft) {
+    let Setting { name, place, paths, .. } = *setting;
+    if host.routes.iter().chain([&host.scope]).all(|scope| scope.get("auth").is_none()) {
+        return;
+    }
+    for path in paths {
+        if is_glob(path) {
+            let what = format!("{name}: {path} stays protected, and lighttpd opens it");
+            draft.warn(place, what, "nothing to do, unless that is not meant; see auth of [[route]]");
+        } else {
+            host.route(path, place).set(place, "auth", "off");
         }
     }
 }

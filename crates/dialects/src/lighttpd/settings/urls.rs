@@ -111,7 +111,16 @@ fn with_groups(expression: &str, to: &str) -> Option<Vec<(String, String)>> {
 
 fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { value, place, paths, .. } = *setting;
+    setting.take_place(&["rewrite"], host);
     for (expression, to) in value.pairs() {
+        if to.text() == "$0"
+            && let Some(patterns) = whole_patterns(expression, paths)
+        {
+            for pattern in patterns {
+                host.route(&pattern, place);
+            }
+            continue;
+        }
         let all = rewritten(expression, to.text()).and_then(|rewritten| {
             let one = |(path, to): (String, String)| {
                 // Everything would be the scripts of other routes, too.
@@ -137,10 +146,18 @@ fn rewrites(setting: &Setting, host: &mut Host, draft: &mut Draft) {
         }
         for (patterns, to) in all {
             for pattern in patterns {
-                host.route(&pattern, place).set(place, "rewrite", to.as_str());
+                let route = host.route(&pattern, place);
+                if !is_same(&pattern, &to) {
+                    route.set(place, "rewrite", to.as_str());
+                }
             }
         }
     }
+}
+
+/// Whether a target is the path itself: it only keeps other rules away, which the route does alone.
+fn is_same(pattern: &str, to: &str) -> bool {
+    to == "$path" || to == pattern || to.strip_suffix("${rest}").is_some_and(|begin| begin == pattern)
 }
 
 fn warn_of_query(expression: &str, place: &Place, draft: &mut Draft) {
@@ -248,11 +265,13 @@ fn with_query(to: &str) -> Option<String> {
 fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
     let Setting { name, value, place, paths, .. } = *setting;
     let is_file = |to: &str| to.split(['?', '$']).next().is_some_and(|path| path.contains('.'));
+    if !paths.is_empty() && !setting.adds && host.scope.get("fallback").is_some() {
+        setting.set(host, "fallback", false);
+    }
     for (expression, to) in value.pairs() {
         // What is excepted is not there.
         if to.text() == "$0"
-            && let Some(patterns) = url_patterns("=~", expression.trim_end_matches("/?"))
-            && paths.is_empty()
+            && let Some(patterns) = whole_patterns(expression, paths)
         {
             for pattern in patterns {
                 host.route(&pattern, place).set(place, "fallback", false);
@@ -271,6 +290,11 @@ fn fallback(setting: &Setting, host: &mut Host, draft: &mut Draft) {
             draft.note(place, what, "see index");
         }
     }
+}
+
+/// The patterns of an expression whose target is the whole path. `None`: patterns cannot say it.
+fn whole_patterns(expression: &str, paths: &[String]) -> Option<Vec<String>> {
+    url_patterns("=~", expression.trim_end_matches("/?")).filter(|_| paths.is_empty())
 }
 
 /// A target without what a script has as PATH_INFO: all paths of a fallback are one.
