@@ -6,6 +6,7 @@ use crate::disk::Disk;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES, WAYS};
 use crate::pattern;
 use crate::tree::{Directive, MAX_DEPTH, Place, unconverted};
+use crate::within::covers;
 
 use super::finish::hoist;
 use super::listens::address_of;
@@ -142,6 +143,8 @@ impl Site<'_> {
         }
         let together = self.with_files_first(children, way.is_in_order);
         let children = together.as_deref().unwrap_or(children);
+        let apart = blocks_in_order(children).filter(|_| way.is_in_order && way.paths.is_empty());
+        let children = apart.as_deref().unwrap_or(children);
         let has_paths = |child: &Directive| {
             matches!(child.name.as_str(), "handle" | "handle_path") && !child.argument(0).is_empty()
         };
@@ -540,6 +543,46 @@ fn below(path: &str) -> Vec<String> {
         true => vec![format!("{path}."), format!("{path}*/**")],
         false => vec![path.to_owned()],
     }
+}
+
+/// A `route` whose last directive responds for all paths, as blocks: what stands in front of it responds for its own
+/// paths. `None`: it has other directives, or needs no blocks.
+fn blocks_in_order(children: &[Directive]) -> Option<Vec<Directive>> {
+    const NEUTRAL: [&str; 4] = ["root", "header", "encode", "request_body"];
+    let (last, before) = children.split_last()?;
+    // The only argument of `root` is a folder.
+    let is_for_all = |child: &Directive| {
+        !child.argument(0).starts_with(['/', '@']) || child.name == "root" && child.arguments.len() == 1
+    };
+    let is_last = ["reverse_proxy", "respond", "error", "abort"].contains(&last.name.as_str());
+    if !is_last || !is_for_all(last) {
+        return None;
+    }
+    let block = |child: &Directive, own: &[String], rest: &[String]| Directive {
+        name: "handle".to_owned(),
+        arguments: own.to_vec(),
+        block: Some(vec![Directive { arguments: rest.to_vec(), ..child.clone() }]),
+        place: child.place.clone(),
+    };
+    let mut taken: Vec<String> = Vec::new();
+    let mut all = Vec::new();
+    for child in before {
+        match (child.name.as_str(), child.arguments.split_first()) {
+            ("file_server" | "reverse_proxy", Some((path, rest))) if path.starts_with('/') => {
+                let own = pattern(path)?;
+                // The first one counts, and among blocks the longest path.
+                if taken.iter().any(|first| covers(first, &own)) {
+                    return None;
+                }
+                taken.push(own);
+                all.push(block(child, std::slice::from_ref(path), rest));
+            }
+            (name, _) if NEUTRAL.contains(&name) && is_for_all(child) => all.push(child.clone()),
+            _ => return None,
+        }
+    }
+    all.push(block(last, &[], &last.arguments));
+    (!taken.is_empty()).then_some(all)
 }
 
 /// Whether a directive asks who a client is.

@@ -323,6 +323,11 @@ fn directives_of_caddy_count_as_in_caddy() {
     check(
         "caddy",
         &[
+            // What stands last in a route responds for the paths that nothing in front of it is for.
+            (
+                caddy("route {\nfile_server /near/*\nrespond 404\n}"),
+                &[("/near/x", 200, "near"), ("/near/none", 404, ""), ("/far/x", 404, ""), ("/", 404, "")],
+            ),
             // What is below a hidden folder is hidden, too.
             (
                 caddy("file_server /near/* {\nhide near\n}\nfile_server"),
