@@ -1,7 +1,7 @@
 //! Who may have what one path or a pattern is for. A location has the access of its server, and nothing of another
 //! location. Here it has that of the prefix around it, too.
 
-use crate::brackets::is_glob;
+use crate::brackets::{is_glob, is_wildcard};
 use crate::document::Value;
 use crate::draft::{Draft, Host, PROTECTION, Scope};
 use crate::tree::Place;
@@ -28,8 +28,17 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
         // A pattern has what any prefix around a path has.
         if is_glob(route.path()) {
             outers.iter().for_each(|outer| server.keep_closed(route, outer));
+            server.close_folders(route, draft);
         }
     }
+}
+
+/// Whether the paths of a pattern may be folders: a glob is for `/a/`, too, where its expression is for `/a` alone. What
+/// is named as a file, such as `*.css`, hardly is one.
+fn may_be_folder(pattern: &str) -> bool {
+    let name = pattern.rsplit('/').next().unwrap_or(pattern);
+    let end = name.rsplit(is_wildcard).next().unwrap_or(name);
+    !pattern.ends_with("**") && !end.contains('.')
 }
 
 struct Server {
@@ -74,6 +83,33 @@ impl Server {
         if has_rules && outer.rules.iter().any(|rule| rule.text("then") != Some("deny")) {
             self.rules(route, outer, false, &place);
         }
+    }
+
+    /// An expression that opens `/a` opens no folder `/a/` of a server that is closed.
+    fn close_folders(&self, route: &mut Scope, draft: &mut Draft) {
+        let opened: Vec<&str> =
+            ["auth", "authorizer"].into_iter().filter(|key| opens(route, key) && self.has(key)).collect();
+        let is_closed = self.scopes.iter().any(|scope| !scope.rules.is_empty());
+        let allows = is_closed && route.rules.iter().any(|rule| rule.text("then") == Some("allow"));
+        if opened.is_empty() && !allows || !may_be_folder(route.path()) {
+            return;
+        }
+        let place = route.place();
+        if !["proxy", "application", "interpreter", "cgi"].iter().any(|key| route.get(key).is_some()) {
+            return route.set(&place, "listing", false);
+        }
+        for key in opened {
+            route.remove(key);
+        }
+        if allows {
+            route.rules.clear();
+        }
+        let what = format!("{} is for folders, too, and asks for what the server asks for", route.path());
+        draft.warn(
+            &place,
+            what,
+            "write a [[host.rule]] or a [[host.route]] for the paths that are to be open",
+        );
     }
 
     fn has(&self, name: &str) -> bool {

@@ -2470,3 +2470,46 @@ fn a_server_of_nginx_that_leads_to_https_may_have_files_for_authorities() {
     let warned = |finding: &dialects::Finding| finding.what.contains("keeps the path and the query");
     assert!(conversion.findings.iter().any(warned), "{:#?}", conversion.findings);
 }
+
+/// A glob is for `/a/`, too, where the expression is for `/a` alone.
+#[test]
+fn an_expression_of_nginx_opens_no_folder_of_a_closed_server() {
+    let server = |closed: &str, location: &str| {
+        let upstream = "upstream app { server 10.0.0.1:81; }";
+        format!(
+            "http {{ {upstream} server {{ listen 80; root /srv; autoindex on; {closed}\n{location} }} }}\n"
+        )
+    };
+    let asks = "auth_basic x; auth_basic_user_file /etc/users;";
+    for (closed, location, expected, unwanted) in [
+        (asks, "location ~ ^/[a-z]+$ { auth_basic off; }", "auth = \"off\"\nlisting = false", ""),
+        ("deny all;", "location ~ ^/u/[^/]+$ { allow all; }", "path = \"/u/?*\"\nlisting = false", ""),
+        (
+            asks,
+            "location ~ ^/[a-z]+$ { auth_basic off; proxy_pass http://app; }",
+            "/[a-z]+ is for folders, too, and asks for what the server asks for",
+            "auth = \"off\"",
+        ),
+        (
+            "deny all;",
+            "location ~ ^/u/[^/]+$ { allow all; proxy_pass http://app; }",
+            "/u/?* is for folders, too",
+            "then = \"allow\"",
+        ),
+        // What is named as a file is hardly a folder.
+        (
+            asks,
+            "location ~ \\.css$ { auth_basic off; proxy_pass http://app; }",
+            "auth = \"off\"",
+            "is for folders, too",
+        ),
+    ] {
+        let text = server(closed, location);
+        let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        assert!(!conversion.is_refused(), "{text}\n{}", conversion.text);
+        assert!(conversion.text.contains(expected), "{expected}\nis not in\n{}", conversion.text);
+        assert!(unwanted.is_empty() || !conversion.text.contains(unwanted), "{}", conversion.text);
+    }
+    let page = server("error_page 404 =301 /new/;", "");
+    refuse(Web::Nginx, &[(&page, 1, "error_page 404")]);
+}

@@ -172,7 +172,7 @@ fn error_page(directive: &Directive, scope: &mut Scope, draft: &mut Draft) {
         let what = format!("there is no error page for {}", statuses.join(" and "));
         return draft.warn(place, what, "it has no effect");
     }
-    if !target.starts_with('/') || target.contains('$') {
+    if !target.starts_with('/') || target.ends_with('/') || target.contains('$') {
         return draft.error(place, unconverted(directive), "name a file of the host by its path");
     }
     for status in statuses {
