@@ -454,6 +454,7 @@ impl Draft {
     /// The text. `server` is the name of the other server.
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         ports::merge(&mut self.hosts, &mut self.findings);
+        self.hosts.iter_mut().for_each(Host::deny_folders);
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();

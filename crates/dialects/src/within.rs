@@ -142,6 +142,27 @@ impl Host {
         }
     }
 
+    /// A glob such as `/?*` is for the folder `/a/`, too, and precedes the prefix that denies it. So the folder alone gets
+    /// a route. What ends with `**` is meant for folders.
+    pub fn deny_folders(&mut self) {
+        let is_loose = |route: &&Scope| is_glob(route.path()) && !route.path().ends_with("**");
+        let globs = self.routes.iter().filter(is_loose).filter(|route| route.get("return").is_none());
+        let globs: Vec<Pattern> = globs.filter_map(|route| brackets::parse(route.path()).ok()).collect();
+        let is_denied = |route: &&Scope| matches!(route.get("return"), Some(Value::Integer(400..)));
+        let denied: Vec<Scope> = self.routes.iter().filter(is_denied).cloned().collect();
+        for mut route in denied {
+            let Some(folder) = route.path().strip_suffix('/').filter(|path| !is_glob(path)) else { continue };
+            let path = brackets::parse(folder).ok().and_then(|path| path.example());
+            let alone = format!("{folder}/.");
+            let is_taken = path.is_some_and(|path| globs.iter().any(|glob| glob.matches(&path)));
+            let is_there = self.routes.iter().any(|route| route.path() == alone);
+            if is_taken && !is_there && self.routes.len() <= TOO_MANY_ROUTES {
+                route.set(&route.place(), "path", alone);
+                self.routes.push(route);
+            }
+        }
+    }
+
     /// In the other server, a prefix with a slash at its end is not for the path without it: `/a` has what is around
     /// `/a/`, and not its response, if that is one of these keys.
     pub fn leave_folders(&mut self, keys: &[&str]) {

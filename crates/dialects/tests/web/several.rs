@@ -552,3 +552,26 @@ fn converted_exceptions_are_no_wider_than_the_original() {
     );
     refuse(Web::Apache, &[(&apache("%{REQUEST_METHOD} ^P"), 5, "rewriterule")]);
 }
+
+/// The pattern of an expression for `/a` alone is for the folder `/a/`, too, and precedes the prefix that denies it.
+#[test]
+fn what_denies_a_folder_precedes_the_patterns_of_its_name() {
+    for (web, text) in [
+        (
+            Web::Nginx,
+            "http { server { listen 80; root /srv; location ~ ^/[a-z]+$ { proxy_pass http://10.0.0.1; }\n\
+             location /in/ { return 403; } } }",
+        ),
+        (
+            Web::Lighttpd,
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] =~ \"^/[a-z]+$\" {\n\
+             proxy.server = ( \"\" => (( \"host\" => \"10.0.0.1\" )) )\n}\n$HTTP[\"url\"] =^ \"/in/\" { url.access-deny = ( \"\" ) }\n",
+        ),
+        (
+            Web::Caddy,
+            "http://a {\nroot * /srv\n@a path_regexp ^/[a-z]+$\nreverse_proxy @a 10.0.0.1:80\nrespond /in/* 403\nfile_server\n}\n",
+        ),
+    ] {
+        check(web, &[(text, &["path = \"/[a-z]+\"", "path = \"/in/.\"", "return = 403"])]);
+    }
+}
