@@ -16,6 +16,7 @@ use crate::finding::Findings;
 use crate::regex::Wider;
 use crate::scripts::ALLOWED;
 use crate::tree::Place;
+use crate::within::except_no_folders;
 use crate::words;
 
 pub use handlers::with_ends;
@@ -455,6 +456,11 @@ impl Draft {
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         ports::merge(&mut self.hosts, &mut self.findings);
         self.hosts.iter_mut().for_each(Host::deny_folders);
+        except_no_folders(&mut self.top.rules);
+        for host in &mut self.hosts {
+            let scopes = host.routes.iter_mut().chain([&mut host.scope]);
+            scopes.for_each(|scope| except_no_folders(&mut scope.rules));
+        }
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();

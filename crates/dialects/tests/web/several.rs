@@ -575,3 +575,29 @@ fn what_denies_a_folder_precedes_the_patterns_of_its_name() {
         check(web, &[(text, &["path = \"/[a-z]+\"", "path = \"/in/.\"", "return = 403"])]);
     }
 }
+
+/// A rule that excepts `/in` excepts `/in/`, too.
+#[test]
+fn what_is_excepted_from_a_denial_is_no_folder() {
+    let lighttpd = |expression: &str| {
+        format!(
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] !~ \"{expression}\" {{ url.access-deny = ( \"\" ) }}\n"
+        )
+    };
+    let caddy = |paths: &str| {
+        format!("http://a {{\nroot * /srv\n@m not path {paths}\nrespond @m 403\nfile_server\n}}\n")
+    };
+    for (web, text, folders) in [
+        (
+            Web::Lighttpd,
+            lighttpd("^/(in|on)$"),
+            &["path = [\"!/in\", \"!/on\"]", "path = [\"/in/.\", \"/on/.\"]"][..],
+        ),
+        (Web::Caddy, caddy("/in /x/*"), &["path = [\"/in/.\"]"]),
+    ] {
+        check(web, &[(&text, folders)]);
+    }
+    for (web, text) in [(Web::Lighttpd, lighttpd("^/in(/|$)")), (Web::Caddy, caddy("/in /in/ /in/*"))] {
+        lacks(web, &[(&text, &["path = [\"/in/.\"]"])]);
+    }
+}
