@@ -1,6 +1,7 @@
 //! A web server's configuration in the words of this one, while a reader of another server's puts it together: hosts,
 //! their routes, and upstreams. Knows no dialect.
 
+mod exceptions;
 mod handlers;
 mod ports;
 
@@ -10,15 +11,17 @@ use std::path::{Path, PathBuf};
 use site::utf8;
 
 use crate::Conversion;
+use crate::brackets;
 use crate::disk::Disk;
 use crate::document::{Document, Keys, Value};
 use crate::finding::Findings;
 use crate::regex::Wider;
 use crate::scripts::ALLOWED;
 use crate::tree::Place;
-use crate::within::except_no_folders;
 use crate::words;
 
+use exceptions::except_no_folders;
+pub use exceptions::takes_folders;
 pub use handlers::with_ends;
 
 /// Routes of a host, and hosts.
@@ -453,14 +456,22 @@ impl Draft {
     }
 
     /// The text. `server` is the name of the other server.
+    /// What is excepted from a denial is no folder.
+    fn except_no_folders(&mut self) {
+        let of_hosts = self.hosts.iter_mut().flat_map(|host| host.routes.iter_mut().chain([&mut host.scope]));
+        let scopes = of_hosts.chain([&mut self.top]);
+        let open: Vec<_> = scopes.flat_map(|scope| except_no_folders(&mut scope.rules)).collect();
+        for (place, glob) in open {
+            let what =
+                format!("the exception {} would be for folders of such names, too", brackets::shown(&glob));
+            self.error(&place, what, "write a [[rule]] with the paths that are meant");
+        }
+    }
+
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         ports::merge(&mut self.hosts, &mut self.findings);
         self.hosts.iter_mut().for_each(Host::deny_folders);
-        except_no_folders(&mut self.top.rules);
-        for host in &mut self.hosts {
-            let scopes = host.routes.iter_mut().chain([&mut host.scope]);
-            scopes.for_each(|scope| except_no_folders(&mut scope.rules));
-        }
+        self.except_no_folders();
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();

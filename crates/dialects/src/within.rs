@@ -262,32 +262,6 @@ impl Host {
     }
 }
 
-/// A rule that excepts the path `/a` excepts the folder `/a/`, too, which the other server denies. So another rule
-/// denies it.
-pub fn except_no_folders(rules: &mut Vec<Scope>) {
-    let further = |rule: &Scope| {
-        let denies = rule.text("then") == Some("deny");
-        let folders = excepted_folders(rule.get("path").filter(|_| denies)?.texts());
-        let mut further = rule.clone();
-        further.set(&rule.place(), "path", folders.clone());
-        (!folders.is_empty()).then_some(further)
-    };
-    *rules = rules.iter().flat_map(|rule| std::iter::once(rule.clone()).chain(further(rule))).collect();
-}
-
-/// The folders of the paths that these patterns except, unless another one is for them.
-fn excepted_folders(patterns: &[String]) -> Vec<String> {
-    let excepted: Vec<&str> = patterns.iter().filter_map(|pattern| pattern.strip_prefix('!')).collect();
-    let parsed: Vec<Pattern> = excepted.iter().filter_map(|path| brackets::parse(path).ok()).collect();
-    let folder = |path: &&&str| {
-        let alone = format!("{path}/.");
-        let folder = brackets::parse(&alone).ok().and_then(|pattern| pattern.example())?;
-        (!parsed.iter().any(|pattern| pattern.matches(&folder))).then_some(alone)
-    };
-    let paths = excepted.iter().filter(|path| !is_glob(path) && !path.ends_with(['/', '.']));
-    paths.filter_map(|path| folder(&path)).collect()
-}
-
 /// Gives a prefix or a path what the prefix around it has.
 fn add_outer(route: &mut Scope, outer: &Scope, disk: &dyn Disk) {
     let path = route.path().to_owned();

@@ -1,9 +1,9 @@
 //! Who may have what one path or a pattern is for. A location has the access of its server, and nothing of another
 //! location. Here it has that of the prefix around it, too.
 
-use crate::brackets::{is_glob, is_wildcard};
+use crate::brackets::is_glob;
 use crate::document::Value;
-use crate::draft::{Draft, Host, PROTECTION, Scope};
+use crate::draft::{Draft, Host, PROTECTION, Scope, takes_folders};
 use crate::tree::Place;
 use crate::within::covers;
 
@@ -31,14 +31,6 @@ pub fn settle(host: &mut Host, draft: &mut Draft) {
             server.close_folders(route, draft);
         }
     }
-}
-
-/// Whether the paths of a pattern may be folders: a glob is for `/a/`, too, where its expression is for `/a` alone. What
-/// is named as a file, such as `*.css`, hardly is one.
-fn may_be_folder(pattern: &str) -> bool {
-    let name = pattern.rsplit('/').next().unwrap_or(pattern);
-    let end = name.rsplit(is_wildcard).next().unwrap_or(name);
-    !pattern.ends_with("**") && !end.contains('.')
 }
 
 struct Server {
@@ -91,7 +83,7 @@ impl Server {
             ["auth", "authorizer"].into_iter().filter(|key| opens(route, key) && self.has(key)).collect();
         let is_closed = self.scopes.iter().any(|scope| !scope.rules.is_empty());
         let allows = is_closed && route.rules.iter().any(|rule| rule.text("then") == Some("allow"));
-        if opened.is_empty() && !allows || !may_be_folder(route.path()) {
+        if opened.is_empty() && !allows || !takes_folders(route.path()) {
             return;
         }
         let place = route.place();

@@ -601,3 +601,26 @@ fn what_is_excepted_from_a_denial_is_no_folder() {
         lacks(web, &[(&text, &["path = [\"/in/.\"]"])]);
     }
 }
+
+/// No pattern says the folders of a name with wildcards alone, so that no rule can deny them.
+#[test]
+fn what_is_excepted_by_a_pattern_is_no_folder() {
+    let apache = |rule: &str| format!("<VirtualHost *:80>\nDocumentRoot /srv\n{rule}\n</VirtualHost>\n");
+    let rewrite = |expression: &str| {
+        apache(&format!("RewriteEngine On\nRewriteCond %{{REQUEST_URI}} !{expression}\nRewriteRule ^ - [F]"))
+    };
+    let lighttpd = |expression: &str| {
+        format!(
+            "server.document-root = \"/srv\"\n$HTTP[\"url\"] !~ \"{expression}\" {{ url.access-deny = ( \"\" ) }}\n"
+        )
+    };
+    refuse(Web::Apache, &[(&rewrite("^/[a-z]+$"), 5, "/[a-z]+")]);
+    refuse(Web::Lighttpd, &[(&lighttpd("^/[a-z]+$"), 2, "/[a-z]+")]);
+    for (web, text) in [
+        (Web::Apache, rewrite("^/[a-z]+\\.css$")),
+        (Web::Apache, rewrite("^/[a-z]+(/|$)")),
+        (Web::Lighttpd, lighttpd("^/v/")),
+    ] {
+        check(web, &[(&text, &["then = \"deny\""])]);
+    }
+}
