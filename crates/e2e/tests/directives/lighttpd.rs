@@ -169,7 +169,8 @@ const LIGHTTPD: Table = Table {
     ],
     neutral: &[],
     needless: &[Needless {
-        before: "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n",
+        before: "server.port = 0\nserver.bind = \"127.0.0.1\"\nserver.document-root = \"HOME/www\"\n\
+                 index-file.names = ( \"index.html\" )\n",
         names: &[
             "server.modules",
             "server.compat-module-load",

@@ -41,6 +41,7 @@ fn says_how_to_write_the_heading_of_a_section() {
         ("[log] access = \"stdout\"", "[log]"),
         ("[a.]", "[a]"),
         ("[]", "[section]"),
+        ("[[rou\u{7f}", "[[rou\\u{7f}]]"),
     ] {
         let expected = format!("the heading of a section is malformed; write {heading} in a line of its own");
         check(&format!("{line}\n"), &[&format!("site.toml:1: not valid TOML: {expected}")]);

@@ -224,7 +224,7 @@ impl At<'_> {
         let name = signs.split(|char: char| char.is_whitespace() || "]#=\"'".contains(char)).next();
         let name = Some(name.unwrap_or_default().trim_matches('.')).filter(|name| !name.is_empty());
         let is_of_many = ["[[", "[ [", "]]", "] ]"].iter().any(|signs| line.contains(signs));
-        let heading = name.unwrap_or("section");
+        let heading = shown(name.unwrap_or("section"));
         let heading = if is_of_many { format!("[[{heading}]]") } else { format!("[{heading}]") };
         ("the heading of a section is malformed".to_owned(), format!("write {heading} in a line of its own"))
     }
