@@ -10,9 +10,9 @@ use crate::regex;
 use crate::tree::Place;
 
 use super::conditions::{Chain, apply_all, ordered};
-use super::lists::completed;
+use super::lists::{completed, without_replaced};
 use super::order::{exclude, rewritten_twice};
-use super::read::{Datum, Reader, Statement};
+use super::read::{Reader, Statement};
 
 /// Reads the file.
 pub fn convert(file: &Path, disk: &dyn Disk) -> Conversion {
@@ -45,32 +45,49 @@ pub(super) fn unconverted(name: &str) -> String {
     format!("{} cannot be converted", name.trim_end_matches('+').escape_debug())
 }
 
-fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
-    let mut host = Host { scope: Scope::new(1), is_default: true, ..Host::default() };
-    let find = |name: &str| {
-        statements.iter().find_map(|statement| match statement {
-            Statement::Set { name: found, value, .. } if found == name => Some(value.text()),
-            _ => None,
-        })
-    };
-    let bind = find("server.bind").unwrap_or("0.0.0.0");
-    let port = find("server.port").unwrap_or("80");
-    let is_secure = find("ssl.engine") == Some("enable");
-    listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut host, draft);
-    let bare = host.clone();
-    // What is for all hosts comes first, because each of them has it, too.
-    for_all_hosts(statements, &mut host, draft);
-    let mut hosts: Vec<Host> = Vec::new();
-    let common = host.clone();
-    let common_beside = |block: &[Statement], at: usize, draft: &mut Draft| {
-        let Some(kept) = without_replaced(statements, block, at) else { return common.clone() };
+/// What every host has, whatever a condition on the host says.
+struct Common<'s> {
+    statements: &'s [Statement],
+    /// A host with its addresses alone.
+    bare: Host,
+    host: Host,
+}
+
+impl<'s> Common<'s> {
+    fn of(statements: &'s [Statement], draft: &mut Draft) -> Common<'s> {
+        let find = |name: &str| {
+            statements.iter().find_map(|statement| match statement {
+                Statement::Set { name: found, value, .. } if found == name => Some(value.text()),
+                _ => None,
+            })
+        };
+        let bind = find("server.bind").unwrap_or("0.0.0.0");
+        let port = find("server.port").unwrap_or("80");
+        let is_secure = find("ssl.engine") == Some("enable");
+        let mut bare = Host { scope: Scope::new(1), is_default: true, ..Host::default() };
+        listen(&format!("{bind}:{port}"), is_secure, &Place::at(1), &mut bare, draft);
         let mut host = bare.clone();
+        for_all_hosts(statements, &mut host, draft);
+        Common { statements, bare, host }
+    }
+
+    /// As `host`, without the lists that the block of the condition at `at` replaces.
+    fn beside(&self, block: &[Statement], at: usize, draft: &mut Draft) -> Host {
+        let Some(kept) = without_replaced(self.statements, block, at) else { return self.host.clone() };
+        let mut host = self.bare.clone();
         // All of it has been applied before, and its findings are known.
         let findings = std::mem::take(&mut draft.findings);
         for_all_hosts(&kept, &mut host, draft);
         draft.findings = findings;
         host
-    };
+    }
+}
+
+fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
+    // It comes first, because each host has it, too.
+    let common = Common::of(statements, draft);
+    let mut host = common.host.clone();
+    let mut hosts: Vec<Host> = Vec::new();
     // The names of the conditions that an `else` is for the rest of.
     let mut before: Vec<String> = Vec::new();
     let mut has_rest = false;
@@ -78,7 +95,7 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
         let Statement::When { field, operator, operand, is_else, block, place } = statement else { continue };
         if !is_host(statement) {
             if *is_else && field.is_empty() && !before.is_empty() {
-                host = common_beside(block, at, draft);
+                host = common.beside(block, at, draft);
                 others(block, place, &hosts, &before, &mut host, draft);
                 has_rest = true;
             }
@@ -100,7 +117,7 @@ fn sites(statements: &[Statement], disk: &dyn Disk, draft: &mut Draft) {
             continue;
         };
         before.extend(own_names.iter().cloned());
-        let mut own = Host { names: own_names, is_default: false, ..common_beside(block, at, draft) };
+        let mut own = Host { names: own_names, is_default: false, ..common.beside(block, at, draft) };
         own.scope.line = Some(place.line);
         apply_all(block, &[], &mut own, draft);
         hosts.push(own);
@@ -128,39 +145,6 @@ fn for_all_hosts(statements: &[Statement], host: &mut Host, draft: &mut Draft) {
             false => chain.apply(statement, &[], host, draft),
         }
     }
-}
-
-/// The statements without the lists that the block of the condition at `at` replaces: lighttpd has the list of the last
-/// condition that holds, and `+=` adds to that of no condition. `None`: the block replaces none.
-fn without_replaced(statements: &[Statement], block: &[Statement], at: usize) -> Option<Vec<Statement>> {
-    let sets = |wanted: &str, sign: &str| {
-        let is_list = |inner: &Statement| match inner {
-            Statement::Set { name, value: Datum::List(_), .. } => name.strip_prefix(wanted) == Some(sign),
-            _ => false,
-        };
-        block.iter().any(is_list)
-    };
-    let is_replaced = |name: &str| sets(name, "");
-    let is_replaced_within = |name: &str| sets(name, "") || sets(name, "+");
-    let kept = |(index, one): (usize, &Statement)| match one {
-        Statement::Set { name, .. } if is_replaced(name.trim_end_matches('+')) => None,
-        Statement::When { .. } if index < at => Some(without(one, &is_replaced_within)),
-        _ => Some(one.clone()),
-    };
-    let kept: Vec<_> = statements.iter().enumerate().filter_map(kept).collect();
-    (kept != statements).then_some(kept)
-}
-
-/// The condition without what its block, and those within, say about some names.
-fn without(condition: &Statement, is_meant: &impl Fn(&str) -> bool) -> Statement {
-    let mut condition = condition.clone();
-    if let Statement::When { block, .. } = &mut condition {
-        block.retain(
-            |one| !matches!(one, Statement::Set { name, .. } if is_meant(name.trim_end_matches('+'))),
-        );
-        block.iter_mut().for_each(|inner| *inner = without(inner, is_meant));
-    }
-    condition
 }
 
 const ONE_CHAIN: &str = "write one chain of conditions on the host";

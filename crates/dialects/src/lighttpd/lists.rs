@@ -1,5 +1,6 @@
-//! Lists of conditions on paths. lighttpd has the list of the last condition that holds, and here routes add up what is
-//! said about a path. So a list says what it lacks, where that can be said, and the rest is reported.
+//! Lists of conditions. lighttpd has the list of the last condition that holds, and here routes add up what is said about
+//! a path. So a list of paths says what it lacks, where that can be said, and the rest is reported; what the list of a host
+//! replaces is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,4 +143,41 @@ fn list(statement: &Statement) -> Option<(&str, &[Pair])> {
         Statement::Set { name, value: Datum::List(all), .. } => Some((name, all)),
         _ => None,
     }
+}
+
+/// The statements without the lists that the block of the condition at `at` replaces: lighttpd has the list of the last
+/// condition that holds, and `+=` adds to that of no condition. `None`: the block replaces none.
+pub(super) fn without_replaced(
+    statements: &[Statement],
+    block: &[Statement],
+    at: usize,
+) -> Option<Vec<Statement>> {
+    let sets = |wanted: &str, sign: &str| {
+        let is_list = |inner: &Statement| match inner {
+            Statement::Set { name, value: Datum::List(_), .. } => name.strip_prefix(wanted) == Some(sign),
+            _ => false,
+        };
+        block.iter().any(is_list)
+    };
+    let is_replaced = |name: &str| sets(name, "");
+    let is_replaced_within = |name: &str| sets(name, "") || sets(name, "+");
+    let kept = |(index, one): (usize, &Statement)| match one {
+        Statement::Set { name, .. } if is_replaced(name.trim_end_matches('+')) => None,
+        Statement::When { .. } if index < at => Some(without(one, &is_replaced_within)),
+        _ => Some(one.clone()),
+    };
+    let kept: Vec<_> = statements.iter().enumerate().filter_map(kept).collect();
+    (kept != statements).then_some(kept)
+}
+
+/// The condition without what its block, and those within, say about some names.
+fn without(condition: &Statement, is_meant: &impl Fn(&str) -> bool) -> Statement {
+    let mut condition = condition.clone();
+    if let Statement::When { block, .. } = &mut condition {
+        block.retain(
+            |one| !matches!(one, Statement::Set { name, .. } if is_meant(name.trim_end_matches('+'))),
+        );
+        block.iter_mut().for_each(|inner| *inner = without(inner, is_meant));
+    }
+    condition
 }
