@@ -197,6 +197,21 @@ fn what_a_command_needed_is_given_back() {
 }
 
 #[test]
+fn what_requests_needed_is_given_back_when_the_last_connection_has_ended() {
+    let server = Site::new().file("a.txt", "a").config("workers = 2\nlisting = true").start();
+    let pid = server.serving_pid();
+    assert!(gives_back(pid));
+    let client = server.connect();
+    for path in ["/a.txt", "/", "/b", "/a.txt"] {
+        server.request(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    }
+    assert!(of_files(pid) > FEW_BYTES_OF_FILES, "requests need {} bytes of files", of_files(pid));
+    drop(client);
+    assert!(gives_back(pid), "{} bytes of files", of_files(pid));
+    assert_eq!(server.request("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n").body, b"a");
+}
+
+#[test]
 fn clients_that_take_files_cost_what_check_calls_typical() {
     let _exclusive = exclusive();
     let size = 20_000_000;

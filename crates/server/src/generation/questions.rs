@@ -54,7 +54,8 @@ impl MainThread {
         }
     }
 
-    /// Makes the points of the history that are due, until nothing happens any more.
+    /// Makes the points of the history that are due, until nothing happens any more. Then what requests needed is given
+    /// back.
     pub(super) fn sample(&mut self) {
         let Some(history) = &self.main_thread.history else { return };
         let now = clock::wall_micros();
@@ -62,8 +63,9 @@ impl MainThread {
         self.main_thread.rests.store(true, Ordering::SeqCst);
         let is_busy = self.sampler.sample(now / 1_000_000, &self.ledger.moment(), history);
         self.next_sample = None;
-        if is_busy {
-            self.go_on_sampling();
+        match is_busy {
+            true => self.go_on_sampling(),
+            false => self.release_later(),
         }
     }
 
