@@ -3,6 +3,7 @@
 
 mod exceptions;
 mod handlers;
+mod loops;
 mod ports;
 
 use std::borrow::Cow;
@@ -455,7 +456,6 @@ impl Draft {
         }
     }
 
-    /// The text. `server` is the name of the other server.
     /// What is excepted from a denial is no folder.
     fn except_no_folders(&mut self) {
         let of_hosts = self.hosts.iter_mut().flat_map(|host| host.routes.iter_mut().chain([&mut host.scope]));
@@ -468,10 +468,12 @@ impl Draft {
         }
     }
 
+    /// The text. `server` is the name of the other server.
     pub fn written(mut self, file: PathBuf, server: &str) -> Conversion {
         ports::merge(&mut self.hosts, &mut self.findings);
         self.hosts.iter_mut().for_each(Host::deny_folders);
         self.except_no_folders();
+        self.end_redirects();
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();

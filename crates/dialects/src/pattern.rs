@@ -2,11 +2,13 @@
 
 use site::route::ANY_CASE;
 
-use crate::brackets::{self, has_class, is_glob, lowered};
+use crate::brackets::{self, has_class, is_glob, is_wildcard, lowered};
 use crate::class::Class;
 
 /// Patterns that one becomes in all ways to write its letters.
 const MAX_CASES: usize = 64;
+/// Parts of a path that a target can name.
+const MAX_WILDCARDS: usize = 9;
 /// Places of a text at which a pattern may begin.
 const MAX_OVERLAPS: usize = 64;
 
@@ -121,6 +123,27 @@ pub fn all_beginning(text: &str, pattern: &str) -> Vec<String> {
 /// servers compare texts, and here a prefix is whole segments.
 pub fn longer_names(text: &str) -> Option<String> {
     (!text.ends_with('/')).then(|| format!("{text}?*/**"))
+}
+
+/// A target that is what the pattern finds: `/a/${1}.css` for `/a/*.css`. `None`: it has too many wildcards.
+pub fn numbered(pattern: &str) -> Option<String> {
+    let (mut to, mut count, mut follows_star) = (String::new(), 0, false);
+    for c in pattern.chars() {
+        match c {
+            '*' if follows_star => {
+                follows_star = false;
+                continue;
+            }
+            c if is_wildcard(c) => {
+                count += 1;
+                to.push_str(&format!("${{{count}}}"));
+            }
+            '$' => to.push_str("$$"),
+            c => to.push(c),
+        }
+        follows_star = c == '*';
+    }
+    (count <= MAX_WILDCARDS).then_some(to)
 }
 
 /// Whether it is a pattern, and not the one of every file.

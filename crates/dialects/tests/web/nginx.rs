@@ -1948,10 +1948,10 @@ fn a_server_of_nginx_redirects_what_an_expression_finds_at_any_depth() {
         Web::Nginx,
         &[
             (
-                "server { root /srv; rewrite /wp-admin$ $scheme://$host$uri/ permanent; location / { try_files $uri =404; } }",
+                "server { root /srv; rewrite /login$ $scheme://$host/wp-admin/ permanent; location / { try_files $uri =404; } }",
                 &[
-                    "path = \"/**/wp-admin\"",
-                    "redirect = \"$scheme://$host$path/$query\"",
+                    "path = \"/**/login\"",
+                    "redirect = \"$scheme://$host/wp-admin/$query\"",
                     "status = 301",
                     "path = \"/\"",
                 ],

@@ -1,6 +1,6 @@
 //! What has to be the same for several servers.
 
-use dialects::Web;
+use dialects::{Finding, Web};
 
 use super::{check, converted, lacks, refuse};
 
@@ -623,4 +623,37 @@ fn what_is_excepted_by_a_pattern_is_no_folder() {
     ] {
         check(web, &[(&text, &["then = \"deny\""])]);
     }
+}
+
+/// A pattern with wildcards is for a path with a slash at its end and without, so that such a redirect would not end.
+#[test]
+fn a_redirect_of_a_pattern_never_leads_to_the_same_path_again() {
+    for (web, text) in [
+        (Web::Nginx, "server { root /srv; rewrite /wp-admin$ $scheme://$host$uri/ permanent; }"),
+        (Web::Nginx, "server { root /srv; rewrite ^(/.+)/$ $1 permanent; }"),
+        (Web::Nginx, "server { root /srv; rewrite ^/a/([0-9]+)$ /a/$1/ permanent; }"),
+        (Web::Apache, "DocumentRoot /srv\nRedirectMatch 301 ^/(.+)/$ /$1"),
+        (Web::Apache, "DocumentRoot /srv\nRewriteEngine on\nRewriteRule ^/([a-z]+)/$ /$1 [R=301]"),
+        (Web::Lighttpd, "server.document-root = \"/srv\"\nurl.redirect = ( \"^(/[a-z]+)$\" => \"$1/\" )"),
+        (
+            Web::Caddy,
+            ":80 {\n root * /srv\n file_server\n @a path_regexp a ^/([a-z]+)/$\n redir @a /{re.a.1}\n}",
+        ),
+    ] {
+        let conversion = converted(web, "/etc/x/conf", &[("/etc/x/conf", text)]);
+        assert!(!conversion.is_refused() && !conversion.text.contains("redirect = "), "{}", conversion.text);
+        let warns = |finding: &Finding| finding.what.contains("is not redirected to itself");
+        assert!(conversion.findings.iter().any(warns), "{text}: {:?}", conversion.findings);
+    }
+    // Another path, or a single one, is one to redirect to.
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; rewrite ^/([a-z]+)-([a-z]+)$ /$2-$1 permanent; }",
+                &["redirect = \"/$2-$1$query\""],
+            ),
+            ("server { root /srv; rewrite ^/docs$ /docs/ permanent; }", &["redirect = \"/docs/$query\""]),
+        ],
+    );
 }

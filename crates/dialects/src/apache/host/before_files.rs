@@ -3,12 +3,10 @@
 use site::route::ANY_CASE;
 
 use super::overlaps;
-use crate::brackets::{is_glob, is_wildcard};
+use crate::brackets::is_glob;
 use crate::draft::{Draft, Host, Scope, TOO_MANY_ROUTES};
 use crate::pattern;
 
-/// Parts of a path that a target can name.
-const MAX_WILDCARDS: usize = 9;
 /// Patterns that one becomes whose folders may be missing.
 const MAX_VARIANTS: usize = 16;
 
@@ -185,27 +183,11 @@ fn numbered(prefix: &str, pattern: &str) -> Option<Vec<(String, String)>> {
             return None;
         }
     }
-    all.into_iter().map(|(before, rest)| with_numbers(prefix, &format!("{before}{rest}"))).collect()
-}
-
-fn with_numbers(prefix: &str, rest: &str) -> Option<(String, String)> {
-    let (mut to, mut count, mut follows_star) = (String::new(), 0, false);
-    for c in rest.chars() {
-        match c {
-            '*' if follows_star => {
-                follows_star = false;
-                continue;
-            }
-            c if is_wildcard(c) => {
-                count += 1;
-                to.push_str(&format!("${{{count}}}"));
-            }
-            '$' => to.push_str("$$"),
-            c => to.push(c),
-        }
-        follows_star = c == '*';
-    }
-    (count <= MAX_WILDCARDS).then(|| (format!("{prefix}{rest}"), to))
+    let with_numbers = |(before, end): (String, String)| {
+        let rest = format!("{before}{end}");
+        Some((format!("{prefix}{rest}"), pattern::numbered(&rest)?))
+    };
+    all.into_iter().map(with_numbers).collect()
 }
 
 fn report(rule: &Scope, glob: &str, draft: &mut Draft) {
