@@ -9,6 +9,7 @@ mod ports;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use site::network::{Network, NetworkError};
 use site::utf8;
 
 use crate::Conversion;
@@ -245,6 +246,21 @@ impl Scope {
         Scope { keys, ..Scope::default() }
     }
 
+    /// Writes the networks of a key without the bits that no network has: `10.0.0.1/8` as `10.0.0.0/8`.
+    fn mask_networks(&mut self, name: &str) {
+        let masked = |text: &mut String| {
+            let sign = if text.starts_with('!') { "!" } else { "" };
+            if let Err(NetworkError::HostBits(network, bits)) = Network::parse(&text[sign.len()..]) {
+                *text = format!("{sign}{network}/{bits}");
+            }
+        };
+        match self.keys.iter_mut().find(|key| key.name == name).map(|key| &mut key.value) {
+            Some(Value::Text(text)) => masked(text),
+            Some(Value::Texts(all)) => all.iter_mut().for_each(masked),
+            _ => {}
+        }
+    }
+
     /// Where the other server says it.
     pub fn place(&self) -> Place {
         Place::at(self.line.unwrap_or(1))
@@ -456,10 +472,22 @@ impl Draft {
         }
     }
 
+    /// What has rules: routes, hosts, and what is around them.
+    fn scopes_mut(&mut self) -> impl Iterator<Item = &mut Scope> {
+        let of_hosts = self.hosts.iter_mut().flat_map(|host| host.routes.iter_mut().chain([&mut host.scope]));
+        of_hosts.chain([&mut self.top])
+    }
+
+    /// Other servers leave out the bits of an address that are not of its network.
+    fn mask_networks(&mut self) {
+        self.top.mask_networks("trusted_proxies");
+        let rules = self.scopes_mut().flat_map(|scope| &mut scope.rules);
+        rules.for_each(|rule| rule.mask_networks("address"));
+    }
+
     /// What is excepted from a denial is no folder.
     fn except_no_folders(&mut self) {
-        let of_hosts = self.hosts.iter_mut().flat_map(|host| host.routes.iter_mut().chain([&mut host.scope]));
-        let scopes = of_hosts.chain([&mut self.top]);
+        let scopes = self.scopes_mut();
         let open: Vec<_> = scopes.flat_map(|scope| except_no_folders(&mut scope.rules)).collect();
         for (place, glob) in open {
             let what =
@@ -474,6 +502,7 @@ impl Draft {
         self.hosts.iter_mut().for_each(Host::deny_folders);
         self.except_no_folders();
         self.end_redirects();
+        self.mask_networks();
         self.check_counts();
         let mut document = Document::default();
         let listens = self.listens();

@@ -657,3 +657,16 @@ fn a_redirect_of_a_pattern_never_leads_to_the_same_path_again() {
         ],
     );
 }
+
+/// The bits of an address that are not of its network count for no server.
+#[test]
+fn a_network_may_be_written_with_the_address_of_a_machine() {
+    let nginx = "server { root /srv; allow 192.168.1.1/24; deny all; } set_real_ip_from 10.0.0.1/8; \
+                 real_ip_header X-Forwarded-For;";
+    check(Web::Nginx, &[(nginx, &["trusted_proxies = [\"10.0.0.0/8\"]", "address = \"192.168.1.0/24\""])]);
+    let lighttpd = "server.document-root = \"/srv\"\n\
+                    $HTTP[\"remoteip\"] != \"192.168.1.1/24\" { url.access-deny = ( \"\" ) }";
+    check(Web::Lighttpd, &[(lighttpd, &["address = [\"!192.168.1.0/24\"]"])]);
+    let caddy = ":80 {\n root * /srv\n file_server\n @a not remote_ip 192.168.1.1/24\n respond @a 403\n}";
+    check(Web::Caddy, &[(caddy, &["address = [\"!192.168.1.0/24\"]"])]);
+}
