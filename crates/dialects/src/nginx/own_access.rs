@@ -111,8 +111,7 @@ impl Server {
     /// The keys about users. Returns whether the route keeps one that closes it.
     fn keys(&self, route: &mut Scope, outer: &Scope, is_apart: bool, place: &Place) -> bool {
         let differs = |name: &str| outer.get(name).is_some() && route.get(name).is_none();
-        let asks =
-            differs("auth") && !opens(outer, "auth") || differs("authorizer") && !opens(outer, "authorizer");
+        let asks = ["auth", "authorizer"].iter().any(|name| differs(name) && !opens(outer, name));
         if is_apart && outer.text("satisfy") == Some("rules") {
             // A rule that allows is enough.
             return false;
@@ -139,7 +138,9 @@ impl Server {
                 route.set(place, name, value);
             }
         }
-        false
+        // A pattern opens nothing of a prefix that asks.
+        let is_asked = |name: &&str| opens(route, name) && outer.get(name).is_some() && !opens(outer, name);
+        is_glob(route.path()) && ["auth", "authorizer"].iter().any(is_asked)
     }
 
     /// The rules. Returns whether the route keeps some that close it.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dialects::{Severity, Web};
+use dialects::{Finding, Severity, Web};
 
 use super::{Text, check, converted, lacks, refuse};
 
@@ -2512,4 +2512,21 @@ fn an_expression_of_nginx_opens_no_folder_of_a_closed_server() {
     }
     let page = server("error_page 404 =301 /new/;", "");
     refuse(Web::Nginx, &[(&page, 1, "error_page 404")]);
+}
+
+#[test]
+fn a_pattern_of_nginx_that_opens_no_prefix_is_reported() {
+    for location in
+        ["auth_basic a; auth_basic_user_file /u;", "auth_request /auth; proxy_pass http://127.0.0.1:9;"]
+    {
+        for pattern in ["auth_basic off; auth_request off;", "proxy_pass http://127.0.0.1:8;"] {
+            let text = format!(
+                "server {{ root /srv; location / {{ {location} }} location ~ \\.png$ {{ {pattern} }} \
+                 location = /auth {{ internal; proxy_pass http://127.0.0.1:9; }} }}"
+            );
+            let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+            let reports = |finding: &Finding| finding.what.contains("*.png asks for what / asks for, too");
+            assert!(conversion.findings.iter().any(reports), "{text}: {:?}", conversion.findings);
+        }
+    }
 }
