@@ -18,7 +18,7 @@ use super::named;
 use super::names::{UPSTREAM_TIMEOUTS, WITHOUT_EFFECT};
 use super::order::{EXPRESSION, ORDER, Order, prefix_of};
 use super::passing::{hide, proxy_header, proxy_pass, script_file, upstream, upstream_timeout, variable};
-use super::returns::{is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
+use super::returns::{groups, is_last_of_rewrites, is_type_of_text, respond, rewrite, rewritten_url};
 use super::settings::{Context, asks_at, limit_except, setting};
 use super::upstreams::{OF_TLS, Tls};
 use crate::brackets::is_glob;
@@ -270,7 +270,10 @@ fn apply<'d>(
                 missing(inner, child, scope, context, draft);
             }
             "if" if is_condition(inner) || is_missing_script(inner) => {}
-            "return" => respond(inner, scope, context, draft),
+            "return" => {
+                let groups = groups(child, &with_slash(child.argument(1)), patterns);
+                respond(inner, &groups, scope, context, draft);
+            }
             "rewrite" => apart.rewrites.push(inner),
             "proxy_pass" => proxy_pass(inner, &tls, scope, context, draft),
             "grpc_pass" => upstream(inner, "http", scope, context, draft),

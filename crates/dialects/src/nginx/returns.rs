@@ -59,7 +59,7 @@ pub fn server_return(
         return;
     }
     let mut response = Scope::new(child.place.line);
-    respond(child, &mut response, context, draft);
+    respond(child, &[], &mut response, context, draft);
     if let Some(kind) = server.children().iter().find(|inner| is_type_of_text(inner, server)) {
         response.set(&kind.place, "default_type", kind.argument(1));
     }
@@ -97,13 +97,41 @@ fn text(given: &str) -> Option<String> {
     (!text.contains('$')).then_some(text)
 }
 
-/// `return`.
-pub fn respond(child: &Directive, route: &mut Scope, context: &Context, draft: &mut Draft) {
+/// What `$1` and so on are in a location with an expression, for each of its patterns. Empty: no pattern can tell.
+pub fn groups(location: &Directive, expression: &str, patterns: &[String]) -> Vec<Vec<String>> {
+    let found = regex::captured(expression).unwrap_or_default();
+    if !found.iter().map(|one| &one.pattern).eq(patterns) {
+        return Vec::new();
+    }
+    let ignores_case = location.argument(0) == "~*";
+    let all = found.into_iter().map(|one| if ignores_case { one.ignoring_case() } else { Some(one) });
+    all.map(|one| Some(one?.groups)).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// A target that is the same for all patterns of a location, which have these groups.
+fn target_of(text: &str, groups: &[Vec<String>], context: &Context) -> Option<String> {
+    let target = |groups: &[String]| settings::target(text, &context.server_name, groups);
+    match groups {
+        [] => target(&[]),
+        [first, rest @ ..] => {
+            target(first).filter(|to| rest.iter().all(|own| target(own).as_ref() == Some(to)))
+        }
+    }
+}
+
+/// `return`, for patterns with these groups.
+pub fn respond(
+    child: &Directive,
+    groups: &[Vec<String>],
+    route: &mut Scope,
+    context: &Context,
+    draft: &mut Draft,
+) {
     let place = &child.place;
     let status = status(child).unwrap_or_default();
     let is_url = child.arguments.len() == 1 && child.argument(0).parse::<i64>().is_err();
     let target = child.argument(if is_url { 0 } else { 1 });
-    match (status, template(target, &context.server_name)) {
+    match (status, target_of(target, groups, context)) {
         (444, _) => {
             draft.warn(place, "a connection is not closed without a response", "the response is 403");
             route.set(place, "return", 403);

@@ -2515,6 +2515,36 @@ fn an_expression_of_nginx_opens_no_folder_of_a_closed_server() {
 }
 
 #[test]
+fn a_return_of_nginx_has_the_groups_of_the_expression_around_it() {
+    check(
+        Web::Nginx,
+        &[
+            (
+                "server { root /srv; location ~ ^/blog/(\\d+)/(.*)$ { return 301 /archive/$1/$2; } }",
+                &["path = \"/blog/[0-9]+/**\"", "redirect = \"/archive/$1/$2\""],
+            ),
+            (
+                "server { root /srv; location ~* ^/old/(.*)$ { return 302 https://$host/$1; } }",
+                &["path = \"(?i)/old/**\"", "redirect = \"https://$host/$1\""],
+            ),
+            (
+                "server { root /srv; location ~ ^/(a|b)/(.*)$ { return 301 /x/$2; } }",
+                &[
+                    "path = \"/a/\"",
+                    "redirect = \"/x/${rest}\"",
+                    "path = \"/b/\"",
+                    "redirect = \"/x/${rest}\"",
+                ],
+            ),
+        ],
+    );
+    refuse(
+        Web::Nginx,
+        &[("server { root /srv; location ~ ^/(a|b)/(.*)$ { return 301 /$1/x/$2; } }", 1, "return 301")],
+    );
+}
+
+#[test]
 fn a_pattern_of_nginx_that_opens_no_prefix_is_reported() {
     for location in
         ["auth_basic a; auth_basic_user_file /u;", "auth_request /auth; proxy_pass http://127.0.0.1:9;"]
