@@ -3,6 +3,7 @@
 mod paths;
 mod routes;
 
+use crate::document::Value;
 use crate::draft::{Draft, Host, Scope};
 use crate::regex;
 use crate::tree::{Directive, unconverted};
@@ -358,18 +359,29 @@ fn internal(
     child: &Directive,
     patterns: &[String],
     scope: &mut Scope,
-    host: &Host,
+    host: &mut Host,
     context: &Context,
     draft: &mut Draft,
 ) {
-    let is_page =
-        |path: &String| host.scope.pairs("error_pages").iter().any(|(_, page)| *page == path.as_str().into());
+    let page = |(_, page): &(String, Value)| match page {
+        Value::Text(page) => Some(page.clone()),
+        _ => None,
+    };
+    let pages: Vec<String> = host.scope.pairs("error_pages").iter().filter_map(page).collect();
+    let is_page = |path: &String| pages.contains(path);
+    let folder = prefix_of(child).filter(|_| scope.get("alias").is_none() && !scope.responds());
     let is_fallback = |path: &String| context.fallbacks.contains(path);
     if scope.rules.first().is_some_and(Scope::denies_all) {
         // Nothing of it is sent, whatever leads to it.
         scope.set(&child.place, "return", 404);
     } else if patterns.iter().all(is_page) {
         draft.note(&child.place, "a client can request an error page, too", "nothing to do");
+    } else if let Some(folder) = folder.filter(|folder| pages.iter().any(|page| page.starts_with(folder))) {
+        draft.note(&child.place, "a client can request an error page, too", "nothing to do");
+        for page in pages.iter().filter(|page| page.starts_with(folder)) {
+            host.route(page, &child.place).inherit(scope);
+        }
+        scope.set(&child.place, "return", 404);
     } else if scope.get("interpreter").is_some() && patterns.iter().any(is_fallback) {
         let what = format!("a client can request {}, too", patterns[0]);
         draft.warn(&child.place, what, "the script of try_files has all other paths, too");

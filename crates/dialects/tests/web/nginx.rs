@@ -2544,6 +2544,24 @@ fn a_return_of_nginx_has_the_groups_of_the_expression_around_it() {
     );
 }
 
+/// Clients get nothing else of a folder that only the server itself reads.
+#[test]
+fn an_internal_folder_of_nginx_may_have_the_error_pages() {
+    let text = "server { root /srv; error_page 404 /errors/404.html; \
+                location ^~ /errors/ { internal; root /usr/share; } }";
+    check(
+        Web::Nginx,
+        &[(
+            text,
+            &["path = \"/errors/404.html\"", "root = \"/usr/share\"", "path = \"/errors/\"", "return = 404"],
+        )],
+    );
+    refuse(
+        Web::Nginx,
+        &[("server { root /srv; error_page 404 /404.html; location /files/ { internal; } }", 1, "internal")],
+    );
+}
+
 #[test]
 fn a_pattern_of_nginx_that_opens_no_prefix_is_reported() {
     for location in
