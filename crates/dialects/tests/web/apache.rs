@@ -1891,3 +1891,48 @@ fn files_of_apache_that_only_have_a_field_open_nothing() {
     let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", text)]);
     assert_eq!(conversion.findings.len(), 0, "{:#?}", conversion.findings);
 }
+
+/// An application keeps what clients may have in a folder within, and its files say so by rewrites.
+#[test]
+fn a_root_of_apache_may_lead_to_a_folder_within() {
+    let main =
+        "DocumentRoot /srv/app\n<Directory /srv/app>\nAllowOverride All\nRequire all granted\n</Directory>\n";
+    let rewrites = |rules: &str| {
+        format!("Options -Indexes\n<IfModule mod_rewrite.c>\nRewriteEngine On\n{rules}\n</IfModule>\n")
+    };
+    let front = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n";
+    let conversion = |rules: &str| {
+        let files = [
+            ("/etc/x/conf", main),
+            ("/srv/app/.htaccess", &rewrites(rules)),
+            ("/srv/app/public/.htaccess", front),
+            ("/srv/app/config/.htaccess", "Unknown on\n"),
+        ];
+        converted(Web::Apache, "/etc/x/conf", &files)
+    };
+    for rules in [
+        "RewriteRule ^(.*)$ public/$1 [L]",
+        "RewriteRule ^$ public/ [L]\nRewriteRule (.*) /public/$1 [L,QSA]",
+        "RewriteCond %{REQUEST_URI} !^/public/\nRewriteRule ^(.*)$ /public/$1 [L,NC]",
+    ] {
+        let conversion = conversion(rules);
+        assert!(!conversion.is_refused(), "{}", conversion.text);
+        for line in ["root = \"/srv/app/public\"", "fallback = \"/index.php\""] {
+            assert!(conversion.text.lines().any(|own| own == line), "{line} is not in\n{}", conversion.text);
+        }
+        assert!(conversion.findings.iter().any(|finding| finding.what.contains("/public/ is no path of it")));
+    }
+    // Files around the folder are there, too, or only some paths lead to it.
+    for rules in [
+        "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^(.*)$ public/$1 [L]",
+        "RewriteRule ^(.*)$ public/$1 [R,L]",
+        "RewriteRule ^a$ b [L]\nRewriteRule ^(.*)$ public/$1 [L]",
+    ] {
+        let conversion = conversion(rules);
+        assert!(
+            conversion.text.lines().all(|line| line != "root = \"/srv/app/public\""),
+            "{}",
+            conversion.text
+        );
+    }
+}
