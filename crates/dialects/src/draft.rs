@@ -197,7 +197,7 @@ impl Scope {
         self
     }
 
-    fn has_rules_of(&self, other: &Scope) -> bool {
+    pub fn has_rules_of(&self, other: &Scope) -> bool {
         values(&self.rules) == values(&other.rules)
     }
 

@@ -316,12 +316,11 @@ fn no_suffixes(route: &mut Scope, outers: &[Scope]) {
     }
 }
 
-/// A location that names paths of a denied prefix is open: nginx has nothing of the prefix for it.
+/// A location of a path in a denied prefix is open: nginx has nothing of the prefix for it. A pattern would open nothing.
 fn no_denial(route: &mut Scope, outers: &[Scope], server: &[Scope; 2], draft: &mut Draft) {
     let around = outers.iter().filter(|outer| outer.path() != "/" && route.path().starts_with(outer.path()));
-    let Some(outer) = around.max_by_key(|outer| outer.path().len()).filter(|_| !is_prefix(route)) else {
-        return;
-    };
+    let is_path = !is_prefix(route) && !is_glob(route.path());
+    let Some(outer) = around.max_by_key(|outer| outer.path().len()).filter(|_| is_path) else { return };
     let has_rules = !route.rules.is_empty() || server.iter().any(|scope| !scope.rules.is_empty());
     if has_rules || !is_closed(outer) || route.get("return").is_some() {
         return;

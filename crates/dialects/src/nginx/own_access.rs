@@ -46,9 +46,11 @@ impl Server {
         let is_apart = route.responds() && !self.fallbacks.iter().any(|to| covers(route.path(), to));
         let place = route.place();
         let keeps = self.keys(route, outer, is_apart, &place) || self.rules(route, outer, is_apart, &place);
-        // What only others lead to is not requested, and names that only begin with a prefix are seldom meant.
-        let is_meant =
-            !self.fallbacks.iter().any(|to| to == route.path()) && !route.path().ends_with("?*/**");
+        // What only others lead to is not requested, and names that only begin with a prefix are seldom meant. One of the
+        // location itself has what it asks for.
+        let is_meant = !self.fallbacks.iter().any(|to| to == route.path())
+            && !route.path().ends_with("?*/**")
+            && route.line != outer.line;
         if keeps && is_meant {
             let what = format!("{} asks for what {} asks for, too", route.path(), outer.path());
             draft.warn(&place, what, "nothing to do; nginx asks for less where the path itself is requested");
@@ -145,8 +147,13 @@ impl Server {
 
     /// The rules. Returns whether the route keeps some that close it.
     fn rules(&self, route: &mut Scope, outer: &Scope, is_apart: bool, place: &Place) -> bool {
-        if outer.rules.is_empty() || !route.rules.is_empty() {
+        if outer.rules.is_empty() {
             return false;
+        }
+        if !route.rules.is_empty() {
+            let opens = |rule: &Scope| rule.text("then") == Some("allow");
+            let closes = outer.rules.iter().any(|rule| !opens(rule)) && !route.has_rules_of(outer);
+            return closes && is_glob(route.path()) && route.rules.iter().any(opens);
         }
         let allows = outer.rules.iter().any(|rule| rule.text("then") != Some("deny"));
         if !is_apart && !allows {

@@ -2093,7 +2093,7 @@ fn paths_and_patterns_of_nginx_have_the_access_of_their_server() {
     // A health check is open beside a location that asks. What is sent as a file stays closed, with a warning: other
     // paths lead to it.
     let asking = format!(
-        "server {{ root /srv; location / {{ {closed} }} location = /ping {{ return 200 ok; }} {own} }}"
+        "server {{ root /srv; location / {{ {closed} }} location = /ping {{ return 200 ok; }}\n{own} }}"
     );
     let expected = ["path = \"/ping\"", "auth = \"off\"", "path = \"*.up\"", "auth = \"off\""];
     check(Web::Nginx, &[(&asking, &expected)]);
@@ -2569,7 +2569,7 @@ fn a_pattern_of_nginx_that_opens_no_prefix_is_reported() {
     {
         for pattern in ["auth_basic off; auth_request off;", "proxy_pass http://127.0.0.1:8;"] {
             let text = format!(
-                "server {{ root /srv; location / {{ {location} }} location ~ \\.png$ {{ {pattern} }} \
+                "server {{ root /srv; location / {{ {location} }}\nlocation ~ \\.png$ {{ {pattern} }} \
                  location = /auth {{ internal; proxy_pass http://127.0.0.1:9; }} }}"
             );
             let conversion = converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", &text)]);
@@ -2577,4 +2577,21 @@ fn a_pattern_of_nginx_that_opens_no_prefix_is_reported() {
             assert!(conversion.findings.iter().any(reports), "{text}: {:?}", conversion.findings);
         }
     }
+}
+
+/// A path of its own is open beside a denied folder, and a pattern is not.
+#[test]
+fn patterns_within_a_denied_folder_of_nginx_stay_denied() {
+    let texts = |text: &str| converted(Web::Nginx, "/etc/x/conf", &[("/etc/x/conf", text)]);
+    let allowed =
+        texts("server { root /srv;\nlocation /a/ {\nlocation ~ \\.txt$ {\nallow all; }\ndeny all; } }");
+    let reports = |finding: &Finding| finding.what.contains("/a/**/*.txt asks for what /a/ asks for, too");
+    assert!(allowed.findings.iter().any(reports), "{:?}", allowed.findings);
+    // `^~` denies what the expression would find elsewhere.
+    let instead = texts(
+        "server { root /srv;\nlocation ^~ /a/ {\ndeny all; }\nlocation ~ \\.php$ {\nfastcgi_pass unix:/p; } }",
+    );
+    assert!(instead.text.contains("path = \"/a/**/*.php\""), "{}", instead.text);
+    assert!(!instead.text.contains("then = \"allow\""), "{}", instead.text);
+    assert!(instead.findings.iter().all(|finding| !finding.what.contains("/a/")), "{:?}", instead.findings);
 }
