@@ -173,6 +173,8 @@ impl Site<'_> {
             }
             host.scope.set(place, "index", vec!["index.php".to_owned()]);
             host.route("*.php", place).set(place, "interpreter", name.as_str());
+            // Caddy runs a script whatever the case of its name: its source is not sent.
+            self.protect(child, &["*.php".to_owned()], 404);
         }
         for path in paths {
             self.php_at(path, &name, place, way, host);

@@ -787,3 +787,20 @@ fn caddy_finds_the_presence_of_a_field() {
         check(Web::Caddy, &[(&site(matcher), &[expected])]);
     }
 }
+
+/// Caddy runs a script whatever the case of its name, and a pattern runs those in this case alone.
+#[test]
+fn the_source_of_a_script_of_caddy_is_sent_in_no_case() {
+    check(
+        Web::Caddy,
+        &[(
+            ":80 {\n root * /srv\n php_fastcgi 127.0.0.1:9000\n file_server\n}",
+            &[
+                "path = [\"(?i)*.php\", \"!*.php\"]",
+                "then = \"deny\"",
+                "path = \"*.php\"",
+                "interpreter = \"php\"",
+            ],
+        )],
+    );
+}
