@@ -1936,3 +1936,18 @@ fn a_root_of_apache_may_lead_to_a_folder_within() {
         );
     }
 }
+
+/// Apache adds up what the sections of a file set, and here the first pattern counts.
+#[test]
+fn files_that_two_sections_of_apache_set_fields_for_are_reported() {
+    let said = |other: &str| {
+        let text = format!(
+            "DocumentRoot /srv\n<Files *.txt>\nHeader set X-Text yes\n</Files>\n\
+             <FilesMatch {other}>\nHeader set X-A yes\n</FilesMatch>\n"
+        );
+        let conversion = converted(Web::Apache, "/etc/x/conf", &[("/etc/x/conf", &text)]);
+        conversion.findings.iter().any(|finding| finding.what.contains("have what one of them sets"))
+    };
+    assert!(said("^a\\."));
+    assert!(!said("\\.css$"));
+}

@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use site::route::ANY_CASE;
 
 use crate::apache::context::Context;
-use crate::brackets::{has_class, is_wildcard};
+use crate::brackets::{has_class, is_wildcard, shown};
 use crate::draft::{Draft, TOO_MANY_ROUTES};
 use crate::tree::Place;
 
 /// Patterns that the common files of two others become.
 const MAX_COMMON: usize = 8;
+/// Sections that are compared by what they set.
+const MAX_REPORTED: usize = 50;
 /// Steps through two patterns.
 const MAX_STEPS: usize = 65_536;
 
@@ -27,6 +29,7 @@ struct Known {
 /// Adds the patterns of files that several of these sections are for, and puts all in order. Later sections go over
 /// earlier ones.
 pub(super) fn merged(all: Vec<Section>, draft: &mut Draft) -> Vec<Section> {
+    report_fields(&all, draft);
     let mut known: Vec<Known> = Vec::new();
     let mut is_sure = true;
     for mut section in all {
@@ -49,6 +52,23 @@ pub(super) fn merged(all: Vec<Section>, draft: &mut Draft) -> Vec<Section> {
         (!is_sure && is_open, usize::MAX - one.count, is_open)
     });
     known.into_iter().map(|one| one.section).collect()
+}
+
+/// Reports files that two sections set something for: here they have what the first one of their patterns sets.
+fn report_fields(all: &[Section], draft: &mut Draft) {
+    let sets = |(_, context, _): &&Section| !context.keys().is_empty() && !context.has_access();
+    let setting: Vec<&Section> = all.iter().filter(sets).take(MAX_REPORTED).collect();
+    for (at, (pattern, context, place)) in setting.iter().enumerate() {
+        let is_other = |(other, before, _): &&&Section| {
+            let differs = other != pattern && before.keys().differs_from(&context.keys(), &[]).is_some();
+            differs && common(other, pattern).is_none_or(|both| !both.is_empty())
+        };
+        if let Some((other, ..)) = setting[..at].iter().find(is_other) {
+            let (other, own) = (shown(other), shown(pattern));
+            let what = format!("files of {other} that are files of {own}, too, have what one of them sets");
+            draft.warn(place, what, "nothing to do, unless there are such files: write a section for them");
+        }
+    }
 }
 
 /// The patterns that a section has together with known ones, each with what is said about it by then. `None`: they
