@@ -28,7 +28,7 @@ const SERVERS: &[(&str, &str)] = &[
         "nginx",
         "events { worker_connections 100; }\nhttp {\n default_type text/plain;\n types { text/html html; }\n server {\n\
          listen 127.0.0.1:0;\n root HOME/www;\n index index.html;\n error_page 404 /missing.html;\n add_header X-Own yes always;\n\
-         location /old/ { return 301 /new/$1; }\n location = /gone { return 410; }\n location /docs/ { alias HOME/docs/; autoindex on; }\n\
+         location ~ ^/old/(.*)$ { return 301 /new/$1; }\n location = /gone { return 410; }\n location /docs/ { alias HOME/docs/; autoindex on; }\n\
          location /locked { auth_basic x; auth_basic_user_file HOME/users; }\n location ~ \\.bak$ { deny all; }\n\
          location /near/ { allow 127.0.0.1; deny all; }\n location /far/ { allow 192.0.2.1; deny all; }\n }\n}\n",
     ),
