@@ -35,10 +35,11 @@ static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
 /// With which a page begins.
 const PAGE: &[u8] = b"<!--#include virtual=\"/included.bin\" -->";
 
-/// Responds to the requests of a connection. `/large` is `LARGE`, and everything else is short.
+/// Responds to the requests of a connection. `/large` is `LARGE`, `/half` is half of it, and everything else is short.
 fn serve(mut stream: TcpStream, mut head: String) -> io::Result<()> {
     loop {
-        let body = if head.contains("/large") { &CONTENT[..] } else { &CONTENT[..5] };
+        let length = if head.contains("/large") { LARGE } else { 5 };
+        let body = &CONTENT[..if head.contains("/half") { LARGE / 2 } else { length }];
         let (mut fields, mut chunks) = (format!("Content-Length: {}\r\n", body.len()), false);
         if head.contains("unbuffered") {
             fields += "X-Accel-Buffering: no\r\n";
@@ -325,7 +326,9 @@ fn files_of_other_responses_leave_no_space_until_their_clients_have_taken_them()
     let mut second = server.begin_download("/large");
     let line = server.wait_for_line("no space in", TIMEOUT);
     assert!(
-        line.contains("for a response, which waits for its client: others use the 18874368 bytes of all"),
+        line.contains(
+            "for a response, which waits for its client: others use too much of the 18874368 bytes of all"
+        ),
         "{line}"
     );
     assert!(!is_free(&server, "/short"));
@@ -336,6 +339,17 @@ fn files_of_other_responses_leave_no_space_until_their_clients_have_taken_them()
     let mut third = server.begin_download("/large");
     assert!(becomes_free(&server, "/short"), "the space is given back");
     assert!(is_whole(&third.read_response()));
+}
+
+#[test]
+fn an_endless_response_leaves_as_much_space_as_it_takes() {
+    // Responses have half of it.
+    let server = site_of(2, "", "spool_bytes = \"32MiB\"\n").start();
+    let _endless = server.begin_download("/large-chunked-endless");
+    assert!(wait_until(TIMEOUT, || open_files(&server) == 1), "{}", server.stderr());
+    let mut other = server.begin_download("/half");
+    assert!(becomes_free(&server, "/short"), "{}", server.stderr());
+    assert!(other.read_response().body == CONTENT[..LARGE / 2]);
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl BodyStream for BufferedBody {
 async fn read_into(buffer: Rc<Buffer>, mut body: UpstreamBody) -> Source {
     loop {
         match buffer.unless_awaited(body.next_bytes()).await {
-            Some(Ok(Some(bytes))) => buffer.put(bytes, body.left().unwrap_or(0)).await,
+            Some(Ok(Some(bytes))) => buffer.put(bytes, body.left()).await,
             Some(Ok(None)) => return Source::Ended(Ok(body.take_trailers())),
             Some(Err(_)) => return Source::Ended(Err(body.abort_reason())),
             None => return Source::Direct(body),
@@ -267,10 +267,10 @@ impl Buffer {
         .await
     }
 
-    /// Adds bytes behind the others, as soon as they have a place. `left`: so many follow at least.
-    async fn put(&self, mut bytes: Vec<u8>, left: u64) {
+    /// Adds bytes behind the others, as soon as they have a place. `left`: so many follow, if that is known.
+    async fn put(&self, mut bytes: Vec<u8>, left: Option<u64>) {
         // A part in a file would not free the upstream, and leave no space to others.
-        let may_fit = left.saturating_add(bytes.len() as u64) <= self.most();
+        let may_fit = left.unwrap_or(0).saturating_add(bytes.len() as u64) <= self.most();
         while self.place(bytes.len(), may_fit).await == Place::File {
             match self.store(bytes, left).await {
                 Ok(()) => return,
@@ -316,7 +316,7 @@ impl Buffer {
     }
 
     /// Writes bytes to the file, or returns them. `left`: as in `put`; there has to be space for them.
-    async fn store(&self, bytes: Vec<u8>, left: u64) -> Result<(), Vec<u8>> {
+    async fn store(&self, bytes: Vec<u8>, left: Option<u64>) -> Result<(), Vec<u8>> {
         let bytes = Arc::new(bytes);
         match self.unless_awaited(self.try_store(bytes.clone(), left)).await {
             Some(Ok(())) => return Ok(()),
@@ -332,7 +332,7 @@ impl Buffer {
         Err(Arc::unwrap_or_clone(bytes))
     }
 
-    async fn try_store(&self, bytes: Arc<Vec<u8>>, left: u64) -> Result<(), SpoolError> {
+    async fn try_store(&self, bytes: Arc<Vec<u8>>, left: Option<u64>) -> Result<(), SpoolError> {
         let open = self.file.borrow().clone();
         let file = match open {
             Some(file) => file,
@@ -348,7 +348,11 @@ impl Buffer {
             self.stored.set(0);
         }
         let (at, length) = (self.stored.get(), bytes.len() as u64);
-        file.reserve(at.saturating_add(length).saturating_add(left), self.most())?;
+        let needed = at.saturating_add(length);
+        match left {
+            Some(left) => file.reserve(needed.saturating_add(left), self.most())?,
+            None => file.reserve_and_leave(needed, self.most())?,
+        }
         file.write(bytes, at).await?;
         self.stored.set(at + length);
         Ok(())

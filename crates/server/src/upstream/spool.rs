@@ -72,7 +72,12 @@ impl SpoolFile {
 
     /// Reserves space for a file of so many bytes, within `most` of all files together.
     pub fn reserve(&self, bytes: u64, most: u64) -> Result<(), SpoolError> {
-        self.space.grow_to(bytes, most)
+        self.space.grow_to(bytes, 0, most)
+    }
+
+    /// As `reserve`, for a file that may grow without end: as much of `most` has to be left for others.
+    pub fn reserve_and_leave(&self, bytes: u64, most: u64) -> Result<(), SpoolError> {
+        self.space.grow_to(bytes, bytes, most)
     }
 
     /// Writes into space that is reserved, on a helper thread. After an error of the disk, the thread may still be writing.
@@ -115,16 +120,16 @@ impl Drop for SpoolFile {
 }
 
 impl SpoolSpace {
-    /// Takes more, of `most` for all files.
-    fn grow_to(&self, bytes: u64, most: u64) -> Result<(), SpoolError> {
-        if bytes > most {
+    /// Takes more, of `most` for all files, of which so many bytes have to be `left`.
+    fn grow_to(&self, bytes: u64, left: u64, most: u64) -> Result<(), SpoolError> {
+        if bytes.saturating_add(left) > most {
             return Err(SpoolError::TooLarge);
         }
         let more = bytes.saturating_sub(self.bytes.get());
         if more == 0 {
             return Ok(());
         }
-        let fits = |taken: u64| taken.checked_add(more).filter(|taken| *taken <= most);
+        let fits = |taken: u64| taken.checked_add(more).filter(|taken| *taken <= most - left);
         let taken = self.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map_err(|_| SpoolError::NoSpace(most))?;
         self.bytes.update(|own| own + more);
@@ -145,7 +150,7 @@ pub fn report(services: &Services, what: &str, error: &SpoolError) {
         SpoolError::Busy(busy) => _ = services.report_busy(format_args!("{what} in {folder}"), *busy),
         SpoolError::TooLarge => {}
         SpoolError::NoSpace(most) => services.report_spool(format_args!(
-            "no space in {folder} for {what}: others use the {most} bytes of all; raise `spool_bytes` in [scripts]"
+            "no space in {folder} for {what}: others use too much of the {most} bytes of all; raise `spool_bytes` in [scripts]"
         )),
         SpoolError::NotOpened(error) => {
             services.report_spool(format_args!("cannot make a file in {folder} for {what}: {error}"));
@@ -201,12 +206,7 @@ mod tests {
     fn bounds_the_bytes_of_all_files_together() {
         static OWN: AtomicU64 = AtomicU64::new(0);
         let none = || SpoolSpace { bytes: Cell::new(0), taken: &OWN };
-        let grow = |space: &SpoolSpace, bytes, most| match space.grow_to(bytes, most) {
-            Ok(()) => "fits",
-            Err(SpoolError::NoSpace(_)) => "others have it",
-            Err(SpoolError::TooLarge) => "too large",
-            Err(error) => panic!("{error:?}"),
-        };
+        let grow = |space: &SpoolSpace, bytes, most| word(space.grow_to(bytes, 0, most));
         let (one, other) = (none(), none());
         assert_eq!(grow(&one, 6, 10), "fits");
         assert_eq!(grow(&other, 4, 10), "fits");
@@ -221,5 +221,32 @@ mod tests {
         drop(other);
         assert_eq!(grow(&none(), u64::MAX, u64::MAX), "fits");
         assert_eq!(OWN.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_that_may_grow_without_end_leaves_as_much_to_others() {
+        static OWN: AtomicU64 = AtomicU64::new(0);
+        let none = || SpoolSpace { bytes: Cell::new(0), taken: &OWN };
+        let grow = |space: &SpoolSpace, bytes| word(space.grow_to(bytes, bytes, 16));
+        let (one, other, third) = (none(), none(), none());
+        assert_eq!(grow(&one, 4), "fits");
+        assert_eq!(grow(&one, 8), "fits");
+        assert_eq!(grow(&one, 9), "too large");
+        assert_eq!(grow(&other, 4), "fits");
+        assert_eq!(grow(&other, 5), "others have it");
+        assert_eq!(grow(&other, u64::MAX), "too large");
+        assert_eq!(word(third.grow_to(4, 0, 16)), "fits", "the rest is for a file whose length is known");
+        drop(one);
+        assert_eq!(grow(&other, 6), "fits");
+        assert_eq!(grow(&other, 7), "others have it");
+    }
+
+    fn word(grown: Result<(), SpoolError>) -> &'static str {
+        match grown {
+            Ok(()) => "fits",
+            Err(SpoolError::NoSpace(_)) => "others have it",
+            Err(SpoolError::TooLarge) => "too large",
+            Err(error) => panic!("{error:?}"),
+        }
     }
 }
