@@ -191,22 +191,23 @@ fn a_reload_keeps_a_logger_or_replaces_it_without_losing_lines() {
 }
 
 #[test]
-fn a_logger_that_was_killed_is_replaced() {
+fn a_logger_that_was_killed_is_replaced_and_gets_the_lines_of_the_time_between() {
     let server = site(r#"access = "|$exec sed -u s/^/one:/ >&2""#).start();
     request(&server, 0..10);
     wait_for_lines(&server, "one:", 10);
-    let logger = server.children()[0];
-    signal_process(logger, Signal::KILL);
-    server.wait_for_line("the process that writes logs has ended: killed by SIGKILL", TIMEOUT);
-    assert!(wait_until(TIMEOUT, || server.children().len() == 2), "{:?}", server.children());
-    // Lines that are written before the serving process has the new pipe are lost.
-    let mut number = 1000;
-    let arrives = || {
-        request(&server, number..number + 1);
-        number += 1;
-        lines_with(&server, "one:").len() > 10
-    };
-    assert!(wait_until(TIMEOUT, arrives), "{}", server.stderr());
+    let serving = server.serving_pid();
+    let mut number = 10;
+    for pause in ["at once", "in 0.5 s"] {
+        let logger = server.children().into_iter().find(|child| *child != serving).expect("it runs");
+        signal_process(logger, Signal::KILL);
+        let line = format!("writes logs has ended: killed by SIGKILL; it is replaced {pause}");
+        server.wait_for_line(&line, TIMEOUT);
+        request(&server, number..number + 10);
+        number += 10;
+        let lines = wait_for_lines(&server, "one:", number as usize);
+        assert_eq!(numbers(lines.iter().map(String::as_str)), each_once(0..number));
+    }
+    assert_eq!(server.stats()["log_lines_dropped"], 0);
 }
 
 #[test]

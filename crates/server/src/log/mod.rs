@@ -433,6 +433,9 @@ impl OwnSinks {
             }
             let Some(logs) = LOGS.get() else { continue };
             self.take_replaced(logs);
+            if flushed.is_some() {
+                self.sinks.iter_mut().for_each(OpenSink::lose_kept);
+            }
             self.note_lost(logs);
             if self.first == ERRORS {
                 match flushed {

@@ -23,7 +23,12 @@ pub struct OpenSink {
     failure: Option<io::Error>,
     /// Whether the output ends within a line.
     torn: bool,
+    /// Lines for a logger that has ended. The one in its place gets them.
+    kept: Vec<u8>,
 }
+
+/// Bytes of lines that wait for another logger.
+const MOST_KEPT: usize = 1024 * 1024;
 
 enum To {
     Stdout,
@@ -65,12 +70,16 @@ impl OpenSink {
             }
             Sink::Command(_) | Sink::Tcp(_) | Sink::Collector(_) => To::Given(None),
         };
-        Ok(OpenSink { sink: sink.clone(), to, lost: 0, failure: None, torn: false })
+        Ok(OpenSink::new(sink, to))
     }
 
     /// Lines are lost until `replace` gives it a file, or a pipe to the logger.
     pub fn unopened(sink: &Sink) -> OpenSink {
-        OpenSink { sink: sink.clone(), to: To::Given(None), lost: 0, failure: None, torn: false }
+        OpenSink::new(sink, To::Given(None))
+    }
+
+    fn new(sink: &Sink, to: To) -> OpenSink {
+        OpenSink { sink: sink.clone(), to, lost: 0, failure: None, torn: false, kept: Vec::new() }
     }
 
     pub fn sink(&self) -> &Sink {
@@ -88,6 +97,10 @@ impl OpenSink {
             To::Given(old) => *old = Some(to.into()),
             To::Daemon(daemon) => daemon.replace(to),
             To::Stdout | To::Stderr => {}
+        }
+        if !self.kept.is_empty() {
+            let kept = std::mem::take(&mut self.kept);
+            self.write(&kept);
         }
     }
 
@@ -162,9 +175,31 @@ impl OpenSink {
                 left => Err((left, None)),
             },
         };
-        if let Err((left, why)) = written {
-            self.lost += left.iter().filter(|&&b| b == b'\n').count() as u64;
-            self.failure = why;
+        let Err((left, why)) = written else { return };
+        // The logger has ended within a line: the next one gets all of it.
+        let of_line = lines[..lines.len() - left.len()].iter().rev().take_while(|&&b| b != b'\n').count();
+        let whole = &lines[lines.len() - left.len() - of_line..];
+        let is_broken = why.as_ref().is_some_and(|why| why.kind() == io::ErrorKind::BrokenPipe);
+        if is_broken && self.has_logger() && self.kept.len() + whole.len() <= MOST_KEPT {
+            self.kept.extend_from_slice(whole);
+            self.torn = false;
+            return;
+        }
+        self.lost += count_lines(left);
+        self.failure = why;
+    }
+
+    /// Whether another process may have its end of the pipe, and be replaced.
+    fn has_logger(&self) -> bool {
+        let is_stream = matches!(self.sink, Sink::Stdout | Sink::Stderr | Sink::Syslog);
+        matches!(self.to, To::Given(Some(_))) && !is_stream
+    }
+
+    /// No other logger will get what is kept for one.
+    pub fn lose_kept(&mut self) {
+        if !self.kept.is_empty() {
+            self.lost += count_lines(&std::mem::take(&mut self.kept));
+            self.failure = Some(io::ErrorKind::BrokenPipe.into());
         }
     }
 
@@ -186,6 +221,10 @@ impl OpenSink {
     pub fn subtract_lost(&mut self, lost: u64) {
         self.lost -= lost.min(self.lost);
     }
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&b| b == b'\n').count() as u64
 }
 
 /// Whether a message can be written without waiting.
@@ -231,6 +270,28 @@ mod tests {
     use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
+
+    #[test]
+    fn lines_for_a_logger_that_has_ended_wait_for_the_next_one() {
+        let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+        let mut sink = OpenSink::unopened(&Sink::Command(vec!["/bin/cat".into()]));
+        sink.replace(writer);
+        drop(reader);
+        sink.write(b"a\nb\n");
+        sink.write(b"c\n");
+        assert_eq!(sink.lost(), 0);
+        let (next, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+        sink.replace(writer);
+        sink.write(b"d\n");
+        let mut bytes = [0; 20];
+        let count = File::from(next).read(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes[..count]), "a\nb\nc\nd\n");
+        sink.write(b"e\nf\n");
+        sink.write(&vec![b'\n'; MOST_KEPT]);
+        assert_eq!(sink.lost(), MOST_KEPT as u64, "no more than so much is kept");
+        sink.lose_kept();
+        assert_eq!(sink.lost(), MOST_KEPT as u64 + 2);
+    }
 
     #[test]
     fn a_cut_line_is_ended_where_it_is_and_in_no_other_file() {
