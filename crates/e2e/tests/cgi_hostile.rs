@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
 use e2e::{
@@ -178,6 +179,30 @@ fn an_incomplete_body_is_recognizable() {
         wait_for(what, || group(leader).is_empty());
         server.wait_for_line("/a.cgi", TIMEOUT);
     }
+}
+
+#[test]
+fn the_output_of_a_killed_script_is_incomplete_although_the_server_learns_of_it_late() {
+    let server =
+        start(CGI, "print \"X-A: b\\n\\npart\"; close STDOUT; print STDERR \"closed\\n\"; sleep 100;");
+    let serving = server.serving_pid();
+    // From the end of the output on, the server waits for the exit, but not for long: a busy machine may need some
+    // attempts.
+    let is_incomplete = || {
+        let lines = server.stderr().matches("closed").count();
+        let mut client = server.connect();
+        client.send("GET /a.cgi HTTP/1.1\r\nHost: a\r\n\r\n");
+        let script = pid(&server);
+        wait_for("it closes its output", || server.stderr().matches("closed").count() > lines);
+        signal_process(serving, Signal::STOP);
+        signal_process(script, Signal::KILL);
+        wait_for("the script ends", || !runs(script));
+        // The server is late by more than it waits.
+        sleep(Duration::from_millis(200));
+        signal_process(serving, Signal::CONT);
+        client.try_read_response().map_or(true, |response| response.status == 502)
+    };
+    assert!(wait_until(TIMEOUT, is_incomplete), "{}", server.stderr());
 }
 
 #[test]

@@ -39,6 +39,8 @@ use crate::{log, sys};
 /// How long to wait for the exit of a script behind the end of its output: the output of a script that was killed is
 /// incomplete.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
+/// The parts of this time. In each of them, a worker that is late receives what has come meanwhile, such as the exit.
+const EXIT_PARTS: u32 = 10;
 /// Bytes of a read whose output nothing needs.
 const DISCARDED: usize = 4096;
 
@@ -53,8 +55,10 @@ pub enum Stdin {
 pub struct Script {
     services: Rc<Services>,
     shared: Rc<Shared>,
-    /// For the last output, or for the exit.
+    /// For the last output, or for a part of the time until the exit.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
+    /// Parts of that time that have passed.
+    exit_parts: Cell<u32>,
 }
 
 /// What the exchange and the monitor share.
@@ -146,7 +150,7 @@ pub async fn start(
             Monitor { services: services.clone(), shared: shared.clone(), child, errors, label, held };
         spawn_local(monitor.run());
     }
-    Ok(Script { services: services.clone(), shared, timer: RefCell::default() })
+    Ok(Script { services: services.clone(), shared, timer: RefCell::default(), exit_parts: Cell::new(0) })
 }
 
 impl Shared {
@@ -242,7 +246,11 @@ impl Transport for Script {
         let exit = self.shared.exit();
         if exit.is_none() {
             self.shared.reader.set(Some(cx.waker().clone()));
-            ready!(self.poll_timer(cx, EXIT_TIMEOUT));
+            while self.exit_parts.get() < EXIT_PARTS {
+                ready!(self.poll_timer(cx, EXIT_TIMEOUT / EXIT_PARTS));
+                self.timer.take();
+                self.exit_parts.update(|parts| parts + 1);
+            }
         }
         Poll::Ready(exit)
     }
