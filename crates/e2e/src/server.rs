@@ -175,7 +175,7 @@ impl Server {
     #[track_caller]
     pub fn expect_a_line_a_second(&self, pattern: &str, mut cause: impl FnMut()) {
         let began = Instant::now();
-        let is_last = |line: &str| line.contains(pattern) && line.contains("more were left out before)");
+        let is_last = |line: &str| line.contains(pattern) && line.contains(" left out before)");
         let repeated = wait_until(TIMEOUT, || {
             cause();
             self.stderr().lines().any(is_last)

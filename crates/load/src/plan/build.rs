@@ -157,7 +157,8 @@ fn entries(
             return Err(format!("{}: no line is a request in common or combined format", path.display()));
         }
         if log.skipped > 0 {
-            notes.push(format!("{}: skipped {} lines that cannot be repeated", path.display(), log.skipped));
+            let noun = if log.skipped == 1 { "line" } else { "lines" };
+            notes.push(format!("{}: skipped {} {noun} that cannot be repeated", path.display(), log.skipped));
         }
         return Ok(log.entries);
     }

@@ -31,6 +31,7 @@ impl fmt::Display for Omitted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
+            1 => write!(out, " (1 more was left out before)"),
             omitted => write!(out, " ({omitted} more were left out before)"),
         }
     }
@@ -46,7 +47,7 @@ mod tests {
         let lines = [5, 5, 5, 6, 6, 9, 10].map(|now| limit.admit(now).map(|omitted| omitted.to_string()));
         let lines = lines.each_ref().map(|line| line.as_deref());
         let two = " (2 more were left out before)";
-        let one = " (1 more were left out before)";
+        let one = " (1 more was left out before)";
         assert_eq!(lines, [Some(""), None, None, Some(two), None, Some(one), Some("")]);
     }
 }

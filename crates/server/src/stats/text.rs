@@ -125,9 +125,10 @@ fn push_upstreams(total: &Snapshot, out: &mut String) {
             endpoint;
         let last = if reason.is_empty() { String::new() } else { format!(", the last: {reason}") };
         let line = format!(
-            "{application} {name}: {state} for {} s, {in_flight} in flight, {requests} requests, \
-             {failures} failures{last}",
-            age.as_secs()
+            "{application} {name}: {state} for {} s, {in_flight} in flight, {}, {}{last}",
+            age.as_secs(),
+            number_of(*requests, "request"),
+            number_of(*failures, "failure"),
         );
         push_line(&line, out);
     }
@@ -137,6 +138,10 @@ fn push_upstreams(total: &Snapshot, out: &mut String) {
     for BreakerSnapshot { application, state } in total.breakers.iter().take(MAX_ENDPOINTS) {
         push_line(&format!("{application}: the circuit breaker is {}", state.name()), out);
     }
+}
+
+fn number_of(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Without control characters of `text`.
