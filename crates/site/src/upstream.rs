@@ -223,6 +223,14 @@ impl Upstream {
         }
     }
 
+    /// Its name in front of what it does.
+    pub fn label(&self) -> String {
+        match self.is_of_route() {
+            true => format!("upstream {}", self.name),
+            false => format!("application \"{}\"", self.name),
+        }
+    }
+
     /// Its address with this index, for messages. `None`: it has only one address, which is no name, or the server
     /// starts its processes.
     pub fn endpoint_name(&self, index: usize) -> Option<String> {
@@ -310,10 +318,7 @@ impl Upstream {
 /// Its name in messages.
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_of_route() {
-            true => write!(f, "the upstream {}", self.name),
-            false => write!(f, "the application \"{}\"", self.name),
-        }
+        write!(f, "the {}", self.label())
     }
 }
 

@@ -449,7 +449,14 @@ fn commands(site: &Site) -> Vec<Finding> {
         let program = application.managed()?.command.first()?;
         let error = access(program.as_str(), Access::EXEC_OK).err()?;
         let name = &application.name;
-        let text = format!("the command of \"{name}\", {program}, cannot be executed ({error}); install it");
+        let what_to_do = match program.split_once(' ') {
+            Some((own, _)) if access(own, Access::EXEC_OK).is_ok() => {
+                "write its arguments as strings of their own"
+            }
+            _ => "install it",
+        };
+        let text =
+            format!("the command of \"{name}\", {program}, cannot be executed ({error}); {what_to_do}");
         Some(Finding::error(&["command"], program, text))
     };
     site.upstreams.iter().filter_map(problem).collect()
@@ -476,7 +483,7 @@ fn accounts(site: &Site) -> Vec<Finding> {
     let of_applications = site.upstreams.iter().filter_map(|application| {
         let account = application.managed()?.account.as_ref()?;
         let why = privilege::user_of(account).err()?;
-        Some(Finding::error(&["user"], &account.user, format!("application \"{}\": {why}", application.name)))
+        Some(Finding::error(&["user"], &account.user, format!("{}: {why}", application.label())))
     });
     of_routes.chain(of_applications).collect()
 }

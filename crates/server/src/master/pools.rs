@@ -86,7 +86,7 @@ impl Service {
 impl fmt::Display for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Service::Application(application) => write!(out, "application \"{}\"", application.name),
+            Service::Application(application) => out.write_str(&application.label()),
             Service::ForwardProxy(_) => out.write_str("forward proxy"),
             Service::ClientNames => out.write_str("names of clients"),
         }

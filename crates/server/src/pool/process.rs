@@ -80,7 +80,7 @@ impl PoolSetup {
 /// Runs until neither a worker nor the master needs the pool, and returns the exit code. To be called while there is
 /// only one thread.
 pub fn run(setup: PoolSetup) -> u8 {
-    let what = format!("application \"{}\"", setup.upstream.name);
+    let what = setup.upstream.label();
     child::exit_code(&what, serve(setup))
 }
 
@@ -333,8 +333,8 @@ impl PoolManager {
     /// Writes to the error log what a process has done. `what`: the rest of the sentence.
     fn report(&self, id: EndpointId, what: std::fmt::Arguments<'_>) {
         if let Some(process) = self.process(id) {
-            let (name, pid) = (&self.upstream.name, process.process.pid);
-            log::error(format_args!("application \"{name}\": process {pid} {what}"));
+            let (label, pid) = (self.upstream.label(), process.process.pid);
+            log::error(format_args!("{label}: process {pid} {what}"));
         }
     }
 
@@ -357,9 +357,9 @@ impl PoolManager {
                 self.balancer.on_connect_failed(request, lease.endpoint, &ConnectError::Busy, now);
                 if let Some(omitted) = self.lacks.admit(clock::wall()) {
                     log::error(format_args!(
-                        "application \"{}\": requests wait, because this process cannot connect: {error}; raise \
+                        "{}: requests wait, because this process cannot connect: {error}; raise \
                          `ulimit -Hn` (LimitNOFILE in a unit){omitted}",
-                        self.upstream.name
+                        self.upstream.label()
                     ));
                 }
             }
@@ -369,15 +369,13 @@ impl PoolManager {
                 self.doubt_names();
                 // Without another endpoint, each further request fails, too.
                 let Some(omitted) = self.refusals.admit(clock::wall()) else { return };
-                let (name, target) = (&self.upstream.name, self.targets.get(&lease.endpoint));
-                let target = match target {
+                let target = match self.targets.get(&lease.endpoint) {
                     Some(Target::Address(address, _)) => address.to_string(),
                     Some(Target::Process(process)) => format!("process {}", process.process.pid),
                     None => return,
                 };
-                log::error(format_args!(
-                    "application \"{name}\": cannot connect to {target}: {error}{omitted}"
-                ));
+                let label = self.upstream.label();
+                log::error(format_args!("{label}: cannot connect to {target}: {error}{omitted}"));
             }
         }
     }
@@ -465,7 +463,7 @@ impl PoolManager {
                 let pid = process.process.pid;
                 let id = self.balancer.on_started(format!("process {pid}"), now);
                 self.targets.insert(id, Target::Process(process));
-                let who = format!("application \"{}\", process {pid}", self.upstream.name).into();
+                let who = format!("{}, process {pid}", self.upstream.label()).into();
                 let errors = Errors::new(output, who, &self.scripts);
                 let events = self.events.clone();
                 spawn_local(async move { watch(id, watched, errors, &events).await });
@@ -474,7 +472,9 @@ impl PoolManager {
                 let pause = self.balancer.on_start_failed(now);
                 let program = self.upstream.managed().and_then(|managed| managed.command.first());
                 let program = program.map_or("", String::as_str);
-                let what_to_do = error.raw_os_error().map_or("", how_to_start);
+                // Once: it is tried again and again.
+                let errno = error.raw_os_error().filter(|_| pause.is_zero());
+                let what_to_do = errno.map_or("", how_to_start);
                 self.log_failure(&format_args!("cannot start {program}: {error}{what_to_do}"), pause);
             }
         }
@@ -507,12 +507,12 @@ impl PoolManager {
     }
 
     fn log_failure(&self, what: &dyn std::fmt::Display, pause: Duration) {
-        let name = &self.upstream.name;
+        let label = self.upstream.label();
         if pause.is_zero() {
-            log::error(format_args!("application \"{name}\": {what}"));
+            log::error(format_args!("{label}: {what}"));
         } else {
             let pause = pause.as_secs_f64();
-            log::error(format_args!("application \"{name}\": {what}; nothing is started for {pause:.1} s"));
+            log::error(format_args!("{label}: {what}; nothing is started for {pause:.1} s"));
         }
     }
 }

@@ -193,7 +193,7 @@ impl Accounts {
         };
         let of_application = |upstream: &Upstream| {
             let account = upstream.managed()?.account.as_ref()?;
-            Some(find(account, format!("application \"{}\"", upstream.name)))
+            Some(find(account, upstream.label()))
         };
         let accounts = Accounts {
             own: Identity::of(site)?,
