@@ -102,7 +102,9 @@ pub struct Summary<'a> {
     pub counts: &'a [(&'a str, &'a str, u64)],
     /// The cells of each row. A table without rows is hidden.
     pub endpoints: &'a [Vec<String>],
-    pub zones: &'a [Vec<String>],
+    pub hosts: &'a [Vec<String>],
+    /// Below the hosts, where there are any.
+    pub routes: &'a [Vec<String>],
     pub certificates: &'a [Vec<String>],
 }
 
@@ -138,10 +140,11 @@ pub fn page(summary: &Summary<'_>) -> String {
             "since" => page.push_str(&since),
             "since-text" => page.extend([&shown, " UTC"]),
             "no-endpoints" => page.push_str(hidden(summary.endpoints)),
-            "no-zones" => page.push_str(hidden(summary.zones)),
+            "no-zones" => page.push_str(if summary.hosts.is_empty() { hidden(summary.routes) } else { "" }),
             "no-certificates" => page.push_str(hidden(summary.certificates)),
             "endpoints" => page.push_str(&rows(summary.endpoints, &ENDPOINTS)),
-            "zones" => page.push_str(&rows(summary.zones, &ZONES)),
+            "zones" => page.push_str(&rows(summary.hosts, &ZONES)),
+            "routes" => page.push_str(&rows(summary.routes, &ZONES)),
             "certificates" => page.push_str(&rows(summary.certificates, &CERTIFICATES)),
             "counts" => page.push_str(&counts(summary.counts)),
             place => debug_assert!(false, "the page has the unknown place {place}"),
@@ -357,7 +360,8 @@ mod tests {
             since: 0,
             counts,
             endpoints: rows,
-            zones: &[],
+            hosts: &[],
+            routes: &[],
             certificates: &[],
         })
     }
@@ -383,6 +387,26 @@ mod tests {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         assert!(!with(&counts, &[]).contains('@'), "a place is left");
+    }
+
+    #[test]
+    fn routes_stand_below_hosts_where_the_script_shows_hosts_alone() {
+        let rows = |name: &str| vec![vec![name.to_owned()]];
+        let page = page(&Summary {
+            version: "1",
+            uptime: Duration::ZERO,
+            since: 0,
+            counts: &[],
+            endpoints: &[],
+            hosts: &rows("a.example"),
+            routes: &rows("a.example /"),
+            certificates: &[],
+        });
+        let cell = |name: &str| format!("<tr><td class=\"path\" data-label=\"Name\">{name}</tr>\n");
+        let expected =
+            format!("<tbody id=\"zone-rows\">{}<tbody>{}</table>", cell("a.example"), cell("a.example /"));
+        assert!(page.contains(&expected), "{page}");
+        assert!(STYLE.contains(".has-js tbody + tbody,"));
     }
 
     #[test]

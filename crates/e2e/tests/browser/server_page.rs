@@ -87,6 +87,8 @@ fn every_control_of_the_page_of_the_server_is_reached_and_used_by_keys() {
     expect_state(&mut browser, "live");
     let has_zones = "document.getElementById('zone-rows').rows.length > 0";
     assert!(wait_until(TIMEOUT, || browser.value(has_zones) == true));
+    // The rows of routes are for browsers without scripts.
+    assert_eq!(browser.value("document.querySelectorAll('#zones tbody')[1].checkVisibility()"), false);
     let name = "(() => { const e = document.activeElement, outline = getComputedStyle(e);
         const seen = e.checkVisibility() && outline.outlineStyle !== 'none' && parseFloat(outline.outlineWidth) >= 2;
         return (e.id || e.textContent.trim()) + (seen ? '' : ' without a visible focus') })()";

@@ -127,13 +127,15 @@ fn page(report: &Report) -> String {
     let total = report.total();
     let counts: Vec<_> = total.rows().collect();
     let (version, uptime, since) = (env!("CARGO_PKG_VERSION"), report.uptime, report.since);
+    let (hosts, routes) = report.zone_cells();
     monitor::page(&Summary {
         version,
         uptime,
         since,
         counts: &counts,
         endpoints: &report.endpoint_cells(),
-        zones: &report.zone_cells(),
+        hosts: &hosts,
+        routes: &routes,
         certificates: &report.certificate_cells(),
     })
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use site::monitor::{grouped, span, time};
 use site::text::rfc3339;
+use site::zones::Zone;
 
 use super::json::object;
 use super::{EndpointSnapshot, MAX_CERTIFICATES, MAX_ENDPOINTS, Report, histogram};
@@ -66,10 +67,10 @@ impl Report {
         self.total().endpoints.iter().take(MAX_ENDPOINTS).map(cells).collect()
     }
 
-    /// As above. A rate needs two moments.
-    pub fn zone_cells(&self) -> Vec<Vec<String>> {
+    /// As above, of hosts and of routes. A rate needs two moments.
+    pub fn zone_cells(&self) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
         let none = || "\u{2013}".to_owned();
-        let mut rows = Vec::new();
+        let (mut hosts, mut routes) = (Vec::new(), Vec::new());
         for snapshot in &self.zones {
             let class = |at: usize| grouped(snapshot.values.classes().get(at).copied().unwrap_or(0));
             let durations = snapshot.values.durations().0;
@@ -78,9 +79,13 @@ impl Report {
                 micros.map_or_else(none, time)
             };
             let name = snapshot.name();
+            let rows = match snapshot.zone {
+                Zone::Host(_) => &mut hosts,
+                Zone::Route(..) => &mut routes,
+            };
             rows.push(vec![name, none(), class(3), class(4), none(), within(0.5), within(0.99)]);
         }
-        rows
+        (hosts, routes)
     }
 
     /// As above.
