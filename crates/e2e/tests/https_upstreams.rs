@@ -161,11 +161,14 @@ fn verifies_the_name_and_the_authority_of_an_upstream() {
     let errors = server.stderr();
     for (name, why) in [
         ("wrong-name", "its certificate is not for the name wrong.test; see tls_name"),
-        ("of-another", "its certificate is not for the name 127.0.0.1; see tls_name"),
+        ("of-another", "its certificate is not for the name 127.0.0.1, but for other.test; see tls_name"),
         ("expired", "its certificate has expired"),
         ("future", "its certificate is not valid yet"),
         ("strange", "its certificate is of an unknown authority; see tls_ca"),
-        ("no-certificate", "it has ended the TLS session with the alert CertificateRequired"),
+        (
+            "no-certificate",
+            "it has ended the TLS session with the alert CertificateRequired; see tls_certificate",
+        ),
         ("plain", "it does not speak TLS"),
     ] {
         let line = format!("GET /{name}\": the application \"{name}\" did not respond: {why}");
@@ -276,12 +279,15 @@ fn check_reports_what_cannot_be_used() {
     let alice = authority().client("Alice");
     let site = site.file_beside_root("alice.crt", &alice.certificate).file_beside_root("empty.pem", "");
     let site = site.file_beside_root("other.key", authority().client("Bob").key);
+    let old = authority().server_between(&["a"], 2001, 2002);
+    let site = site.file_beside_root("old.pem", [old.certificate, old.key].concat());
     let path = site.write_config();
     for (keys, expected) in [
         ("tls_ca = \"missing.pem\"", "cannot read"),
         ("tls_ca = \"empty.pem\"", "has no certificate"),
         ("tls_certificate = \"alice.crt\"", "has no private key, but a certificate; add tls_certificate_key"),
         ("tls_certificate = \"alice.crt\"\ntls_certificate_key = \"other.key\"", "does not fit its key"),
+        ("tls_certificate = \"old.pem\"", "old.pem: the certificate has expired on 2002-01-01; renew it"),
         ("tls_certificate_key = \"other.key\"", "has no certificate beside it"),
         ("tls_verify = false", "warning: the application \"a\" is not verified"),
         ("tls_verify = false\ntls_ca = \"ca.pem\"", "has no effect without verification"),

@@ -22,6 +22,7 @@ use super::material::{Certificate, UNSUPPORTED_KEY, read_file};
 use super::pem;
 use super::reasons;
 use super::settings::{HTTP1, HTTP2};
+use crate::clock;
 use crate::file_stamps::FileStamps;
 use crate::finding::{Finding, Severity, Unusable};
 
@@ -186,6 +187,9 @@ impl ClientReading {
         let text = read_file(certificate).map_err(of_chain)?;
         let parsed = Certificate::parse(certificate, &text);
         let parsed = parsed.map_err(|why| of_chain(format!("{shown} {why}")))?;
+        self.problems.extend(parsed.problems(clock::wall()).into_iter().map(|problem| {
+            Finding::warning(&["tls_certificate"], certificate, format!("{shown}: {problem}"))
+        }));
         let text = read_file(key).map_err(of_key)?;
         let key = pem::some_private_key(&text, "add tls_certificate_key = \"…\"");
         let key = key.map_err(|why| of_key(format!("{shown_key} {why}")))?;

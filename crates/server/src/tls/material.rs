@@ -122,6 +122,11 @@ impl Certificate {
         lines
     }
 
+    /// As [`inspect::problems`].
+    pub fn problems(&self, now: i64) -> Vec<String> {
+        inspect::problems(&self.chain_facts(), now)
+    }
+
     fn chain_facts(&self) -> Vec<CertificateFacts> {
         self.chain.iter().filter_map(|certificate| CertificateFacts::read(certificate).ok()).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
 const NO_CERTIFICATE: &str = "there is no certificate that the client can use: it verifies no signature of their keys; or \
                               it is an authority with a challenge (acme-tls/1) that this server has not ordered; or this \
@@ -60,10 +60,25 @@ pub fn of_server(error: &Error) -> Cow<'static, str> {
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => "it does not speak TLS".into(),
         Error::AlertReceived(alert) => {
-            format!("it has ended the TLS session with the alert {alert:?}").into()
+            let see = match alert {
+                AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA => "; see tls_certificate",
+                AlertDescription::UnrecognisedName => "; see tls_name",
+                _ => "",
+            };
+            format!("{}{see}", alerted(*alert)).into()
         }
         other => format!("the TLS session has failed: {other}").into(),
     }
+}
+
+fn alerted(alert: AlertDescription) -> String {
+    format!("it has ended the TLS session with the alert {alert:?}")
 }
 
 /// Why a session with an authority that issues certificates has failed.
@@ -80,6 +95,8 @@ pub fn of_authority(error: &Error) -> Cow<'static, str> {
             };
             format!("its certificate {}{see}", of_certificate(certificate)).into()
         }
+        // Its keys are not those of an upstream.
+        Error::AlertReceived(alert) => alerted(*alert).into(),
         other => of_server(other),
     }
 }
@@ -105,8 +122,8 @@ fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
         }
         InvalidPurpose | InvalidPurposeContext { .. } => "is for another purpose (extended key usage)",
         NotValidForName => "is for another name",
-        NotValidForNameContext { expected, .. } => {
-            return format!("is not for the name {}", expected.to_str()).into();
+        NotValidForNameContext { expected, presented } => {
+            return format!("is not for the name {}{}", expected.to_str(), names(presented)).into();
         }
         Other(why) => match why.to_string().as_str() {
             "CaUsedAsEndEntity" => {
@@ -118,6 +135,17 @@ fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
         other => return format!("is not valid: {other}").into(),
     };
     fixed.into()
+}
+
+/// The first names of a certificate, from the words of rustls.
+fn names(presented: &[String]) -> String {
+    let name = |text: &String| Some(text.strip_prefix("DnsName(\"")?.strip_suffix("\")")?.to_owned());
+    let names: Vec<String> = presented.iter().filter_map(name).collect();
+    match &names[..] {
+        [] => String::new(),
+        [first] => format!(", but for {first}"),
+        [first, others @ ..] => format!(", but for {first} and {} more", others.len()),
+    }
 }
 
 #[cfg(test)]

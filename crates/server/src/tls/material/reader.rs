@@ -20,8 +20,8 @@ use crate::finding::{Finding, Severity, Unusable};
 use crate::regular_file;
 use crate::tls::crypto::signing_key;
 use crate::tls::inspect::{
-    CertificateFacts, advice_on_missing_issuer, date, newest_lists, problems, problems_of_issuers,
-    problems_of_lists, why_unusable,
+    CertificateFacts, advice_on_missing_issuer, date, newest_lists, problems_of_issuers, problems_of_lists,
+    why_unusable,
 };
 use crate::tls::names::distinguished;
 use crate::tls::pem::{self, PrivateKey};
@@ -247,7 +247,7 @@ impl Reader {
             }
         }
         let of_issuers = problems_of_issuers(&certificate.chain);
-        for problem in problems(&certificate.chain_facts(), self.now).into_iter().chain(of_issuers) {
+        for problem in certificate.problems(self.now).into_iter().chain(of_issuers) {
             self.problem(Severity::Warning, CERTIFICATE, value, format!("{path}: {problem}"));
         }
         if let [alone] = &certificate.chain[..] {
