@@ -167,6 +167,7 @@ impl Material {
                 clients.push(rules);
             }
         }
+        reader.check_redirected(site, &hosts);
         let Reader { certificates, keys, problems, stamps, left_out, .. } = reader;
         let has_errors = problems.iter().any(|problem| problem.severity == Severity::Error);
         let material = Material { certificates, keys, hosts, clients, host_clients, unusable, left_out };

@@ -880,6 +880,13 @@ fn names_what_is_wrong_with_a_file() {
             "no certificate of the host has its name b.example",
         ),
         (
+            "names = \"b.example\"\nhttps_redirect = true\n[[host]]\nnames = \"a.example\"\nroot = \"/srv\"\n\
+             certificate = \"good.pem\"",
+            warning,
+            "names",
+            "requests for b.example are redirected to https, where no certificate has that name",
+        ),
+        (
             "certificate = \"good.pem\"\nclient_certificates = \"required\"\nclient_ca = \"alone.key\"",
             error,
             "client_ca",

@@ -268,6 +268,7 @@ fn host_names<'c>(
     for given in texts {
         let text = given.value.escape_debug();
         if let Err(what_to_do) = value::check_host_name(given.value) {
+        section.errors.mark("names", given.value, given.place);
             section.errors.add(given.place, format!("\"{text}\" is not a host name"), what_to_do);
             continue;
         }

@@ -10,8 +10,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use site::address::without_brackets;
 use site::certificates::StandIn;
-use site::model::Host;
-use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates};
+use site::model::{Host, Site};
+use site::tls::{CertificateFiles, ClientAuthorities, ClientCertificates, PlainRequests};
 use zeroize::Zeroizing;
 
 use super::{Certificate, ClientRules, Demand, Keys, UNSUPPORTED_KEY, left_out};
@@ -32,6 +32,7 @@ const MAX_FILE: u64 = 1024 * 1024;
 const MAX_IN_FOLDER: usize = 1000;
 /// Keys of the configuration.
 const CERTIFICATE: &[&str] = &["certificate"];
+const NAMES: &[&str] = &["names"];
 const CERTIFICATE_KEY: &[&str] = &["certificate_key"];
 const CLIENT_CA: &[&str] = &["client_ca"];
 const CLIENT_CRL: &[&str] = &["client_crl"];
@@ -276,6 +277,26 @@ impl Reader {
             let text =
                 format!("no certificate of the host has its name {name}, so that clients reject it there");
             self.problem(Severity::Warning, CERTIFICATE, &value, text);
+        }
+    }
+
+    /// Warns of the names whose requests are redirected to HTTPS, where a host without a certificate has that of the first
+    /// host with one. `own`: the certificates of each host.
+    pub(super) fn check_redirected(&mut self, site: &Site, own: &[Vec<usize>]) {
+        // A proxy may have the certificate.
+        let first = own.iter().find(|own| !own.is_empty()).filter(|_| site.trusted_proxies.is_empty());
+        let Some(first) = first else { return };
+        let is_redirected =
+            |host: &&Host| host.tls.certificates.is_empty() && host.tls.plain == PlainRequests::Redirected;
+        for name in site.hosts.iter().filter(is_redirected).flat_map(|host| &host.names) {
+            let lower = without_brackets(name).to_ascii_lowercase();
+            if !first.iter().any(|at| self.certificates[*at].facts.covers(&lower)) {
+                let text = format!(
+                    "requests for {name} are redirected to https, where no certificate has that name; give its host a \
+                     `certificate`, or acme = true"
+                );
+                self.problem(Severity::Warning, NAMES, Path::new(name), text);
+            }
         }
     }
 
