@@ -352,7 +352,11 @@ impl<R: Responder> RunningOrder<'_, R> {
                 Err(self.error(error))
             }
             Ok(_) | Err(Error::Api(_)) => {
-                let text = format!("the challenge {challenge} has failed: {}", reasons(order).await);
+                let hint = match self.request.challenge {
+                    Challenge::DnsPersist => "; `taipan certificates` shows the record to make",
+                    _ => "",
+                };
+                let text = format!("the challenge {challenge} has failed: {}{hint}", reasons(order).await);
                 Err(OrderError::new(Failure::Challenge, text))
             }
             Err(error) => Err(self.error(error)),

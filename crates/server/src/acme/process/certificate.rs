@@ -284,8 +284,13 @@ impl CertificateTask {
             return;
         }
         let Finished { authority, account, .. } = finished;
-        log::info(format_args!("{authority} has issued a certificate for {}", self.wanted.names.join(", ")));
-        let records = self.report.take().records;
+        let Report { records, failure, .. } = self.report.take();
+        let issued = format!("{authority} has issued a certificate for {}", self.wanted.names.join(", "));
+        match (self.validity, failure) {
+            (Some(_), None) => log::info(format_args!("{issued}")),
+            // A warning or an error before has said that there is none.
+            _ => log::warn(format_args!("{issued}")),
+        }
         let (authority, account) = (Some(authority), Some(account));
         self.report.replace(Report { authority, account, records, ..Report::default() });
         // Before another server finds the certificate.
@@ -327,7 +332,9 @@ impl CertificateTask {
             }
             Some(_) => "the present one is served",
         };
-        log::error(format_args!("no certificate for {names} from {authority}: {text}; {then}; {present}"));
+        // What could not be requested is named already where it is the authority's own URL.
+        let why = text.strip_prefix(&format!("{authority}: ")).unwrap_or(&text);
+        log::error(format_args!("no certificate for {names} from {authority}: {why}; {then}; {present}"));
         self.report.get_mut().failure = Some((now, text));
     }
 
