@@ -619,7 +619,7 @@ fn scripts_run_without_control_groups() {
     assert_eq!(server.get("/a.cgi").text(), "hello");
     // A path that is no folder is an error.
     for (folder, expected) in
-        [("/", "/ is not a control group (version 2)"), ("/no/such", "cannot use /no/such")]
+        [("/", "/ is not a control group (version 2)"), ("/no/such", "cannot use the control group /no/such")]
     {
         let site = Site::new().config(&format!("[scripts]\ncgroup = \"{folder}\"\n"));
         for words in [&["check", "-c"][..], &["-c"]] {

@@ -565,6 +565,7 @@ impl fmt::Display for Refusal {
             Refusal::Errno(Errno::NXIO) => {
                 out.write_str("it is a FIFO that no process reads; start its reader first")
             }
+            Refusal::Errno(Errno::ISDIR) => out.write_str("it is a folder; name a file in it"),
             Refusal::Errno(errno @ Errno::MFILE) => {
                 write!(out, "{errno}; raise `ulimit -Hn` (LimitNOFILE)")
             }

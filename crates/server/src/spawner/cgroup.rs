@@ -200,7 +200,10 @@ fn try_to_enter(group: &Cgroup) -> io::Result<()> {
 }
 
 fn is_cgroup(folder: &Path) -> Result<(), String> {
-    let found = statfs(folder).map_err(|e| cannot("use", folder, e.into()))?;
+    let found = statfs(folder).map_err(|error| {
+        let why = cannot("use the control group", folder, error.into());
+        format!("{why}; make it beneath /sys/fs/cgroup, or write cgroup = \"auto\"")
+    })?;
     match found.f_type as u64 {
         MAGIC => Ok(()),
         _ => Err(format!("{} is not a control group (version 2)", folder.display())),

@@ -406,7 +406,11 @@ fn rejects_a_folder_that_is_no_control_group_and_leaves_it_unchanged() {
     let problem = |path| cgroup::problem(&Scripts { cgroups: cgroups(path), ..Scripts::default() });
     assert_eq!(problem(&path), Some(format!("{} is not a control group (version 2)", path.display())));
     let missing = path.join("missing");
-    let expected = format!("cannot use {}: No such file or directory (os error 2)", missing.display());
+    let expected = format!(
+        "cannot use the control group {}: No such file or directory (os error 2); make it beneath /sys/fs/cgroup, or \
+         write cgroup = \"auto\"",
+        missing.display()
+    );
     assert_eq!(problem(&missing), Some(expected));
     for (wanted, expected) in [
         (
