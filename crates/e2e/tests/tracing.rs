@@ -285,7 +285,8 @@ fn a_collector_that_fails_gets_them_again_and_one_that_refuses_loses_them() {
     assert_eq!(server.get("/a.txt").status, 200);
     let bodies: Vec<Value> = (0..3).map(|_| bodies.recv_timeout(TIMEOUT).expect("a request")).collect();
     assert_eq!(spans(&bodies[0])[0]["spanId"], spans(&bodies[2])[0]["spanId"], "the same span");
-    server.wait_for_line("it responds with 503; it is tried again", TIMEOUT);
+    let line = server.wait_for_line("it responds with 503; it is tried again", TIMEOUT);
+    assert!(line.contains("error: collector http://"), "{line}");
 
     let (address, _bodies) = collector(&["HTTP/1.1 400 x\r\n\r\n"]);
     let server = exporting(address, "").start();

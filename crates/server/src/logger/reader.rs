@@ -189,7 +189,7 @@ impl Reader {
 
     async fn pause(&self, limit: &mut RestartLimit, why: &str) {
         let pause = limit.count(Instant::now());
-        log::error(format_args!("log {}: {why}; it is tried again {}", self.sink, supervisor::text(pause)));
+        log::error(format_args!("{}: {why}; it is tried again {}", self.label(), supervisor::text(pause)));
         let is_ending = timeout(pause, self.ending()).await.is_ok();
         // At the end, one more attempt follows at once, and then no other.
         if is_ending && limit.ends() > 1 {
@@ -209,6 +209,13 @@ impl Reader {
         self.is_ending.get() && self.queue.borrow().is_empty()
     }
 
+    fn label(&self) -> String {
+        match &self.sink {
+            Sink::Collector(collector) => format!("collector {collector}"),
+            sink => format!("log {sink}"),
+        }
+    }
+
     fn report_lost(&self, why: &str) {
         if self.reported.get().is_some_and(|at| at.elapsed() < REPORT_EVERY) {
             return;
@@ -221,7 +228,7 @@ impl Reader {
                 self.dropped.fetch_add(lost, Ordering::Relaxed);
             }
             let what = log::were_dropped(lost, if is_of_spans { "span" } else { "log line" });
-            log::error(format_args!("{what}: log {}: {why}", self.sink));
+            log::error(format_args!("{what}: {}: {why}", self.label()));
         }
     }
 }
