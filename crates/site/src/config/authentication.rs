@@ -1,6 +1,7 @@
 //! Reads the keys of authentication, and then the files with users and groups that they name.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ const KEYS: [&str; 11] = [
     "folder_passwords",
 ];
 const ADD_AUTH: &str = "add auth = \"basic\" or \"digest\"";
+const CHECK: &str = "check its path and its permissions";
+const MAKE: &str = "check its path, or make it with `taipan passwd -c`";
 /// The path of a user file, for the place of an error.
 const USER_FILES: &[&str] = &["user_files", "group_files"];
 
@@ -147,6 +150,10 @@ fn check(section: &Section, own: &Authentication) {
 
 /// A rule that asks for a user needs users.
 fn check_rules(section: &Section, own: &Authentication, access: &[Rules]) {
+    // A value that is none has its own message.
+    if section.has("auth") && section.choice("auth").is_none() {
+        return;
+    }
     let mut rules = access.iter().flat_map(|rules| rules.iter());
     if !own.is_on() && rules.any(|rule| rule.action == Action::Authenticate) {
         let what = "a rule asks users to authenticate, and \"auth\" is off";
@@ -266,13 +273,13 @@ impl<'a> Files<'a> {
         if let Some(users) = self.users.get(&key) {
             return users.clone();
         }
-        let users = self.read(path, |bytes| Users::parse(bytes, plain)).unwrap_or_default();
+        let users = self.read(path, MAKE, |bytes| Users::parse(bytes, plain)).unwrap_or_default();
         self.warn(path, users.mistakes());
         if users.is_empty() {
             self.warn_of(path, "has no user");
         } else if users.weak() > 0 {
-            let what = format!("has {} users whose hash is weak", users.weak());
-            self.warn_of(path, &what);
+            let noun = if users.weak() == 1 { "user" } else { "users" };
+            self.warn_of(path, &format!("has {} {noun} whose hash is weak", users.weak()));
         }
         let users = Arc::new(users);
         self.users.insert(key, users.clone());
@@ -283,7 +290,7 @@ impl<'a> Files<'a> {
         let users = match self.digest_users.get(path) {
             Some(users) => users.clone(),
             None => {
-                let users = Arc::new(self.read(path, DigestUsers::parse).unwrap_or_default());
+                let users = Arc::new(self.read(path, MAKE, DigestUsers::parse).unwrap_or_default());
                 self.warn(path, users.mistakes());
                 self.digest_users.insert(path.to_owned(), users.clone());
                 users
@@ -299,20 +306,21 @@ impl<'a> Files<'a> {
         if let Some(groups) = self.groups.get(path) {
             return groups.clone();
         }
-        let groups = Arc::new(self.read(path, Groups::parse).unwrap_or_default());
+        let groups = Arc::new(self.read(path, CHECK, Groups::parse).unwrap_or_default());
         self.warn(path, groups.mistakes());
         self.groups.insert(path.to_owned(), groups.clone());
         groups
     }
 
-    /// `None`: after an error.
-    fn read<T>(&self, path: &Path, parse: impl Fn(&[u8]) -> Result<T, FileError>) -> Option<T> {
+    /// `None`: after an error. `absent`: what to do if there is no such file.
+    fn read<T>(&self, path: &Path, absent: &str, parse: impl Fn(&[u8]) -> Result<T, FileError>) -> Option<T> {
         let place = self.place(path);
         let bytes = match self.source.read(path, MAX_FILE) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let what = format!("{} cannot be read: {error}", shown(path));
-                self.errors.add(&place, what, "check its path and its permissions");
+                let is_missing = error.kind() == ErrorKind::NotFound;
+                self.errors.add(&place, what, if is_missing { absent } else { CHECK });
                 return None;
             }
         };

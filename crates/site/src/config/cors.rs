@@ -14,6 +14,8 @@ const DEPENDENT: [&str; 5] =
     ["cors_methods", "cors_fields", "cors_exposed_fields", "cors_credentials", "cors_max_age"];
 /// Methods that no page can send (the Fetch standard, "forbidden method").
 const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
+/// Those that pages send, but not in small letters.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// The settings of a section, and the fields that they lead to.
 pub fn sharing(
@@ -61,6 +63,12 @@ fn tokens(section: &Section, name: &str) -> Option<Vec<String>> {
     let texts = section.texts(name)?;
     for given in &texts {
         let is_forbidden = name == "cors_methods" && FORBIDDEN.contains(&given.value);
+        let capitals = given.value.to_ascii_uppercase();
+        if name == "cors_methods" && capitals != given.value && METHODS.contains(&capitals.as_str()) {
+            let what = format!("\"{name}\" cannot have \"{}\"", given.value.escape_debug());
+            section.errors.add(given.place, what, format!("write it in capitals: \"{capitals}\""));
+            continue;
+        }
         if !is_token(given.value.as_bytes()) || is_forbidden {
             let what = format!("\"{name}\" cannot have \"{}\"", given.value.escape_debug());
             let what_to_do = match name {

@@ -136,6 +136,10 @@ impl Errors {
         self.errors.borrow().is_empty()
     }
 
+    pub fn count(&self) -> usize {
+        self.errors.borrow().len()
+    }
+
     pub fn into_warnings_and_places(self) -> (Vec<ConfigError>, Places) {
         (self.warnings.into_inner(), self.places.into_inner())
     }

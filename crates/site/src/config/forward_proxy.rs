@@ -51,9 +51,13 @@ const OF_HTTP: [&str; 5] = ["first_byte", "idle", "keep", "idle_connections", "s
 
 /// `None`: only tunnels are opened.
 fn http(top: &Section, section: &Section) -> Option<HttpForwarding> {
-    if section.flag("http") != Some(true) {
+    let is_on = section.flag("http");
+    // A value that is none has its own message.
+    if is_on == Some(false) || !section.has("http") {
         let what_to_do = "add http = true, or remove it";
         section.reject_keys(&OF_HTTP, "is for requests by plain HTTP", what_to_do);
+    }
+    if is_on != Some(true) {
         return None;
     }
     let defaults = HttpForwarding::default();

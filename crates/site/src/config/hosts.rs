@@ -101,7 +101,8 @@ fn check_logs(top: &Section, log: &HostLogs, hosts: usize) {
 fn check_top(top: &Section, hosts: &[Section]) {
     let serves = serves(top);
     if hosts.is_empty() {
-        if SERVES.iter().all(|name| top.lacks(name)) {
+        // A host that could not be read has its own message.
+        if SERVES.iter().all(|name| top.lacks(name)) && !top.has("host") {
             let what_to_do = "add root = \"/srv/www\" before the first section";
             top.errors.add(top.place(), "nothing to serve", what_to_do);
         }
@@ -267,8 +268,8 @@ fn host_names<'c>(
     }
     for given in texts {
         let text = given.value.escape_debug();
-        if let Err(what_to_do) = value::check_host_name(given.value) {
         section.errors.mark("names", given.value, given.place);
+        if let Err(what_to_do) = value::check_host_name(given.value) {
             section.errors.add(given.place, format!("\"{text}\" is not a host name"), what_to_do);
             continue;
         }

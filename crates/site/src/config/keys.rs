@@ -314,7 +314,11 @@ pub fn suggest(scope: Scope, name: &str, value: &toml::Value) -> String {
         let before = if elsewhere[0] == Scope::Top.name() { ", before the first section" } else { "" };
         return format!("it belongs to {}{before}", elsewhere.join(" or "));
     }
-    match nearest {
+    // A key without the word in front: `quota` for `publish_quota`.
+    let longer = format!("_{name}");
+    let mut named = of(scope).filter(fits).filter(|key| key.name.ends_with(&longer));
+    let longer = named.next().filter(|_| named.next().is_none());
+    match nearest.or(longer) {
         Some(key) => format!("did you mean \"{}\"?", key.name),
         None => "remove it; the manual lists every key".to_owned(),
     }

@@ -145,7 +145,8 @@ fn rotation(section: &Section) -> Rotation {
         section.reject_keys(&["at"], "has no effect", "add every = \"day\"");
     }
     let size = section.size("size");
-    if size.is_none() && period.is_none() {
+    // A value that is none has its own message.
+    if size.is_none() && period.is_none() && section.lacks("size") && section.lacks("every") {
         let what = "\"rotate\" does not say when";
         section.errors.add(section.place(), what, "add every = \"day\", or size = \"100MiB\"");
     }

@@ -98,7 +98,13 @@ pub fn check(hosts: &Hosts, source: &dyn Source, errors: &Errors, top: &Place) {
     for (host, route) in routes_of(hosts).filter(|(_, route)| route.publishing.writes()) {
         let mistakes = match route.publishes() {
             false => [without_root(route), None, None, None],
-            true => [open(route), with_pages(route), folders.nested(route), folders.runnable(host, route)],
+            // Without a rule that has a mistake, it may only look open.
+            true => [
+                open(route).filter(|_| errors.is_empty()),
+                with_pages(route),
+                folders.nested(route),
+                folders.runnable(host, route),
+            ],
         };
         for (what, what_to_do) in mistakes.into_iter().flatten() {
             errors.add(&place(route), what, what_to_do);

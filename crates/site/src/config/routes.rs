@@ -288,14 +288,19 @@ fn route<'s, 'c>(
     };
     let applies_within = !has_action && !has_root(inherited) && is_within;
     let action = (!applies_within).then(|| action(section, &pattern, inherited));
+    let errors = section.errors.count();
     let route = route_settings(section, pattern, &inherited.route, inherited.definitions);
+    // Without a rule that has a mistake, it may only look open.
+    let is_whole = section.errors.count() == errors;
     let Some(action) = action else {
         // It applies only within prefixes: see `combined`.
         return Some(PlacedRoute { route, environment, account, section: Some(section), place: path.place });
     };
     let action = action?;
     let route = Route { action, ..route };
-    reject_open(section, &route);
+    if is_whole {
+        reject_open(section, &route);
+    }
     let action = route.action.clone();
     let script =
         scripts::script(section, &route.pattern, &action, &inherited.environment, inherited.definitions);

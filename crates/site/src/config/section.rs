@@ -83,6 +83,13 @@ impl<'c> Section<'c> {
 
     /// The tables `[[name]]`.
     pub fn sections(&self, name: &str, scope: Scope) -> Vec<Section<'c>> {
+        if let Some(Entry { place, node, .. }) = self.table.get(name)
+            && let Some(part) = table(node).and_then(part_alone)
+        {
+            let (what, heading) = (format!("\"{part}\" is in no {}", scope.name()), scope.name());
+            self.errors.add(place, what, format!("write {heading} above it, with the keys of that {name}"));
+            return Vec::new();
+        }
         let tables = self.read(name, |_, node| match &node.value {
             Value::Array(nodes) => nodes.iter().map(table).collect::<Option<Vec<_>>>(),
             _ => None,
@@ -387,6 +394,12 @@ fn is_for_a_shell(path: &str) -> bool {
 }
 
 /// `cannot be …`, with the value if it is short.
+/// The first part of a table that consists of sections: `[[host.route]]` without a `[[host]]` makes one.
+fn part_alone(table: &Table) -> Option<&str> {
+    let are_parts = table.entries.iter().all(|entry| entry.node.value.is_section());
+    table.entries.first().filter(|_| are_parts).map(|part| part.key.as_str())
+}
+
 fn found(node: &Node) -> String {
     match &node.value {
         Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),

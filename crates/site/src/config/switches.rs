@@ -5,6 +5,7 @@ use super::toml::{Table, Value};
 
 /// Keys that switch something on, and the beginnings of the keys that have an effect only then.
 const SWITCHES: &[(&str, &[&str])] = &[
+    ("acme", &["certificates"]),
     (
         "authorizer",
         // `authorizer_fields` removes fields of clients in any case.

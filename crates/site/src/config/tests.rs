@@ -408,6 +408,7 @@ fn suggests_the_nearest_key_for_an_unknown_one() {
         "[[route]]\npath = \"/a/\"\nhandler = \"x\"",
         &["site.toml:5: unknown key \"handler\"; use \"interpreter\""],
     );
+    check_after("quota = 1", &["site.toml:3: unknown key \"quota\"; did you mean \"publish_quota\"?"]);
     check_after("xyzzy = 1", &["site.toml:3: unknown key \"xyzzy\"; remove it; the manual lists every key"]);
     check_after("autoindex = true", &["site.toml:3: unknown key \"autoindex\"; use \"listing\""]);
     check_after(
@@ -670,6 +671,30 @@ fn rejects_a_value_of_another_kind() {
     check_after(
         "host = 1.5",
         &["site.toml:3: \"host\" cannot be a float; expected a section [[host]] for each"],
+    );
+    check_after(
+        "auth = \"Basic\"\n[[rule]]\nthen = \"authenticate\"",
+        &["site.toml:3: \"auth\" cannot be \"Basic\"; expected one of \"basic\", \"digest\", \"off\""],
+    );
+    check_after(
+        "[forward_proxy]\nclients = \"10.0.0.0/8\"\ndestinations = \"*\"\nhttp = \"yes\"\nidle = \"5s\"",
+        &["site.toml:6: \"http\" cannot be \"yes\"; expected true or false"],
+    );
+    check_after(
+        "[[route]]\npath = \"/s\"\nmonitor = \"status\"\n[[route.rule]]\nadress = \"10.0.0.1\"\nthen = \"allow\"",
+        &["site.toml:7: unknown key \"adress\"; did you mean \"address\"?"],
+    );
+    check_after(
+        "[log]\naccess = \"./a\"\n[log.rotate]\nevery = \"daily\"",
+        &["site.toml:6: \"every\" cannot be \"daily\"; expected one of \"hour\", \"day\""],
+    );
+    check_after(
+        "[[host.route]]\npath = \"/\"",
+        &["site.toml:3: \"route\" is in no [[host]]; write [[host]] above it, with the keys of that host"],
+    );
+    check_after(
+        "[[route.rule]]\nthen = \"deny\"",
+        &["site.toml:3: \"rule\" is in no [[route]]; write [[route]] above it, with the keys of that route"],
     );
     check_after(
         "[log]\nerror = \"stdrr\"",

@@ -74,10 +74,14 @@ pub fn find(section: &Section, name: &str, place: &Place, upstreams: &[Upstream]
 
 fn upstream(section: &Section) -> Option<Upstream> {
     let name = name(section)?;
-    let (protocol, default_port) = match section.choice("protocol") {
+    let spoken = section.choice("protocol");
+    // The value has its own message: what depends on it has no other one.
+    let is_misspelled = spoken.is_none() && !section.lacks("protocol");
+    let (protocol, default_port) = match spoken {
         Some("scgi") => (Protocol::Scgi, None),
         Some("http") => (Protocol::Http, Some(80)),
         Some("https") => (Protocol::Http, Some(443)),
+        _ if is_misspelled => (Protocol::Http, Some(80)),
         _ => (Protocol::FastCgi, None),
     };
     let endpoints = match (section.has("address"), section.has("command")) {
@@ -102,11 +106,11 @@ fn upstream(section: &Section) -> Option<Upstream> {
     if let Endpoints::External(External { addresses, .. }) = &endpoints {
         proxies::check_choice(section, ["hedge_after", "balance"], addresses);
     }
-    let tls = tls(section, &endpoints);
+    let tls = if is_misspelled { None } else { tls(section, &endpoints) };
     if protocol != Protocol::Http {
         section.reject_keys(&["http2"], "is for HTTP", "remove it, or set protocol = \"http\"");
     }
-    if protocol != Protocol::FastCgi {
+    if protocol != Protocol::FastCgi && !is_misspelled {
         section.reject_keys(&["multiplex"], "is for FastCGI", "remove it");
     }
     if section.has(proxies::BALANCE) {

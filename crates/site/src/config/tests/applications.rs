@@ -72,6 +72,14 @@ fn reads_applications() {
     rejects("address = \"127.0.0.1:1\"\nmultiplex = 1025", "\"multiplex\"");
     rejects("address = \"127.0.0.1:1\"\nprotocol = \"scgi\"\nmultiplex = 2", "\"multiplex\" is for FastCGI");
     rejects("command = \"/run\"\nprotocol = \"http\"\nmultiplex = 1", "\"multiplex\" is for FastCGI");
+    let unknown = "address = \"127.0.0.1:1\"\nprotocl = \"https\"\ntls_ca = \"a\"\n[[route]]\npath = \"/b/\"\n\
+                   proxy = \"http://app\"";
+    let errors = load_files(&[("site.toml", &text(unknown))]).map(|_| ()).unwrap_err();
+    assert!(errors.len() == 1 && errors[0].contains("did you mean \"protocol\"?"), "{errors:?}");
+    let misspelled = "address = \"127.0.0.1:1\"\nprotocol = \"htps\"\ntls_ca = \"a\"\nhttp2 = true\nmultiplex = 2\n\
+                      [application.health]\npath = \"/\"\n[[route]]\npath = \"/b/\"\nproxy = \"http://app\"";
+    let errors = load_files(&[("site.toml", &text(misspelled))]).map(|_| ()).unwrap_err();
+    assert!(errors.len() == 1 && errors[0].contains("\"protocol\" cannot be \"htps\""), "{errors:?}");
     rejects("address = []", "\"address\" is empty");
     rejects("command = \"run\"", "\"command\" cannot begin with \"run\"");
     rejects("command = \"/run\"\naddress = \"127.0.0.1:1\"", "exclude each other");

@@ -49,6 +49,12 @@ fn says_how_to_write_the_heading_of_a_section() {
     for text in ["[host]\nnames = [\"a\"]\n[[host]]\n", "[[host]]\nnames = [\"a\"]\n[host]\n"] {
         check(text, &["site.toml:3: not valid TOML: \"host\" is given twice; write [[host]] each time"]);
     }
+    check(
+        "[[host.route]]\npath = \"/\"\n[[host]]\nnames = [\"a\"]\n",
+        &[
+            "site.toml:3: not valid TOML: [[host]] stands below its part [[host.route]]; write the part below it",
+        ],
+    );
 }
 
 #[test]

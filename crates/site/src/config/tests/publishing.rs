@@ -57,6 +57,10 @@ fn rejects_publishing_for_everyone() {
         let expected = format!("site.toml:3: everyone could publish in /; {open}");
         check_after(&format!("publish = \"files\"\n{rules}"), &[&expected]);
     }
+    // Which the rule would have prevented.
+    let mistaken = "publish = \"files\"\n[[rule]]\nthen = \"block\"";
+    let expected = "site.toml:5: \"then\" cannot be \"block\"; expected one of \"allow\", \"deny\", \"redirect\", \"authenticate\", \"limit\"";
+    check_after(mistaken, &[expected]);
     for text in [
         "publish = \"read\"",
         "publish = \"files\"\n[[rule]]\naddress = \"!192.0.2.0/24\"\nthen = \"deny\"",

@@ -101,6 +101,7 @@ fn rejects_what_browsers_would_not_obey() {
         ("cors_credentials = true\ncors_fields = \"*\"", "\"cors_fields\" cannot be \"*\""),
         ("cors_methods = [\"GET\", \"TRACE\"]", "\"cors_methods\" cannot have \"TRACE\"; expected methods"),
         ("cors_methods = \"GET, PUT\"", "\"cors_methods\" cannot have \"GET, PUT\""),
+        ("cors_methods = \"put\"", "\"cors_methods\" cannot have \"put\"; write it in capitals: \"PUT\""),
         ("cors_exposed_fields = \"ETag\\r\\nA: b\"", "\"cors_exposed_fields\" cannot have"),
         ("cors_max_age = \"2d\"", "from 0s to 1d"),
         ("security_headers = \"paranoid\"", "expected \"basic\", \"strict\" or false"),

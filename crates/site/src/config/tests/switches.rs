@@ -25,6 +25,8 @@ fn warns_of_a_key_that_nothing_switches_on() {
         )];
         assert_eq!(warnings(line), expected);
     }
+    let expected = ["site.toml:3: \"certificates\" has no effect without \"acme\"; add acme, or remove it"];
+    assert_eq!(warnings("[certificates]\nemail = \"admin@a.example\""), expected);
 }
 
 #[test]

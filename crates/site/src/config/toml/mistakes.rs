@@ -248,6 +248,13 @@ impl At<'_> {
         let key = self.text.get(error.span().unwrap_or_default()).unwrap_or_default();
         let key = shown(key.trim_matches(['"', '\'']));
         let times = |heading: &str| self.text.lines().filter(|line| line.trim() == heading).take(2).count();
+        let parts = [format!("[{key}."), format!("[[{key}.")];
+        let before = self.text.get(..self.start).unwrap_or_default();
+        let part = before.lines().find(|line| parts.iter().any(|part| line.trim_start().starts_with(part)));
+        if let Some(part) = part.filter(|_| self.line.trim_start().starts_with('[')) {
+            let what = format!("{} stands below its part {}", shown(self.line.trim()), shown(part.trim()));
+            return (what, "write the part below it".to_owned());
+        }
         let to_do = match (times(&format!("[{key}]")), times(&format!("[[{key}]]"))) {
             (1.., 1..) => format!("write [[{key}]] each time"),
             (2.., 0) => "write the keys of both below one of them".to_owned(),
