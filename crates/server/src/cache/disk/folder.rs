@@ -79,6 +79,10 @@ impl Folder {
                 fail(&format!("it does not exist; make it, owned by {}", user_text(user.as_raw())))
             }
             Errno::NOTDIR => fail("it is not a folder"),
+            Errno::ACCESS => {
+                let user = user_text(user.as_raw());
+                fail(&format!("it cannot be opened: {errno}; let {user} enter it and the folders above it"))
+            }
             errno => fail(&format!("it cannot be opened: {errno}")),
         })?;
         let found = calls::fstat(&fd).map_err(|errno| fail(&format!("it cannot be examined: {errno}")))?;
