@@ -137,9 +137,15 @@ fn of_certificate(error: &CertificateError) -> Cow<'static, str> {
     fixed.into()
 }
 
-/// The first names of a certificate, from the words of rustls.
+/// Bytes of a name that is shown (RFC 1035 §2.3.4). A certificate may have any text as one.
+const MAX_NAME: usize = 253;
+
+/// The first name of a certificate, from the words of rustls, and how many others there are.
 fn names(presented: &[String]) -> String {
-    let name = |text: &String| Some(text.strip_prefix("DnsName(\"")?.strip_suffix("\")")?.to_owned());
+    let name = |text: &String| {
+        let name = text.strip_prefix("DnsName(\"")?.strip_suffix("\")")?;
+        (name.len() <= MAX_NAME).then(|| name.escape_debug().to_string())
+    };
     let names: Vec<String> = presented.iter().filter_map(name).collect();
     match &names[..] {
         [] => String::new(),
@@ -155,6 +161,23 @@ mod tests {
     use rustls::OtherError;
 
     use super::*;
+
+    #[test]
+    fn a_certificate_for_another_name_is_shown_with_its_own() {
+        let long = "a".repeat(1000);
+        for (presented, expected) in [
+            (vec![], ""),
+            (vec!["a.example"], ", but for a.example"),
+            (vec!["a.example", "b.example", "c.example"], ", but for a.example and 2 more"),
+            (vec!["a\u{1b}[1m"], ", but for a\\u{1b}[1m"),
+            (vec![&*long], ""),
+        ] {
+            let presented: Vec<String> =
+                presented.into_iter().map(|name| format!("DnsName(\"{name}\")")).collect();
+            assert_eq!(names(&presented), expected);
+        }
+        assert_eq!(names(&["IpAddress(127.0.0.1)".to_owned()]), "");
+    }
 
     #[test]
     fn a_client_without_a_certificate_that_it_can_use_is_explained() {
