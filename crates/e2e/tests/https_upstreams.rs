@@ -160,7 +160,7 @@ fn verifies_the_name_and_the_authority_of_an_upstream() {
     }
     let errors = server.stderr();
     for (name, why) in [
-        ("wrong-name", "its certificate is not for the name wrong.test; see tls_name"),
+        ("wrong-name", "its certificate is not for the name wrong.test, but for app.test; see tls_name"),
         ("of-another", "its certificate is not for the name 127.0.0.1, but for other.test; see tls_name"),
         ("expired", "its certificate has expired"),
         ("future", "its certificate is not valid yet"),

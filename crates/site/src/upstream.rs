@@ -343,3 +343,22 @@ impl Managed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_section_names_is_called_an_application() {
+        for (name, expected) in [
+            ("app", "application \"app\""),
+            ("http://127.0.0.1:3000", "upstream http://127.0.0.1:3000"),
+            ("https://app.internal", "upstream https://app.internal"),
+        ] {
+            let external = External { addresses: Vec::new(), connections: 1 };
+            let upstream = Upstream::new(name.to_owned(), Protocol::Http, Endpoints::External(external));
+            assert_eq!(upstream.label(), expected);
+            assert_eq!(upstream.to_string(), format!("the {expected}"));
+        }
+    }
+}

@@ -458,6 +458,26 @@ fn check_says_what_to_do_where_the_user_may_not_write() {
     }
 }
 
+#[test]
+fn check_says_how_a_log_and_a_command_are_written() {
+    let application = "[[route]]\npath = \"/a/\"\napplication = \"a\"\n\
+                       [[application]]\nname = \"a\"\ncommand = \"/bin/cat -u\"\n";
+    for (config, expected) in [
+        ("[log]\naccess = \"./logs\"\n", "cannot open the log ./logs: it is a folder; name a file in it"),
+        (
+            application,
+            "/bin/cat -u, cannot be executed (No such file or directory); write its arguments as strings",
+        ),
+    ] {
+        let site = Site::new().config(config);
+        std::fs::create_dir(site.home().join("logs")).expect("the folder is ours");
+        site.write_config();
+        let checked = output_of(command().args(["check", "-c", "site.toml"]).current_dir(site.home()));
+        assert_eq!(checked.status.code(), Some(1), "{config}");
+        assert!(text(&checked.stderr).contains(expected), "{}", text(&checked.stderr));
+    }
+}
+
 /// A start would be refused, but may have a reader.
 #[test]
 fn check_warns_of_a_log_that_no_process_reads() {

@@ -151,3 +151,15 @@ fn push_line(text: &str, out: &mut String) {
     out.push_str(&String::from_utf8_lossy(&safe));
     out.push('\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        for (number, expected) in [(0, "0 failures"), (1, "1 failure"), (2, "2 failures")] {
+            assert_eq!(number_of(number, "failure"), expected);
+        }
+    }
+}
