@@ -84,7 +84,7 @@ impl<'c> Section<'c> {
     /// The tables `[[name]]`.
     pub fn sections(&self, name: &str, scope: Scope) -> Vec<Section<'c>> {
         if let Some(Entry { place, node, .. }) = self.table.get(name)
-            && let Some(part) = table(node).and_then(part_alone)
+            && let Some(part) = table(node).and_then(|table| part_alone(table, scope))
         {
             let (what, heading) = (format!("\"{part}\" is in no {}", scope.name()), scope.name());
             self.errors.add(place, what, format!("write {heading} above it, with the keys of that {name}"));
@@ -395,9 +395,9 @@ fn is_for_a_shell(path: &str) -> bool {
 
 /// `cannot be …`, with the value if it is short.
 /// The first part of a table that consists of sections: `[[host.route]]` without a `[[host]]` makes one.
-fn part_alone(table: &Table) -> Option<&str> {
-    let are_parts = table.entries.iter().all(|entry| entry.node.value.is_section());
-    table.entries.first().filter(|_| are_parts).map(|part| part.key.as_str())
+fn part_alone(table: &Table, scope: Scope) -> Option<&str> {
+    let is_part = |entry: &Entry| entry.node.value.is_section() && keys::find(scope, &entry.key).is_some();
+    table.entries.first().filter(|_| table.entries.iter().all(is_part)).map(|part| part.key.as_str())
 }
 
 fn found(node: &Node) -> String {

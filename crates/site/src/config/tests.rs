@@ -693,6 +693,10 @@ fn rejects_a_value_of_another_kind() {
         &["site.toml:3: \"route\" is in no [[host]]; write [[host]] above it, with the keys of that host"],
     );
     check_after(
+        "[route.\"/a/\"]\nlisting = true",
+        &["site.toml:3: \"route\" cannot be a table; expected a section [[route]] for each"],
+    );
+    check_after(
         "[[route.rule]]\nthen = \"deny\"",
         &["site.toml:3: \"rule\" is in no [[route]]; write [[route]] above it, with the keys of that route"],
     );
