@@ -421,7 +421,7 @@ mod tests {
             let heads: Vec<&str> = head
                 .into_iter()
                 .flat_map(|head| head.split("<th ").skip(1))
-                .filter_map(|cell| cell.split(['>', '<']).nth(1))
+                .filter_map(|cell| cell.split(['>', '<']).nth(1).map(str::trim_end))
                 .collect();
             assert_eq!(heads, columns.iter().map(|(_, label)| *label).collect::<Vec<_>>(), "{place}");
         }

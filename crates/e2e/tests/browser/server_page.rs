@@ -72,6 +72,17 @@ fn expect_state(browser: &mut Browser, state: &str) {
     assert!(wait_until(TIMEOUT, || is_it(browser)), "{state} is not {}", browser.value(now));
 }
 
+#[test]
+fn the_page_of_a_server_that_counts_routes_alone_shows_them() {
+    let server = watched_site("[statistics]\nroutes = 5\n").start();
+    let mut browser = Browser::start();
+    browser.open(&server.url("/-/status"));
+    let shown = "document.getElementById('zone-rows').innerText.includes('/-/status')";
+    assert!(wait_until(TIMEOUT, || browser.value(shown) == true));
+    assert_eq!(browser.value("document.querySelector('[data-kind=route]').ariaPressed"), "true");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
 /// Counts the events and the changes of the state that a screen reader says, from now on.
 const COUNT_CHANGES: &str = "window.changes = { facts: 0, state: 0 };
     for (const id of ['facts', 'state']) {

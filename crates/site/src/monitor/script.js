@@ -277,6 +277,7 @@ const showZones = () => {
   if (sorted.length !== zones.size || performance.now() - sortedAt > 5000) sortZones();
   const rows = sorted.filter(entry => entry.kind === kind);
   $("zones").hidden = !zones.size;
+  if (zones.size && !rows[0]) return all(`[data-kind]:not([data-kind=${kind}])`)[0].click();
   $("all-zones").hidden = rows.length <= FEW;
   $("all-zones").setAttribute("aria-expanded", String(showsAll));
   set($("all-zones"), showsAll ? `Show ${FEW}` : `Show all ${rows.length}`);
