@@ -393,13 +393,13 @@ fn is_for_a_shell(path: &str) -> bool {
     path == "~" || path.starts_with("~/") || path.strip_prefix('$').is_some_and(is_variable)
 }
 
-/// `cannot be …`, with the value if it is short.
 /// The first part of a table that consists of sections: `[[host.route]]` without a `[[host]]` makes one.
 fn part_alone(table: &Table, scope: Scope) -> Option<&str> {
     let is_part = |entry: &Entry| entry.node.value.is_section() && keys::find(scope, &entry.key).is_some();
     table.entries.first().filter(|_| table.entries.iter().all(is_part)).map(|part| part.key.as_str())
 }
 
+/// `cannot be …`, with the value if it is short.
 fn found(node: &Node) -> String {
     match &node.value {
         Value::Text(text) if text.len() <= 40 => format!("cannot be \"{}\"", text.escape_debug()),
