@@ -55,8 +55,6 @@ enum Unit {
     Char(char),
     Wildcard(&'static str),
     Class(Class),
-    /// The next part may be missing, or have another length.
-    Choice,
     Begin(usize),
     End(usize),
 }
@@ -71,17 +69,23 @@ pub fn captured(expression: &str) -> Option<Vec<Captured>> {
         None => (body, false),
     };
     let mut groups = Groups { text: body.chars().collect(), at: 0, count: 0 };
-    let all = groups.sequence(0)?;
+    let mut all = groups.sequence(0)?;
     if groups.at < groups.text.len() {
         return None;
     }
-    let mut found: Vec<Captured> = Vec::new();
-    for mut units in all {
+    for units in &mut all {
         if !ends
             && !matches!(units.iter().rfind(|unit| !matches!(unit, Unit::End(_))), Some(Unit::Wildcard("**")))
         {
             units.push(Unit::Wildcard("**"));
         }
+    }
+    let plain: Vec<Vec<Unit>> = all.iter().map(|units| plain(units)).collect();
+    if !end_alike(&plain) || !choose_alike(&plain) {
+        return None;
+    }
+    let mut found: Vec<Captured> = Vec::new();
+    for units in all {
         let one = of_units(&units, groups.count)?;
         if !found.iter().any(|other| other.pattern == one.pattern) {
             found.push(one);
@@ -91,12 +95,8 @@ pub fn captured(expression: &str) -> Option<Vec<Captured>> {
 }
 
 fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
-    if !chooses_alike(units) {
-        return None;
-    }
-    let is_plain = |unit: &Unit| matches!(unit, Unit::Char(_) | Unit::Wildcard(_) | Unit::Class(_));
-    let plain: Vec<Unit> = units.iter().copied().filter(is_plain).collect();
-    let wildcards = plain.iter().filter(|unit| !matches!(unit, Unit::Char(_))).count();
+    let plain = plain(units);
+    let wildcards = plain.iter().filter(|unit| is_variable(unit)).count();
     let is_prefix = wildcards == 1 && matches!(plain[..], [.., Unit::Char('/'), Unit::Wildcard("**")]);
     let (mut pattern, mut number) = (String::new(), 0);
     let mut groups = vec![String::new(); count];
@@ -111,7 +111,6 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
                 open.retain(|other| other != group);
                 continue;
             }
-            Unit::Choice => continue,
             Unit::Char('$') => ("$".to_owned(), "$$".to_owned()),
             Unit::Char(c) => (c.to_string(), c.to_string()),
             Unit::Class(class) => {
@@ -130,10 +129,6 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
     if number > 9 || pattern.contains("***") || pattern.contains("/**/") {
         return None;
     }
-    // A part that is missing leaves the folder of another path, and these patterns are for the path without slash, too.
-    if wildcards > 0 && pattern.ends_with('/') && units.contains(&Unit::Choice) {
-        return None;
-    }
     let pattern = match wildcards {
         0 => alone(&pattern),
         _ if is_prefix => pattern.trim_end_matches("**").to_owned(),
@@ -142,22 +137,61 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
     is_usable(&pattern).then_some(Captured { pattern, groups })
 }
 
-/// Whether each part that may be missing, or have several lengths, has the same text in the first pattern that finds a path
-/// as in the expression: no part in front of it takes more or less instead.
-fn chooses_alike(units: &[Unit]) -> bool {
-    units.iter().enumerate().filter(|(_, unit)| **unit == Unit::Choice).all(|(at, _)| {
-        let before = &units[..at];
-        let varies = |unit: &Unit| matches!(unit, Unit::Wildcard("*" | "**") | Unit::Choice);
-        let is_many = |unit: &Unit| matches!(unit, Unit::Class(class) if class.is_many());
-        let last = before.iter().rfind(|unit| !matches!(unit, Unit::Begin(_) | Unit::End(_)));
-        // Only `**` has slashes.
-        let begins = last == Some(&Unit::Char('/')) && !before.contains(&Unit::Wildcard("**"));
-        begins || !before.iter().any(|unit| varies(unit) || is_many(unit))
-    })
+/// Those that are parts of the pattern.
+fn plain(units: &[Unit]) -> Vec<Unit> {
+    units.iter().copied().filter(|unit| !matches!(unit, Unit::Begin(_) | Unit::End(_))).collect()
 }
 
-fn begins_with_class(units: &[Unit]) -> bool {
-    matches!(units.iter().find(|unit| !matches!(unit, Unit::Begin(_))), Some(Unit::Class(_)))
+/// Whether the first pattern that finds a path has the text of each group as the expression has it.
+fn choose_alike(all: &[Vec<Unit>]) -> bool {
+    let chooses = |one: &[Unit], other: &[Unit]| {
+        // One pattern is for a path with and without its last slash.
+        let are_one = without_slash(one) == without_slash(other);
+        are_one || differ_early(one, other) || differ_at_the_end(one, other)
+    };
+    all.iter().enumerate().all(|(at, one)| all[at + 1..].iter().all(|other| chooses(one, other)))
+}
+
+/// Whether the patterns find no other paths for being those of a path with and without its last slash: a part that is
+/// missing may leave the folder of another path.
+fn end_alike(all: &[Vec<Unit>]) -> bool {
+    let is_folder = |units: &&Vec<Unit>| units.len() > without_slash(units).len();
+    let mut folders = all.iter().filter(is_folder).filter(|units| units.iter().any(is_variable));
+    all.iter().all(|units| is_folder(&units))
+        || folders.all(|folder| all.iter().any(|other| other == without_slash(folder)))
+}
+
+fn is_variable(unit: &Unit) -> bool {
+    matches!(unit, Unit::Wildcard(_) | Unit::Class(_))
+}
+
+fn without_slash(units: &[Unit]) -> &[Unit] {
+    units.strip_suffix(&[Unit::Char('/')]).unwrap_or(units)
+}
+
+/// Whether no part in front of the first difference takes more of a path in one pattern than in the other.
+fn differ_early(one: &[Unit], other: &[Unit]) -> bool {
+    let varies = |unit: &Unit| match unit {
+        Unit::Wildcard(text) => *text != "?",
+        Unit::Class(class) => class.is_many(),
+        _ => false,
+    };
+    let alike = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    let before = &one[..alike];
+    // Only `**` has slashes.
+    let begins_segment = before.last() == Some(&Unit::Char('/')) && !before.contains(&Unit::Wildcard("**"));
+    begins_segment || !before.iter().any(varies)
+}
+
+/// Whether no path has the last characters of both.
+fn differ_at_the_end(one: &[Unit], other: &[Unit]) -> bool {
+    let mut last = one.iter().rev().zip(other.iter().rev());
+    last.find_map(|last| match last {
+        (Unit::Char(one), Unit::Char(other)) if one == other => None,
+        (Unit::Char(_), Unit::Char(_)) => Some(true),
+        _ => Some(false),
+    })
+    .unwrap_or(false)
 }
 
 /// Reads an expression with its groups.
@@ -191,9 +225,6 @@ impl Groups {
             let mut one = self.atom(depth)?;
             if self.takes("?") {
                 one.push(Vec::new());
-                if one.iter().any(|units| begins_with_class(units)) {
-                    one.iter_mut().for_each(|units| units.insert(0, Unit::Choice));
-                }
             }
             all = all
                 .iter()
@@ -233,9 +264,7 @@ impl Groups {
         }
         if let Some((all, length)) = classes(&self.text[self.at..]) {
             self.at += length;
-            let choice = (all.len() > 1).then_some(Unit::Choice);
-            let units =
-                |one: Vec<Class>| choice.into_iter().chain(one.into_iter().map(Unit::Class)).collect();
+            let units = |one: Vec<Class>| one.into_iter().map(Unit::Class).collect();
             return Some(all.into_iter().map(units).collect());
         }
         let c = *self.text.get(self.at)?;
@@ -300,6 +329,8 @@ mod tests {
             ("^/a(?:/(.*))?$", "/a/ [${rest}] /a []"),
             ("^/a/?$", "/a/. [] /a []"),
             ("^/a$", "/a []"),
+            ("^/a/x(.*)\\.(gif|jpe?g)$", "/a/x**.gif [$1, gif] /a/x**.jpeg [$1, jpeg] /a/x**.jpg [$1, jpg]"),
+            ("^/([^/]+)/(a|b)(.*)$", "/?*/a** [$1$2, a, $3] /?*/b** [$1$2, b, $3]"),
             ("^/a/b", "/a/b** []"),
             ("^/a.php$", "/a?php []"),
             ("^/a.b/(.*)$", "/a?b/** [$2]"),
@@ -340,7 +371,12 @@ mod tests {
             "^/([a-z-]+)([a-z]{0,2})$",
             "^/([0-9]{10})$",
             "^/([^/]+)/([0-9]*)$",
+            "^/([0-9]+)/(b)?$",
             "^/([a-z0-9]+)([0-9])?$",
+            "^/a/x(.*)(?:b|([0-9]+))(.*)$",
+            "^/([^/]*)(a|ba)$",
+            "^/([^/]+)(a)?-([^/]+)$",
+            "^/a/x(.*)\\.(gif|png)",
             "^/[a-c]/(.*)$",
             "^/[ab]+/(.*)$",
             "^/[^a]/(.*)$",
