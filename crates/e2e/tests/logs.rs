@@ -479,7 +479,7 @@ fn reopen_says_which_log_cannot_be_opened() {
     let reopen = server.run_command(&["reopen"]);
     let stderr = String::from_utf8_lossy(&reopen.stderr);
     assert_eq!(reopen.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("access.log: Is a directory"), "{stderr}");
+    assert!(stderr.contains("access.log: it is a folder; name a file in it"), "{stderr}");
     assert!(stderr.contains("the server continues to write to the old file"), "{stderr}");
     fs::remove_dir(&path).unwrap();
     assert_eq!(server.run_command(&["reopen"]).status.code(), Some(0));
