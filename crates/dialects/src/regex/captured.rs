@@ -137,7 +137,7 @@ fn of_units(units: &[Unit], count: usize) -> Option<Captured> {
     is_usable(&pattern).then_some(Captured { pattern, groups })
 }
 
-/// Those that are parts of the pattern.
+/// The units without the marks of groups.
 fn plain(units: &[Unit]) -> Vec<Unit> {
     units.iter().copied().filter(|unit| !matches!(unit, Unit::Begin(_) | Unit::End(_))).collect()
 }
@@ -152,8 +152,8 @@ fn choose_alike(all: &[Vec<Unit>]) -> bool {
     all.iter().enumerate().all(|(at, one)| all[at + 1..].iter().all(|other| chooses(one, other)))
 }
 
-/// Whether the patterns find no other paths for being those of a path with and without its last slash: a part that is
-/// missing may leave the folder of another path.
+/// Whether no pattern finds a path only because one with wildcards is for the path without its last slash, too: where a
+/// part is missing, that path may be another one.
 fn end_alike(all: &[Vec<Unit>]) -> bool {
     let is_folder = |units: &&Vec<Unit>| units.len() > without_slash(units).len();
     let mut folders = all.iter().filter(is_folder).filter(|units| units.iter().any(is_variable));
