@@ -235,7 +235,7 @@ impl MainThread {
                     WorkerEvent::Failed(why) => self.on_failure(number, &why)?,
                 },
                 Some(question) = self.questions.recv() => self.on_question(question),
-                () = until(self.next_sample) => self.sample(),
+                () = until(self.next_sample) => self.on_sample_due(),
                 () = until(self.release) => {
                     self.release = None;
                     sys::release_when_parked();

@@ -56,17 +56,24 @@ impl MainThread {
 
     /// Makes the points of the history that are due, until nothing happens any more. Then what requests needed is given
     /// back.
-    pub(super) fn sample(&mut self) {
-        let Some(history) = &self.main_thread.history else { return };
+    pub(super) fn on_sample_due(&mut self) {
+        if !self.sample() {
+            self.release_later();
+        }
+    }
+
+    /// Makes the points that are due. `false`: nothing happens, and there is no next one.
+    pub(super) fn sample(&mut self) -> bool {
+        self.next_sample = None;
+        let Some(history) = &self.main_thread.history else { return false };
         let now = clock::wall_micros();
         // First: what happens from here on is noticed.
         self.main_thread.rests.store(true, Ordering::SeqCst);
         let is_busy = self.sampler.sample(now / 1_000_000, &self.ledger.moment(), history);
-        self.next_sample = None;
-        match is_busy {
-            true => self.go_on_sampling(),
-            false => self.release_later(),
+        if is_busy {
+            self.go_on_sampling();
         }
+        is_busy
     }
 
     /// Makes the next point at the end of this second. A connection that begins counts as present only at the next tick
