@@ -1,10 +1,16 @@
-//! Writes untrusted text, numbers and times into pages, JSON documents and logs. Every function appends to a buffer.
+//! Writes untrusted text, numbers and times into pages, JSON documents and logs. Every function but `counted` appends
+//! to a buffer.
 
 use taipan_http::date;
 use taipan_http::digits::write_number;
 
 /// `2026-11-20T07:49:41Z`
 pub const RFC3339_LEN: usize = 20;
+
+/// `1 file`, `2 files`: a number with its noun, whose plural has an "s".
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
 
 /// `text` for HTML, both between tags and inside a quoted attribute.
 pub fn html(text: &str, out: &mut Vec<u8>) {
@@ -211,6 +217,13 @@ mod tests {
         let mut out = b">".to_vec();
         write(&mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!(">{expected}"));
+    }
+
+    #[test]
+    fn one_is_singular() {
+        for (number, expected) in [(0, "0 failures"), (1, "1 failure"), (2, "2 failures")] {
+            assert_eq!(counted(number, "failure"), expected);
+        }
     }
 
     #[test]

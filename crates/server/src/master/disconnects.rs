@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use site::disconnect::Selection;
+use site::text::counted;
 
 use super::Master;
 use super::generations::{ChannelState, Generation};
@@ -217,7 +218,6 @@ impl RunningDisconnect {
 
 /// What the administrator reads, and the log.
 fn result(connections: u64, streams: u64, silent: u32) -> String {
-    let counted = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let mut result = format!("ended: {}", counted(connections, "connection"));
     if streams > 0 {
         result.push_str(&format!(", {} of connections of proxies", counted(streams, "stream")));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use site::text::line;
+use site::text::{counted, line};
 use taipan_http::date;
 
 use super::{
@@ -127,8 +127,8 @@ fn push_upstreams(total: &Snapshot, out: &mut String) {
         let line = format!(
             "{application} {name}: {state} for {} s, {in_flight} in flight, {}, {}{last}",
             age.as_secs(),
-            number_of(*requests, "request"),
-            number_of(*failures, "failure"),
+            counted(*requests, "request"),
+            counted(*failures, "failure"),
         );
         push_line(&line, out);
     }
@@ -140,26 +140,10 @@ fn push_upstreams(total: &Snapshot, out: &mut String) {
     }
 }
 
-fn number_of(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Without control characters of `text`.
 fn push_line(text: &str, out: &mut String) {
     let mut safe = Vec::new();
     line(text, &mut safe);
     out.push_str(&String::from_utf8_lossy(&safe));
     out.push('\n');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_is_singular() {
-        for (number, expected) in [(0, "0 failures"), (1, "1 failure"), (2, "2 failures")] {
-            assert_eq!(number_of(number, "failure"), expected);
-        }
-    }
 }

@@ -21,6 +21,7 @@ use crate::access::{Action, Rules};
 use crate::authentication::{Authentication, FolderPasswords, Require, Satisfy, Scheme};
 use crate::model::{Route, Site};
 use crate::route::RouteId;
+use crate::text::counted;
 
 /// The keys that a route may have of its own.
 const KEYS: [&str; 11] = [
@@ -278,8 +279,8 @@ impl<'a> Files<'a> {
         if users.is_empty() {
             self.warn_of(path, "has no user");
         } else if users.weak() > 0 {
-            let noun = if users.weak() == 1 { "user" } else { "users" };
-            self.warn_of(path, &format!("has {} {noun} whose hash is weak", users.weak()));
+            let weak = counted(users.weak() as u64, "user");
+            self.warn_of(path, &format!("has {weak} whose hash is weak"));
         }
         let users = Arc::new(users);
         self.users.insert(key, users.clone());
